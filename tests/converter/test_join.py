@@ -20,16 +20,17 @@ def second(params, pixels):
     return jnp.where(pixels > 0, jnp.sin(pixels) * 2 + 1, params["image"]), pixels * 3
 
 
+PARAMS = {"image": jnp.arange(4.0)}
+
+
 def models(opset=20):
-    params = {"image": jnp.arange(4.0)}
     front = converter.to_onnx(first, [(("n", 4, 3), np.uint8)], opset=opset)
-    back = converter.to_onnx(second, [("n", 4)], params=params, opset=opset)
-    return front, back, params
+    return front, converter.to_onnx(second, [("n", 4)], params=PARAMS, opset=opset)
 
 
 def test_a_join_computes_both():
     """Names of the second stand; those of the first give way, and come first in the graph."""
-    front, back, params = models()
+    front, back = models()
     names = {value.name for node in back.model.graph for value in node.outputs}
     assert names & {value.name for node in front.model.graph for value in node.outputs}
     joined = converter.join(front.model, back.model)
@@ -43,12 +44,12 @@ def test_a_join_computes_both():
     assert [value.name for value in proto.graph.input] == ["image_1"]
     assert converter.report(joined).nodes == len(proto.graph.node)
     image = np.random.default_rng(0).integers(0, 255, (5, 4, 3), dtype=np.uint8)
-    for got, want in zip(run(joined, [image]).values(), second(params, first(image)), strict=True):
+    for got, want in zip(run(joined, [image]).values(), second(PARAMS, first(image)), strict=True):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
 
 
 def test_initializers_are_not_read():
-    front, back, _ = models()
+    front, back = models()
 
     def load():
         raise AssertionError
@@ -62,8 +63,8 @@ def test_initializers_are_not_read():
 
 
 def test_what_does_not_fit():
-    front, _, _ = models(18)
-    _, back, _ = models(20)
+    front, _ = models(18)
+    _, back = models(20)
     with pytest.raises(converter.SpecError, match="opsets"):
         converter.join(front.model, back.model)
     other = converter.to_onnx(first, [(("n", 5, 3), np.uint8)], opset=20)
@@ -71,14 +72,13 @@ def test_what_does_not_fit():
         converter.join(other.model, back.model)
 
 
+def turned_and_converted(x):
+    return jnp.transpose(x, (1, 0, 2)).astype(jnp.float32)
+
+
 PRODUCTS = {
-    "a matrix by a vector": (lambda x: x.T, np.float32, (4, 3), jnp.arange(4.0)),
-    "a matrix turned and converted": (
-        lambda x: jnp.transpose(x, (1, 0, 2)).astype(jnp.float32),
-        np.int32,
-        (2, 3, 4),
-        jnp.arange(8.0).reshape(4, 2),
-    ),
+    "a matrix by a vector": (jnp.transpose, np.float32, (4, 3), jnp.arange(4.0)),
+    "converted": (turned_and_converted, np.int32, (2, 3, 4), jnp.arange(8.0).reshape(4, 2)),
 }
 
 

@@ -12,10 +12,8 @@ BATCH, ROWS, HEADS, WIDTH = 2, 5, 3, 4
 def converted(fn, *shapes):
     """The export, after checking that ONNX Runtime gives JAX's numbers."""
     rng = np.random.default_rng(5)
-    inputs = [
-        rng.standard_normal([BATCH if d == "B" else d for d in shape]).astype(np.float32)
-        for shape in shapes
-    ]
+    sizes = [[BATCH if d == "B" else d for d in shape] for shape in shapes]
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in sizes]
     export = converter.to_onnx(fn, shapes)
     for errors in converter.check(export, fn, inputs).values():
         assert errors.max_rel <= 4e-6, export.graph

@@ -1,7 +1,5 @@
 """Runtimes that nobody has: what a target lacks is not written, whatever was recognised."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import equinox as eqx
@@ -18,16 +16,11 @@ from converter.targets.target import Quirk, Target, lack
 from converter.targets.versions import versions
 
 
-class Scaled(eqx.Module):
+def scaled(x):
     """A batch norm with known statistics, as Keras writes it."""
-
-    mean: jax.Array
-    variance: jax.Array
-    bias: jax.Array
-
-    def __call__(self, x):
-        inverse = jax.lax.rsqrt(self.variance + 1e-3)[:, None]
-        return x * inverse + (self.bias[:, None] - self.mean[:, None] * inverse)
+    mean, variance, bias = (np.arange(5, dtype=np.float32)[:, None] + c for c in (0.5, 1, 2))
+    inverse = jax.lax.rsqrt(variance + 1e-3)
+    return x * inverse + (bias - mean * inverse)
 
 
 KEY = jax.random.key(0)
@@ -53,39 +46,35 @@ FUSED = {
     "RotaryEmbedding": lambda x: jax.vmap(eqx.nn.RotaryPositionalEmbedding(12))(x),
     "Resize": lambda x: jax.image.resize(x, (2, 10, 12), "linear"),
     "InstanceNormalization": jax.vmap(eqx.nn.GroupNorm(5, 5)),
-    "BatchNormalization": Scaled(*(jnp.arange(5.0) + c for c in (0.5, 1, 2))),
+    "BatchNormalization": scaled,
     "GRU": lambda x: jax.lax.scan(lambda h, v: (CELL(v, h),) * 2, jnp.zeros(4), x[0])[1],
 }
 CELL = eqx.nn.GRUCell(12, 4, key=KEY)
 
 
-@contextmanager
-def made_up(target: Target) -> Iterator[str]:
-    """A target that is found by its name meanwhile."""
-    targets.TARGETS[target.name] = target
-    try:
-        yield target.name
-    finally:
-        del targets.TARGETS[target.name]
-        targets.find_target.cache_clear()
+@pytest.fixture
+def without(monkeypatch):
+    """Names a target that lacks some operators."""
 
+    def named(operators):
+        base = converter.TARGETS["onnxruntime"]
+        bare = replace(base, name="bare", lacks=(*base.lacks, lack(operators)))
+        monkeypatch.setitem(targets.TARGETS, "bare", bare)
+        return "bare"
 
-def without(operators: str) -> Target:
-    base = converter.TARGETS["onnxruntime"]
-    return replace(base, name="bare", lacks=(*base.lacks, lack(operators)))
+    yield named
+    targets.find_target.cache_clear()
 
 
 @pytest.mark.sampled(4, full=2)
 @pytest.mark.parametrize("name", FUSED)
-def test_what_is_lacking_is_spelled_out(name):
+def test_what_is_lacking_is_spelled_out(name, without):
     """And is right, in numbers and by the report."""
     fn = FUSED[name]
-    usual = converter.to_onnx(fn, [X], opset=24)
-    assert usual.report.histogram[name]
-    with made_up(without(name)) as bare:
-        found = converter.to_onnx(fn, [X], opset=24, target=bare)
-        assert name not in found.report.histogram
-        assert converter.check(found, fn).passed
+    assert converter.to_onnx(fn, [X], opset=24).report.histogram[name]
+    found = converter.to_onnx(fn, [X], opset=24, target=without(name))
+    assert name not in found.report.histogram
+    assert converter.check(found, fn).passed
 
 
 def test_every_structure_is_tried():
@@ -93,9 +82,9 @@ def test_every_structure_is_tried():
     assert ours - {"LSTM", "RNN"} == FUSED.keys()
 
 
-def test_a_layer_norm_over_groups_does_not_need_the_operator_of_layer_norms():
-    with made_up(without("LayerNormalization")) as bare:
-        found = converter.to_onnx(jax.vmap(eqx.nn.GroupNorm(5, 5)), [X], target=bare)
+def test_a_layer_norm_over_groups_does_not_need_the_operator_of_layer_norms(without):
+    fn = jax.vmap(eqx.nn.GroupNorm(5, 5))
+    found = converter.to_onnx(fn, [X], target=without("LayerNormalization"))
     assert found.report.histogram["InstanceNormalization"] == 1
 
 
@@ -105,9 +94,7 @@ def test_a_layer_norm_over_groups_does_not_need_the_operator_of_layer_norms():
 VERSIONS = "0.1 0.40 1.9 1.30 1.31 1.31.0 1.31.1 1.31.1.1 1.31.9 1.32 1.32.0 1.32.1 1.40 1.99 2 2.0"
 
 
-@pytest.mark.parametrize(
-    "text", ["", ">=1.32", "<1.32", "<=1.32", "> 1.32", "==1.31.1", ">=1.31, <2"]
-)
+@pytest.mark.parametrize("text", ["", ">=1.32", "<1.32", "<=1.32", "> 1.32", "==1.31.1", ">=1, <2"])
 def test_versions(text):
     """As PEP 440 has them, which `packaging` reads."""
     from packaging.specifiers import SpecifierSet
@@ -135,8 +122,8 @@ def test_a_target_that_is_none(target, says):
 
 
 def test_quirks_of_other_versions_are_not_avoided():
-    table = [Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")]
-    target = Target("bare", {}, quirks=tuple(table), versions=versions(">=1.31"))
+    table = Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")
+    target = Target("bare", {}, quirks=table, versions=versions(">=1.31"))
     for text, old, new in (("", 1, 1), ("<1.32", 1, 0), ("==1.32.0", 0, 0), (">=1.32", 0, 1)):
         kept = [quirk.name for quirk in target.only(text).quirks]
         assert kept == ["old"] * old + ["new"] * new + ["always"]

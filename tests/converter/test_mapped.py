@@ -28,13 +28,12 @@ def is_mapped(live):
 def network(matrix):
     """`cast(matrix)` times what comes in, and something that depends on parameters alone."""
     x, y = ir.val("x", ir.DataType.FLOAT, [3, 40]), ir.val("y", ir.DataType.FLOAT, [3, 24])
-    weight = ir.val("weight", const_value=ir.tensor(matrix, name="weight"))
-    shift = ir.val("shift", const_value=ir.tensor(np.arange(24, dtype=np.float32), name="shift"))
-    cast = ir.node("Cast", [weight], {"to": ir.DataType.FLOAT.value})
-    twice = ir.node("Add", [shift, shift])
-    product = ir.node("MatMul", [x, cast.outputs[0]])
-    last = ir.node("Add", [product.outputs[0], twice.outputs[0]], outputs=[y])
-    nodes, held = [cast, twice, product, last], [weight, shift]
+    held = {"weight": matrix, "shift": np.arange(24, dtype=np.float32)}
+    held = [ir.val(name, const_value=ir.tensor(a, name=name)) for name, a in held.items()]
+    cast = ir.node("Cast", held[:1], {"to": ir.DataType.FLOAT.value})
+    twice = ir.node("Add", [held[1], held[1]])
+    product = ir.node("MatMul", [x, *cast.outputs])
+    nodes = [cast, twice, product, ir.node("Add", [*product.outputs, *twice.outputs], outputs=[y])]
     graph = ir.Graph([x], [y], nodes=nodes, initializers=held, opset_imports={"": 23})
     return ir.Model(graph, ir_version=10)
 
@@ -89,13 +88,11 @@ print((max(peaks) - peaks[0]) >> 10)
 def chain(path, depth, precision):
     """Products with so many matrices of 4 MB in float32, which lie beside the file."""
     params = [RNG.standard_normal((1000, 1000), np.float32) / 40 for _ in range(depth)]
-    export = converter.to_onnx(
-        lambda params, x: functools.reduce(lambda x, w: jnp.tanh(x @ w), params, x),
-        [(3, 1000)],
-        params=params,
-        input_names=["x"],
-    )
-    model = export.model
+
+    def fn(params, x):
+        return functools.reduce(lambda x, w: jnp.tanh(x @ w), params, x)
+
+    model = converter.to_onnx(fn, [(3, 1000)], params=params).model
     if precision != "float32":
         model = converter.lower_precision(model, precision)
     ir.save(model, path, external_data=f"{path.name}_data")
@@ -108,11 +105,11 @@ def chain(path, depth, precision):
 )
 def test_memory(precision, how, tmp_path):
     """Of 96 MB of parameters a session owns no more than a few at once, cast or not."""
-    for name, depth in (("large", 24), ("small", 1)):
-        chain(tmp_path / f"{name}.onnx", depth, precision)
+    paths = tmp_path / "large.onnx", tmp_path / "small.onnx"
+    for path, depth in zip(paths, (24, 1), strict=True):
+        chain(path, depth, precision)
 
     def megabytes(how):
-        paths = [str(tmp_path / f"{name}.onnx") for name in ("large", "small")]
         command = [sys.executable, "-c", MEMORY, *paths, how]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return int(re.findall(r"-?\d+", done.stdout)[-1])

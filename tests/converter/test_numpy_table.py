@@ -98,16 +98,14 @@ def made(op, args, result, params):
     return make_node(ops.named(op), inputs, [result], params)
 
 
+STRIDED = {"start_indices": (1, 0, 1), "limit_indices": (2, 3, 4), "strides": (1, 2, 2)}
+NOTHING = {"start_indices": (0, 2, 0), "limit_indices": (2, 2, 4), "strides": (1, 1, 1)}
+SPREAD = {"shape": (2, 7, 3, 4), "broadcast_dimensions": (0, 2, 3)}
 LAYOUT = {
     "reshape": [((6, 4), {"shape": (6, 4)})],
     "transpose": [((4, 2, 3), {"permutation": (2, 0, 1)})],
-    "broadcast_in_dim": [
-        ((2, 7, 3, 4), {"shape": (2, 7, 3, 4), "broadcast_dimensions": (0, 2, 3)}),
-    ],
-    "slice": [
-        ((1, 2, 2), {"start_indices": (1, 0, 1), "limit_indices": (2, 3, 4), "strides": (1, 2, 2)}),
-        ((2, 0, 4), {"start_indices": (0, 2, 0), "limit_indices": (2, 2, 4), "strides": (1, 1, 1)}),
-    ],
+    "broadcast_in_dim": [((2, 7, 3, 4), SPREAD)],
+    "slice": [((1, 2, 2), STRIDED), ((2, 0, 4), NOTHING)],
     "concatenate": [((2, 3, 8), {"dimension": 2}), ((4, 3, 4), {"dimension": 0})],
     "factor": [((2, 3, 4), {"divides": False})],
 }
@@ -125,17 +123,15 @@ def test_layout(op, dtype):
 # ------------------------------------------------------------------------ in programs and constants
 
 
-def saturated(x):
-    bytes_ = jnp.array([300.0, -5.0, jnp.nan, jnp.inf, 77.9]).astype(jnp.uint8)
-    words = jnp.array([3e9, -3e9, jnp.nan, -jnp.inf, 2.0**31]).astype(jnp.int32)
-    return jnp.full((5,), 300.0).astype(jnp.uint8) + bytes_, words, x
-
-
 def test_what_is_folded_is_what_jax_computes():
+    def saturated(x):
+        bytes_ = jnp.array([300.0, -5.0, jnp.nan, jnp.inf, 77.9]).astype(jnp.uint8)
+        words = jnp.array([3e9, -3e9, jnp.nan, -jnp.inf, 2.0**31]).astype(jnp.int32)
+        return jnp.full((5,), 300.0).astype(jnp.uint8) + bytes_, words, x
+
     x = np.zeros(2, np.float32)
     got = run(converter.to_onnx(saturated, [x]), [x]).values()
-    for a, b in zip(got, saturated(x), strict=True):
-        np.testing.assert_array_equal(a, b)
+    np.testing.assert_equal([*got], [np.asarray(y) for y in saturated(x)])
 
 
 def test_programs_with_64_bit_steps():

@@ -10,24 +10,20 @@ import converter
 RNG = np.random.default_rng(3)
 SHAPES = ((2, 4, 9, 7), (6, 2, 3, 5))
 
+conv = lax.conv_general_dilated
 FORMS = {
-    "grouped": lambda x, w: lax.conv_general_dilated(
+    "grouped": lambda x, w: conv(
         x, w, (2, 1), ((1, 2), (-1, 3)), (1, 1), (2, 1), feature_group_count=2
     ),
-    "spread": lambda x, w: lax.conv_general_dilated(
+    "spread": lambda x, w: conv(
         x, w, (1, 1), ((2, 1), (0, 3)), (2, 3), (1, 2), feature_group_count=2
     ),
-    "channels last": lambda x, w: lax.conv_general_dilated(
-        x[:, :2].transpose(0, 2, 3, 1),
-        w.transpose(2, 3, 1, 0),
-        (2, 2),
-        "SAME",
+    "channels last": lambda x, w: conv(
+        *(x[:, :2].transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), (2, 2), "SAME"),
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     ),
-    "groups of the batch": lambda x, w: lax.conv_general_dilated(
-        x[:, :2], w, (1, 1), "SAME", batch_group_count=2
-    ),
-    "no space": lambda x, w: lax.conv_general_dilated(x[:, :2, 0, 0], w[:, :, 0, 0], (), ()),
+    "groups of the batch": lambda x, w: conv(x[:, :2], w, (1, 1), "SAME", batch_group_count=2),
+    "no space": lambda x, w: conv(x[:, :2, 0, 0], w[:, :, 0, 0], (), ()),
 }
 
 

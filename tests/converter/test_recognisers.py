@@ -31,9 +31,6 @@ def perturbed(module, seed=3):
     return floats(module, lambda x: x + 0.3 * rng.standard_normal(x.shape).astype(x.dtype))
 
 
-# ------------------------------------------------------------------------------------ layer norm
-
-
 def channels_first(x):
     """Equimo's LayerNorm2d: one mean a place, over the channels; in float32 whatever comes in."""
     wide = x.astype(jnp.float32)
@@ -44,82 +41,40 @@ def channels_first(x):
     return y.astype(x.dtype)
 
 
-NORM = perturbed(eqx.nn.LayerNorm(8))
-OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
-NORM2 = perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3))
-
-ONE_NORM = {"LayerNormalization": 1}
-NORMS = [
-    Form("eqx", NORM, ((8,),), ONE_NORM),
-    Form("eqx_two_axes", NORM2, ((4, 6),), ONE_NORM),
-    Form("channels_first", channels_first, ((8, 3, 5),), ONE_NORM),
-    Form("two_scales", lambda x: NORM(x) * OTHER_NORM(x), ((8,),), {"LayerNormalization": 2}),
-]
-
-
-ONE_RMS = {"RMSNormalization": 1}
-RMS = [
-    Form("eqx", perturbed(eqx.nn.RMSNorm(8, use_bias=False)), ((8,),), ONE_RMS),
-]
-
-
-# ------------------------------------------------------------------------------------------ gelu
-
-
-ONE_GELU = {"Gelu": 1}
-GELUS = [
-    Form("jax_exact", lambda x: jax.nn.gelu(x, approximate=False), ((3, 5),), ONE_GELU),
-    Form("jax_tanh", lambda x: jax.nn.gelu(x, approximate=True), ((3, 5),), ONE_GELU),
-    Form("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), ONE_GELU),
-]
-
-
-# ----------------------------------------------------------------------------------- log softmax
-
-
-ONE_LOG = {"LogSoftmax": 1}
-LOG_SOFTMAXES = [
-    Form("jax", jax.nn.log_softmax, ((3, 5),), ONE_LOG),
-    Form("jax_middle", lambda x: jax.nn.log_softmax(x, axis=-2), ((2, 5, 3),), ONE_LOG),
-]
-
-
-# ---------------------------------------------------------------------------------------- rotary
-
-
-def tables(length, width, dtype=jnp.float32):
+def tables(x, spread=lambda t: t):
+    """Cosines and sines, of half the width of ``x`` or, spread, of all of it."""
+    *_, length, width = x.shape
     angles = np.arange(length)[:, None] / 10 ** (np.arange(width // 2) / width)
-    return jnp.asarray(np.cos(angles), dtype), jnp.asarray(np.sin(angles), dtype)
+    return [spread(jnp.asarray(fn(angles), x.dtype)) for fn in (np.cos, np.sin)]
 
 
 def rotate_full(x):
     """The llama spelling, tables tiled to the full width."""
-    cos, sin = (jnp.concatenate([t, t], -1).astype(x.dtype) for t in tables(*x.shape[-2:]))
+    cos, sin = tables(x, lambda t: jnp.concatenate([t, t], -1))
     a, b = jnp.split(x, 2, axis=-1)
     return x * cos + jnp.concatenate([-b, a], -1) * sin
 
 
 def rotate_pairwise(x):
-    cos, sin = tables(*x.shape[-2:], x.dtype)
+    cos, sin = tables(x)
     a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
 def rotate_interleaved(x):
-    cos, sin = tables(*x.shape[-2:], x.dtype)
+    cos, sin = tables(x)
     a, b = x[..., ::2], x[..., 1::2]
     return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
 
 
 def rotate_interleaved_full(x):
-    cos, sin = (jnp.repeat(t, 2, axis=-1).astype(x.dtype) for t in tables(*x.shape[-2:]))
-    turned = jnp.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape)
-    return x * cos + turned * sin
+    cos, sin = tables(x, lambda t: jnp.repeat(t, 2, axis=-1))
+    return x * cos + jnp.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape) * sin
 
 
 def rotate_pair_axis(x):
     """Pairs as an axis of two (Equimo 2's interleaved layout), each number of a table twice."""
-    cos, sin = (jnp.repeat(t, 2, axis=-1).astype(x.dtype) for t in tables(*x.shape[-2:]))
+    cos, sin = tables(x, lambda t: jnp.repeat(t, 2, axis=-1))
     a, b = jnp.unstack(x.reshape(*x.shape[:-1], -1, 2), axis=-1)
     return x * cos + jnp.stack([-b, a], -1).reshape(x.shape) * sin
 
@@ -129,25 +84,8 @@ def rotate_rest(x):
     return jnp.concatenate([x[..., :2, :], rotate_full(x[..., 2:, :])], -2)
 
 
-ONE_ROTARY = {"RotaryEmbedding": 1}
-ROPE = eqx.nn.RotaryPositionalEmbedding(8)
-ROTARIES = [
-    Form("eqx", ROPE, ((5, 8),), ONE_ROTARY),
-    Form("eqx_heads", jax.vmap(ROPE, in_axes=1, out_axes=1), ((5, 3, 8),), ONE_ROTARY),
-    Form("full", rotate_full, ((3, 5, 8),), ONE_ROTARY),
-    Form("pairwise", rotate_pairwise, ((3, 5, 8),), ONE_ROTARY),
-    Form("interleaved", rotate_interleaved, ((3, 5, 8),), ONE_ROTARY),
-    Form("interleaved_full", rotate_interleaved_full, ((3, 5, 8),), ONE_ROTARY),
-    Form("pair_axis", rotate_pair_axis, ((3, 5, 8),), ONE_ROTARY),
-    Form("prefix", rotate_rest, ((3, 7, 8),), ONE_ROTARY),
-]
-
-
-# ------------------------------------------------------------------------------------- attention
-
-
-def dot_product(**kwargs):
-    return lambda *xs: jax.nn.dot_product_attention(*xs, **kwargs)
+def dot_product(**how):
+    return lambda *xs: jax.nn.dot_product_attention(*xs, **how)
 
 
 def dot_product_masked(q, k, v, mask):
@@ -155,41 +93,58 @@ def dot_product_masked(q, k, v, mask):
 
 
 def mha_rotary(q, k, v):
-    def turn(q, k, v):
-        return jax.vmap(ROPE4, 1, 1)(q), jax.vmap(ROPE4, 1, 1)(k), v
-
-    return MHA(q, k, v, process_heads=turn)
+    turn = jax.vmap(eqx.nn.RotaryPositionalEmbedding(4), 1, 1)
+    return MHA(q, k, v, process_heads=lambda q, k, v: (turn(q), turn(k), v))
 
 
+NORM = perturbed(eqx.nn.LayerNorm(8))
+OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
+ROPE = eqx.nn.RotaryPositionalEmbedding(8)
 MHA = perturbed(eqx.nn.MultiheadAttention(3, 12, key=KEY))
-ROPE4 = eqx.nn.RotaryPositionalEmbedding(4)
+OF_MHA = ((5, 12), (7, 12), (7, 12))
 TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))
-ONE = {"Attention": 1}
-ATTENTIONS = [
-    Form("jax", dot_product(), TNH, ONE, half_on_cpu=False),
-    Form("jax_causal", dot_product(is_causal=True), TNH, ONE, half_on_cpu=False),
-    Form("jax_grouped", dot_product(), GROUPED, ONE, half_on_cpu=False),
-    Form("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
-    Form("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
-    Form("jax_local", dot_product(local_window_size=2), TNH, ONE, half_on_cpu=False),
-    Form("eqx", MHA, ((5, 12), (7, 12), (7, 12)), ONE),
-    Form(
-        "eqx_rotary",
-        mha_rotary,
-        ((5, 12), (7, 12), (7, 12)),
-        {"Attention": 1, "RotaryEmbedding": 2},
-    ),
-]
-
+NORMS, RMS, GELU = {"LayerNormalization": 1}, {"RMSNormalization": 1}, {"Gelu": 1}
+LOG, ROTARY, ONE = {"LogSoftmax": 1}, {"RotaryEmbedding": 1}, {"Attention": 1}
 FAMILIES = {
-    "norm": NORMS,
-    "rms": RMS,
-    "gelu": GELUS,
-    "log_softmax": LOG_SOFTMAXES,
-    "rotary": ROTARIES,
-    "attention": ATTENTIONS,
+    "norm": [
+        Form("eqx", NORM, ((8,),), NORMS),
+        Form("eqx_two_axes", perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3)), ((4, 6),), NORMS),
+        Form("channels_first", channels_first, ((8, 3, 5),), NORMS),
+        Form("two_scales", lambda x: NORM(x) * OTHER_NORM(x), ((8,),), {"LayerNormalization": 2}),
+    ],
+    "rms": [Form("eqx", perturbed(eqx.nn.RMSNorm(8, use_bias=False)), ((8,),), RMS)],
+    "gelu": [
+        Form("jax_exact", lambda x: jax.nn.gelu(x, approximate=False), ((3, 5),), GELU),
+        Form("jax_tanh", lambda x: jax.nn.gelu(x, approximate=True), ((3, 5),), GELU),
+        Form("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), GELU),
+    ],
+    "log_softmax": [
+        Form("jax", jax.nn.log_softmax, ((3, 5),), LOG),
+        Form("jax_middle", lambda x: jax.nn.log_softmax(x, axis=-2), ((2, 5, 3),), LOG),
+    ],
+    "rotary": [
+        Form("eqx", ROPE, ((5, 8),), ROTARY),
+        Form("eqx_heads", jax.vmap(ROPE, in_axes=1, out_axes=1), ((5, 3, 8),), ROTARY),
+        Form("full", rotate_full, ((3, 5, 8),), ROTARY),
+        Form("pairwise", rotate_pairwise, ((3, 5, 8),), ROTARY),
+        Form("interleaved", rotate_interleaved, ((3, 5, 8),), ROTARY),
+        Form("interleaved_full", rotate_interleaved_full, ((3, 5, 8),), ROTARY),
+        Form("pair_axis", rotate_pair_axis, ((3, 5, 8),), ROTARY),
+        Form("prefix", rotate_rest, ((3, 7, 8),), ROTARY),
+    ],
+    "attention": [
+        Form("jax", dot_product(), TNH, ONE, half_on_cpu=False),
+        Form("jax_causal", dot_product(is_causal=True), TNH, ONE, half_on_cpu=False),
+        Form("jax_grouped", dot_product(), GROUPED, ONE, half_on_cpu=False),
+        Form("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
+        Form("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE, half_on_cpu=False),
+        Form("jax_local", dot_product(local_window_size=2), TNH, ONE, half_on_cpu=False),
+        Form("eqx", MHA, OF_MHA, ONE),
+        Form("eqx_rotary", mha_rotary, OF_MHA, {"Attention": 1, "RotaryEmbedding": 2}),
+    ],
 }
+ATTENTIONS = FAMILIES["attention"]
 ALL = [(f"{family}-{f.name}", f) for family, forms in FAMILIES.items() for f in forms]
 
 every_form = pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, _ in ALL])
@@ -236,15 +191,13 @@ def test_axes_of_one(form, how, opset):
     """An axis of one is one of many, but that a reshape may stand for a transposition."""
     fn, shapes = wrapped(form, how)
     axis = 0 if how == "nested" else int(how.removeprefix("vmap"))
-    many, one = (
-        converter.to_onnx(fn, [_sized(s, axis, size) for s in shapes], opset=opset).report
-        for size in (3, 1)
-    )
+    reports = []
+    for size in (3, 1):
+        sized = [list(shape) for shape in shapes]
+        for shape in sized:
+            shape[axis] = size
+        reports.append(converter.to_onnx(fn, sized, opset=opset).report)
+    many, one = reports
     assert one.fused == many.fused
     for name, count in one.histogram.items():
         assert name == "Reshape" or count <= many.histogram.get(name, 0), name
-
-
-def _sized(shape, axis, size):
-    place = axis % len(shape)
-    return (*shape[:place], size, *shape[place + 1 :])

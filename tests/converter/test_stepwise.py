@@ -56,16 +56,12 @@ def test_one_block_at_a_time():
     jax.clear_caches()
     size, depth = 128, 6
     rng = np.random.default_rng(0)
-    shapes = {"in": (size, size), "out": (size, size)}
-    params = [
-        {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes.items()}
-        for _ in range(depth)
-    ]
     values = {
-        f"{number}.{name}": rng.standard_normal(shape, np.float32) / size**0.5
+        f"{number}.{name}": rng.standard_normal((size, size), np.float32) / size**0.5
         for number in range(depth)
-        for name, shape in shapes.items()
+        for name in ("in", "out")
     }
+    tree = [{name: values[f"{number}.{name}"] for name in ("in", "out")} for number in range(depth)]
 
     @jax.jit
     def block(p, x):
@@ -76,18 +72,19 @@ def test_one_block_at_a_time():
             x = jax.vmap(block, in_axes=(None, 0))(each, x)
         return x
 
+    def living():
+        return sum(array.nbytes for array in jax.live_arrays())
+
     held = []
 
     class Watched(dict):
         def __getitem__(self, name):
-            held.append(sum(array.nbytes for array in jax.live_arrays()) - before)
+            held.append(living() - before)
             return super().__getitem__(name)
 
     x = jnp.asarray(rng.standard_normal((3, size), np.float32))
-    before = sum(array.nbytes for array in jax.live_arrays())
-    got = stepwise(network, params, Watched(values), x)
-    leaf = 4 * size * size
+    before = living()
+    got = stepwise(network, jax.eval_shape(lambda: tree), Watched(values), x)
     assert len(held) == len(values)
-    assert max(held) < leaf + 10 * x.nbytes
-    tree = [{name: values[f"{number}.{name}"] for name in shapes} for number in range(depth)]
+    assert max(held) < 4 * size * size + 10 * x.nbytes
     np.testing.assert_allclose(got, network(tree, x), rtol=1e-5, atol=1e-5)

@@ -1,9 +1,11 @@
 """Each decomposition under every way in which a transformation can hand its primitive over."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
+import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
@@ -19,114 +21,77 @@ from tests.conformance import Case, wrapped
 from tests.converter.complex.test_complex import FAMILIES
 from tests.converter.complex.test_complex_functions import FUNCTIONS
 from tests.converter.decompositions.test_products import CASES
+from tests.converter.decompositions.test_special_functions import FUNCTIONS as SPECIAL
 from tests.converter.decompositions.test_uncommon import UNCOMMON
 from tests.converter.decompositions.test_wrappers import INLINED
 from tests.converter.test_rules import equations
 
-Function = Callable[..., Any]
 RNG = np.random.default_rng(31)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A function that holds the primitive, and its inputs."""
-
-    fn: Function
-    inputs: Sequence[np.ndarray]
-
+Row = tuple[Callable[..., Any], Sequence[Any]]
+"""A function that holds the primitive, and its inputs."""
 
 # ------------------------------------------------------------------------------------------- ways
 
 
-def _wrapped(how: str) -> Callable[[Row], Row]:
-    def way(row: Row) -> Row:
-        case = wrapped(Case("", row.fn, row.inputs), how)
-        return Row(case.fn, case.specs)
-
-    return way
+def _wrapped(*ways: str) -> Callable[[Case], Case]:
+    return lambda case: reduce(wrapped, ways, case)
 
 
-def _one(place: int) -> Callable[[Row], Row]:
+def _one(place: int) -> Callable[[Case], Case]:
     """Only one of the operands has a batch."""
 
-    def way(row: Row) -> Row:
-        chosen = place % len(row.inputs)
-        axes = tuple(0 if i == chosen else None for i in range(len(row.inputs)))
-        inputs = list(row.inputs)
-        inputs[chosen] = np.stack([np.roll(inputs[chosen], i) for i in range(3)])
-        return Row(jax.vmap(row.fn, in_axes=axes), inputs)
+    def way(case: Case) -> Case:
+        inputs, axes = list(case.specs), [None] * len(case.specs)
+        inputs[place], axes[place] = np.stack([np.roll(inputs[place], i) for i in range(3)]), 0
+        return replace(case, fn=jax.vmap(case.fn, in_axes=axes), specs=inputs)
 
     return way
 
 
-def _after(outer: Callable[[Row], Row], inner: Callable[[Row], Row]) -> Callable[[Row], Row]:
-    return lambda row: outer(inner(row))
-
-
-def _is_float(x: Any) -> bool:
-    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
-
-
-def _of_floats(row: Row) -> tuple[Function, list[int]]:
-    """The function of those inputs that can be differentiated, and where they are."""
-    places = [i for i, x in enumerate(row.inputs) if _is_float(x)]
-
-    def fn(xs: Sequence[Any], floats: Sequence[Any]) -> list[Any]:
-        args = list(xs)
-        for i, x in zip(places, floats, strict=True):
-            args[i] = x
-        results = [y for y in jax.tree.leaves(row.fn(*args)) if _is_float(y)]
-        assert places and results, "nothing to differentiate"
-        return results
-
-    return fn, places
-
-
-def _total(ys: Sequence[Any]) -> Any:
+def _total(tree: Any) -> Any:
     """A number that depends on every element, on each in another way."""
+    ys = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+    assert ys, "nothing to differentiate"
     parts = [part for y in ys for part in ((y.real, y.imag) if jnp.iscomplexobj(y) else (y,))]
     return sum((jnp.cos(jnp.arange(float(y.size))).reshape(y.shape) * y).sum() for y in parts)
 
 
-def _jvp(row: Row) -> Row:
-    fn, places = _of_floats(row)
-
+def _jvp(case: Case) -> Case:
     def jvp(*xs: Any) -> Any:
-        floats = [xs[i] for i in places]
-        return jax.jvp(lambda *fs: fn(xs, fs), floats, [jnp.cos(x) for x in floats])
+        tangents = tuple(jnp.cos(x) if eqx.is_inexact_array(x) else None for x in xs)
+        return eqx.filter_jvp(case.fn, xs, tangents)
 
-    return Row(jvp, row.inputs)
-
-
-def _grad(row: Row) -> Row:
-    fn, places = _of_floats(row)
-    grad = jax.grad(lambda floats, xs: _total(fn(xs, floats)))
-    return Row(lambda *xs: grad([xs[i] for i in places], xs), row.inputs)
+    return replace(case, fn=jvp)
 
 
-def _cond(row: Row) -> Row:
+def _vmap_of_grad(case: Case) -> Case:
+    def grad(*xs: Any) -> Any:
+        found = eqx.filter_grad(lambda given: _total(case.fn(*given)))(xs)
+        assert jax.tree.leaves(found), "nothing to differentiate"
+        return found
+
+    return wrapped(replace(case, fn=grad), "vmap-1")
+
+
+def _vmap_of_cond(case: Case) -> Case:
     def either(flag: Any, *xs: Any) -> Any:
-        return lax.cond(flag, row.fn, lambda *ys: jax.tree.map(jnp.zeros_like, row.fn(*ys)), *xs)
+        return lax.cond(flag, case.fn, lambda *ys: jax.tree.map(jnp.zeros_like, case.fn(*ys)), *xs)
 
-    return Row(either, [np.array(True), *row.inputs])
-
-
-def _jit(row: Row) -> Row:
-    return Row(jax.jit(jax.checkpoint(row.fn)), row.inputs)
+    return wrapped(replace(case, fn=either, specs=[np.array(True), *case.specs]), "vmap0")
 
 
-WAYS: dict[str, Callable[[Row], Row]] = {
-    "plain": lambda row: row,
+WAYS: dict[str, Callable[[Case], Case]] = {
+    "plain": _wrapped(),
     "vmap 1": _wrapped("vmap1"),
     "vmap last": _wrapped("vmap-1"),
-    "nested vmap": _after(_wrapped("vmap-1"), _wrapped("vmap0")),
+    "nested vmap": _wrapped("vmap0", "vmap-1"),
     "vmap of the first": _one(0),
     "vmap of the last": _one(-1),
     "jvp": _jvp,
-    "vmap of grad": _after(_wrapped("vmap-1"), _grad),
-    "vmap in scan": _after(_wrapped("scan"), _wrapped("vmap-1")),
-    "vmap of cond": _after(_wrapped("vmap0"), _cond),
-    "jit and checkpoint": _jit,
+    "vmap of grad": _vmap_of_grad,
+    "vmap in scan": _wrapped("vmap-1", "scan"),
+    "vmap of cond": _vmap_of_cond,
+    "jit and checkpoint": lambda case: replace(case, fn=jax.jit(jax.checkpoint(case.fn))),
     "open batch": _wrapped("vmap0"),
 }
 
@@ -137,19 +102,18 @@ def _normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def _between(low: float, high: float, *shape: int) -> np.ndarray:
-    return RNG.uniform(low, high, shape).astype(np.float32)
-
-
 def _pair(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a + 1j * b).astype(np.complex64)
 
 
 SQUARE, TALL = _normal(3, 3) + 3 * np.eye(3, dtype=np.float32), _normal(4, 3)
 C_SQUARE, C_TALL = _pair(SQUARE, _normal(3, 3)), _pair(TALL, _normal(4, 3))
-BITS = RNG.integers(0, 2**32, (2, 3), dtype=np.uint32)
+X, A, B, C = _normal(2, 3), *RNG.uniform(1.1, 4, (3, 2, 3)).astype(np.float32)
+IMAGE, SMALL = _normal(4, 6), _normal(4, 3)
+BITS = RNG.integers(0, 2**32, 3, dtype=np.uint32)
 KEY = np.array([7, 11], np.uint32)
 WINDOW = {"window_dimensions": (2, 3), "window_strides": (1, 2), "padding": ((1, 0), (0, 1))}
+UNDILATED = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
 SCALAR = jax.ShapeDtypeStruct((), np.float32)
 SELECT, SCATTER = (jax.make_jaxpr(op)(SCALAR, SCALAR).jaxpr for op in (lambda a, b: a > b, lax.min))
 
@@ -172,109 +136,86 @@ def _svd(x: Any) -> Any:
     return s, (u * s) @ v
 
 
-MATRICES: dict[str, tuple[Function, int]] = {
-    "cholesky": (lambda x: jnp.linalg.cholesky(_positive(x)), 0),
-    "eigh": (_eigh, 0),
-    "qr, pivoting": (lambda x: lax.linalg.qr(x, pivoting=True, full_matrices=False)[1:], 1),
-    "geqrf": (lambda x: jnp.linalg.qr(x, mode="raw"), 1),
-    "householder_product": (lambda x: lax.linalg.householder_product(x, x[0] / 9), 1),
-    "lu": (lambda x: lax.linalg.lu(x), 1),
-    "qr": (lambda x: lax.linalg.qr(x, full_matrices=False), 1),
-    "svd": (_svd, 1),
-    "triangular_solve": (
-        lambda x: lax.linalg.triangular_solve(
-            _upper(x), x[:, :2], left_side=True, transpose_a=True
-        ),
-        0,
-    ),
-    "tridiagonal_solve": (
-        lambda x: lax.linalg.tridiagonal_solve(x[0] / 9, x[1] + 5, x[2] / 9, x[:, :2]),
-        0,
-    ),
+def _triangular(x: Any) -> Any:
+    return lax.linalg.triangular_solve(_upper(x), x[:, :2], left_side=True, transpose_a=True)
+
+
+def _tridiagonal(x: Any) -> Any:
+    return lax.linalg.tridiagonal_solve(x[0] / 9, x[1] + 5, x[2] / 9, x[:, :2])
+
+
+OF_SQUARES: dict[str, Callable[..., Any]] = {
+    "cholesky": lambda x: jnp.linalg.cholesky(_positive(x)),
+    "eigh": _eigh,
+    "triangular_solve": _triangular,
+    "tridiagonal_solve": _tridiagonal,
+}
+OF_TALL: dict[str, Callable[..., Any]] = {
+    "qr, pivoting": lambda x: lax.linalg.qr(x, pivoting=True, full_matrices=False)[1:],
+    "geqrf": lambda x: jnp.linalg.qr(x, mode="raw"),
+    "householder_product": lambda x: lax.linalg.householder_product(x, x[0] / 9),
+    "lu": lambda x: lax.linalg.lu(x),
+    "qr": lambda x: lax.linalg.qr(x, full_matrices=False),
+    "svd": _svd,
 }
 
-SHARED: dict[str, Row] = {
-    **{name: Row(fn, inputs) for name, (fn, inputs) in CASES.items() if name in ("rows", "scaled")},
-    **{
-        name: Row(fn, [SQUARE])
-        for name, fn in UNCOMMON.items()
-        if name in ("lu_pivots_to_permutation", "symmetric_product", "reduce_window", "high half")
-    },
-    **{
-        name: Row(fn, [_normal(3, 4)])
-        for name, fn in INLINED.items()
-        if name in ("platform", "nonbatchable", "unvmap", "while", "xla_metadata")
-    },
-}
-"""Of other tables of decompositions, and of what is inlined."""
+
+def _random(k: Any, n: Any) -> list[Any]:
+    key = jax.random.wrap_key_data(k)
+    keys = jax.random.key(n[0]), jax.random.fold_in(key, n[0]), jax.random.split(key, 3)
+    return [*map(jax.random.key_data, keys), jax.random.bits(key, (2, 3))]
+
 
 ROWS: dict[str, Row] = {
-    **SHARED,
-    **{name: Row(fn, [(SQUARE, TALL)[tall]]) for name, (fn, tall) in MATRICES.items()},
+    **{name: CASES[name] for name in ("rows", "scaled")},
     **{
-        f"{name}, complex": Row(fn, [(C_SQUARE, C_TALL)[tall]])
-        for name, (fn, tall) in MATRICES.items()
+        name: (UNCOMMON[name], [SQUARE])
+        for name in ("lu_pivots_to_permutation", "symmetric_product", "reduce_window", "high half")
     },
-    "cholesky_update": Row(
-        lambda x, v: lax.linalg.cholesky_update(_upper(x), v), [SQUARE, _normal(3)]
+    **{
+        name: (INLINED[name], [_normal(3, 4)])
+        for name in ("platform", "nonbatchable", "unvmap", "while", "xla_metadata")
+    },
+    **{name: (fn, [SQUARE]) for name, fn in OF_SQUARES.items()},
+    **{name: (fn, [TALL]) for name, fn in OF_TALL.items()},
+    **{f"{name}, complex": (fn, [C_SQUARE]) for name, fn in OF_SQUARES.items()},
+    **{f"{name}, complex": (fn, [C_TALL]) for name, fn in OF_TALL.items()},
+    "cholesky_update": (
+        lambda x, v: lax.linalg.cholesky_update(_upper(x), v),
+        [SQUARE, _normal(3)],
     ),
-    "ormqr": Row(lambda x, y: lax.linalg.ormqr(x, x[0] / 9, y), [TALL, _normal(4, 2)]),
-    "bessel_i0e": Row(lax.bessel_i0e, [_normal(2, 3)]),
-    "bessel_i1e": Row(lax.bessel_i1e, [_normal(2, 3)]),
-    "igamma": Row(lax.igamma, [_between(1, 4, 2, 3), _between(1, 4, 2, 3)]),
-    "igammac": Row(lax.igammac, [_between(1, 4, 2, 3), _between(1, 4, 2, 3)]),
-    "polygamma": Row(lax.polygamma, [np.float32([[1, 2, 3]]).repeat(2, 0), _between(1, 4, 2, 3)]),
-    "zeta": Row(lax.zeta, [_between(2, 4, 2, 3), _between(1, 4, 2, 3)]),
-    "regularized_incomplete_beta": Row(
-        lax.betainc, [_between(1, 3, 2, 3), _between(1, 3, 2, 3), _between(0.2, 0.7, 2, 3)]
-    ),
-    "nextafter": Row(lax.nextafter, [_normal(2, 3), _normal(2, 3)]),
-    "random_seed": Row(lambda s: jax.random.key_data(jax.random.key(s)), [np.array(5, np.int32)]),
-    "random_bits": Row(lambda k: jax.random.bits(jax.random.wrap_key_data(k), (2, 3)), [KEY]),
-    "random_fold_in": Row(
-        lambda k, n: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(k), n)),
-        [KEY, np.array(3, np.int32)],
-    ),
-    "random_split": Row(
-        lambda k: jax.random.key_data(jax.random.split(jax.random.wrap_key_data(k), 3)), [KEY]
-    ),
-    "threefry2x32": Row(
-        lambda k, x: primitives.threefry2x32_p.bind(k[0], k[1], x, x + 1), [KEY, BITS[0]]
-    ),
-    "reduce": Row(
-        lambda x: lax.reduce(x, np.float32(0.5), lambda a, b: a + b + a * b, (1,)), [_normal(2, 3)]
-    ),
-    "select_and_gather_add": Row(
+    "ormqr": (lambda x, y: lax.linalg.ormqr(x, x[0] / 9, y), [TALL, _normal(4, 2)]),
+    **{n: (fn, [A, B, C / 5][: len(given)]) for n, (fn, _, given) in SPECIAL.items()},
+    "nextafter": (lax.nextafter, [X, A]),
+    "random": (_random, [KEY, np.array([5], np.int32)]),
+    "threefry2x32": (lambda k, x: primitives.threefry2x32_p.bind(*k, x, x + 1), [KEY, BITS]),
+    "reduce": (lambda x: lax.reduce(x, np.float32(0.5), lambda a, b: a + b + a * b, (1,)), [X]),
+    "select_and_gather_add": (
         lambda t, x: primitives.select_and_gather_add_p.bind(
-            t, x, select_prim=lax.ge_p, base_dilation=(1, 1), window_dilation=(1, 1), **WINDOW
+            t, x, select_prim=lax.ge_p, **UNDILATED, **WINDOW
         ),
-        [_normal(4, 6), _normal(4, 6)],
+        [IMAGE, _normal(4, 6)],
     ),
-    "select_and_scatter_add": Row(
+    "select_and_scatter_add": (
         lambda s, x: primitives.select_and_scatter_add_p.bind(s, x, select_prim=lax.ge_p, **WINDOW),
-        [_normal(4, 3), _normal(4, 6)],
+        [SMALL, IMAGE],
     ),
-    "select_and_scatter": Row(
+    "select_and_scatter": (
         lambda x, s: primitives.select_and_scatter_p.bind(
             *(x, s, np.float32(9)),
             **{"select_jaxpr": SELECT, "select_consts": ()},
             **{"scatter_jaxpr": SCATTER, "scatter_consts": ()},
             **WINDOW,
         ),
-        [_normal(4, 6), _normal(4, 3)],
+        [IMAGE, SMALL],
     ),
     # guards
-    "nontraceable": Row(lambda x: eqxi.nontraceable(x) * 2, [_normal(2, 3)]),
-    "nondifferentiable_backward": Row(
-        lambda x: eqxi.nondifferentiable_backward(x) * 2, [_normal(2, 3)]
-    ),
-    "empty": Row(lambda x: x + 0 * lax.empty((2, 3), np.float32), [_normal(2, 3)]),
+    "nontraceable": (lambda x: eqxi.nontraceable(x) * 2, [X]),
+    "nondifferentiable_backward": (lambda x: eqxi.nondifferentiable_backward(x) * 2, [X]),
+    "empty": (lambda x: x + 0 * lax.empty((2, 3), np.float32), [X]),
     # complex numbers
-    **{f"family: {name}": Row(fn, inputs) for name, (fn, inputs) in FAMILIES.items()},
-    **{
-        f"{name}, complex": Row(fn, [_pair(_normal(2, 3), _normal(2, 3))])
-        for name, fn in FUNCTIONS.items()
-    },
+    **{f"family: {name}": row for name, row in FAMILIES.items()},
+    **{f"{name}, complex": (fn, [_pair(X, A)]) for name, fn in FUNCTIONS.items()},
 }
 
 # ------------------------------------------------------------------------------------------ tests
@@ -290,20 +231,14 @@ ALONE = {
 }
 """Decompositions without a row, and why."""
 
-
 NOT_WRITTEN = {("family: reductions", "jvp")}
 """The derivative of a window's maximum of complex numbers, which is refused."""
 
 
-def _cases() -> pytest.MarkDecorator:
-    rows = [pytest.param(name, way, id=f"{name}-{way}") for name in ROWS for way in WAYS]
-    return pytest.mark.parametrize(("name", "way"), rows)
-
-
-def _primitives(row: Row) -> set[str]:
+def _primitives(case: Case) -> set[str]:
     """What JAX makes of it; skips what JAX itself has something against."""
     try:
-        jaxpr = jax.make_jaxpr(row.fn)(*row.inputs).jaxpr
+        jaxpr = jax.make_jaxpr(case.fn)(*case.specs).jaxpr
     except REFUSED_BY_JAX as error:
         pytest.skip(f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0]}")
     return {eqn.primitive.name for eqn in equations(jaxpr)}
@@ -311,17 +246,17 @@ def _primitives(row: Row) -> set[str]:
 
 @pytest.mark.sampled(41, full=10)
 @pytest.mark.filterwarnings("ignore:left out")
-@_cases()
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ROWS)
 def test_every_way(name, way):
-    row = WAYS[way](ROWS[name])
-    if _primitives(row) & REFUSED.keys() or (name, way) in NOT_WRITTEN:
+    case = WAYS[way](Case(name, *ROWS[name]))
+    if _primitives(case) & REFUSED.keys() or (name, way) in NOT_WRITTEN:
         with pytest.raises(converter.Unsupported):
-            converter.to_onnx(row.fn, row.inputs)
+            converter.to_onnx(case.fn, case.specs)
         return
     is_open = way == "open batch"
-    specs = [(("B", *x.shape[1:]), x.dtype) if is_open else x for x in row.inputs]
-    export = converter.to_onnx(row.fn, specs)
-    verdict = converter.check(export, row.fn, row.inputs)
+    specs = [(("B", *x.shape[1:]), x.dtype) if is_open else x for x in case.specs]
+    verdict = converter.check(converter.to_onnx(case.fn, specs), case.fn, case.specs)
     assert verdict.passed, [str(d) for d in verdict.differences]
 
 
@@ -333,5 +268,5 @@ def test_no_decomposition_is_left_out():
     """Collectives have a table of their own."""
     devices = {"axes", "axis_name", "axis_index_groups"}
     others = {n for n, found in OWN_EXPANSIONS.items() if found.ignores & devices}
-    tried = set[str]().union(*(_primitives(row) for row in ROWS.values()))
+    tried = set[str]().union(*(_primitives(Case(name, *row)) for name, row in ROWS.items()))
     assert OWN_EXPANSIONS.keys() - others - tried - ALONE.keys() == set()

@@ -5,7 +5,7 @@ runtime's own doing is in `docs/runtimes.md`, and the cases that show it are `KN
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from itertools import count
 from typing import Any
 
@@ -30,9 +30,9 @@ from tests.judges.evaluator import evaluate
 from tests.judges.habits import Arrays, Runtime
 from tests.judges.habits.page import TABLES
 from tests.judges.runtimes import Apart
+from tests.runtimes import networks
 from tests.seeded import model_of, nano
 from zoo.models.builder import batched
-from zoo.models.config import Config, ConvNeXtConfig
 
 Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
 
@@ -65,19 +65,15 @@ ROWS = [
     for opset in case.opsets
 ]
 
-NETWORKS: dict[str, tuple[Config, tuple[int, int]]] = {
-    "vit_digits": (zoo.info("vit_digits").config, (8, 8)),
-    "dinov3": (nano(zoo.info("dinov3_vits16").config), (32, 48)),
-    "vit5": (nano(zoo.info("vit5_small").config), (32, 48)),
-    "convnext": (ConvNeXtConfig(depths=(1, 1, 2, 1), dims=(8, 16, 24, 32)), (64, 96)),
-}
-"""Real ones, as small as they come."""
+NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 
 
 OUTER = "A scan whose body reads a value outside of it"
 FROM_THE_END = "Scanning from the end"
 GROUPS = "Transposed convolutions with several kernels a group"
 NEW = "Operators of opset 26"
+GROUPED = ("groups, dilated input", "gradient with groups", "ConvTranspose2d groups")
+EMPTY = "A constant without elements"
 SHIFTS = "Shifting unsigned integers to the right"
 COMPARED, MAXIMUM, EXP = "NaN compared", "NaN through a maximum", "NaN through exp"
 
@@ -88,14 +84,12 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "control scan reversed without operands 23": "Scalars that a loop collects",
         "control gradient of a scan 23": FROM_THE_END,
         "special values pow 23": "The square root of minus infinity as a power",
-        "window groups, dilated input 23": GROUPS,
-        "window gradient with groups 23": GROUPS,
-        "window ConvTranspose2d groups 23": GROUPS,
+        **dict.fromkeys((f"window {name} 23" for name in GROUPED), GROUPS),
     },
     "openvino": {
-        "control scan of length zero 23": "A constant without elements",
-        "window nothing left of a window 18": "A constant without elements",
-        "window nothing left of a window 23": "A constant without elements",
+        "control scan of length zero 23": EMPTY,
+        "window nothing left of a window 18": EMPTY,
+        "window nothing left of a window 23": EMPTY,
         "control scan without carry 23": OUTER,
         "control scan constant output 23": "A scan that gives a constant",
         "control scan inside scan 23": OUTER,
@@ -111,24 +105,17 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "elementwise uint8 arithmetic 23": "Integers of 8 bits beyond their range",
         "elementwise bitcast 26": NEW,
         "elementwise bitcast back 26": NEW,
-        "special values max 23": MAXIMUM,
-        "special values min 23": MAXIMUM,
-        "special values relu 23": MAXIMUM,
+        **{f"special values {n} 23": MAXIMUM for n in ("max", "min", "relu", "erf_inv")},
         "special values compare 23": COMPARED,
         "special values exp 23": EXP,
         "special values pow 23": EXP,
-        "special values erf_inv 23": MAXIMUM,
         "special values lgamma 23": "Doubles",
         "indexing filler is an input 23": "A padding with a number that is not a constant",
         "reduce int sum wraps 23": "64-bit integers",
         "reduce uint32 extremes 23": "Doubles",
         "reduce empty operand 23": "Extremes of nothing",
-        "reduce cumprod 26": NEW,
-        "reduce cumprod op 26": NEW,
-        "reduce uint16 26": NEW,
-        "reduce cummax nan 23": COMPARED,
-        "reduce nan is last 23": COMPARED,
-        "reduce two keys nan 23": COMPARED,
+        **{f"reduce {name} 26": NEW for name in ("cumprod", "cumprod op", "uint16")},
+        **{f"reduce {n} 23": COMPARED for n in ("cummax nan", "nan is last", "two keys nan")},
         "reduce lexsort 23": "Equals among the smallest",
         "window gradient with groups 23": "Two convolutions with the same kernels, the first one "
         "scaled",
@@ -139,14 +126,9 @@ KNOWN: dict[Runtime, dict[str, str]] = {
 
 def ignored_attributes(model: ir.Model) -> bool:
     """Whether OpenVINO resizes in another way: it looks at neither of these attributes."""
-    return any(
-        node.op_type == "Resize"
-        and any(
-            name in node.attributes and node.attributes[name].as_int()
-            for name in ("antialias", "exclude_outside")
-        )
-        for node in model.graph.all_nodes()
-    )
+    resizes = [node for node in model.graph.all_nodes() if node.op_type == "Resize"]
+    given = [r.attributes.get(n) for r in resizes for n in ("antialias", "exclude_outside")]
+    return any(attribute and attribute.as_int() for attribute in given)
 
 
 def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseException:
@@ -160,12 +142,11 @@ def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseE
 @pytest.fixture(scope="module")
 def judges() -> Iterator[dict[Runtime, Judge]]:
     pytest.importorskip("openvino")
-    process = Apart("openvino")
-    yield {
-        "onnx.reference": by_the_standard,
-        "openvino": lambda model, arrays: process(ir.to_proto(model).SerializeToString(), arrays),
-    }
-    process.close()
+    with closing(Apart("openvino")) as process:
+        yield {
+            "onnx.reference": by_the_standard,
+            "openvino": lambda model, xs: process(ir.to_proto(model).SerializeToString(), xs),
+        }
 
 
 def assert_right(
@@ -216,8 +197,8 @@ def test_recognised_forms(form, opset, judges):
 @pytest.mark.parametrize("batch", [2, "B"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks(name, batch, opset, judges):
-    config, size = NETWORKS[name]
-    model = model_of(config)
+    config = NETWORKS[name]
+    model, size = model_of(config), networks.size_of(config)
     pixels = np.random.default_rng(1).standard_normal((2, 3, *size)).astype(np.float32)
     export = converter.to_onnx(batched, [(batch, 3, *size)], params=model, opset=opset)
     wanted = jax.tree.leaves(jax.jit(batched)(model, pixels))

@@ -1,8 +1,5 @@
 """A user's primitive is the user's own, whatever it is called, and needs no rule."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,27 +21,28 @@ X = np.random.default_rng(11).standard_normal((3, 4)).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
-def scope() -> Iterator[None]:
+def scope():
     with converter.extensions():
         yield
 
 
-def _affine(x: Any, *, a: float = 3.0, b: float = 1.0, **_: Any) -> Any:
+def _affine(x, *, a=3.0, b=1.0, **_):
     return a * x + b
 
 
-def users(name: str, impl: Callable[..., Any] | None = _affine) -> Primitive:
+def users(name, impl=_affine):
     """An elementwise primitive with everything that JAX can be told of it."""
+
+    def jvp(xs, ts, a=3.0, **p):
+        return primitive.bind(*xs, a=a, **p), a * ad.instantiate_zeros(ts[0])
+
     primitive = Primitive(name)
     primitive.def_abstract_eval(lambda x, **_: x)
     if impl is not None:
         primitive.def_impl(impl)
     mlir.register_lowering(primitive, mlir.lower_fun(impl or _affine, multiple_results=False))
     batching.primitive_batchers[primitive] = lambda xs, ds, **p: (primitive.bind(*xs, **p), ds[0])
-    ad.primitive_jvps[primitive] = lambda xs, ts, a=3.0, **p: (
-        primitive.bind(*xs, a=a, **p),
-        a * ad.instantiate_zeros(ts[0]),
-    )
+    ad.primitive_jvps[primitive] = jvp
     return primitive
 
 
@@ -90,44 +88,37 @@ def test_parameters_called_like_hints_reach_a_rule():
 # ------------------------------------------------------------------- what is registered for whom
 
 
-def _named(operator: str, *meant: Any, **more: Any) -> None:
-    converter.rule(*meant, ignores=("a", "b"), **more)(lambda b, x: b.op(operator, x))
+def _named(operator, meant):
+    converter.rule(meant, ignores=("a", "b"))(lambda b, x: b.op(operator, x))
 
 
-def test_a_name_is_the_programs_own_primitive():
-    """Or ours, in a program without one."""
-    primitive = users("tanh")
-    _named("Softsign", "tanh")
-    both = converter.to_onnx(lambda x: jnp.tanh(primitive.bind(x)), [X])
-    assert both.report.histogram == {"Softsign": 1, "Tanh": 1}
-    assert converter.to_onnx(jnp.tanh, [X]).report.histogram == {"Softsign": 1}
-
-
-def test_a_primitive_itself():
+def test_what_is_meant():
+    """By a name the program's own primitive, or ours in a program without one; or one itself."""
     one, other = users("tanh"), users("tanh")
-    _named("Softsign", one)
-    _named("Softplus", other)
 
-    def fn(x):
+    def written(fn):
+        return converter.to_onnx(fn, [X]).report.histogram
+
+    with converter.extensions():
+        _named("Softsign", "tanh")
+        assert written(lambda x: jnp.tanh(one.bind(x))) == {"Softsign": 1, "Tanh": 1}
+        assert written(jnp.tanh) == {"Softsign": 1}
+
+    def both(x):
         return jnp.tanh(one.bind(other.bind(x)))
 
-    expected = {"Softplus": 1, "Softsign": 1, "Tanh": 1}
-    assert converter.to_onnx(fn, [X]).report.histogram == expected
+    with converter.extensions():
+        converter.expansion(one, ignores=("a", "b"))(jnp.sinh)
+        assert written(both) == {"Add": 1, "Mul": 1, "Sinh": 1, "Tanh": 1}
+    _named("Softsign", one)
+    _named("Softplus", other)
+    assert written(both) == {"Softplus": 1, "Softsign": 1, "Tanh": 1}
     _named("Erf", lax.tanh_p)
-    assert converter.to_onnx(jnp.tanh, [X]).report.histogram == {"Erf": 1}
+    assert written(jnp.tanh) == {"Erf": 1}
 
 
 # --------------------------------------------------------------------------------------- its impl
 
-vmapped = create_vprim(
-    "of_a_package",
-    filter_primitive_def(
-        lambda x, y: (jnp.linalg.solve(x, y), y["c"] if isinstance(y, dict) else y)
-    ),
-    filter_primitive_def(lambda x, y: (y, y)),
-    None,
-    None,
-)
 inner, outer = users("inner"), users("outer", lambda x, **p: inner.bind(x, **p) * 2)
 
 
@@ -150,14 +141,6 @@ FORMS = [
 ]
 
 
-def test_an_expansion_of_one_primitive():
-    """Beside its namesakes."""
-    one, other = users("tanh"), users("tanh")
-    converter.expansion(one, ignores=("a", "b"))(jnp.sinh)
-    export = converter.to_onnx(lambda x: jnp.tanh(one.bind(other.bind(x))), [X])
-    assert export.report.histogram == {"Add": 1, "Mul": 1, "Sinh": 1, "Tanh": 1}
-
-
 @pytest.mark.sampled(3)
 @wrapped_cases(FORMS)
 def test_its_impl_is_traced(case):
@@ -165,37 +148,33 @@ def test_its_impl_is_traced(case):
 
 
 def test_a_batched_primitive_of_equinox_kind():
+    def impl(x, y):
+        return jnp.linalg.solve(x, y), y
+
+    parts = filter_primitive_def(impl), filter_primitive_def(lambda x, y: (y, y))
+    primitive = create_vprim("of_a_package", *parts, None, None)
+    fn = lambda x, y: filter_primitive_bind(primitive, x, y)[0]  # noqa: E731
     a = np.eye(4, dtype=np.float32) * 3 + X[:1] * X[:1].T
-    fn = lambda x, y: filter_primitive_bind(vmapped, x, y)[0]  # noqa: E731
     assert_exports(Case("plain", fn, [a, X[0]], tolerance=4))
     assert_exports(Case("vmap", jax.vmap(fn, in_axes=(None, 1)), [a, X.T.copy()], tolerance=4))
 
 
-def _looks(x, **_):
-    return np.asarray(x) * 2
-
-
-def _dispatched(name: str) -> Primitive:
-    primitive = users(name)
-    primitive.def_impl(lambda x, **p: jax.jit(lambda y: primitive.bind(y, **p))(x))
-    return primitive
-
-
+dispatched = users("dispatched")
+dispatched.def_impl(lambda x, **p: jax.jit(lambda y: dispatched.bind(y, **p))(x))
 REFUSED_ONES = {
-    "numpy": (users("numpy", _looks), "__array__"),
-    "none": (users("none", None), "not implemented"),
-    "dispatched": (_dispatched("dispatched"), "it binds the primitive itself"),
+    users("numpy", lambda x, **_: np.asarray(x) * 2): "__array__",
+    users("none", None): "not implemented",
+    dispatched: "it binds the primitive itself",
 }
 
 
-@pytest.mark.parametrize("name", REFUSED_ONES)
-def test_what_cannot_be_traced(name):
+@pytest.mark.parametrize("primitive", REFUSED_ONES, ids=str)
+def test_what_cannot_be_traced(primitive):
     """It is refused with that reason, together with all others."""
-    primitive, why = REFUSED_ONES[name]
     fn = lambda x: jnp.sin(primitive.bind(x)) + jnp.linalg.eigvals(x[:3, :3]).real.sum()  # noqa: E731
-    found = converter.explain(fn, [X])
-    assert len(found.obstacles) == 2
-    with pytest.raises(converter.Unsupported, match=rf"primitive '{name}'.*{why}.*test_users"):
+    assert len(converter.explain(fn, [X]).obstacles) == 2
+    said = rf"primitive '{primitive}'.*{REFUSED_ONES[primitive]}.*test_users"
+    with pytest.raises(converter.Unsupported, match=said):
         converter.to_onnx(fn, [X])
 
 

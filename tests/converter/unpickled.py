@@ -11,9 +11,7 @@ import json
 import pickle
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,17 +20,19 @@ import numpy as np
 import onnx_ir as ir
 from jax import lax
 
+from tests.conformance import spec_of
+
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 NAMES = ("bool", *INTEGERS, "float16", "float32", "float64")
 OTHERS = ("complex64", "complex128", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4)
-WAYS: tuple[Callable[[np.dtype], np.dtype], ...] = (
+WAYS = (
     lambda dtype: pickle.loads(pickle.dumps(dtype)),
     copy.deepcopy,
     lambda dtype: dtype.newbyteorder("="),
 )
 
 
-def disturb() -> None:
+def disturb():
     """Let JAX see dtypes from pickles, copies and changes of byte order before numpy's own."""
     with warnings.catch_warnings(), jax.enable_x64(True):
         warnings.simplefilter("ignore")
@@ -44,12 +44,7 @@ def disturb() -> None:
             jax.make_jaxpr(lambda x, d=dtype: (x, x.astype(d), jnp.zeros(3, d)))(np.ones(2, dtype))
 
 
-def spec(shape: tuple[Any, ...], dtype: Any, disturbed: bool) -> Any:
-    own = np.dtype(dtype)
-    return shape, (pickle.loads(pickle.dumps(own)) if disturbed else own)
-
-
-STRUCTURES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
+STRUCTURES = {
     "conv": (lambda x, w: lax.conv(x, w, (1, 2), "SAME"), [(2, 3, 8, 7), (4, 3, 3, 3)]),
     "conv_transpose": (lambda x, w: lax.conv_transpose(x, w, (2,), "SAME"), [(2, 8, 3), (3, 3, 4)]),
     "complex": (lambda x: jnp.abs(jnp.fft.fft(x) * (1 + 2j)), [(3, 8)]),
@@ -59,43 +54,38 @@ STRUCTURES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "random": (lambda x: x + jax.random.normal(jax.random.key(3), x.shape), [(3, 4)]),
     "searched": (lambda x, y: jnp.searchsorted(jnp.sort(x), y), [(7,), (3, 2)]),
 }
-HALVED = ("conv", "einsum")
 WEIGHTS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "n": np.arange(3, dtype=np.int32)}
 
 
-def everything(x: jax.Array) -> Any:
+def everything(x):
     """What is cast, moved and ordered."""
     casts = [x.astype(dtype) for dtype in ("float32", "int32", "bool")]
     turned = jnp.where(x == x[0], x[::-1], x).T[x.shape[1] - 2 :]
     return casts, turned, jnp.sort(x, 0), x.max(1), jnp.argmin(x, 1)
 
 
-def programs(disturbed: bool) -> Iterator[tuple[str, Callable[..., Any], Sequence[Any], Any]]:
+def programs():
     """(name, function, specs, parameters): every primitive that has a rule, and every structure."""
     from tests.converter.fuse.test_activations import ACTIVATIONS
     from tests.converter.test_made_up_targets import FUSED, X
     from tests.converter.test_rules import EXAMPLES
 
-    for name, (fn, specs) in EXAMPLES.items():
-        each = [s if isinstance(s[0], tuple) or s[0] == () else (s, np.float32) for s in specs]
-        yield name, fn, [spec(*s, disturbed) for s in each], None
-    for dtype in ("float32", "float16", "bfloat16"):
-        for name, (fn, shapes) in STRUCTURES.items():
-            if dtype == "float32" or name in HALVED:
-                specs = [spec(s, jnp.dtype(dtype), disturbed) for s in shapes]
-                yield f"{name} {dtype}", fn, specs, None
+    for name, (fn, specs) in (EXAMPLES | STRUCTURES).items():
+        yield name, fn, specs, None
+    for name in ("conv", "einsum"):
+        fn, shapes = STRUCTURES[name]
+        for dtype in ("float16", jnp.bfloat16):
+            yield f"{name} {dtype}", fn, [(shape, dtype) for shape in shapes], None
     for name, fn in FUSED.items():
-        yield name, fn, [spec(X, np.float32, disturbed)], None
+        yield name, fn, [X], None
     for name, fn in ACTIVATIONS.items():
-        yield f"{name} of halves", fn, [spec((3, 4), np.float16, disturbed)], None
+        yield f"{name} of halves", fn, [((3, 4), np.float16)], None
     for dtype in NAMES:
-        yield f"of {dtype}", everything, [spec((3, 4), dtype, disturbed)], None
-    params = jax.tree.map(lambda a: pickle.loads(pickle.dumps(a)) if disturbed else a, WEIGHTS)
-    specs = [spec(("B", 4), "float32", disturbed)]
-    yield "weights", lambda p, x: (x @ p["w"].T) * p["n"], specs, params
+        yield f"of {dtype}", everything, [((3, 4), dtype)], None
+    yield "weights", lambda p, x: (x @ p["w"].T) * p["n"], [("B", 4)], WEIGHTS
 
 
-def digest(fn: Callable[..., Any], specs: Sequence[Any], params: Any) -> str:
+def digest(fn, specs, params):
     """Of the file's bytes, or of why there is none."""
     import converter
 
@@ -107,13 +97,15 @@ def digest(fn: Callable[..., Any], specs: Sequence[Any], params: Any) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def main(disturbed: bool, step: int) -> None:
+def main(disturbed, step):
     if disturbed:
         disturb()
+    own = WAYS[0] if disturbed else lambda x: x
     found = {}
-    for name, *program in islice(programs(disturbed), 0, None, step):
+    for name, fn, specs, params in islice(programs(), 0, None, step):
+        given = [(shape, own(np.dtype(dtype))) for shape, dtype in map(spec_of, specs)]
         with jax.enable_x64("64" in name):
-            found[name] = digest(*program)
+            found[name] = digest(fn, given, jax.tree.map(own, params))
     json.dump(found, sys.stdout)
 
 
