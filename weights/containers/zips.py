@@ -12,7 +12,6 @@ from weights.opening import State, open_regular
 ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError)
 """What Python's library raises about an archive."""
 
-
 OTHERS = 10  # members of an archive that are no tensors
 
 

@@ -52,11 +52,7 @@ DINOV3_VIT = Naming(
         Rule("local_cls_norm.weight", (), missing=ones),
         Rule("local_cls_norm.bias", ()),
     ),
-    prefixes=(
-        ("model.layer.", "layer."),
-        ("model.norm.", "norm."),
-        ("model.embeddings.", "embeddings."),
-    ),
+    prefixes=tuple((f"model.{part}.", f"{part}.") for part in ("layer", "norm", "embeddings")),
     zero=tuple(ATTENTION + f"{part}_proj.bias" for part in "qkv"),
 )
 

@@ -29,7 +29,6 @@ FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit_family, vit5, digits_family
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
-
 # Everything that a model may be called, in lower case; of two models the first has a name. Whole
 # names count first, then those without the owner in front, then those without timm's tag.
 _WHOLE = [(name.casefold(), model) for model in MODELS.values() for name in model.names]

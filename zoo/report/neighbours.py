@@ -91,8 +91,8 @@ def neighbour_share(live: Session, task: Task, how: Preprocessing) -> float:
     """The share of images that get their own class."""
     known = features(live, task.known.paths, how)
     asked = known if task.asked is None else features(live, task.asked.paths, how)
-    alone = task.asked is None
-    votes = vote(known, task.known.labels, asked, task.told.nearest, leave_out=alone)
+    told = task.told
+    votes = vote(known, task.known.labels, asked, told.nearest, told.leave_one_out)
     return float((votes == (task.asked or task.known).labels).mean())
 
 

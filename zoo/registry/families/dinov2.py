@@ -19,21 +19,17 @@ SOURCE = "facebookresearch/dinov2"
 PLAIN = LearnedPositions(grid=37, offset=0.1)
 WITH_REGISTERS = LearnedPositions(grid=37, antialias=True)
 
-# letter, size in transformers' and timm's names, dimensions, registers, parameters
+# letter, size in transformers' and timm's names, dimensions, parameters without registers
 VARIANTS = (
-    ("s", "small", shared.SMALL, 0, 22_056_576),
-    ("b", "base", shared.BASE, 0, 86_580_480),
-    ("l", "large", shared.LARGE, 0, 304_368_640),
-    ("g", "giant", shared.GIANT, 0, 1_136_480_768),
-    ("s", "small", shared.SMALL, 4, 22_058_112),
-    ("b", "base", shared.BASE, 4, 86_583_552),
-    ("l", "large", shared.LARGE, 4, 304_372_736),
-    ("g", "giant", shared.GIANT, 4, 1_136_486_912),
+    ("s", "small", shared.SMALL, 22_056_576),
+    ("b", "base", shared.BASE, 86_580_480),
+    ("l", "large", shared.LARGE, 304_368_640),
+    ("g", "giant", shared.GIANT, 1_136_480_768),
 )
 
 
 def _model(
-    letter: str, size: str, dimensions: shared.Dimensions, registers: int, parameters: int
+    letter: str, size: str, dimensions: shared.Dimensions, parameters: int, registers: int
 ) -> ModelInfo:
     config = shared.patches_of_14(
         *dimensions,
@@ -65,11 +61,11 @@ def _model(
         repository=repository,
         hub=(shared.safetensors(repository),),
         mirrors=(*shared.equimo_files(name), shared.safetensors(in_timm)),
-        parameters=parameters,
+        parameters=parameters + registers * config.dim,
         source=SOURCE,
         pooler=shared.CLASS_TOKEN,
         published={"timm": in_tokens} if registers else {},
     )
 
 
-MODELS = tuple(_model(*row) for row in VARIANTS)
+MODELS = tuple(_model(*row, registers) for registers in (0, 4) for row in VARIANTS)

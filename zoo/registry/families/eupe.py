@@ -18,7 +18,7 @@ LICENCE = Licence(
     download="https://github.com/facebookresearch/EUPE",
 )
 
-PREPROCESSING = shared.imagenet(size=(256, 256))
+NAMINGS = (meta_names.DINOV3_VIT, equimo_names.DINOV3_VIT)
 
 # name, title, timm's size, configuration, parameters
 VARIANTS: tuple[tuple[str, str, str, Config, int], ...] = (
@@ -40,10 +40,8 @@ def _model(arch: str, title: str, in_timm: str, config: Config, parameters: int)
         family="eupe",
         aliases=(published, *timm),
         config=config,
-        namings=(meta_names.DINOV3_VIT, equimo_names.DINOV3_VIT)
-        if is_vit
-        else convnext_names.NAMINGS,
-        preprocessing=PREPROCESSING,
+        namings=NAMINGS if is_vit else convnext_names.NAMINGS,
+        preprocessing=shared.imagenet(size=(256, 256)),
         licence=LICENCE,
         checkpoint=f"{published}.pt",
         archive=f"{name}.tar.lz4",
