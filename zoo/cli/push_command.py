@@ -45,9 +45,8 @@ def show_plan(planned: PushPlan) -> None:
     from zoo.cli.tables import print_table
 
     target, total = planned.target, sum(row.bytes for row in planned.rows)
-    sizes = [*((row.name, row.bytes, row.change) for row in planned.rows), ("total", total, "")]
-    rows = [(name, f"{size:,}", change) for name, size, change in sizes]
-    print_table(("~file", ">bytes", "there"), rows)
+    rows = [(row.name, f"{row.bytes:,}", row.change) for row in planned.rows]
+    print_table(("~file", ">bytes", "there"), [*rows, ("total", f"{total:,}", "")])
     say(f"{target.repository}, branch {target.branch}: {planned.state}")
     for name in planned.others:
         say(f"stays as it is: {name}")

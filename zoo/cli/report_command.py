@@ -50,9 +50,9 @@ def report(
         for name, reason in there.left_out.items():
             progress.note(f"{name} was left out: {reason}")
         for entry in (entry for entry in entries if entry.name in there.found):
-            progress.stage(f"{entry.name}: reading {there.found[entry.name].name}")
+            path = there.found[entry.name]
+            progress.stage(f"{entry.name}: reading {path.name}")
             try:
-                path = there.found[entry.name]
                 measured.append(measure_model(entry, path, variants, task, progress))
             except WeightsError as error:
                 # One damaged file keeps nobody from the other models.

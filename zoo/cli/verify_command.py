@@ -89,9 +89,8 @@ def _draw(report: AuditReport, plot: Path) -> None:
 
 def report_record(report: AuditReport) -> dict[str, Any]:
     """A report for JSON."""
-    files = [vars(file).copy() for file in report.variants]
-    for file in files:
-        del file["residuals"]
+    shown = (vars(file).items() for file in report.variants)
+    files = [{key: it for key, it in items if key != "residuals"} for items in shown]
     return vars(report) | {"variants": files}
 
 

@@ -128,20 +128,20 @@ def verify_file(
         first = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
         inside.extend(_compared(first, samples))
     live = live or runtime.session(runnable(file, precision), provider)
-    outputs = list(_compared(live, samples))
-    found = judge(IMAGES if takes_images else PIXELS, limit or LIMITS[precision], outputs)
-    passed = found.passed and all(map(LIMITS["fp32"].holds, inside))
-    return found.model_copy(update={"passed": passed, "comparisons": (*inside, *outputs)})
+    outputs, fed = list(_compared(live, samples)), IMAGES if takes_images else PIXELS
+    return judge(fed, limit or LIMITS[precision], outputs, inside)
 
 
-def judge(input: str, limit: Limit, comparisons: Sequence[Comparison]) -> Verification:
-    """Whether all comparisons are within a limit."""
+def judge(
+    input: str, limit: Limit, outputs: Sequence[Comparison], inside: Sequence[Comparison] = ()
+) -> Verification:
+    """Whether all outputs are within a limit, and what is inside of a file within float32's."""
     return Verification(
         input=input,
         measure=limit.measure,
         limit=limit.value,
-        passed=all(map(limit.holds, comparisons)),
-        comparisons=tuple(comparisons),
+        passed=all(map(limit.holds, outputs)) and all(map(LIMITS["fp32"].holds, inside)),
+        comparisons=(*inside, *outputs),
     )
 
 

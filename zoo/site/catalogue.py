@@ -73,10 +73,10 @@ def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
 def _rows(built: Built, progress: Progress) -> Iterator[CatalogueRow]:
     manifest = built.manifest
     for label, variant in built.variants.items():
-        progress.stage(f"{built.name}: memory of {label}")
+        progress.stage(f"{built.entry.name}: memory of {label}")
         checked = variant.verification.comparisons if variant.verification else ()
         yield CatalogueRow(
-            model=built.name,
+            model=built.entry.name,
             variant=label,
             file=variant.file,
             family=built.entry.family,

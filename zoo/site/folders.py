@@ -32,23 +32,19 @@ class Built:
     speeds: Speeds
     files: Sequence[File]
 
-    @property
-    def name(self) -> str:
-        """What the model's page and its folder in the site are called."""
-        return self.entry.name
-
 
 def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
     """Every folder, digests compared. **Raises** `BadFile`, `BadRequest` for two of a model."""
     found: dict[str, Built] = {}
     for folder in folders:
         built = _read(folder, progress)
-        if built.name in found:
+        name = built.entry.name
+        if name in found:
             raise BadRequest(
-                f"{found[built.name].folder} and {folder} are both of {built.name}, and a site has "
-                "one page for each model: leave one out."
+                f"{found[name].folder} and {folder} are both of {name}, and a site has one page "
+                "for each model: leave one out."
             )
-        found[built.name] = built
+        found[name] = built
     return list(found.values())
 
 

@@ -75,7 +75,7 @@ def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict
         choices={field: sorted({vars(row)[field] for row in found.rows}) for field in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
-    made = {f"{built.name}.html": template.render(facts(built, found)) for built in models}
+    made = {f"{built.entry.name}.html": template.render(facts(built, found)) for built in models}
     return {"index.html": index, **made}
 
 
@@ -88,10 +88,8 @@ def cells(row: CatalogueRow) -> dict[str, Cell]:
     for column in COLUMNS:
         value = vars(row)[column.field]
         more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
-        if column.shown is None:
-            found[column.field] = Cell(value, None)
-        elif value is None:
-            found[column.field] = Cell("not measured", None)
+        if column.shown is None or value is None:
+            found[column.field] = Cell("not measured" if value is None else value, None)
         else:
             found[column.field] = Cell(more + column.shown(value), value)
     return found
@@ -105,14 +103,14 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "manifest": manifest,
         "entry": entry,
         "config": entry.config,
-        "rows": [row for row in found.rows if row.model == built.name],
+        "rows": [row for row in found.rows if row.model == built.entry.name],
         "found": found,
         "steps": preprocessing_words(manifest.preprocessing.settings),
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
         "limit": limit,
         "code": dict(BLOCK.findall(card(manifest))),
-        "folder": f"{MODELS}/{built.name}",
+        "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
     }
 
@@ -126,7 +124,7 @@ def demo(built: Built) -> dict[str, Any]:
     if "fp32" in chosen:
         chosen.pop("fused", None)
     return {
-        "folder": f"{MODELS}/{built.name}",
+        "folder": f"{MODELS}/{built.entry.name}",
         "files": {
             name: {"file": file, "bytes": manifest.listed[file].bytes}
             for name, file in chosen.items()

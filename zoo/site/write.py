@@ -52,7 +52,7 @@ def write_site(
         own = write_own(new, models, found)
         progress.stage("copying models")
         for built in models:
-            copy_model(built, new / MODELS / built.name)
+            copy_model(built, new / MODELS / built.entry.name)
         made = (path for path in new.rglob("*") if path.is_file())
         names = sorted(path.relative_to(new).as_posix() for path in made)
         record = {"format": FORMAT, **asdict(found), "files": names}

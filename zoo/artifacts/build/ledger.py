@@ -6,8 +6,7 @@ from pathlib import Path, PurePosixPath
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import replacing, sidecar_path, write_text, writing
-from zoo.manifest import read as manifests
-from zoo.manifest.read import to_text
+from zoo.manifest.read import read_manifest, to_text
 from zoo.manifest.schema import MANIFEST, File, Manifest
 
 IDENTITY = {"model", "input", "size", "weights"}
@@ -95,7 +94,7 @@ def read_ledger(folder: Path) -> Manifest | None:
     """An earlier build's manifest, if any. **Raises** `BadOutput` for anything else so called."""
     path = folder / MANIFEST
     try:
-        return manifests.read_manifest(path) if path.exists() else None
+        return read_manifest(path) if path.exists() else None
     except BadFile as error:
         raise BadOutput(
             f"{path} is no manifest of a build: move it away, or use --force."
