@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests import folders
-from tests.files import archives, changes, programs
+from tests.files import archives, changes
 from tests.seeded import as_file
 from weights import open_checkpoint
 from weights.progress import Quiet
@@ -120,7 +120,7 @@ def table(rng: random.Random, data: bytes) -> bytes:
     return (changes.flat if rng.random() < 0.2 else changes.table)(rng, data)
 
 
-PICKLED = partial(archives.zipped, change=programs.program, aim="data.pkl")
+PICKLED = partial(archives.zipped, change=changes.program, aim="data.pkl")
 ZIPPED = partial(archives.zipped, change=archives.arrays, aim=".npy")
 
 FORMATS = {

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 from queue import Queue
+from unittest.mock import Mock
 
 from tests.killed import Order
 from weights.lock import locked
@@ -45,12 +46,8 @@ def test_many_processes_race(tmp_path):
 def test_who_waits_says_so(tmp_path):
     place, told, order = tmp_path / "new" / "place", Queue(), []
 
-    class Told(Quiet):
-        def stage(self, text, total=None):
-            told.put(text)
-
     def second():
-        with locked(place, Told()):
+        with locked(place, Mock(Quiet, stage=told.put)):
             order.append("second")
 
     with locked(place, Quiet()):

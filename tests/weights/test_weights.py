@@ -2,6 +2,7 @@
 
 import hashlib
 import tracemalloc
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -145,16 +146,6 @@ def places(tmp_path, monkeypatch):
     return own, here, torch, equimo
 
 
-class Told(Quiet):
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.told = []
-
-    def stage(self, text, total=None):
-        self.told.append(text)
-
-
 def test_places_are_searched_in_order(places, monkeypatch):
     own, here, torch, equimo = places
     order = [
@@ -170,13 +161,13 @@ def test_places_are_searched_in_order(places, monkeypatch):
     for path in order:
         path.touch()
     for path in order:
-        listener = Told()
+        listener = Mock(Quiet)
         assert locate(PUBLISHED, listener).path == path
-        assert listener.told[-1:] == [f"weights: {path.name}, from {path.parent}"]
+        listener.stage.assert_called_with(f"weights: {path.name}, from {path.parent}")
         assert find_named(path.name, PUBLISHED).name == path.name
         path.unlink()
     with pytest.raises(WeightsNotFound) as error:
-        locate(PUBLISHED, Told())
+        locate(PUBLISHED, Quiet())
     assert PUBLISHED.wanted in str(error.value) and PUBLISHED.advice in str(error.value)
     assert all(str(place) in searched() for place in (own, here, torch))
     assert "ZOO_WEIGHTS_DIR" not in searched()

@@ -18,9 +18,10 @@ import lz4.frame
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from tests.conftest import GOLDEN
-from tests.files.programs import EVIL
+from tests.files.changes import EVIL
 from weights import open_checkpoint
 from weights.containers import lz4 as frames
 from weights.containers import npy
@@ -28,6 +29,7 @@ from weights.containers.bounds import MOST_DIMENSIONS, MOST_TENSORS
 from weights.containers.equimo import LARGEST_METADATA
 from weights.containers.safetensors import MOST_VALUES
 from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsError, WrongDigest
+from weights.opening import open_regular
 
 
 def refused(path, message=None, kind=WeightsError):
@@ -46,6 +48,31 @@ class Evil:
 
     def __reduce__(self):
         return os.mkdir, ("evidence",)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_only_files_are_opened(tmp_path, make):
+    """A FIFO that nobody writes to keeps nobody waiting."""
+    make(tmp_path / "x.safetensors")
+    with pytest.raises(OSError, match=r"regular file|[Dd]irectory"):
+        open_regular(tmp_path / "x.safetensors")
+    with pytest.raises(WeightsError, match=r"regular file|is a folder without a checkpoint"):
+        open_checkpoint(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("written", ["x.safetensors", "new"])
+@pytest.mark.parametrize("use", ["read", "sha256"])
+def test_a_file_that_changes_is_refused(tmp_path, written, use):
+    """In place or by another one; else a digest would be of other bytes than the weights."""
+    path = tmp_path / "x.safetensors"
+    save_file({"w": np.ones(3, np.float32)}, path)
+    os.utime(path, ns=(1, 1))  # two writings may fall into one tick of the clock
+    checkpoint = open_checkpoint(path)
+    np.testing.assert_array_equal(checkpoint.tensors["w"].read(), 1)
+    save_file({"w": np.zeros(3, np.float32)}, tmp_path / written)
+    (tmp_path / written).replace(path)
+    with pytest.raises(NotACheckpoint, match="changed while it was read"):
+        {"read": checkpoint.tensors["w"].read, "sha256": checkpoint.sha256}[use]()
 
 
 # ------------------------------------------------------------------------------------- safetensors
@@ -292,8 +319,6 @@ MEMBERS = (
     member("metadata.json", tarfile.DIRTYPE),
     member("x" * 300),
 )
-
-
 RECORDS = {
     "longer than the file": b"\x93NUMPY\x01\x00\xff\xff",
     "an enormous array": npy.array_header((1 << 40, 1 << 7), "<f4"),
@@ -306,8 +331,6 @@ RECORDS = {
     "a structure": b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': [('a', '<f4')]}".ljust(117) + b"\n",
     "version 9": b"\x93NUMPY\x09\x00\x76\x00",
 }
-
-
 SUSPICIOUS = {f"{info.name[:20]} {info.type}": (info, b"") for info in MEMBERS}
 SUSPICIOUS |= {name: (member("weights.eqx"), record) for name, record in RECORDS.items()}
 

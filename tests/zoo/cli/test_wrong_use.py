@@ -14,7 +14,6 @@ WRONG_USE = {
     "list dinov4": "did you mean dinov2",
     "list resnet* --json": "no model",
     "build vit_digit": "there is no model called 'vit_digit': did you mean vit_digits",
-    "export dinov3_vits61": "did you mean",
     "export --weights random": "none was named",
     "build": "no model was named",
     "report --weights-dir empty --filter dinov9*": "no model fits dinov9*",
