@@ -27,17 +27,16 @@ def hub(at):
     return at(serving(hub_of()))
 
 
-@pytest.fixture
-def root(zoo):
-    """The cache."""
-    return zoo.home / ".cache" / "jax-onnx-zoo"
-
-
 def record(path, source, size) -> dict:
     return {"model": MODEL, "path": str(path), "source": str(source), "bytes": size}
 
 
-def test_to_the_cache(zoo, hub, root):
+def test_to_the_cache(zoo, hub):
+    hub.status = 401
+    message = zoo(*DOWNLOAD, "--dry-run", code=2).error
+    assert "refuses it (401)" in message and "--weights PATH" in message
+    hub.status = None
+    root = zoo.home / ".cache" / "jax-onnx-zoo"
     path = root / "checkpoints" / f"google--{TITLE}" / COMMIT / NAME
     expected = [record(path, FROM_THE_HUB, len(CONTENT))]
     assert zoo.json(*DOWNLOAD, "--dry-run") == expected
@@ -49,15 +48,17 @@ def test_to_the_cache(zoo, hub, root):
     there = [record(path, f"{root} ({REPOSITORY}/{NAME})", 0)]
     assert zoo.json(*DOWNLOAD) == zoo.json(*DOWNLOAD, "--dry-run") == there
     assert zoo(*DOWNLOAD, MODEL).out == 2 * f"{MODEL}: {path} (already there)\n"
+    # The package brings this one along.
+    assert zoo.json("weights", "download", "vit_digits")[0]["bytes"] == 0
     assert len(hub.asked) == count
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_to_a_folder(kept, zoo, hub, root):
+def test_to_a_folder(kept, zoo, hub):
     """Of the hub, or of the cache; who names that folder finds it there."""
     if kept:
         zoo(*DOWNLOAD)
-    place = root / "checkpoints" / f"google--{TITLE}" / COMMIT
+    place = zoo.home / ".cache" / "jax-onnx-zoo" / "checkpoints" / f"google--{TITLE}" / COMMIT
     out, to_folder = zoo.here / "out", (*DOWNLOAD, "--out", zoo.here / "out")
     path = out / TITLE / NAME
     expected = [record(path, place if kept else FROM_THE_HUB, len(CONTENT))]
@@ -118,11 +119,3 @@ def test_an_archive_is_known_by_its_name(zoo, hub):
     folders.write(zoo.here / "out", {name: CONTENT})
     zoo.patch.setenv("ZOO_WEIGHTS_DIR", "out")
     assert [item["path"] for item in zoo.json(*download)] == [f"out/{name}"]
-
-
-def test_what_there_is_not(zoo, hub):
-    hub.status = 401
-    message = zoo(*DOWNLOAD, "--dry-run", code=2).error
-    assert "refuses it (401)" in message and "--weights PATH" in message
-    # The package brings this one along.
-    assert zoo.json("weights", "download", "vit_digits")[0]["bytes"] == 0

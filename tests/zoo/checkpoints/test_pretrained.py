@@ -63,19 +63,17 @@ def test_plain_equinox_reads_and_writes(model, zoo):
         load("dinov3_vits16", theirs)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "told"),
-    [
-        (("dinov3_vits61",), UnknownModel, "did you mean"),
-        (("vit_digits", "random:x"), BadRequest, "no seed"),
-        (("vit_digits", "nothing.pth"), WeightsNotFound, "does not exist"),
-        *((("vit_digits", "auto", t), BadRequest, "no floating") for t in ("int8", "no", bool, 7)),
-    ],
-)
-def test_wrong_use(arguments, kind, told):
-    name, *weights = arguments[:2]
-    with pytest.raises(kind, match=told):
-        load(name, *weights, **({"dtype": arguments[2]} if len(arguments) > 2 else {}))
+def test_wrong_use():
+    for kind, told, name, weights in (
+        (UnknownModel, "did you mean", "dinov3_vits61", "auto"),
+        (BadRequest, "no seed", "vit_digits", "random:x"),
+        (WeightsNotFound, "does not exist", "vit_digits", "nothing.pth"),
+    ):
+        with pytest.raises(kind, match=told):
+            load(name, weights)
+    for kind in ("int8", "no", bool, 7):
+        with pytest.raises(BadRequest, match="no floating"):
+            load("vit_digits", dtype=kind)
 
 
 loading = importlib.import_module("zoo.checkpoints.load")
@@ -101,7 +99,3 @@ def test_a_digest_settles_it(vits16, monkeypatch):
     found = recorded(vits16.path, loading.MODELS[DINO.name])
     assert found.also_fits is None and found.is_published_file
     assert doubt(found) == ""
-    with pytest.raises(
-        MappingError, match=r"published file of dinov3_vits16, not of eupe_vits16: exp"
-    ):
-        open_weights(vits16.path, EUPE, Quiet())

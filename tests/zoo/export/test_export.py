@@ -3,7 +3,6 @@
 Exports that are stopped are in tests/test_killed.py.
 """
 
-import hashlib
 import json
 import os
 import sys
@@ -12,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.command import Command
+from weights.files import sha256
 from zoo.registry.entry import DATA
 
 EXPORT = [sys.executable, "-m", "zoo.export"]
@@ -22,7 +22,6 @@ def test_an_export(zoo):
     """Of a checkpoint that is named, at two opsets; it is checked again with the same one alone."""
     values = load_file(DATA / "vit_digits.safetensors")
     save_file(values | {"cls_token": values["cls_token"] + 1}, "mine.safetensors")
-    digest = hashlib.sha256((zoo.here / "mine.safetensors").read_bytes()).hexdigest()
     command = ("export", "vit_digits", "--weights", "mine.safetensors", "--out", "made")
     manifests = zoo.json(*command, "--opset", 23, "--opset", 18)
     umask = os.umask(0)
@@ -42,8 +41,7 @@ def test_an_export(zoo):
         assert all(0 < each["max_abs"] <= 1e-4 for each in checked["comparisons"])
     record, path = manifests[0], zoo.here / "made" / NAME
     assert json.loads(path.with_suffix(".manifest.json").read_text()) == record
-    content = path.read_bytes()
-    file = {"name": NAME, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    file = {"name": NAME, "bytes": path.stat().st_size, "sha256": sha256(path)}
     assert record["files"] == [file]
     assert record["model"] == "vit_digits" and record["complete"]
     variant = record["variants"]["fused"]
@@ -56,7 +54,7 @@ def test_an_export(zoo):
     assert record["weights"] == {
         "kind": "meta",
         "name": "mine.safetensors",
-        "sha256": digest,
+        "sha256": sha256(zoo.here / "mine.safetensors"),
         "rope_periods": "file",
         "is_published_file": False,
         "is_embedded_file": False,

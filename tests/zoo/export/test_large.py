@@ -63,42 +63,35 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def machine(monkeypatch):
-    """Says how much room and memory there is."""
+def notes(tmp_path, monkeypatch):
+    """Says what is told before the work on an export where there is so much room and memory."""
 
-    def say(room, memory=1e12):
+    def told(name, room=1e12, memory=1e12, **options):
         monkeypatch.setattr(resources.shutil, "disk_usage", lambda path: SimpleNamespace(free=room))
-        found = SimpleNamespace(available=memory)
+        found, said = SimpleNamespace(available=memory), []
         monkeypatch.setattr("psutil.virtual_memory", lambda: found)
+        request = read_request(zoo.info(name), Options(out=tmp_path / "new", **options))
+        resources.check_resources(request, SimpleNamespace(note=said.append))
+        return "".join(said)
 
-    return say
-
-
-def notes(tmp_path, name="dinov3_vit7b16", **options):
-    """What is told before the work on an export."""
-    request = read_request(zoo.info(name), Options(out=tmp_path / "new", **options))
-    told = []
-    resources.check_resources(request, SimpleNamespace(note=told.append))
     return told
 
 
-def test_room_is_asked_for_before_the_work(tmp_path, machine):
+def test_room_is_asked_for_before_the_work(tmp_path, notes):
     """The sentence says what is needed and what there is; nothing was read or made by then."""
     assert resources.LARGEST == LARGEST_FILE
-    machine(room=20e9)
     with pytest.raises(BadOutput, match=r"takes 26\.9 GB in .*, where 20\.0 GB are free: make"):
-        notes(tmp_path)
+        notes("dinov3_vit7b16", room=20e9)
     with pytest.raises(BadOutput, match=r"takes 40\.3 GB"):
-        notes(tmp_path, precision="fp16")
+        notes("dinov3_vit7b16", room=20e9, precision="fp16")
     assert list(tmp_path.iterdir()) == []
 
 
 MEMORY = "NAME needs about {} GB of memory, and 2.0 GB are free"
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "told"),
-    [
+def test_what_is_told_before_the_work(notes):
+    for name, options, told in (
         ("dinov3_vit7b16", {}, MEMORY.format(2.6)),
         ("dinov3_vit7b16", {"precision": "int8"}, MEMORY.format(2.6)),
         ("dinov3_vith16plus", {"precision": "fp16"}, MEMORY.format(7.3)),
@@ -111,9 +104,6 @@ MEMORY = "NAME needs about {} GB of memory, and 2.0 GB are free"
         ("dinov3_vits16", {"size": "dynamic"}, None),
         ("dinov3_convnext_tiny", {"size": (1792, 1792)}, None),  # has no attention
         ("vit_digits", {"size": (224, 224), "verify": False}, None),
-    ],
-)
-def test_what_is_told_before_the_work(name, options, told, tmp_path, machine):
-    machine(room=1e12, memory=2e9)
-    found = "".join(notes(tmp_path, name, **options))
-    assert re.search(told.replace("NAME", name), found) if told else found == ""
+    ):
+        found = notes(name, memory=2e9, **options)
+        assert re.search(told.replace("NAME", name), found) if told else found == ""

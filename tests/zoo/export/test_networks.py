@@ -55,10 +55,6 @@ def exported(config, size, opset, layout=None):
     return convert_model(abstract(config), opset, Signature(size, None), layout)
 
 
-def pixels(height, width):
-    return np.random.default_rng(7).standard_normal((2, 3, height, width)).astype(np.float32)
-
-
 def fused(report):
     return {operator: count for operator, count in report.fused.items() if count}
 
@@ -101,10 +97,8 @@ def test_what_is_shared_and_named():
 def test_sizes_that_are_open():
     """Nothing is computed twice, and all is fused."""
     made = exported(NETWORKS["dinov3_vits16"], None, 23)
-    counts = made.report.histogram
-    assert not STRAY & set(counts)
-    assert (counts["Sin"], counts["Cos"]) == (1, 1)
-    assert fused(made.report) == ROTARY
+    assert fused(made.report) == ROTARY and not STRAY & set(made.report.histogram)
+    assert made.report.histogram["Sin"] == made.report.histogram["Cos"] == 1
     tokens = next(iter(made.model.graph.outputs)).shape
     assert [getattr(dim, "value", dim) for dim in tokens] == ["batch_size", "sequence_length", 384]
 
@@ -122,12 +116,9 @@ def assert_names(graph, config, unused):
 @pytest.mark.parametrize("name", SMALL)
 def test_a_fixed_batch_of_one(name, opset):
     """It has the operators of the open file, and moves no more than that does."""
-    config, size = SMALL[name], (4 * SMALL[name].stride, 6 * SMALL[name].stride)
-
-    def counts(batch):
-        return convert_model(abstract(config), opset, Signature(size, batch)).report
-
-    fixed, free = counts(1), counts(None)
+    model, stride = abstract(SMALL[name]), SMALL[name].stride
+    signatures = (Signature((4 * stride, 6 * stride), batch) for batch in (1, None))
+    fixed, free = (convert_model(model, opset, signature).report for signature in signatures)
     assert fixed.fused == free.fused
     for operator in free.histogram.keys() | fixed.histogram:
         one, many = (report.histogram.get(operator, 0) for report in (fixed, free))
@@ -152,7 +143,8 @@ def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
         live = converter.session(tmp_path / "model.onnx")
         want = partial(forward, model_of(config), layers=layers)
         for shape in tried:
-            for output, error in converter.check(live, want, [pixels(*shape)]).items():
+            images = np.random.default_rng(7).standard_normal((2, 3, *shape), np.float32)
+            for output, error in converter.check(live, want, [images]).items():
                 assert error.max_abs <= ATOL, (output, shape, error)
 
 
@@ -162,7 +154,7 @@ def test_positions_for_another_size_are_weights():
     at_home, another = (exported(config, size, 23) for size in (native(config), (192, 288)))
     assert another.report.histogram == at_home.report.histogram
     assert another.report.histogram["MatMul"] == 4 * config.depth + 1
-    large = exported(replace(NETWORKS["siglip2_vitb16_224"], depth=2), (1024, 1024), 23).report
-    small = exported(replace(NETWORKS["siglip2_vitb16_224"], depth=2), (224, 224), 23).report
+    config = replace(NETWORKS["siglip2_vitb16_224"], depth=2)
+    small, large = (exported(config, size, 23).report for size in ((224, 224), (1024, 1024)))
     assert large.histogram["MatMul"] - small.histogram["MatMul"] in (1, 2)
     assert "Resize" not in large.histogram

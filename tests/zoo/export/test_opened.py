@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,13 +36,6 @@ def why_not() -> str | None:
     return f"strace may not follow a process here: {done.stderr!r}" if done.returncode else None
 
 
-def changed(line: str, folder: Path) -> Iterator[str]:
-    """The paths that a system call of a process in a folder has changed."""
-    if CHANGE.match(line):
-        for inside, path in PATH.findall(line):
-            yield os.path.normpath(folder / inside / path)
-
-
 @pytest.mark.full
 @pytest.mark.skipif("why_not()", reason=f"{why_not()}")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -62,7 +54,8 @@ def test_an_export(options, tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [line for file in traces.iterdir() for line in file.read_text().splitlines()]
     assert not [line for line in lines if "AF_INET" in line]
-    paths = {path for line in lines for path in changed(line, here)}
+    found = [pair for line in lines if CHANGE.match(line) for pair in PATH.findall(line)]
+    paths = {os.path.normpath(here / inside / path) for inside, path in found}
     assert f"{here}/made" in paths
     inside = {path for path in paths if Path(path).is_relative_to(here / "made")}
     assert len(inside) > 3

@@ -33,6 +33,8 @@ LOWER = tuple(precision for precision in LIMITS if precision != "fp32")
 PRODUCTS = {"int8": "MatMulInteger", "q4": "MatMulNBits", "q4f16": "MatMulNBits"}
 """What the products with matrices become."""
 
+FLOAT_PRODUCTS = ("MatMul", "Gemm", "Einsum")
+
 ROUNDED_TO_4_BITS = 0.0066
 """Of the square of normally distributed numbers, what rounding each 32 of them takes."""
 
@@ -80,38 +82,30 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
         foreign = {"MatMulNBits": integers} if precision in ("q4", "q4f16") else {}
         assert converter.report(model).fused == fused + Counter(foreign)
         assert integers == (matrices if precision in PRODUCTS else 0)
-        assert precision not in PRODUCTS or not left_in_floats(model)
+        if precision in PRODUCTS:
+            in_floats = (node for node in model.graph if node.op_type in FLOAT_PRODUCTS)
+            assert not [node for node in in_floats if node.inputs[1].is_initializer()]
         assert worst(file, precision, source, image) >= least(precision, matrices)
         if precision in ("fp16", "bf16"):
             assert_half(model, HALF if precision == "fp16" else BFLOAT, opset)
 
 
 def least(precision, matrices):
-    """The cosine that is asked of a network with a few dozens of channels."""
-    if precision not in ("q4", "q4f16"):
-        return LIMITS[precision].value
-    # So few average nothing out: each product adds its own error.
-    return 1 - matrices * ROUNDED_TO_4_BITS
+    """The cosine that is asked of a network with a few dozens of channels.
 
-
-def left_in_floats(model):
-    """Matrices that activations are still multiplied by as they were."""
-    return [
-        node.inputs[1].name
-        for node in model.graph
-        if node.op_type in ("MatMul", "Gemm", "Einsum") and node.inputs[1].is_initializer()
-    ]
+    So few average nothing out: each product adds its own error.
+    """
+    rounded = 1 - matrices * ROUNDED_TO_4_BITS
+    return rounded if precision in ("q4", "q4f16") else LIMITS[precision].value
 
 
 def assert_half(model, half, opset):
     """The matrices and kernels that pixels meet are in half precision."""
     conv = half != BFLOAT or opset >= 22
     weights = [v for v in model.graph.initializers.values() if v.dtype in (half, FLOAT)]
-    kernels = {v.dtype for v in weights if len(v.shape) == 4}
-    assert kernels == {half if conv else FLOAT}
+    assert {v.dtype for v in weights if len(v.shape) == 4} == {half if conv else FLOAT}
     name = re.compile(r"\.(qkv|kv|proj|pwconv\d|fc\d|w\d+)\.weight$")
-    matrices = [value for value in weights if name.search(value.name)]
-    assert {v.dtype for v in matrices if len(v.shape) == 2} == {half}
+    assert {v.dtype for v in weights if name.search(v.name) and len(v.shape) == 2} == {half}
 
 
 def test_large_values_stay_in_float32(tmp_path):
@@ -158,14 +152,11 @@ def outliers(config, factor):
     for block in (f"blocks.{index}." for index in range(config.depth)):
         for norm, readers in READERS.items():
             channels = rng.choice(config.dim, 3, replace=False)
-            for name in (f"{block}{norm}.{leaf}" for leaf in ("weight", "bias")):
-                if name in values:
-                    values[name] = values[name].copy()
-                    values[name][channels] *= factor
-            for name in (f"{block}{reader}.weight" for reader in readers):
-                if name in values:
-                    values[name] = values[name].copy()
-                    values[name][:, channels] /= factor
+            factors = {f"{block}{norm}.{leaf}": factor for leaf in ("weight", "bias")}
+            factors |= {f"{block}{reader}.weight": 1 / factor for reader in readers}
+            for name in factors.keys() & values:
+                values[name] = values[name].copy()
+                values[name][..., channels] *= factors[name]
     return values
 
 
@@ -195,37 +186,31 @@ def drawn(seed, *shape):
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-MATRICES = {"first": drawn(0, 77, 33), "second": drawn(1, 77, 5)}
-BIAS = drawn(2, 33)
-"""No block of 32 fits in 77 rows; a column of zeros has no largest number."""
-MATRICES["first"][:, 3] = 0
-
-
-def two_products(opset=23):
-    """Two products of the same activations, one of them with a bias and one without."""
-
-    def network(p, x):
-        return x @ p["first"] + p["bias"], x @ p["second"]
-
-    params = {**MATRICES, "bias": BIAS}
-    export = converter.to_onnx(network, [("n", 4, 77)], params=params, opset=opset)
-    return ir.from_proto(ir.to_proto(export.model))
-
-
 @pytest.mark.parametrize("precision", ["int8", "q4"])
 def test_products_with_integers(precision):
-    """As far from what the integers stand for as rounding the activations explains."""
-    codec, model, mean = CODECS[precision], two_products(), drawn(3, 77)
-    quantise(model, codec, dict.fromkeys(MATRICES, mean))
-    x = drawn(4, 2, 4, 77)
-    got = list(converter.run(model, [x]).values())
+    """As far from what the integers stand for as rounding the activations explains.
+
+    Two products have the same activations, one of them a bias. No block of 32 fits in 77 rows; a
+    column of zeros has no largest number.
+    """
+    shapes = ((77, 33), (77, 5), (33,), (77,), (2, 4, 77))
+    first, second, bias, mean, x = (drawn(seed, *shape) for seed, shape in enumerate(shapes))
+    first[:, 3] = 0
+    params = {"first": first, "second": second, "bias": bias}
+    export = converter.to_onnx(
+        lambda p, x: (x @ p["first"] + p["bias"], x @ p["second"]),
+        [("n", 4, 77)],
+        params=params,
+        opset=23,
+    )
+    codec, model = CODECS[precision], ir.from_proto(ir.to_proto(export.model))
+    quantise(model, codec, {"first": mean, "second": mean})
+    got = converter.run(model, [x]).values()
     step = np.ptp(x) / 255 if precision == "int8" else abs(x).max() / 127
-    for (matrix, bias), found in zip(
-        ((MATRICES["first"], BIAS), (MATRICES["second"], 0)), got, strict=True
-    ):
+    for (matrix, added), found in zip(((first, bias), (second, 0)), got, strict=True):
         rounded = codec.rounded(matrix, codec.scales(matrix))
         assert not rounded[:, ~matrix.any(0)].any()
-        wanted = x @ rounded + bias + mean @ (matrix - rounded)
+        wanted = x @ rounded + added + mean @ (matrix - rounded)
         assert (abs(found - wanted) <= step / 2 * abs(rounded).sum(0) + 1e-4).all()
     names = set(model.graph.initializers)
     assert {"first", "first_scale", "second", "second_scale", "second_shift"} <= names
@@ -237,10 +222,8 @@ def test_products_with_integers(precision):
 
 @pytest.mark.parametrize("opset", [17, 18])
 def test_means_of_activations(opset):
-    export = converter.to_onnx(
-        lambda p, x: x @ p["matrix"], [(1, 3, 4, 6)], params={"matrix": drawn(0, 6, 5)}, opset=opset
-    )
-    x = drawn(1, 1, 3, 4, 6)
+    x, params = drawn(1, 1, 3, 4, 6), {"matrix": drawn(0, 6, 5)}
+    export = converter.to_onnx(lambda p, x: x @ p["matrix"], [x], params=params, opset=opset)
     (found,) = means(export.model, x).values()
     mean = x.mean((0, 1, 2))
     np.testing.assert_allclose(found, (mean + mean[::-1]) / 2, atol=1e-6)

@@ -1,7 +1,5 @@
 """`zoo.to_onnx`: models that somebody fine-tuned, cut or extended, in ONNX Runtime and in JAX."""
 
-import hashlib
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +9,7 @@ from jaxtyping import Array, Float
 
 import converter
 import zoo
+from weights.files import sha256
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.errors import BadRequest, NotVerified
@@ -116,9 +115,11 @@ def test_precisions(fine_tuned, tmp_path, precision):
 
 def test_the_manifest_has_the_digest_of_equinoxs_file(fine_tuned, tmp_path):
     eqx.tree_serialise_leaves(tmp_path / "mine.eqx", fine_tuned)
-    wanted = hashlib.sha256((tmp_path / "mine.eqx").read_bytes()).hexdigest()
     manifest = zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", verify=False)
-    assert manifest.weights.sha256 == wanted and manifest.only.verification is None
+    assert (
+        manifest.weights.sha256 == sha256(tmp_path / "mine.eqx")
+        and manifest.only.verification is None
+    )
 
 
 def test_a_model_of_the_zoo_gives_the_bytes_of_the_command(digits, tmp_path):
@@ -132,37 +133,32 @@ def test_a_model_of_the_zoo_gives_the_bytes_of_the_command(digits, tmp_path):
     assert (tmp_path / "mine.json").read_text() == "{}"
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
+def test_wrong_arguments(fine_tuned, tmp_path):
+    """Told as Python's arguments, not as the command line's."""
+    for changes, told in (
         ({"precision": "float16"}, "fp32, fp16, bf16, int8, q4, q4f16"),
         ({"input": "png"}, "float32, uint8"),
         ({"size": "224"}, r"give 224, \(height, width\) or 'dynamic'"),
         ({"target": "phone"}, "target phone is not known"),
         ({"target": "portable", "size": 8}, "give batch 1, or another number"),
-    ],
-)
-def test_wrong_arguments(fine_tuned, tmp_path, changes, told):
-    """Told as Python's arguments, not as the command line's."""
-    with pytest.raises(BadRequest, match=told) as error:
-        zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", **changes)
-    assert "--" not in str(error.value)
+    ):
+        with pytest.raises(BadRequest, match=told) as error:
+            zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", **changes)
+        assert "--" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
 
 def test_models_that_are_not_of_the_zoo(digits, tmp_path):
-    path = tmp_path / "mine.onnx"
-    with pytest.raises(BadRequest, match="holds 0 of them"):
-        zoo.to_onnx(eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0)), path)
-    with pytest.raises(BadRequest, match="holds 2 of them"):
-        zoo.to_onnx(eqx.nn.Sequential([digits, digits]), path)
-    with pytest.raises(BadRequest, match="shapes in place of parameters"):
-        zoo.to_onnx(zoo.create("vit_digits", abstract=True), path)
-    with pytest.raises(BadRequest, match=r"end it in \.onnx"):
-        zoo.to_onnx(digits, tmp_path / "mine")
-    with pytest.raises(BadRequest, match="Leave `layers` out"):
-        mine = Mine(digits, eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2)), 0.5)
-        zoo.to_onnx(mine, path, layers=[1])
+    mlp = eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2))
+    for model, told, name, options in (
+        (mlp, "holds 0 of them", "mine.onnx", {}),
+        (eqx.nn.Sequential([digits, digits]), "holds 2 of them", "mine.onnx", {}),
+        (zoo.create("vit_digits", abstract=True), "shapes in place of par", "mine.onnx", {}),
+        (digits, r"end it in \.onnx", "mine", {}),
+        (Mine(digits, mlp, 0.5), "Leave `layers` out", "mine.onnx", {"layers": [1]}),
+    ):
+        with pytest.raises(BadRequest, match=told):
+            zoo.to_onnx(model, tmp_path / name, **options)
     assert not list(tmp_path.iterdir())
 
 

@@ -112,17 +112,15 @@ def test_in_a_file(name, opset, layout, size, tmp_path):
 def states(case):
     """(layer, class token, some patches, which ones) of every layer that is stored."""
     stored = "intermediate_norm/"
-    if f"{stored}layers" not in case:
-        for stage in range(4):
-            cls, patches, which = (
-                case[f"{stored}{stage}/{what}"] for what in ("cls", "patch_4", "patch_4_indices")
-            )
-            yield stage + 1, cls[0], patches[0], which
-        return
-    for number, layer in enumerate(case[f"{stored}layers"]):
-        cls, patches = (case[f"{stored}{what}"][number] for what in ("cls", "patch_4"))
+    names = ("cls", "patch_4", "patch_4_indices")
+    for number, layer in enumerate(case.get(f"{stored}layers", range(4))):
+        if f"{stored}layers" in case:
+            *found, which = (case[f"{stored}{what}"] for what in names)
+            cls, patches = (each[number] for each in found)
+        else:
+            cls, patches, which = (case[f"{stored}{number}/{what}"] for what in names)
         # Ours are counted from 1.
-        yield int(layer) + 1, cls[0], patches[0], case[f"{stored}patch_4_indices"]
+        yield int(layer) + 1, cls[0], patches[0], which
 
 
 @pytest.mark.sampled(4, full=1)
@@ -134,17 +132,15 @@ def test_hidden_states(name, as_maps, tmp_path):
     model, wanted = original(name).model, list(states(case))
     layers = tuple(layer for layer, *_ in wanted)
     in_jax = forward(model, images, layers, as_maps=as_maps).hidden_states
-    convert_model(model, 23, Signature((224, 224), None, layers, as_maps)).save(
-        tmp_path / "model.onnx"
-    )
+    signature = Signature((224, 224), None, layers, as_maps)
+    convert_model(model, 23, signature).save(tmp_path / "model.onnx")
     in_file = run(tmp_path / "model.onnx", [images])
     for (layer, cls, patches, which), found in zip(wanted, in_jax, strict=True):
         for got, atol in ((found, ATOL), (in_file[f"hidden_state_{layer}"], ONNX_ATOL)):
             got = np.asarray(got[1])
+            rows = got.reshape(len(got), -1).T if as_maps else got[model.prefix_tokens :]
             if as_maps:
-                rows = got.reshape(len(got), -1).T
                 assert got.shape[1] == got.shape[2]
             else:
-                rows = got[model.prefix_tokens :]
                 np.testing.assert_allclose(got[0], cls, rtol=0, atol=atol)
             np.testing.assert_allclose(rows[which], patches, rtol=0, atol=atol)

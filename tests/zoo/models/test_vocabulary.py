@@ -24,13 +24,9 @@ def arguments():
                 yield from inspect.signature(value).parameters.values()
 
 
-def test_a_setting_has_its_default_in_the_configuration_alone():
-    defaults = {each.name for each in arguments() if each.default is not each.empty}
-    assert not defaults & SETTINGS
-
-
-def test_a_setting_of_a_configuration_is_called_so_by_a_layer():
+def test_a_setting_is_called_so_by_a_layer_and_has_its_default_in_the_configuration_alone():
     """Those of norms, which are Equinox's, are given to them by `build_model`."""
+    assert not {each.name for each in arguments() if each.default is not each.empty} & SETTINGS
     names = {each.name for each in arguments()}
     for stated in (config.ViTConfig, config.ConvNeXtConfig):
         assert {field.name for field in fields(stated)} - names <= {"norm_eps", "norm_bias"}

@@ -19,11 +19,9 @@ from zoo.report.accuracy import measure_model
 ROOT = Path(__file__).parents[3]
 
 
-def meta_file(folder, name, config=None):
+def meta_file(folder, name, config):
     """A network of two blocks in the authors' file, called so but for the original's digest."""
-    entry = zoo.info(name)
-    config = config or nano(entry.config)
-    entry = replace(entry, config=config, published={}, checkpoint=f"{name}.pth")
+    entry = replace(zoo.info(name), config=config, published={}, checkpoint=f"{name}.pth")
     save_pth(folder / entry.checkpoint, state_of(config, entry.namings[0], 3))
     return entry
 
@@ -42,7 +40,8 @@ def pictures_of_classes(folder, count):
 @pytest.mark.full
 def test_two_families(tmp_path):
     """EUPE, which transformers does not have, says so."""
-    entries = [meta_file(tmp_path, "dinov3_vits16", NANO), meta_file(tmp_path, "eupe_vitt16")]
+    configs = {"dinov3_vits16": NANO, "eupe_vitt16": nano(zoo.info("eupe_vitt16").config)}
+    entries = [meta_file(tmp_path, name, config) for name, config in configs.items()]
     (tmp_path / "notes.txt").write_text("no checkpoint")
     there = matching.find(tmp_path, entries)
     assert list(there.found) == [entry.name for entry in entries]
@@ -96,9 +95,8 @@ def test_votes_are_those_of_scikit_learn():
     rows = rng.standard_normal((130, 12)).astype(np.float32)
     rows[:90] += 2 * np.eye(12, dtype=np.float32)[labels]
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    judge = KNeighborsClassifier(
-        20, metric="cosine", weights=lambda distance: np.exp((1 - distance) / 0.07)
-    ).fit(rows[:90], labels)
+    weights = {"metric": "cosine", "weights": lambda distance: np.exp((1 - distance) / 0.07)}
+    judge = KNeighborsClassifier(20, **weights).fit(rows[:90], labels)
     votes = neighbours.vote(rows[:90], labels, rows[90:], 20)
     np.testing.assert_array_equal(votes, judge.predict(rows[90:]))
     alone = neighbours.vote(rows[:90], labels, rows[:90], 20, leave_out=True)
