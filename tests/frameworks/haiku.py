@@ -42,10 +42,6 @@ def cell(layer: Any) -> Callable[..., Bound]:
     return haiku(lambda state, x: layer(6)(x, state))
 
 
-def lstm_state(state: Any) -> hk.LSTMState:
-    return hk.LSTMState(*state)
-
-
 def unrolled(x: jax.Array) -> Any:
     core = hk.LSTM(6)
     return hk.dynamic_unroll(core, x, core.initial_state(x.shape[0]), time_major=False)
@@ -62,7 +58,7 @@ def conv_lstm(dims: int) -> tuple[Callable[..., Bound], Any]:
     shape = (5, 7, 6)[:dims]
     state = (("B", *shape, 6), ("B", *shape, 6))
     layer = getattr(hk, f"Conv{dims}DLSTM")
-    bind = haiku(lambda s, x: layer(shape, 6, 3)(x, lstm_state(s)))
+    bind = haiku(lambda s, x: layer(shape, 6, 3)(x, hk.LSTMState(*s)))
     return bind, (state, ("B", *shape, 4))
 
 
@@ -105,7 +101,8 @@ ROWS = [
         SEQUENCE),
     Row("MultiHeadAttention, causal", haiku(lambda x: hk.MultiHeadAttention(2, 3, w_init=INIT)(x,
         x, x, jnp.tril(jnp.ones((1, 1, 5, 5))))), SEQUENCE),
-    Row("LSTM", haiku(lambda s, x: hk.LSTM(6)(x, lstm_state(s))), ((("B", 6), ("B", 6)), ("B", 4))),
+    Row("LSTM", haiku(lambda s, x: hk.LSTM(6)(x, hk.LSTMState(*s))),
+        ((("B", 6), ("B", 6)), ("B", 4))),
     Row("LSTM, over time", haiku(unrolled), SEQUENCE),
     Row("GRU", cell(hk.GRU), (("B", 6), ("B", 4))),
     Row("VanillaRNN", cell(hk.VanillaRNN), (("B", 6), ("B", 4))),

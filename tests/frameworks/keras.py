@@ -156,8 +156,6 @@ SEQUENCES = [
 
 
 PHOTO = (("B", 9, 8, 3),)
-MONO = (("B", 96, 1),)
-CODES = ((("B", 3), np.int32),)
 AUGMENTING = (
     *("AugMix", "RandAugment", "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter"),
     *("RandomContrast", "RandomElasticTransform", "RandomErasing", "RandomFlip"),
@@ -184,8 +182,8 @@ PREPROCESSING = [
     Row("ContrastLimitedAdaptiveHistogramEqualization",
         of(layers.ContrastLimitedAdaptiveHistogramEqualization, tile_grid_size=(3, 2)), PHOTO),
     Row("Discretization", of(layers.Discretization, bin_boundaries=[-0.5, 0.0, 1.0]), FLAT),
-    Row("CategoryEncoding", of(layers.CategoryEncoding, 5), CODES),
-    Row("STFTSpectrogram", of(layers.STFTSpectrogram, frame_length=16), MONO),
+    Row("CategoryEncoding", of(layers.CategoryEncoding, 5), ((("B", 3), np.int32),)),
+    Row("STFTSpectrogram", of(layers.STFTSpectrogram, frame_length=16), (("B", 96, 1),)),
     *(Row(name, of(vars(layers)[name], **OPTIONS.get(name, {})), PHOTO) for name in AUGMENTING),
 ]  # fmt: skip
 

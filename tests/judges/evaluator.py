@@ -14,17 +14,13 @@ class Pad(OpRun):
     op_domain = ""
 
     def _run(self, x, pads, value=None, axes=None, mode="constant"):  # type: ignore[no-untyped-def]
-        axes = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]
-        before, after = (np.zeros(x.ndim, int) for _ in range(2))
-        for place, axis in enumerate(axes):
-            before[axis], after[axis] = pads[place], pads[place + len(axes)]
-        keep = [
-            slice(max(0, -int(b)), size - max(0, -int(a)))
-            for b, a, size in zip(before, after, x.shape, strict=True)
-        ]
-        widths = [(max(0, int(b)), max(0, int(a))) for b, a in zip(before, after, strict=True)]
+        around = np.zeros((2, x.ndim), int)
+        around[:, slice(None) if axes is None else axes] = np.reshape(pads, (2, -1))
+        left, right = np.maximum(-around, 0)
+        keep = tuple(map(slice, left, x.shape - right))
+        widths = np.maximum(around, 0).T
         how = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
-        return (np.pad(x[tuple(keep)], widths, mode=mode, **how).astype(x.dtype),)
+        return (np.pad(x[keep], widths, mode=mode, **how).astype(x.dtype),)
 
 
 def evaluate(

@@ -71,8 +71,7 @@ def _entry(habit: Habit) -> Iterator[str]:
 
 
 def _arrays(arrays: Arrays) -> str:
-    return ", ".join(f"`{np.asarray(x).tolist()}`" if x.size else _empty(x) for x in arrays)
-
-
-def _empty(array: np.ndarray) -> str:
-    return f"nothing of shape `{list(array.shape)}`"
+    return ", ".join(
+        f"`{np.asarray(x).tolist()}`" if x.size else f"nothing of shape `{list(x.shape)}`"
+        for x in arrays
+    )
