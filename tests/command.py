@@ -28,14 +28,9 @@ class Command:
 
     def start(self, *arguments: str, program: list[str] = PROGRAM, **variables: str):
         """Run it, without waiting."""
-        return subprocess.Popen(
-            [*program, *arguments],
-            cwd=self.folder,
-            env=self.environment(**variables),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        how = {"cwd": self.folder, "env": self.environment(**variables), "text": True}
+        pipe = subprocess.PIPE
+        return subprocess.Popen([*program, *arguments], stdout=pipe, stderr=pipe, **how)
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
         """What it prints: on stdout, or the one sentence of an error."""

@@ -18,12 +18,10 @@ def page() -> str:
     """Markdown."""
     command = [sys.executable, *TYPER]
     made = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
-    return EXAMPLES.sub(block, made.strip() + "\n")
-
-
-def block(found: re.Match[str]) -> str:
-    """The examples of a command, to copy."""
-    return f"**{found[1]}**:\n\n```sh\n{html.unescape(found[2])}```\n"
+    return EXAMPLES.sub(
+        lambda found: f"**{found[1]}**:\n\n```sh\n{html.unescape(found[2])}```\n",
+        made.strip() + "\n",
+    )
 
 
 if __name__ == "__main__":

@@ -72,27 +72,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say which case of a sampled test belongs to which tier, and take the slice asked for.
 
-    Names decide it, not places: a row that is added to a table moves no other.
+    Of so many cases one is left in the default tier; of the rest, `full` says how many. Names
+    decide it, not places: a row that is added to a table moves no other.
     """
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("sampled"):
             cases[item.nodeid.partition("[")[0]].append(item)
     for group in cases.values():
-        _sample(group)
+        mark = group[0].get_closest_marker("sampled")
+        (size,), full = mark.args, mark.kwargs.get("full", 3)
+        chosen = {item for item in group if drawn(item, size)} or {min(group, key=number)}
+        for item in group:
+            if item not in chosen:
+                item.add_marker("full" if drawn(item, full, "full") else "hunt")
     if chosen := config.getoption("--slice"):
         seed, _, size = chosen.rpartition("/")
         items[:] = [item for item in items if drawn(item, int(size), seed)]
-
-
-def _sample(group: list[pytest.Item]) -> None:
-    """Of so many cases one is left in the default tier; of the rest, `full` says how many."""
-    mark = group[0].get_closest_marker("sampled")
-    (size,), full = mark.args, mark.kwargs.get("full", 3)
-    chosen = {item for item in group if drawn(item, size)} or {min(group, key=number)}
-    for item in group:
-        if item not in chosen:
-            item.add_marker("full" if drawn(item, full, "full") else "hunt")
 
 
 def number(item: pytest.Item, seed: str = "") -> int:

@@ -96,12 +96,8 @@ def in_transformers(name: str, config: Config, values: Values):
 
 RENAMED = {
     "dinov3": (
-        ("storage_tokens", "reg_token"),
-        ("ls1.gamma", "gamma_1"),
-        ("ls2.gamma", "gamma_2"),
-        ("mlp.w1", "mlp.fc1_g"),
-        ("mlp.w2", "mlp.fc1_x"),
-        ("mlp.w3", "mlp.fc2"),
+        *(("storage_tokens", "reg_token"), ("ls1.gamma", "gamma_1"), ("ls2.gamma", "gamma_2")),
+        *(("mlp.w1", "mlp.fc1_g"), ("mlp.w2", "mlp.fc1_x"), ("mlp.w3", "mlp.fc2")),
     ),
     "dinov2": (("register_tokens", "reg_token"), ("mlp.w12", "mlp.fc1"), ("mlp.w3", "mlp.fc2")),
 }

@@ -103,12 +103,8 @@ def measure(name: str) -> Iterator[Row]:
         errors = converter.check(live, partial(batched, model), [image[None]])
         runtime[str(opset)] = max(error.max_abs for error in errors.values())
     yield {
-        "model": name,
-        "family": entry.family,
-        "size": list(size),
-        "parameters": entry.parameters,
-        "against": against,
-        "onnxruntime": runtime,
+        **{"model": name, "family": entry.family, "size": list(size)},
+        **{"parameters": entry.parameters, "against": against, "onnxruntime": runtime},
         **counts(entry),
     }
 
@@ -230,7 +226,6 @@ def main() -> None:
             kept = [row for row in content[table] if row["model"] != name]
             content[table] = kept + list(rows_of(name))
             jax.clear_caches()
-    FOLDER.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
     (FOLDER / "models.md").write_text(render(content))
 

@@ -42,11 +42,7 @@ def run(path: Path, folder: Path) -> NotebookNode:
     resources = {"metadata": {"path": str(folder)}}
     client = NotebookClient(notebook, timeout=LONGEST, resources=resources)
     client.execute(env=places | own)
-    return cleaned(notebook)
-
-
-def cleaned(notebook: NotebookNode) -> NotebookNode:
-    """Without times, versions and the pieces in which texts happened to arrive."""
+    # Without times, versions and the pieces in which texts happened to arrive.
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -98,15 +94,9 @@ def told(cell: NotebookNode) -> dict[str, str]:
     return found
 
 
-def store(path: Path) -> None:
-    """Run a notebook anew, and keep what comes of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        notebook = run(path, Path(folder))
-    nbformat.write(notebook, path)
-
-
 if __name__ == "__main__":
     for path in sorted(FOLDER.glob("*.ipynb")):
         if not sys.argv[1:] or path.stem in sys.argv[1:]:
-            store(path)
+            with tempfile.TemporaryDirectory() as folder:
+                nbformat.write(run(path, Path(folder)), path)
             print(path.name, f"{path.stat().st_size / 1e3:.0f} KB")

@@ -69,21 +69,16 @@ def native(config: Config) -> tuple[int, int]:
     return grid * config.patch_size, grid * config.patch_size
 
 
-REPRESENTATIVES = {
-    "dinov3": ("dinov3_vits16", "dinov3_vit7b16", "dinov3_convnext_tiny", "vit_digits"),
-    "dinov2": ("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg"),
-    "tips": ("tips_vits14_hr", "tips_vitg14_lr"),
-    "eupe": ("eupe_vitt16",),
-    "siglip2": ("siglip2_vitb16_224",),
-    "vit": ("vit_tiny_patch16_224",),
-    "vit5": ("vit5_small",),
-}
+REPRESENTATIVES = (
+    *("dinov3_vits16", "dinov3_vit7b16", "dinov3_convnext_tiny", "vit_digits"),
+    *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr"),
+    *("tips_vitg14_lr", "eupe_vitt16", "siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
+)
 """The smallest of each family, and those that are built in another way."""
 
 NETWORKS = {
     f"{name}-{naming}" if naming else name: config
-    for names in REPRESENTATIVES.values()
-    for name in names
+    for name in REPRESENTATIVES
     for naming, config in {"": zoo.info(name).config, **zoo.info(name).published}.items()
 }
 """Every network of those, by the model's name and whose weights it is for."""

@@ -6,20 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from weights.initializers import DRAWS, Draw, Float32, Shape
+from weights.initializers import DRAWS, Float32, Shape
 from weights.synthetic import stream_state
-
-NO_COPIES: Mapping[str, str] = {}
 
 
 def make_state(
-    shapes: Mapping[str, Shape],
-    seed: int,
-    draws: Mapping[str, Draw] = DRAWS,
-    copies: Mapping[str, str] = NO_COPIES,
+    shapes: Mapping[str, Shape], seed: int, copies: Mapping[str, str] = {}
 ) -> dict[str, Float32]:
     """Values for every key of a checkpoint, as `stream_state` draws them."""
-    return dict(stream_state(shapes, seed, draws, copies))
+    return dict(stream_state(shapes, seed, DRAWS, copies))
 
 
 def make_image(seed: int, height: int, width: int) -> Float32:

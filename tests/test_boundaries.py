@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,6 @@ ROOMS = {
 }
 """From the bottom to the top: a room uses itself and the rooms before it."""
 
-SELF_CONTAINED = {"zoo/models"}
-"""Rooms that use nothing else of ours, not even what lies below them."""
-
 RUNTIMES = {
     "ort",
     *(path.parent.name for path in (ROOT / "converter/targets").glob("*/__init__.py")),
@@ -53,9 +51,6 @@ RUNTIMES = {
 
 RUNS_FILES = {"converter/verify/sessions.py", "converter/model/verdict.py"}
 """Run files in ONNX Runtime, and say what that gave."""
-
-DATA_OF_MODELS = {"zoo/registry": "zoo.models.config", "zoo/images": "zoo.models.config"}
-"""Rooms that know networks by their hyperparameters alone, so that they need no JAX."""
 
 
 @cache
@@ -98,10 +93,7 @@ def test_no_import_cycles():
         name: {module for _, module in modules(path) if module in paths} - {name}
         for name, path in paths.items()
     }
-    done: set[str] = set()
-    while ready := {name for name in needs.keys() - done if needs[name] <= done}:
-        done |= ready
-    assert needs.keys() - done == set(), "these need each other"
+    TopologicalSorter(needs).prepare()  # names a cycle, if there is one
 
 
 def name_of(path: Path) -> str:
@@ -147,16 +139,11 @@ DOORS = {
     r"\bos\.f?d?open\(": ("weights/opening.py",),
     # Files to be read; the others read this package's own, or the kernel's.
     r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path|\btarfile\.open\(\w+\)": (
-        "weights/opening.py",
-        "zoo/bench/footprint.py",
-        "zoo/bench/machine.py",
-        "zoo/manifest/markdown.py",
-        "zoo/registry/entry.py",
-        "zoo/registry/families/shared.py",
+        *("weights/opening.py", "zoo/bench/footprint.py", "zoo/bench/machine.py"),
+        *("zoo/manifest/markdown.py", "zoo/registry/entry.py", "zoo/registry/families/shared.py"),
     ),
     r"\.(read|write)_text\((?!.*encoding)|open\('[rwa]'(?!.*encoding)": (
-        "zoo/bench/footprint.py",
-        "zoo/bench/machine.py",
+        *("zoo/bench/footprint.py", "zoo/bench/machine.py"),
     ),
     r"(?<![\w.])print\(": ("weights/terminal.py",),
     r"\bimport onnxruntime\b": ("zoo/runtime.py", "converter/verify/sessions.py"),
@@ -197,26 +184,21 @@ def test_dtypes_are_compared_by_value(package):
                     assert not _is_dtype(value), place
 
 
-@pytest.mark.parametrize("room", SELF_CONTAINED)
-def test_rooms_by_themselves(room):
-    own = room.replace("/", ".")
-    for path in files(room):
+def test_models_use_nothing_else_of_ours():
+    """Not even what lies below them."""
+    for path in files("zoo/models"):
         for _, module in modules(path):
             ours = module.split(".")[0] in FORBIDDEN
-            assert not ours or f"{module}.".startswith(f"{own}."), (path, module)
+            assert not ours or f"{module}.".startswith("zoo.models."), (path, module)
 
 
-@pytest.mark.parametrize("room", DATA_OF_MODELS)
+@pytest.mark.parametrize("room", ["zoo/registry", "zoo/images"])
 def test_what_knows_networks_by_their_data(room):
-    """Functions that build a network import it when they are called."""
+    """No JAX is needed for that: functions that build a network import it when they are called."""
     for path in files(room):
-        tree = parsed(path)
-        top = {id(node) for node in tree.body}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and id(node) in top:
-                module = node.module or ""
-                assert not module.startswith("zoo.models") or module == DATA_OF_MODELS[room], path
-                assert module.split(".")[0] not in ("jax", "equinox") or path.name == "in_graph.py"
+        for module in (name for node, name in modules(path) if node in parsed(path).body):
+            assert not module.startswith("zoo.models") or module == "zoo.models.config", path
+            assert module.split(".")[0] not in ("jax", "equinox") or path.name == "in_graph.py"
 
 
 @pytest.mark.parametrize("package", ROOMS)
@@ -242,14 +224,6 @@ def test_faces_do_not_hide_modules(package):
         assert not [name for name in names if is_module(f"{package}.{name}")], face
 
 
-def _stated(package: str) -> Iterator[str]:
-    """Every name that a module of a package states at its top."""
-    for path in files(package):
-        for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                yield node.name
-
-
 @pytest.mark.parametrize("package", ROOMS)
 def test_no_two_modules_of_one_name(package):
     names = Counter(name_of(path).rpartition(".")[2] for path in files(package))
@@ -260,7 +234,9 @@ def test_no_two_modules_of_one_name(package):
 def test_names_are_found(packages):
     """Two public things never share one. `_` is a rule's own function; another helper's name is
     there twice at most in the converter."""
-    names = Counter(name for package in packages for name in _stated(package))
+    stated = (node for package in packages for path in files(package) for node in parsed(path).body)
+    kinds = ast.ClassDef | ast.FunctionDef
+    names = Counter(node.name for node in stated if isinstance(node, kinds))
     public = [name for name in names if not name.startswith("_") and name != "main"]
     assert [name for name in public if names[name] > 1] == []
     helpers = names.keys() - public - {"_", "main"} if packages == ("converter",) else ()

@@ -38,16 +38,23 @@ def content(folder, hidden=False):
     }
 
 
-def stopped(run, name, points, folder):
-    """Stop a command at so many points, in turn by each action."""
-    folder.joinpath("whole").mkdir()
-    status, whole, *_ = run(Order(str(folder / "whole"), COMMANDS[name]))
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        *(("convert", 4), ("pull", 4)),
+        *(pytest.param(name, 12, marks=pytest.mark.full) for name in COMMANDS),
+    ],
+)
+def test_a_command_that_is_stopped(name, points, run, tmp_path):
+    """At so many points, in turn by each action."""
+    tmp_path.joinpath("whole").mkdir()
+    status, whole, *_ = run(Order(str(tmp_path / "whole"), COMMANDS[name]))
     assert status == 0 and whole > 3
-    new = content(folder / "whole")
+    new = content(tmp_path / "whole")
     old = {} if name == "build" else dict.fromkeys(new, LEFT_FROM_BEFORE)
     for point in range(points):
         action = list(ACTIONS)[point % len(ACTIONS)]
-        place = folders.write(folder / str(point), old)
+        place = folders.write(tmp_path / str(point), old)
         place.mkdir(exist_ok=True)
         at = 1 + point * whole // points
         status, *_ = run(Order(str(place), COMMANDS[name], action, at))
@@ -73,14 +80,3 @@ def check(found, old, new):
             # It lists the files of variants that nobody pulled, too.
             listed = {str(Path(file).parent / item["name"]) for item in json.loads(text)["files"]}
             assert all(found.get(each) == new[each] for each in listed & set(new))
-
-
-@pytest.mark.parametrize("name", ["convert", "pull"])
-def test_a_command_that_is_stopped(name, run, tmp_path):
-    stopped(run, name, 4, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_is_stopped_at_many_points(name, run, tmp_path):
-    stopped(run, name, 12, tmp_path)

@@ -77,7 +77,9 @@ def environment(name: str, asked: list[Path], make: Callable[[Path], None]) -> P
     digest = hashlib.sha256(f"{sys.version} {sys.platform}".encode())
     for file in asked:
         digest.update(file.read_bytes())
-    folder = cache() / f"{name}-{digest.hexdigest()[:16]}"
+    users = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    chosen = Path(os.environ.get("ZOO_CACHE") or Path(users) / "jax-onnx-zoo")
+    folder = chosen / "clients" / f"{name}-{digest.hexdigest()[:16]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not (folder / READY).exists():
@@ -86,13 +88,6 @@ def environment(name: str, asked: list[Path], make: Callable[[Path], None]) -> P
             make(folder)
             (folder / READY).touch()
     return folder
-
-
-def cache() -> Path:
-    """Where environments stay."""
-    chosen = os.environ.get("ZOO_CACHE")
-    users = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(chosen or Path(users) / "jax-onnx-zoo") / "clients"
 
 
 def install(command: list[str], folder: Path) -> None:

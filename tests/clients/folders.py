@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -112,7 +112,7 @@ def node_folder(root: Path, environment: Path) -> Path:
 
 def ask(command: Sequence[str | Path], request: object, **environ: str) -> Any:
     """What a program that reads JSON answers."""
-    return json.loads(call(command, HERE, json.dumps(request), environ))
+    return json.loads(call(command, HERE, json.dumps(request), **environ))
 
 
 def ask_and_stop(command: Sequence[str | Path], request: object) -> Any:
@@ -128,20 +128,9 @@ def ask_and_stop(command: Sequence[str | Path], request: object) -> Any:
     return json.loads(answer)
 
 
-def call(
-    command: Sequence[str | Path],
-    folder: Path,
-    text: str = "",
-    environ: Mapping[str, str] | None = None,
-) -> str:
+def call(command: Sequence[str | Path], folder: Path, text: str = "", **environ: str) -> str:
     """Run a program in a folder; what it prints. An error says what it complained of."""
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        input=text,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(environ or {})},
-    )
+    how: dict[str, Any] = {"cwd": folder, "input": text, "env": os.environ | environ}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **how)
     assert not done.returncode, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout

@@ -15,17 +15,10 @@ INTEGERS = ((EDGES,), np.int32)
 COUNTS = ((2,), np.int32)
 
 
-def graphs(width: int = 4) -> jraph.GraphsTuple:
-    """The spec of two graphs of six nodes and nine edges together."""
-    return jraph.GraphsTuple(
-        nodes=(NODES, width),
-        edges=(EDGES, 3),
-        senders=INTEGERS,
-        receivers=INTEGERS,
-        globals=(2, 2),
-        n_node=COUNTS,
-        n_edge=COUNTS,
-    )
+SENT = {"senders": INTEGERS, "receivers": INTEGERS}
+COUNTED = {"n_node": COUNTS, "n_edge": COUNTS}
+GRAPH = (jraph.GraphsTuple((NODES, 4), (EDGES, 3), **SENT, globals=(2, 2), **COUNTED),)
+"""The spec of two graphs of six nodes and nine edges together."""
 
 
 def features(width: int) -> jax.ShapeDtypeStruct:
@@ -38,10 +31,10 @@ def counted(graph: jraph.GraphsTuple) -> jraph.GraphsTuple:
 
 
 def network(make: Callable[..., Any], **widths: int) -> Callable[..., Bound]:
-    """``make`` is given one matrix product for each part of the network."""
+    """``make`` is given one matrix product for each part of the network, by their names."""
 
     def fn(params: Any, graph: jraph.GraphsTuple) -> Any:
-        return make(**{name: through(w) for name, w in params.items()})(counted(graph))
+        return make(*(through(params[name]) for name in sorted(params)))(counted(graph))
 
     def through(matrix: jax.Array) -> Callable[..., jax.Array]:
         return jraph.concatenated_args(lambda x: jax.nn.relu(x @ matrix))
@@ -65,18 +58,12 @@ def segments(how: Callable[..., Any]) -> Callable[..., Bound]:
     return lambda *_: (lambda x, i: how(x, i, NODES), None)
 
 
-GRAPH = (graphs(),)
 ROWS = [
-    Row("GraphNetwork", network(lambda edge, node, whole: jraph.GraphNetwork(edge, node, whole),
-        edge=13, node=14, whole=10), GRAPH),
-    Row("InteractionNetwork", network(
-        lambda edge, node: jraph.InteractionNetwork(edge, node), edge=11, node=8), GRAPH),
-    Row("RelationNetwork", network(
-        lambda edge, whole: jraph.RelationNetwork(edge, whole), edge=8, whole=4), GRAPH),
-    Row("DeepSets", network(
-        lambda node, whole: jraph.DeepSets(node, whole), node=6, whole=4), GRAPH),
-    Row("GraphMapFeatures", network(
-        lambda edge, node: jraph.GraphMapFeatures(edge, node), edge=3, node=4), GRAPH),
+    Row("GraphNetwork", network(jraph.GraphNetwork, edge=13, node=14, whole=10), GRAPH),
+    Row("InteractionNetwork", network(jraph.InteractionNetwork, edge=11, node=8), GRAPH),
+    Row("RelationNetwork", network(jraph.RelationNetwork, edge=8, whole=4), GRAPH),
+    Row("DeepSets", network(jraph.DeepSets, node=6, whole=4), GRAPH),
+    Row("GraphMapFeatures", network(jraph.GraphMapFeatures, edge=3, node=4), GRAPH),
     Row("GraphConvolution", network(
         lambda node: jraph.GraphConvolution(node, add_self_edges=True), node=4), GRAPH),
     Row("GAT", lambda _: (attention, draw({"query": features(4), "logits": features(8)})), GRAPH),

@@ -8,17 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.frameworks.rows import (
-    CARRY,
-    IMAGE,
-    SEQUENCE,
-    TOKENS,
-    Bound,
-    Row,
-    draw,
-    spaces,
-    subclasses,
-)
+from tests.frameworks.rows import IMAGE, SEQUENCE, TOKENS, Bound, Row, draw, spaces, subclasses
 
 KEY = jax.random.key(0)
 PHOTO = (("B", 33, 35, 3),)
@@ -47,26 +37,14 @@ def at_inference(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]
     return haiku(lambda x: layer(*args, **options)(x, is_training=hk.running_init()))
 
 
-def cell(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
+def cell(layer: Any) -> Callable[..., Bound]:
     """One step: a core takes the input first and its state second."""
-    return haiku(lambda state, x: layer(*args, **options)(x, state))
-
-
-def lstm_state(state: Any) -> hk.LSTMState:
-    return hk.LSTMState(*state)
+    return haiku(lambda state, x: layer(6)(x, state))
 
 
 def unrolled(x: jax.Array) -> Any:
     core = hk.LSTM(6)
     return hk.dynamic_unroll(core, x, core.initial_state(x.shape[0]), time_major=False)
-
-
-def scanned(x: jax.Array) -> jax.Array:
-    return hk.layer_stack(3)(lambda h: h + hk.Linear(4)(jax.nn.gelu(h)))(x)
-
-
-def rematerialised(x: jax.Array) -> jax.Array:
-    return hk.remat(lambda h: jax.nn.gelu(hk.Linear(5)(h)))(x)
 
 
 def tower(x: jax.Array) -> jax.Array:
@@ -80,16 +58,8 @@ def conv_lstm(dims: int) -> tuple[Callable[..., Bound], Any]:
     shape = (5, 7, 6)[:dims]
     state = (("B", *shape, 6), ("B", *shape, 6))
     layer = getattr(hk, f"Conv{dims}DLSTM")
-    bind = haiku(lambda s, x: layer(shape, 6, 3)(x, lstm_state(s)))
+    bind = haiku(lambda s, x: layer(shape, 6, 3)(x, hk.LSTMState(*s)))
     return bind, (state, ("B", *shape, 4))
-
-
-def networks(*names: str) -> list[Row]:
-    """Only what is between the first and the last layer makes them differ in kind."""
-    return [
-        Row(f"nets.{name}", at_inference(getattr(hk.nets, name), num_classes=5), PHOTO)
-        for name in names
-    ]
 
 
 def quantised(layer: Any, **options: Any) -> Callable[..., Bound]:
@@ -131,19 +101,24 @@ ROWS = [
         SEQUENCE),
     Row("MultiHeadAttention, causal", haiku(lambda x: hk.MultiHeadAttention(2, 3, w_init=INIT)(x,
         x, x, jnp.tril(jnp.ones((1, 1, 5, 5))))), SEQUENCE),
-    Row("LSTM", haiku(lambda s, x: hk.LSTM(6)(x, lstm_state(s))), (CARRY, ("B", 4))),
+    Row("LSTM", haiku(lambda s, x: hk.LSTM(6)(x, hk.LSTMState(*s))),
+        ((("B", 6), ("B", 6)), ("B", 4))),
     Row("LSTM, over time", haiku(unrolled), SEQUENCE),
-    Row("GRU", cell(hk.GRU, 6), (("B", 6), ("B", 4))),
-    Row("VanillaRNN", cell(hk.VanillaRNN, 6), (("B", 6), ("B", 4))),
+    Row("GRU", cell(hk.GRU), (("B", 6), ("B", 4))),
+    Row("VanillaRNN", cell(hk.VanillaRNN), (("B", 6), ("B", 4))),
     *(Row(f"Conv{n}DLSTM", *conv_lstm(n)) for n in (1, 2, 3)),
     Row("DeepRNN", haiku(lambda s, x: hk.DeepRNN([hk.VanillaRNN(6), jax.nn.relu, hk.GRU(5)])(x, s)),
         ((("B", 6), ("B", 5)), ("B", 4))),
     Row("IdentityCore", haiku(lambda x: hk.IdentityCore()(x, ())[0])),
     Row("ResetCore", haiku(lambda s, x, r: hk.ResetCore(hk.GRU(6))((x, r), s)),
         (("B", 6), ("B", 4), (("B",), np.bool_))),
-    Row("Module, under hk.layer_stack", haiku(scanned)),
-    Row("Module, under hk.remat", haiku(rematerialised)),
-    *networks("ResNet18", "ResNet50", "MobileNetV1"),
+    Row("Module, under hk.layer_stack", haiku(
+        lambda x: hk.layer_stack(3)(lambda h: h + hk.Linear(4)(jax.nn.gelu(h)))(x))),
+    Row("Module, under hk.remat", haiku(
+        lambda x: hk.remat(lambda h: jax.nn.gelu(hk.Linear(5)(h)))(x))),
+    # Only what is between the first and the last layer makes networks differ in kind.
+    *(Row(f"nets.{name}", at_inference(vars(hk.nets)[name], num_classes=5), PHOTO)
+        for name in ("ResNet18", "ResNet50", "MobileNetV1")),
     Row("nets.VectorQuantizer", quantised(hk.nets.VectorQuantizer), SEQUENCE),
     Row("nets.VectorQuantizerEMA", quantised(hk.nets.VectorQuantizerEMA, decay=0.9), SEQUENCE),
 ]  # fmt: skip

@@ -101,10 +101,8 @@ LAYERS = [
         lambda layer, x: layer(x, training=False)), FLAT),
     Row("Normalization", of(layers.Normalization, mean=[1.0, 2, 3, 4], variance=[1.0, 2, 3, 4]),
         FLAT),
-    Row("Dropout", of(layers.Dropout, 0.5), FLAT),
-    Row("AlphaDropout", of(layers.AlphaDropout, 0.5), FLAT),
-    Row("GaussianDropout", of(layers.GaussianDropout, 0.5), FLAT),
-    Row("GaussianNoise", of(layers.GaussianNoise, 0.5), FLAT),
+    *(Row(name, of(vars(layers)[name], 0.5), FLAT)
+        for name in ("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise")),
     Row("Flatten", of(layers.Flatten), IMAGE),
     Row("Reshape", of(layers.Reshape, (2, -1)), SEQUENCE),
     Row("Permute", of(layers.Permute, (2, 1)), SEQUENCE),
@@ -127,21 +125,14 @@ def recurrent(layer: Any, **options: Any) -> Any:
     return of(layer, 6, return_sequences=True, return_state=True, **options)
 
 
-def grouped() -> Any:
-    return layers.GroupQueryAttention(head_dim=3, num_query_heads=4, num_key_value_heads=2)
-
-
-def causal(layer: Any, x: Any, y: Any) -> Any:
-    return layer(x, x, use_causal_mask=True)
-
-
 SEQUENCES = [
     Row("Attention", of_list(layers.Attention), PAIR),
     Row("AdditiveAttention", of_list(layers.AdditiveAttention), PAIR),
     Row("MultiHeadAttention", of(layers.MultiHeadAttention, 2, 3), PAIR),
-    Row("MultiHeadAttention, causal", keras_(lambda: layers.MultiHeadAttention(2, 3), causal),
-        PAIR),
-    Row("GroupedQueryAttention", keras_(grouped), PAIR),
+    Row("MultiHeadAttention, causal", keras_(lambda: layers.MultiHeadAttention(2, 3),
+        lambda layer, x, y: layer(x, x, use_causal_mask=True)), PAIR),
+    Row("GroupedQueryAttention", of(layers.GroupQueryAttention, head_dim=3, num_query_heads=4,
+        num_key_value_heads=2), PAIR),
     Row("LSTMCell", keras_(lambda: layers.LSTMCell(6), state), (("B", 4), *STATES)),
     Row("GRUCell", keras_(lambda: layers.GRUCell(6), state), (("B", 4), ("B", 6))),
     Row("SimpleRNNCell", keras_(lambda: layers.SimpleRNNCell(6), state), (("B", 4), ("B", 6))),
@@ -165,8 +156,6 @@ SEQUENCES = [
 
 
 PHOTO = (("B", 9, 8, 3),)
-MONO = (("B", 96, 1),)
-CODES = ((("B", 3), np.int32),)
 AUGMENTING = (
     *("AugMix", "RandAugment", "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter"),
     *("RandomContrast", "RandomElasticTransform", "RandomErasing", "RandomFlip"),
@@ -193,31 +182,24 @@ PREPROCESSING = [
     Row("ContrastLimitedAdaptiveHistogramEqualization",
         of(layers.ContrastLimitedAdaptiveHistogramEqualization, tile_grid_size=(3, 2)), PHOTO),
     Row("Discretization", of(layers.Discretization, bin_boundaries=[-0.5, 0.0, 1.0]), FLAT),
-    Row("CategoryEncoding", of(layers.CategoryEncoding, 5), CODES),
-    Row("STFTSpectrogram", of(layers.STFTSpectrogram, frame_length=16), MONO),
+    Row("CategoryEncoding", of(layers.CategoryEncoding, 5), ((("B", 3), np.int32),)),
+    Row("STFTSpectrogram", of(layers.STFTSpectrogram, frame_length=16), (("B", 96, 1),)),
     *(Row(name, of(vars(layers)[name], **OPTIONS.get(name, {})), PHOTO) for name in AUGMENTING),
 ]  # fmt: skip
 
 ROWS = [*LAYERS, *SEQUENCES, *PREPROCESSING]
-BASE = "a base of other layers"
-WORDS = "takes or gives strings, in Python"
-OTHERS = "holds a module of another framework"
+WORDS = ("HashedCrossing", "Hashing", "IntegerLookup", "StringLookup", "TextVectorization")
 LEFT = {
     "Equalization": "Keras itself cannot put it into a model of named batch",
     "MelSpectrogram": "to come with complex numbers",
-    "Layer": BASE,
-    "Wrapper": BASE,
+    **dict.fromkeys(("Layer", "Wrapper"), "a base of other layers"),
     "InputLayer": "stands for an input",
     "Pipeline": "a list of preprocessing layers that are here",
-    "MixUp": "mixes images with their labels, in training alone",
-    "CutMix": "mixes images with their labels, in training alone",
+    **dict.fromkeys(("MixUp", "CutMix"), "mixes images with their labels, in training alone"),
     "MaxNumBoundingBoxes": "pads dictionaries of boxes for training",
-    **dict.fromkeys(
-        ("HashedCrossing", "Hashing", "IntegerLookup", "StringLookup", "TextVectorization"), WORDS
-    ),
+    **dict.fromkeys(WORDS, "takes or gives strings, in Python"),
     "FlaxLayer": "asks for tensorflow, to trace with; a Linen module converts by itself",
-    "TFSMLayer": OTHERS,
-    "TorchModuleWrapper": OTHERS,
+    **dict.fromkeys(("TFSMLayer", "TorchModuleWrapper"), "holds a module of another framework"),
 }
 
 

@@ -55,11 +55,6 @@ class Tower(nn.Module):
         return nn.avg_pool(nn.Conv(4, (1, 1))(y) + x, (2, 2), (2, 2))
 
 
-def scanned() -> nn.Module:
-    split = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}}
-    return nn.scan(Block, length=3, **split)()
-
-
 CACHE = {"cached_key": (3, 5, 2, 4), "cached_value": (3, 5, 2, 4), "cache_index": ((), np.int32)}
 ROWS = [
     Row("Dense", linen(nn.Dense(5))),
@@ -106,7 +101,8 @@ ROWS = [
         lambda m, x, n: m(x, seq_lengths=n)), ((3, 5, 4), ((3,), np.int32))),
     Row("Bidirectional", linen(nn.Bidirectional(nn.RNN(nn.GRUCell(6)), nn.RNN(nn.GRUCell(6)))),
         SEQUENCE),
-    Row("Module, under nn.scan", linen(scanned()), SEQUENCE),
+    Row("Module, under nn.scan", linen(nn.scan(Block, length=3, variable_axes={"params": 0},
+        split_rngs={"params": True})()), SEQUENCE),
     Row("Module, under nn.remat", linen(nn.remat(Block)()), SEQUENCE),
     Row("Module, under nn.vmap", linen(nn.vmap(nn.Dense, in_axes=1, out_axes=1,
         variable_axes={"params": 0}, split_rngs={"params": True})(6)), SEQUENCE),
@@ -116,9 +112,7 @@ ROWS = [
 EIGHT = "8-bit products of training, in float8 types that ONNX Runtime's kernels do not take"
 LEFT = {
     "RNNCellBase": "the base of all cells",
-    "Fp8DirectDotGeneralOp": EIGHT,
-    "Fp8DotGeneralOp": EIGHT,
-    "Fp8Einsum": EIGHT,
+    **dict.fromkeys(("Fp8DirectDotGeneralOp", "Fp8DotGeneralOp", "Fp8Einsum"), EIGHT),
     "NANOOFp8DotGeneralOp": EIGHT,
 }
 

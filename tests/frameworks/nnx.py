@@ -83,14 +83,6 @@ def decoding(rngs: nnx.Rngs) -> nnx.MultiHeadAttention:
 
 
 CACHE = {"cached_key": (3, 5, 2, 4), "cached_value": (3, 5, 2, 4), "cache_index": ((), np.int32)}
-CAUSAL = nnx_(
-    lambda rngs: nnx.MultiHeadAttention(2, 4, decode=False, rngs=rngs),
-    lambda m, x: m(x, mask=nnx.make_causal_mask(x[..., 0])),
-)
-SPECTRAL = nnx_(
-    lambda rngs: nnx.SpectralNorm(nnx.Linear(4, 5, rngs=rngs), rngs=rngs),
-    lambda m, x: m(x, update_stats=False),
-)
 ROWS = [
     Row("Linear", of(nnx.Linear, 4, 5)),
     Row("LinearGeneral", of(nnx.LinearGeneral, (5, 4), (2, 3), axis=(-2, -1)), SEQUENCE),
@@ -105,7 +97,8 @@ ROWS = [
     Row("RMSNorm", of(nnx.RMSNorm, 4), SEQUENCE),
     Row("GroupNorm", of(nnx.GroupNorm, 4, 2), IMAGE),
     Row("InstanceNorm", of(nnx.InstanceNorm, 4), IMAGE),
-    Row("SpectralNorm", SPECTRAL),
+    Row("SpectralNorm", nnx_(lambda rngs: nnx.SpectralNorm(nnx.Linear(4, 5, rngs=rngs), rngs=rngs),
+        lambda m, x: m(x, update_stats=False))),
     # its making looks at a concrete matrix
     Row("WeightNorm", nnx_(lambda rngs: nnx.WeightNorm(nnx.Linear(4, 5, rngs=rngs), rngs=rngs),
         abstractly=lambda make: make())),
@@ -120,7 +113,8 @@ ROWS = [
     Row("Dict", nnx_(lambda rngs: nnx.Dict(head=nnx.Linear(4, 5, rngs=rngs)),
         lambda m, x: {"head": m["head"](x)})),
     Row("MultiHeadAttention", of(nnx.MultiHeadAttention, 2, 4, decode=False), SEQUENCE),
-    Row("MultiHeadAttention, causal", CAUSAL, SEQUENCE),
+    Row("MultiHeadAttention, causal", nnx_(lambda rngs: nnx.MultiHeadAttention(2, 4, decode=False,
+        rngs=rngs), lambda m, x: m(x, mask=nnx.make_causal_mask(x[..., 0]))), SEQUENCE),
     Row("MultiHeadAttention, one step with a cache", nnx_(decoding, one_step), (CACHE, (3, 1, 4))),
     Row("LSTMCell", of(nnx.LSTMCell, 4, 6), (CARRY, ("B", 4))),
     Row("OptimizedLSTMCell", of(nnx.OptimizedLSTMCell, 4, 6), (CARRY, ("B", 4))),

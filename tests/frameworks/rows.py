@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -134,10 +134,3 @@ def subclasses(namespace: Any, base: type) -> set[str]:
         for name, found in vars(namespace).items()
         if isinstance(found, type) and issubclass(found, base) and not name.startswith("_")
     }
-
-
-def assert_complete(public: Iterable[str], rows: Sequence[Row], left: Mapping[str, str]) -> None:
-    """Every public layer has a row or a reason why not, and nothing else has."""
-    shown = {row.layer for row in rows}
-    assert not shown & left.keys()
-    assert set(public) == shown | left.keys()

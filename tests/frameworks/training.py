@@ -30,21 +30,14 @@ def step(optimiser: Any) -> Callable[..., Bound]:
         updates, state = optimiser.update(gradient, state, arrays)
         return value, eqx.filter(eqx.apply_updates(model, updates), eqx.is_array), state
 
-    state = jax.eval_shape(optimiser.init, eqx.filter(MODEL, is_abstract))
+    arrays = eqx.filter(MODEL, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+    state = jax.eval_shape(optimiser.init, arrays)
     return lambda *_: (fn, jax.tree.map(positive, draw((MODEL, state))))
-
-
-def is_abstract(leaf: Any) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def positive(leaf: Any) -> Any:
     """Second moments are; so are weights here, whose sign does not matter."""
     return jnp.abs(leaf) if eqx.is_array(leaf) else leaf
-
-
-def clipped() -> Any:
-    return optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1))
 
 
 COSINE = optax.warmup_cosine_decay_schedule(0.0, 1e-2, 10, 100)
@@ -57,7 +50,8 @@ ROWS = [
     Row("rmsprop", step(optax.rmsprop(1e-2)), BATCH),
     Row("lamb", step(optax.lamb(1e-2)), BATCH),
     Row("adafactor", step(optax.adafactor(1e-2)), BATCH),
-    Row("clip_by_global_norm", step(clipped()), BATCH),
+    Row("clip_by_global_norm", step(optax.chain(
+        optax.clip_by_global_norm(0.1), optax.sgd(0.1))), BATCH),
     Row("piecewise_constant_schedule", step(optax.sgd(
         optax.piecewise_constant_schedule(0.1, {3: 0.5, 7: 0.1}))), BATCH),
 ]  # fmt: skip

@@ -7,8 +7,8 @@ import time
 from collections import Counter, defaultdict
 
 from tests.fuzz.draw import Limits, draw
-from tests.fuzz.hunt import Found, hunt
-from tests.fuzz.judge import judge
+from tests.fuzz.hunt import hunt
+from tests.fuzz.judge import Outcome, judge
 from tests.fuzz.program import printed
 from tests.fuzz.shrink import shrink
 
@@ -37,28 +37,27 @@ def main() -> int:
     started = time.monotonic()
     indices = range(options.first, options.first + options.programs)
     found = list(hunt(indices, options.seed, limits, options.jobs))
-    counts = Counter(f.outcome.kind for f in found)
+    counts = Counter(outcome.kind for _, outcome in found)
     print(f"{len(found)} programs in {time.monotonic() - started:.0f} s:", dict(counts))
-    failed = [f for f in found if not f.outcome.is_fine]
+    failed = [each for each in found if not each[1].is_fine]
     _report(failed, options, limits)
     return 1 if failed else 0
 
 
-def _report(failed: list[Found], options: argparse.Namespace, limits: Limits) -> None:
+def _report(failed: list[tuple[int, Outcome]], options: argparse.Namespace, limits: Limits) -> None:
     """Each cause with how often it was met, and its smallest programs."""
-    causes: dict[tuple[str, str], list[Found]] = defaultdict(list)
-    for each in failed:
-        causes[each.outcome.kind, each.outcome.cause].append(each)
+    causes: dict[tuple[str, str], list[tuple[int, Outcome]]] = defaultdict(list)
+    for index, outcome in failed:
+        causes[outcome.kind, outcome.cause].append((index, outcome))
     for (kind, cause), group in sorted(causes.items(), key=lambda item: -len(item[1])):
-        print(f"\n== {len(group)} times {kind}: {cause}", [f.index for f in group][:20])
+        print(f"\n== {len(group)} times {kind}: {cause}", [index for index, _ in group][:20])
         # Wrong numbers have no message to group them by.
-        for each in group[: None if kind.startswith("wrong") else options.shrink]:
-            program = draw(f"{options.seed}/{each.index}", limits)
-            outcome = each.outcome
+        for index, outcome in group[: None if kind.startswith("wrong") else options.shrink]:
+            program = draw(f"{options.seed}/{index}", limits)
             if kind not in ("crash", "hangs"):
                 program = shrink(program, outcome)
                 outcome = judge(program)
-            print(f"-- {each.index}: {outcome.detail[:400]}\n{printed(program)}\n", flush=True)
+            print(f"-- {index}: {outcome.detail[:400]}\n{printed(program)}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -26,16 +26,8 @@ LARGEST = 400
 """Elements of the largest value."""
 
 DTYPES = {
-    "float32": 60,
-    "int32": 12,
-    "bool": 6,
-    "float16": 7,
-    "bfloat16": 2,
-    "uint8": 4,
-    "int8": 3,
-    "uint32": 2,
-    "int16": 1,
-    "uint16": 1,
+    **{"float32": 60, "int32": 12, "bool": 6, "float16": 7, "bfloat16": 2},
+    **{"uint8": 4, "int8": 3, "uint32": 2, "int16": 1, "uint16": 1},
 }
 WIDE = {"float64": 30, "int64": 20, "uint64": 5}
 

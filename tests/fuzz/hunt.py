@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from unittest import mock
 
@@ -32,14 +31,6 @@ VARIABLES = {
     "PYTHONWARNINGS": "ignore",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-
-
-@dataclass(frozen=True)
-class Found:
-    """What became of program ``index`` of the hunt's seed."""
-
-    index: int
-    outcome: Outcome
 
 
 def work(pipe: connection.Connection, seed: str, limits: Limits) -> None:
@@ -99,8 +90,8 @@ class Worker:
         self.process.join()
 
 
-def hunt(indices: range, seed: str, limits: Limits, jobs: int = 1) -> Iterator[Found]:
-    """Judge programs, as they are done."""
+def hunt(indices: range, seed: str, limits: Limits, jobs: int = 1) -> Iterator[tuple[int, Outcome]]:
+    """The index of a program of the hunt's seed and what became of it, as they are done."""
     waiting = iter(indices)
     busy = [Worker(seed, limits) for _ in range(min(jobs, len(indices)))]
     for worker in busy:
@@ -111,7 +102,7 @@ def hunt(indices: range, seed: str, limits: Limits, jobs: int = 1) -> Iterator[F
             for worker in list(busy):
                 if (outcome := worker.take()) is None:
                     continue
-                yield Found(worker.index, outcome)
+                yield worker.index, outcome
                 busy.remove(worker)
                 if (index := next(waiting, None)) is None:
                     worker.end()

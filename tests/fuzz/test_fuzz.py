@@ -1,6 +1,5 @@
 """Random programs are converted right, or refused."""
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -16,31 +15,24 @@ from tests.fuzz.program import Program, Spec, Step
 from tests.fuzz.steps import STEPS
 
 
-def assert_fine(indices: range, seed: int, steps: int) -> Counter[str]:
+@pytest.mark.parametrize(
+    ("indices", "seed", "steps", "least"),
+    [
+        (range(60), 11, 4, 50),
+        pytest.param(range(60, 300), 11, 4, 200, marks=pytest.mark.full),
+        *(pytest.param(range(500), seed, 12, 350, marks=pytest.mark.hunt) for seed in range(6)),
+    ],
+)
+def test_programs(indices, seed, steps, least):
     found = list(hunt(indices, str(seed), Limits((2, steps))))
-    assert [f.index for f in found] == list(indices)
+    assert [index for index, _ in found] == list(indices)
     failed = [
-        f"python -m tests.fuzz --seed {seed} --steps {steps} --show {f.index}: {f.outcome}"
-        for f in found
-        if not f.outcome.is_fine
+        f"python -m tests.fuzz --seed {seed} --steps {steps} --show {index}: {outcome}"
+        for index, outcome in found
+        if not outcome.is_fine
     ]
     assert not failed, "\n".join(failed)
-    return Counter(f.outcome.kind for f in found)
-
-
-@pytest.mark.parametrize(
-    "indices", [range(60), pytest.param(range(60, 300), marks=pytest.mark.full)]
-)
-def test_programs(indices):
-    counts = assert_fine(indices, seed=11, steps=4)
-    assert counts["right"] > 5 / 6 * len(indices)
-
-
-@pytest.mark.hunt
-@pytest.mark.parametrize("seed", range(6))
-def test_more_programs(seed):
-    counts = assert_fine(range(500), seed, steps=12)
-    assert counts["right"] > 350
+    assert [outcome.kind for _, outcome in found].count("right") > least
 
 
 @pytest.mark.full

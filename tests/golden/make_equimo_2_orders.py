@@ -13,16 +13,9 @@ import jax
 from equimo.vision.models import vit
 
 MODELS = (
-    "dinov2_vits14",
-    "dinov2_vits14_reg",
-    "dinov2_vitg14_reg",
-    "dinov3_vits16_pretrain_lvd1689m",
-    "dinov3_vit7b16_pretrain_lvd1689m",
-    "tips_vits14_hr",
-    "eupe_vitt16",
-    "siglip2_vitb16_224",
-    "vit_tiny_patch16_224",
-    "vit5_small",
+    *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg"),
+    *("dinov3_vits16_pretrain_lvd1689m", "dinov3_vit7b16_pretrain_lvd1689m"),
+    *("tips_vits14_hr", "eupe_vitt16", "siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
 )
 
 

@@ -21,15 +21,8 @@ from tests.synthetic import digest, make_image, make_state
 SEED = 5
 SIZES = ((64, 64), (48, 80))
 
-CONFIG = _VIT5_BASE_CFG | {
-    "img_size": 64,
-    "dim": 96,
-    "num_heads": 2,
-    "depths": [2],
-    "num_classes": 7,
-    "dynamic_img_size": True,
-    "interpolate_antialias": True,
-}
+CONFIG = _VIT5_BASE_CFG | {"img_size": 64, "dim": 96, "num_heads": 2, "depths": [2]}
+CONFIG |= {"num_classes": 7, "dynamic_img_size": True, "interpolate_antialias": True}
 
 
 def path_of(path) -> str:

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from tests.references import Arrays, Reference
+from tests.seeded import as_file
 from weights.mapping import Naming
-from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
+from weights.tensors import LazyArrays, Provenance, Weights
 from weights.writers.items import items_for
 from zoo.models.config import Config
 
@@ -53,11 +54,7 @@ def learned(config: Config) -> dict[str, Any]:
 
 def weights_of(values: Values) -> Weights:
     """Leaves as a checkpoint gives them."""
-    leaves = {
-        path: LazyTensor(value.shape, "float32", lambda value=value: np.asarray(value))
-        for path, value in values.items()
-    }
-    return Weights(LazyArrays(leaves), Provenance("random", seed=1))
+    return Weights(LazyArrays(as_file(values)), Provenance("random", seed=1))
 
 
 def file_state(naming: Naming, values: Values) -> dict[str, np.ndarray]:

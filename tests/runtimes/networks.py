@@ -1,7 +1,6 @@
 """Three networks of different kinds, small ones: as files for a target, in every precision."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -21,9 +20,7 @@ from zoo.models.config import Config
 NETWORKS: Mapping[str, Config] = {
     "vit_digits": zoo.info("vit_digits").config,
     "dinov3_vit": nano(zoo.info("dinov3_vits16").config),
-    "dinov3_convnext": replace(
-        zoo.info("dinov3_convnext_tiny").config, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32)
-    ),
+    "dinov3_convnext": nano(zoo.info("dinov3_convnext_tiny").config),
 }
 
 

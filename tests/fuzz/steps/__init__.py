@@ -5,16 +5,8 @@ import importlib
 from tests.fuzz.steps.registry import STEPS, WEIGHTS
 
 for _family in (
-    "elementwise",
-    "reduce",
-    "shape",
-    "indexing",
-    "contract",
-    "window",
-    "control",
-    "transform",
-    "macros",
-    "users",
+    *("elementwise", "reduce", "shape", "indexing", "contract"),
+    *("window", "control", "transform", "macros", "users"),
 ):
     importlib.import_module(f"{__name__}.{_family}")
 

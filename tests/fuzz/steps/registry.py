@@ -117,11 +117,7 @@ def drawn(d: Draw, part: str, known: Mapping[str, str]) -> str:
     what, *about = part.split()
     if what in OF_A_VALUE:
         return str(OF_A_VALUE[what](d, *(known.get(name, name) for name in about)))
-    plain: Mapping[str, Callable[[], object]] = {
-        "number": d.number,
-        "dtype": d.dtype,
-        "size": d.size,
-    }
+    plain = {"number": d.number, "dtype": d.dtype, "size": d.size}
     return str(plain.get(part, lambda: part)())
 
 

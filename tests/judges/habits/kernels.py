@@ -48,10 +48,8 @@ DTYPES = {
 FLOATS = {DTYPES[name] for name in FLOATING}
 
 ATTRIBUTES: dict[str, dict[str, Any]] = {
-    "AveragePool": {"kernel_shape": [2]},
-    "BitShift": {"direction": "LEFT"},
-    "Concat": {"axis": 0},
-    "MaxPool": {"kernel_shape": [2]},
+    **{name: {"kernel_shape": [2]} for name in ("AveragePool", "MaxPool")},
+    **{"BitShift": {"direction": "LEFT"}, "Concat": {"axis": 0}},
 }
 
 
