@@ -51,12 +51,9 @@ def primitives() -> dict[str, bool]:
     public = {name for module in map(importlib.import_module, PUBLIC) for name in _held(module)}
     for module in MORE:
         importlib.import_module(module)
-    loaded = [
-        m
-        for name, m in sorted(sys.modules.items())
-        if name.startswith(INSIDE) and not name.startswith(ON_CHIPS)
-    ]
-    every = public | {name for module in loaded for name in _held(module)}
+    loaded = {name for name in sys.modules if name.startswith(INSIDE)}
+    own = [sys.modules[name] for name in loaded if not name.startswith(ON_CHIPS)]
+    every = public | {name for module in own for name in _held(module)}
     return {name: name in public for name in sorted(every)}
 
 
