@@ -73,19 +73,14 @@ class Chain:
         self.add(ops.rev, dimensions=turned)
 
 
-def spread(x, shape, places):
-    ones = [x.shape[places.index(i)] if i in places else 1 for i in range(len(shape))]
-    return np.broadcast_to(x.reshape(ones), shape)
-
-
 NUMPY = {
     ops.transpose: lambda x, permutation: np.transpose(x, permutation),
     ops.reshape: lambda x, shape: np.reshape(x, shape),
     ops.slice: lambda x, start_indices, limit_indices, strides: x[
         tuple(map(slice, start_indices, limit_indices, strides))
     ],
-    ops.broadcast_in_dim: lambda x, shape, broadcast_dimensions: spread(
-        x, shape, broadcast_dimensions
+    ops.broadcast_in_dim: lambda x, shape, broadcast_dimensions: np.broadcast_to(
+        np.expand_dims(x, (*({*range(len(shape))} - {*broadcast_dimensions}),)), shape
     ),
     ops.rev: lambda x, dimensions: np.flip(x, dimensions),
 }

@@ -1,5 +1,6 @@
-"""Networks in channels-last keep the transposes of their inputs and outputs; batch norms go."""
+"""Networks in channels-last keep the transposes of their ends; norms become operators or go."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -73,10 +74,6 @@ def network(p, x, norm=norm):
     return jnp.mean(x, (1, 2)) @ p["head"]
 
 
-def transposes(export):
-    return export.report.histogram.get("Transpose", 0)
-
-
 @pytest.mark.parametrize(
     ("written", "batch"), [(norm, "B"), pytest.param(norm_by_hand, 2, marks=pytest.mark.full)]
 )
@@ -86,7 +83,7 @@ def test_a_network_keeps_one_transpose(written, batch):
 
     images = drawn(2, 20, 28, 3)
     export = converter.to_onnx(fn, [(batch, 20, 28, 3)], params=PARAMS, verify=[images])
-    assert transposes(export) == 1
+    assert export.report.histogram["Transpose"] == 1
     assert export.report.histogram["Conv"] == 4
 
 
@@ -126,7 +123,137 @@ def test_what_is_read_in_both_orders(monkeypatch):
     params = {**PARAMS, "flat": drawn(10 * 14 * 8, 3)}
     images = drawn(2, 20, 28, 3)
     export = converter.to_onnx(fn, [images], params=params, verify=[images])
-    assert transposes(export) == 3
+    assert export.report.histogram["Transpose"] == 3
     others = tuple(step for step in passes.PASSES if step.name != "channels")
     monkeypatch.setattr(passes, "PASSES", others)
-    assert transposes(converter.to_onnx(fn, [images], params=params)) == 4
+    turned = converter.to_onnx(fn, [images], params=params).report.histogram["Transpose"]
+    assert turned == 4
+
+
+# ----------------------------------------------------------------------- norms, and near misses
+
+LAST, FIRST = (2, 5, 7, 6), (2, 6, 5, 7)
+SCALE, BIAS = drawn(6) + 1.5, drawn(6)
+SIX, PLACE = stats(6), drawn(7)
+
+
+def keras_groups(x):
+    """``keras.layers.GroupNormalization``, Keras 3.15: scaled before the channels are merged."""
+    split = x.reshape(*x.shape[:-1], 3, -1)
+    axes = (1, 2, 4)
+    mean, variance = split.mean(axes, keepdims=True), split.var(axes, keepdims=True)
+    inverse = lax.rsqrt(variance + 1e-3) * SCALE.reshape(3, -1)
+    return (split * inverse + (-mean * inverse + BIAS.reshape(3, -1))).reshape(x.shape)
+
+
+def by_hand(x):
+    """A mean and a variance of each channel, the variance as E[x^2] - E[x]^2."""
+    mean = x.mean((1, 2), keepdims=True)
+    variance = jnp.maximum((x * x).mean((1, 2), keepdims=True) - mean * mean, 0)
+    return (x - mean) / jnp.sqrt(variance + 1e-5) * SCALE + BIAS
+
+
+def known_by_hand(p, x):
+    """The mean comes off first, which keeps digits that the operator loses."""
+    norm = {k: p[k].reshape(6, 1, 1) for k in SIX}
+    return (x - norm["mean"]) / jnp.sqrt(norm["var"] + 1e-5) * norm["gamma"] + norm["beta"]
+
+
+def equinox_groups(groups):
+    norm = eqx.nn.GroupNorm(groups, 6)
+    norm = eqx.tree_at(lambda n: (n.weight, n.bias), norm, (jnp.asarray(SCALE), jnp.asarray(BIAS)))
+    return jax.vmap(norm)
+
+
+GROUPS = {"Reshape": 2, "InstanceNormalization": 1, "Mul": 1, "Add": 1}
+TURNED = {"Transpose": 2}
+CASES = {
+    "eqx_groups": (equinox_groups(3), FIRST, GROUPS),
+    "eqx_channels": (equinox_groups(6), FIRST, {"InstanceNormalization": 1}),
+    "keras_groups": (keras_groups, LAST, GROUPS | TURNED),
+    "by_hand": (by_hand, LAST, {"InstanceNormalization": 1} | TURNED),
+}
+
+
+FIXED = [pytest.param(1, opset, marks=pytest.mark.full) for opset in (17, 23)]
+
+
+@pytest.mark.parametrize(("batch", "opset"), [("B", 23), *FIXED])
+@pytest.mark.parametrize("name", CASES)
+def test_operators(name, batch, opset):
+    fn, shape, wanted = CASES[name]
+    x = drawn(3 if batch == "B" else batch, *shape[1:]) * 2 + 1
+    export = converter.to_onnx(fn, [(batch, *shape[1:])], opset=opset, verify=[x])
+    assert export.report.histogram == wanted, export.graph
+
+
+@pytest.mark.parametrize("norm", [keras_groups, pytest.param(by_hand, marks=pytest.mark.full)])
+def test_a_network_keeps_the_transposes_of_its_ends(norm):
+    params = {"one": drawn(3, 3, 4, 6), "two": drawn(3, 3, 6, 6), "three": drawn(1, 1, 6, 5)}
+
+    def fn(p, x):
+        y = jax.nn.relu(norm(conv(x, p["one"], 2)))
+        y = y + jax.nn.silu(norm(conv(y, p["two"])))
+        return conv(y, p["three"])
+
+    images = drawn(3, 12, 10, 4)
+    export = converter.to_onnx(fn, [("B", 12, 10, 4)], params=params, verify=[images])
+    assert export.report.histogram["Transpose"] == 2, export.graph
+    assert export.report.fused["InstanceNormalization"] == 2
+
+
+def test_a_norm_before_the_activation_keeps_its_parameters():
+    """What follows a residual sum has no convolution to go into."""
+    params = {"one": drawn(3, 3, 4, 6), "two": drawn(3, 3, 6, 6), "norm": stats(6)}
+
+    def fn(p, x):
+        x = conv(x, p["one"])
+        n = p["norm"]
+        inverse = lax.rsqrt(n["var"] + 1e-3) * n["gamma"]
+        y = jax.nn.relu(x * inverse + (n["beta"] - n["mean"] * inverse))
+        return x + conv(y, p["two"])
+
+    images = drawn(2, 9, 7, 4)
+    export = converter.to_onnx(fn, [images], params=params, verify=[images])
+    wanted = {"Conv": 2, "BatchNormalization": 1, "Relu": 1, "Add": 1, "Transpose": 2}
+    assert export.report.histogram == wanted
+    assert {f"norm.{k}" for k in params["norm"]} <= set(export.model.graph.initializers)
+
+
+def other_groups(x):
+    """The channels are split the other way round."""
+    split = x.reshape(*x.shape[:-1], 2, 3)
+    axes = (1, 2, 3)
+    y = (split - split.mean(axes, keepdims=True)) * lax.rsqrt(split.var(axes, keepdims=True) + 1e-3)
+    return y.reshape(x.shape) * SCALE
+
+
+def tiled(x):
+    """Statistics of groups that are tiled, so that they are those of other channels."""
+    split = x.reshape(*x.shape[:-1], 3, 2)
+    mean, variance = (jnp.tile(v, 2) for v in (split.mean((1, 2, 4)), split.var((1, 2, 4))))
+    return (x - mean[:, None, None]) * lax.rsqrt(variance + 1e-3)[:, None, None]
+
+
+def scaled_by_place(x):
+    """The scale has the size of another axis."""
+    y = (x - x.mean((2, 3), keepdims=True)) * lax.rsqrt(x.var((2, 3), keepdims=True) + 1e-3)
+    return y * PLACE
+
+
+def known_of_another(p, x):
+    """Twice the mean is taken off."""
+    inverse = lax.rsqrt(p["var"].reshape(6, 1, 1) + 1e-3)
+    return x * inverse - 2 * p["mean"].reshape(6, 1, 1) * inverse
+
+
+NEAR = [(tiled, LAST), (scaled_by_place, FIRST), (known_of_another, FIRST), (known_by_hand, FIRST)]
+
+
+@pytest.mark.parametrize(("fn", "shape"), [(other_groups, LAST), *NEAR])
+def test_near_misses(fn, shape):
+    x, params = drawn(*shape) * 2 + 1, SIX if fn in (known_of_another, known_by_hand) else None
+    export = converter.to_onnx(fn, [x], params=params, verify=[x])
+    if fn is not other_groups:
+        found = {"InstanceNormalization", "BatchNormalization"} & {*export.report.histogram}
+        assert not found, export.graph

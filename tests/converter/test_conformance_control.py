@@ -12,25 +12,6 @@ INDEX = [np.array(i, np.int32) for i in (-3, 2, 9)]
 BRANCHES = [lambda x: x + 1, jnp.sin, lambda x: x - x.sum(), lambda x: x * 0 + 2]
 
 
-def newton(x):
-    """Square roots, by a loop that ends when all are good."""
-    start = jnp.abs(x) + 1
-    return lax.while_loop(
-        lambda y: jnp.max(jnp.abs(y * y - jnp.abs(x))) > 1e-3,
-        lambda y: 0.5 * (y + jnp.abs(x) / y),
-        start,
-    )
-
-
-def collatz(n):
-    """Steps until 1, with an early end."""
-    return lax.while_loop(
-        lambda s: (s[0] > 1) & (s[1] < 30),
-        lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
-        (jnp.abs(n), jnp.int32(0)),
-    )
-
-
 def recurrence(x):
     return lax.scan(lambda c, v: (jnp.tanh(c + v), (c - v, c.sum())), jnp.zeros(x.shape[1]), x)
 
@@ -41,7 +22,10 @@ CONTROL = [
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
     Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
          (((1,), np.int32), X)),
-    Case("while", newton, (X,), (17, 23), {"Loop": 1}),
+    # square roots by Newton's method, until all are good
+    Case("while", lambda x: lax.while_loop(
+        lambda y: jnp.max(jnp.abs(y * y - jnp.abs(x))) > 1e-3,
+        lambda y: 0.5 * (y + jnp.abs(x) / y), jnp.abs(x) + 1), (X,), (17, 23), {"Loop": 1}),
     Case("fori live bound", lambda n, x: lax.fori_loop(0, jnp.abs(n[0]), lambda i, s: s + i, x),
          (((1,), np.int32), X), ops={"Loop": 1}),
     Case("scan", recurrence, (X,), (17, 23), {"Scan": 1}),
@@ -61,7 +45,11 @@ CONTROL = [
     Case("cond inside scan", lambda x: lax.scan(
         lambda c, v: (lax.cond(v.sum() > 0, lambda: c + v, lambda: c - x[0]), c), x[0], x), (X,)),
     Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (X,), tolerance=4),
-    Case("while of lanes, integers", jax.vmap(collatz), (((6,), np.int32),)),
+    # the steps of Collatz until 1, with an early end
+    Case("while of lanes, integers", jax.vmap(lambda n: lax.while_loop(
+        lambda s: (s[0] > 1) & (s[1] < 30),
+        lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
+        (jnp.abs(n), jnp.int32(0)))), (((6,), np.int32),)),
 ]  # fmt: skip
 
 

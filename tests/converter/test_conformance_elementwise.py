@@ -31,15 +31,11 @@ FLOATS = [
 ]  # fmt: skip
 PAIR = ((3, 4), (3, 4))
 BINARY = [
-    Case("arithmetic", lambda x, y: (x + y, x - y, x * y, x / y, lax.rem(x, y), jnp.mod(x, y),
-                                     x // y, jnp.abs(x) ** y, jnp.arctan2(x, y)), PAIR,
-         tolerance=4),
+    Case("formulas", lambda x, y: (jnp.mod(x, y), x // y), PAIR),
     Case("clamp arrays", lambda x, y: lax.clamp(y - 1, x, y + 1), PAIR),
 ]  # fmt: skip
 
 INTEGERS = [
-    Case("overflow wraps", lambda x, y: (
-        x * 2**30 * y + (2**31 - 1), (x + 5) * 123456789 * y), (INTS, INTS)),
     Case("and or xor not", lambda x, y: (x & y, x | y, x ^ y, ~x), (INTS, INTS), (17, 18, 26)),
     Case("population_count", lambda x, y: (
         lax.population_count(x), lax.population_count(y * 77777)), (INTS, INTS), (18, 26)),
@@ -62,8 +58,6 @@ BOOLS = [
          (((3, 4), np.bool_), ((3, 4), np.bool_)), (17, 23)),
 ]  # fmt: skip
 CONVERSIONS = [
-    Case("narrowing wraps", lambda x: ((x * 99).astype(jnp.int8).astype(jnp.uint32),
-                                       x.astype(jnp.uint32), x.astype(jnp.float16)), (INTS,)),
     Case("bitcast", lambda x: lax.bitcast_convert_type(x, jnp.int32), opsets=(17, 26)),
     Case("bitcast back", lambda x: lax.bitcast_convert_type(x, jnp.float32), (INTS,), (17, 26)),
 ]  # fmt: skip

@@ -54,8 +54,6 @@ SORTING = [
     *[Case(f"searchsorted {side}", lambda x, y, side=side: jnp.searchsorted(jnp.sort(x), y, side),
            ((8,), (5,))) for side in ("left", "right")],
 ]  # fmt: skip
-
-
 NAMED = Case("cumprod over a name", lambda x: jnp.cumprod(x, 0), (("B", 3),), (25, 26))
 
 

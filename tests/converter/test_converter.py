@@ -1,4 +1,6 @@
-"""The converter's interface: specs, names, parameters, stages, reports, errors, files."""
+"""The converter's interface: specs, inputs in pytrees, names, parameters, stages, errors."""
+
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,6 +12,7 @@ import pytest
 
 import converter
 from converter.pipeline import passes
+from converter.verify.sessions import run
 
 MLP = eqx.nn.MLP(4, 3, 8, 2, key=jax.random.key(0))
 MLP_NAMES = [f"layers.{i}.{leaf}" for i in range(3) for leaf in ("weight", "bias")]
@@ -38,6 +41,10 @@ def test_specs(spec, dtype, shape):
     assert [d if isinstance(d, int) else d.value for d in value.shape] == shape
 
 
+NO_SPECS = (3.5, {"x": 4}, {"x": None, "y": 2.0})
+UNREAD = ([("B", 3), 7], ("B", 3.5), ("B", "C D"), ((2, 3), (4, "1x")))
+
+
 @pytest.mark.parametrize(
     ("specs", "how", "said"),
     [
@@ -49,6 +56,10 @@ def test_specs(spec, dtype, shape):
         ([(2,)], {"opset": 16}, "17 to 26"),
         ([(2,)], {"opset": 27}, "17 to 26"),
         ([(2,)], {"attention_layout": "5d"}, "5d"),
+        # for [((3,), np.float32)]
+        ([(3,), np.float32], {}, "an input spec must be a shape"),
+        *(([spec], {}, "an input spec must be a shape") for spec in NO_SPECS),
+        *(([spec], {}, "cannot be read") for spec in UNREAD),
     ],
 )
 def test_bad_arguments(specs, how, said):
@@ -76,6 +87,8 @@ def test_names_of_inputs_and_outputs():
     assert [v.name for v in defaults.model.graph.inputs] == ["x"]
     renamed = converter.to_onnx(fn, [(2,)], input_names=["x"], output_names=["a", "b"])
     assert [v.name for v in renamed.model.graph.outputs] == ["a", "b"]
+    found = converter.to_onnx(lambda x, y: x - y, [(3,), (3,)], output_names=["x"], verify=True)
+    assert [v.name for v in found.model.graph.inputs] == ["x_1", "y"], "a given name goes before"
     with pytest.raises(converter.SpecError, match="2 different names"):
         converter.to_onnx(fn, [(2,)], output_names=["a"])
 
@@ -159,12 +172,6 @@ class Recording(dict):
     def __getitem__(self, name: str) -> np.ndarray:
         self.reads.append(name)
         return np.asarray(super().__getitem__(name))
-
-
-def test_a_given_name_goes_before_one_that_was_found():
-    specs = [(3,), (3,)]
-    export = converter.to_onnx(lambda x, y: x - y, specs, output_names=["x"], verify=True)
-    assert [v.name for v in export.model.graph.inputs] == ["x_1", "y"]
 
 
 def test_abstract_leaves_are_bound_when_the_file_is_saved(tmp_path):
@@ -256,3 +263,113 @@ def test_an_export_has_a_short_repr():
     export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
     assert len(repr(export.graph)) < 200
     assert len(repr(export.graph.nodes[-1])) < 200
+
+
+# ------------------------------------------------ pytrees, and values that stay what they are
+
+
+class Boxes(NamedTuple):
+    corners: object
+    scores: object
+
+
+def net(batch, boxes, *, training, scale, activation, reduction):
+    image, mask = batch["image"], batch["mask"]
+    best = jnp.where(mask, boxes.scores, 0) @ boxes.corners
+    result = activation(image.mean(1) * scale) + getattr(best, reduction)()
+    return {"out": result + 1 if training else result, "best": best}
+
+
+SPECS = [
+    {"image": ("B", 3), "mask": ((4,), "bool")},
+    Boxes(((4, 2), np.float32), np.zeros(4, np.float32)),
+]
+KWARGS = {"scale": ("B",), "training": False, "activation": jnp.tanh}
+
+
+@pytest.mark.parametrize("reduction", ["sum", "max"])
+def test_pytrees(reduction):
+    """Words and functions that are given by name are no inputs, and matter."""
+    rng, kwargs = np.random.default_rng(0), {**KWARGS, "reduction": reduction}
+    batch = {"image": rng.random((2, 3), np.float32), "mask": np.array([True, False, True, True])}
+    boxes = Boxes(rng.standard_normal((4, 2), np.float32), rng.random(4, np.float32))
+    inputs = batch, boxes, rng.random(2, np.float32)
+    export = converter.to_onnx(net, SPECS, kwargs=kwargs, verify=True)
+    names = ["batch.image", "batch.mask", "boxes.corners", "boxes.scores", "scale"]
+    assert [v.name for v in export.model.graph.inputs] == names
+    assert [v.name for v in export.model.graph.outputs] == ["best", "out"]
+    assert converter.check(export, net, inputs).passed
+    assert converter.bisect(net, inputs, specs=SPECS, kwargs=kwargs) is None
+
+
+def test_parameters_come_first():
+    params, kwargs = {"w": np.ones((3, 2), np.float32)}, {"bias": (2,)}
+
+    def fn(params, batch, *, bias):
+        return batch["x"] @ params["w"] + bias
+
+    export = converter.to_onnx(fn, [{"x": ("B", 3)}], params=params, kwargs=kwargs, verify=True)
+    assert [v.name for v in export.model.graph.inputs] == ["batch.x", "bias"]
+
+
+def test_a_scalar_is_an_input():
+    converter.to_onnx(jnp.sin, [()], verify=True)
+
+
+def staged(x, *, scale, power):
+    return {"out": (x * scale["s"]) ** power, "sum": x.sum()}
+
+
+def test_what_is_traced_already():
+    traced = jax.jit(staged, static_argnames="power").trace(
+        np.ones((2, 3), np.float32), scale={"s": np.ones(3, np.float32)}, power=2
+    )
+    export = converter.to_onnx(traced)
+    assert [v.name for v in export.model.graph.inputs] == ["input_0", "scale.s"]
+    assert [v.name for v in export.model.graph.outputs] == ["out", "sum"]
+    assert converter.check(export, lambda x, scale: staged(x, scale=scale, power=2)).passed
+    assert converter.explain(traced).is_convertible
+
+
+def test_what_cannot_take_the_place_of_a_function():
+    exported = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), np.float32))
+    with pytest.raises(converter.SpecError, match="StableHLO"):
+        converter.to_onnx(exported)
+    with pytest.raises(converter.SpecError, match="its own inputs"):
+        converter.to_onnx(jax.jit(jnp.sin).trace(np.ones(3)), [(3,)])
+    with pytest.raises(converter.SpecError, match="received None"):
+        converter.to_onnx(jnp.sin)
+
+
+# ----------------------------------------------------- 64 bits where JAX computes in 32 without x64
+
+TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "onnx", "number", "wanted"),
+    [
+        (np.int64, "INT64", 2**40 + 5, 6),
+        (np.uint64, "UINT64", 2**33 + 7, 8),
+        (np.float64, "DOUBLE", 1e300, np.inf),
+    ],
+)
+def test_beyond_32_bits(dtype, onnx, number, wanted):
+    """Inputs keep their dtype; they wrap, or become infinite, as where JAX takes them."""
+    export = converter.to_onnx(lambda x: jnp.add(x, 1), [(("B", 3), dtype)], verify=True)
+    (given,) = export.model.graph.inputs
+    assert str(given.dtype) == onnx
+    (got,) = run(export, [np.full((2, 3), number, dtype)]).values()
+    np.testing.assert_array_equal(got, np.full((2, 3), wanted))
+    assert got.dtype.itemsize == 4
+
+
+def test_token_ids():
+    ids = np.array([[3, 0, -1], [1, 1, 2]], np.int64)
+    export = converter.to_onnx(lambda ids: jnp.asarray(TABLE)[ids], [ids], verify=[ids])
+    assert export.report.histogram["Cast"] == 1
+
+
+def test_a_module_with_parameters_of_64_bits():
+    matrix = np.arange(6.0).reshape(3, 2)
+    converter.to_onnx(eqx.Partial(lambda w, x: jnp.dot(x, w), matrix), [(3,)], verify=True)

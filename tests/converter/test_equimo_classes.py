@@ -70,17 +70,10 @@ def outputs(model: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 USUAL = ("dinov3_vits16_pretrain_lvd1689m", "vit5_small")
-ROWS = [
-    pytest.param(
-        variant,
-        id=f"{variant.name}-{variant.image[0]}x{variant.image[1]}",
-        marks=() if variant.name in USUAL else pytest.mark.full,
-    )
-    for variant in VITS
-]
+ROWS = [pytest.param(v, marks=() if v.name in USUAL else pytest.mark.full) for v in VITS]
 
 
-@pytest.mark.parametrize("variant", ROWS)
+@pytest.mark.parametrize("variant", ROWS, ids=lambda v: f"{v.name}-{v.image[0]}x{v.image[1]}")
 def test_vision_transformers(variant):
     settings = {"depths": [2], **variant.overrides}
     model = draw(eqx.filter_eval_shape(lambda: _build_vit(variant.name, key=KEY, **settings)))

@@ -4,6 +4,7 @@ What works on each element alone is in ``test_edges``; here is the rest: what mo
 loops, and what the converter writes itself. bfloat16 has hardly any kernels on a CPU.
 """
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from operator import call
@@ -29,14 +30,10 @@ def window(op: Any, start: Any, **how: Any) -> Callable[..., Any]:
     return lambda x: lax.reduce_window(x, x.dtype.type(start), op, (1, 3), (1, 2), "VALID", **how)
 
 
-def bits(x: jax.Array) -> jax.Array:
-    return lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}")
-
-
 CHOOSING: Table = {
     "argmax": lambda x: (jnp.argmax(x, 1), jnp.argmax(x)),
     "argmin": lambda x: (jnp.argmin(x, 0), jnp.argmin(x)),
-    "bits": bits,
+    "bits": lambda x: lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}"),
     "broadcast": lambda x: jnp.broadcast_to(x, (2, *x.shape)),
     "clip": lambda x: jnp.minimum(jnp.maximum(x, x.dtype.type(1)), x.dtype.type(3)),
     "concatenate": lambda x: jnp.concatenate([x, x[:1]], 0),
@@ -198,11 +195,9 @@ def test_what_moves_and_sums(name, dtype):
 def in_bodies(*usual: tuple[str, str]) -> pytest.MarkDecorator:
     """Every dtype in every body: scans in the full tier, others in the hunt, and the usual."""
     rows = []
-    for dtype in DTYPES:
-        for body in BODIES:
-            tier = pytest.mark.full if body == "scan" else pytest.mark.hunt
-            marks = () if (dtype, body) in usual else tier
-            rows.append(pytest.param(dtype, body, marks=marks, id=f"{dtype}-{body}"))
+    for row in itertools.product(DTYPES, BODIES):
+        tier = pytest.mark.full if row[1] == "scan" else pytest.mark.hunt
+        rows.append(pytest.param(*row, marks=() if row in usual else tier, id="-".join(row)))
     return pytest.mark.parametrize(("dtype", "body"), rows)
 
 

@@ -57,11 +57,7 @@ def test_a_rule_and_its_end():
     primitive = scaled("tripled")
     fn = lambda x: primitive.bind(x, factor=3.0)  # noqa: E731
     with converter.extensions():
-
-        @converter.rule("tripled")
-        def _(b: converter.Builder, x: Any, *, factor: float) -> Any:
-            return b.op("Mul", x, b.like(factor))
-
+        converter.rule("tripled")(lambda b, x, *, factor: b.op("Mul", x, b.like(factor)))
         assert converter.to_onnx(fn, [X], verify=[X]).report.histogram == {"Mul": 1}
         with pytest.raises(converter.Unsupported, match="does not know other"):
             converter.to_onnx(lambda x: primitive.bind(x, factor=3.0, other=1), [X])
@@ -73,10 +69,7 @@ def test_a_rule_and_its_end():
 def test_the_newest_rule_and_other_domains():
     primitive = scaled("scaled")
     fn = lambda x: primitive.bind(x, factor=2.0)  # noqa: E731
-
-    @converter.rule("scaled")
-    def _(b, x, *, factor):
-        return b.op("Mul", x, b.like(factor))
+    converter.rule("scaled")(lambda b, x, *, factor: b.op("Mul", x, b.like(factor)))
 
     @converter.rule("scaled", since=20)
     def _(b, x, *, factor):
@@ -90,9 +83,7 @@ def test_the_newest_rule_and_other_domains():
 
 @pytest.mark.full
 def test_a_formula_in_other_spellings_and_layouts():
-    @converter.recogniser("quick_gelu", since=18)
-    def _(x, alpha):
-        return x * jax.nn.sigmoid(alpha * x)
+    converter.recogniser("quick_gelu", since=18)(lambda x, alpha: x * jax.nn.sigmoid(alpha * x))
 
     @converter.rule("quick_gelu")
     def _(b, x, *, alpha):
@@ -119,22 +110,15 @@ def test_a_formula_in_other_spellings_and_layouts():
 
 @pytest.mark.full
 def test_formulas_made_of_others():
-    @converter.recogniser("gated")
-    def _(x):
-        return x * jax.nn.sigmoid(x)
+    converter.recogniser("gated")(lambda x: x * jax.nn.sigmoid(x))
 
     @converter.recogniser("gated_twice")
     def _(x):
         gate = x * jax.nn.sigmoid(x)
         return jnp.exp(gate) + gate
 
-    @converter.rule("gated")
-    def _(b, x):
-        return b.op("Gated", x, domain="com.example")
-
-    @converter.rule("gated_twice")
-    def _(b, x):
-        return b.op("GatedTwice", x, domain="com.example")
+    for name, operator in (("gated", "Gated"), ("gated_twice", "GatedTwice")):
+        converter.rule(name)(lambda b, x, op=operator: b.op(op, x, domain="com.example"))
 
     def fn(x):
         y, z = x + 1, x + 2

@@ -65,9 +65,6 @@ def test_what_a_newer_opset_would_fuse():
         assert {op: there.fused[op] for op in told} == told
     assert "would be fused at opset 18: 1 Mish" in str(report)
     assert not there.newer
-
-
-def test_a_report_in_words():
     assert str(converter.to_onnx(jnp.tanh, [X]).report) == "1 node"
     several = converter.to_onnx(lambda x: jax.nn.gelu(x) + jax.nn.mish(x), [X]).report
     assert str(several).splitlines()[0] == "3 nodes: 1 Gelu, 1 Mish"

@@ -57,11 +57,9 @@ def test_only_inputs_or_outputs():
 
 @pytest.mark.full
 def test_one_and_three_axes_of_space():
-    for shape in ((2, 7, 3), (2, 5, 6, 7, 3)):
-        x = drawn(*shape)
-        found = converter.to_onnx(
-            lambda x: (x, jnp.sin(x)), [shape], channels_first=["x", "output_1"], verify=[x]
-        )
+    how = {"channels_first": ["x", "output_1"]}
+    for x in (drawn(2, 7, 3), drawn(2, 5, 6, 7, 3)):
+        found = converter.to_onnx(lambda x: (x, jnp.sin(x)), [x], verify=[x], **how)
         got = converter.run(found, [np.moveaxis(x, -1, 1)])
         np.testing.assert_array_equal(got["output_0"], x)
         np.testing.assert_allclose(got["output_1"], np.moveaxis(np.sin(x), -1, 1), atol=1e-6)
@@ -99,6 +97,8 @@ def test_what_cannot_be_verified():
         converter.to_onnx(lambda p, x: x @ p["w"], [("B", 3)], params=abstract, verify=True)
     with pytest.raises(converter.CheckError, match="takes 1 inputs, received 2"):
         converter.to_onnx(jnp.sin, [(2, 3)], verify=[IMAGE, IMAGE])
+    with pytest.raises(converter.SpecError, match="returns no array"):
+        converter.to_onnx(lambda x: None, [(2, 3)])
 
 
 def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
@@ -113,11 +113,6 @@ def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
         np.testing.assert_array_equal(got, want, strict=True)
 
 
-def test_nothing_to_compute():
-    with pytest.raises(converter.SpecError, match="returns no array"):
-        converter.to_onnx(lambda x: None, [(2, 3)])
-
-
 # ---------------------------------------------------------------------------------- metadata
 
 SHAPE = ("B", 4)
@@ -125,16 +120,10 @@ SHAPE = ("B", 4)
 
 def test_what_a_file_says(tmp_path):
     path = tmp_path / "model.onnx"
-    said = converter.Metadata(
-        graph_name="sine",
-        producer_name="us",
-        producer_version="1.2",
-        domain="com.example",
-        model_version=7,
-        doc_string="the sine",
-        properties={"zebra": "1", "author": "me"},
-    )
-    converter.to_onnx(jnp.sin, [SHAPE], metadata=said, path=path)
+    said = {"graph_name": "sine", "producer_name": "us", "producer_version": "1.2"}
+    said |= {"domain": "com.example", "model_version": 7, "doc_string": "the sine"}
+    said |= {"properties": {"zebra": "1", "author": "me"}}
+    converter.to_onnx(jnp.sin, [SHAPE], metadata=converter.Metadata(**said), path=path)
     meta = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).get_modelmeta()
     assert (meta.graph_name, meta.producer_name, meta.domain) == ("sine", "us", "com.example")
     assert (meta.version, meta.description) == (7, "the sine")
@@ -142,13 +131,11 @@ def test_what_a_file_says(tmp_path):
 
 
 def test_properties_alone_and_none():
+    """They are texts."""
     model = converter.to_onnx(jnp.sin, [SHAPE], metadata={"author": "me"}).model
     assert model.metadata_props == {"author": "me"}
     assert (model.producer_name, model.graph.name) == ("jax-onnx-zoo", "main_graph")
     assert not any(node.doc_string for node in model.graph)
-
-
-def test_properties_are_texts():
     with pytest.raises(converter.SpecError, match="received 'epoch': 3; write 'epoch': '3'"):
         converter.to_onnx(jnp.sin, [SHAPE], metadata={"epoch": 3})
 
