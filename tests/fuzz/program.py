@@ -162,19 +162,9 @@ def printed(program: Program) -> str:
     return "\n".join(lines)
 
 
-NOTED: dict[str, jax.ShapeDtypeStruct] = {}
-"""Types that a program noted while it was traced."""
-
-
-def note(name: str, value: Any) -> None:
-    """What programs call to note a type."""
-    aval = jax.typeof(value)
-    NOTED[name] = jax.ShapeDtypeStruct(aval.shape, aval.dtype)
-
-
 @lru_cache(256)
 def _run(code: str) -> dict[str, Any]:
-    namespace = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own, "note": note}
+    namespace = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own}
     exec(compile(code, "<program>", "exec"), namespace)
     return namespace
 

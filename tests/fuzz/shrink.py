@@ -10,19 +10,7 @@ from jax import export
 
 from tests.fuzz.errors import IN_JAX
 from tests.fuzz.judge import Outcome, judge
-from tests.fuzz.program import (
-    NAME,
-    NOTED,
-    Body,
-    Program,
-    Spec,
-    Step,
-    changed,
-    live,
-    renamed,
-    types,
-    walk,
-)
+from tests.fuzz.program import NAME, Program, Spec, changed, live, renamed, types, walk
 
 Judge = Callable[[Program], Outcome]
 
@@ -47,14 +35,13 @@ def _candidates(program: Program) -> Iterator[Program]:
         yield from (live(replace(program, outputs=(output,))) for output in program.outputs)
     if (known := _types(program)) is not None:
         yield from _shorter(program, known)
-        yield from _inlined(program, known)
         yield from _plainer(program)
         yield from _smaller(program)
 
 
 def _shorter(program: Program, known: dict[str, Spec]) -> Iterator[Program]:
     """A result of a step becomes another value of its type, or an input."""
-    for step in reversed([*walk(program.steps)]):
+    for step in reversed(program.steps):
         for name in step.names:
             if (spec := known.get(name)) is None:
                 continue
@@ -80,18 +67,6 @@ def _replaced(program: Program, table: dict[str, str]) -> Program:
     return live(replace(program, steps=steps, outputs=outputs))
 
 
-def _inlined(program: Program, known: dict[str, Spec]) -> Iterator[Program]:
-    """The steps of a nested function instead of the call, its arguments as inputs."""
-    for index, step in enumerate(program.steps):
-        for body in step.bodies:
-            if body.steps and known.keys() >= set(body.args):
-                names = {a: f"x{_number(a)}0" for a in body.args}
-                inputs = {**program.inputs, **{names[a]: known[a] for a in body.args}}
-                steps = (*program.steps[:index], *renamed(body.steps, names))
-                ends = steps[-1].names[-1:]
-                yield live(replace(program, inputs=inputs, steps=steps, outputs=ends))
-
-
 def _plainer(program: Program) -> Iterator[Program]:
     for plain in ({"x64": False}, {"opset": 23}, {"strict": False}, {"closure": False}):
         yield replace(program, **plain)
@@ -100,14 +75,9 @@ def _plainer(program: Program) -> Iterator[Program]:
         moved = f"x{name[1:]}"
         steps = renamed(program.steps, {name: moved})
         yield replace(_given(program, moved, spec), weights=rest, steps=steps)
-    for name, spec in program.inputs.items():
-        if spec.kind == "f" and spec.dtype != "float32":
-            old = repr(spec.dtype)
-            steps = changed(program.steps, lambda t, old=old: t.replace(old, "'float32'"))
-            yield replace(_given(program, name, Spec(spec.shape, "float32")), steps=steps)
-        if not spec.is_static:
-            sized = _resized(program.inputs, lambda d: 3 if isinstance(d, str) else d)
-            yield replace(program, inputs=sized)
+    yield replace(
+        program, inputs=_resized(program.inputs, lambda d: 3 if isinstance(d, str) else d)
+    )
     used = {n for s in walk(program.steps) for n in NAME.findall(s.text)}
     unread = [n for n in program.inputs if n not in used and n not in program.outputs]
     if unread and len(program.inputs) > 1:
@@ -142,35 +112,15 @@ def _number(name: str) -> int:
 
 
 def _types(program: Program) -> dict[str, Spec] | None:
-    """Types of all values, those of nested functions as they are inside; None if JAX refuses."""
+    """Types of inputs, weights and results of steps; None if JAX refuses the program."""
     scope = export.SymbolicScope()
     known: dict[str, jax.ShapeDtypeStruct] = {}
     with jax.enable_x64(program.x64):
         try:
             for name, spec in (*program.inputs.items(), *program.weights.items()):
                 known[name] = spec.struct(scope)
-            found = dict(known)
-            for step in map(_watched, program.steps):
-                NOTED.clear()
-                results = dict(zip(step.names, types(step, known), strict=True))
-                known |= results
-                found |= results | NOTED
+            for step in program.steps:
+                known |= dict(zip(step.names, types(step, known), strict=True))
         except IN_JAX:  # a change too far
             return None
-    return {n: Spec.of(s) for n, s in found.items()}
-
-
-def _watched(step: Step) -> Step:
-    """The step, whose nested functions note the types of what they compute as they are traced."""
-
-    def inside(body: Body) -> Body:
-        steps = [_noting(a) for a in body.args]
-        for each in body.steps:
-            steps += [_watched(each), *map(_noting, each.names)]
-        return replace(body, steps=tuple(steps))
-
-    return replace(step, bodies=tuple(map(inside, step.bodies)))
-
-
-def _noting(name: str) -> Step:
-    return Step(("_",), f"note({name!r}, {name})")
+    return {n: Spec.of(s) for n, s in known.items()}
