@@ -13,7 +13,7 @@ import onnx_ir as ir
 import converter
 from converter.ir.evaluation import evaluate
 from tests import conformance
-from tests.conformance import TOLERANCE, Case, spec_of
+from tests.conformance import TOLERANCE
 
 WRAPS = ("plain", *conformance.WRAPS)
 
@@ -32,10 +32,19 @@ class Form:
 
 def wrapped(form: Form, how: str) -> tuple[Callable[..., Any], list[tuple[int, ...]]]:
     """The form under a JAX transformation, and the shapes it then takes."""
+    fn, shapes, n = form.fn, form.shapes, 3
     if how == "plain":
-        return form.fn, list(form.shapes)
-    case = conformance.wrapped(Case(form.name, form.fn, form.shapes), how)
-    return case.fn, [spec_of(spec)[0] for spec in case.specs]
+        return fn, list(shapes)
+    if how == "jit":
+        return jax.jit(lambda *xs: jax.jit(lambda *ys: fn(*ys))(*xs)), list(shapes)
+    if how == "nested":
+        return jax.vmap(jax.vmap(fn)), [(2, n, *s) for s in shapes]
+    if how == "scan":
+        return lambda *xs: jax.lax.map(lambda ys: fn(*ys), xs), [(n, *s) for s in shapes]
+    axis = int(how.removeprefix("vmap"))
+    places = [axis % (len(s) + 1) for s in shapes]
+    grown = [(*s[:p], n, *s[p:]) for s, p in zip(shapes, places, strict=True)]
+    return jax.vmap(fn, in_axes=axis), grown
 
 
 def assert_recognised(
@@ -54,7 +63,7 @@ def assert_recognised(
     assert export.report.fused == dict(form.ops), f"{export.report}\n{export.graph}"
     runs = form.half_on_cpu or dtype != jnp.float16
     wide = fn(*(x if runs else x.astype(jnp.float32) for x in inputs))
-    results = [y.astype(dtype) for y in jax.tree.leaves(wide)]
+    results = [y if runs else y.astype(dtype) for y in jax.tree.leaves(wide)]
     tolerance = TOLERANCE[jnp.dtype(dtype).name]
     if runs:
         for got, want in zip(evaluate(export.graph, inputs), results, strict=True):

@@ -213,7 +213,7 @@ def test_dropout_of_equinox_with_a_key_that_is_given():
 
     def fn(x, key):
         return jax.vmap(lambda row, one: dropout(linear(row), key=one))(
-            x, random.split(key, len(x))
+            x, random.split(key, x.shape[0])
         )
 
     export = converter.to_onnx(fn, [("B", 4), KEY])

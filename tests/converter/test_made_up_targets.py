@@ -16,9 +16,9 @@ from converter.targets.target import Quirk, Target, lack
 from converter.targets.versions import versions
 
 
-def scaled(x):
+def scaled(numbers, x):
     """A batch norm with known statistics, as Keras writes it."""
-    mean, variance, bias = (np.arange(5, dtype=np.float32)[:, None] + c for c in (0.5, 1, 2))
+    mean, variance, bias = (numbers[:, None] + c for c in (0.5, 1, 2))
     inverse = jax.lax.rsqrt(variance + 1e-3)
     return x * inverse + (bias - mean * inverse)
 
@@ -46,7 +46,7 @@ FUSED = {
     "RotaryEmbedding": lambda x: jax.vmap(eqx.nn.RotaryPositionalEmbedding(12))(x),
     "Resize": lambda x: jax.image.resize(x, (2, 10, 12), "linear"),
     "InstanceNormalization": jax.vmap(eqx.nn.GroupNorm(5, 5)),
-    "BatchNormalization": scaled,
+    "BatchNormalization": eqx.Partial(scaled, jnp.arange(5.0)),
     "GRU": lambda x: jax.lax.scan(lambda h, v: (CELL(v, h),) * 2, jnp.zeros(4), x[0])[1],
 }
 CELL = eqx.nn.GRUCell(12, 4, key=KEY)
