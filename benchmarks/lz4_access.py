@@ -1,11 +1,11 @@
-"""Reading an Equimo archive in place, beside decompressing it once into a folder.
+"""Reading an Equimo archive, beside decompressing it once into a folder.
 
     python benchmarks/lz4_access.py [MODEL]
 
-Each way runs in a process of its own that opens the checkpoint and reads every tensor once: in
-place, where opening decompresses all of it already; from a folder that has to be unpacked first;
-and from one that was unpacked before. Seconds, memory that the process took at most, bytes on the
-disk beside the archive, and the ratio to reading in place.
+Each way runs in a process of its own that opens the checkpoint and reads every tensor once: the
+archive, which is decompressed into a file without a name; a folder that has to be unpacked first;
+and one that was unpacked before. Seconds, memory that the process took at most, bytes that stay on
+the disk beside the archive, and the ratio to reading the archive.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def unpacked(folder: Path) -> Path:
 
 
 WAYS: dict[str, Callable[[Path, Path], None]] = {
-    "in place": lambda archive, folder: read_all(archive),
+    "the archive": lambda archive, folder: read_all(archive),
     "unpacked first": lambda archive, folder: (
         unpack(archive, folder / "new"),
         read_all(unpacked(folder / "new")),
@@ -72,7 +72,7 @@ def compare(model: str) -> None:
         for way in WAYS:
             seconds, megabytes = min(measure(way, archive, folder) for _ in range(3))
             first = first or seconds
-            beside = 0 if way == "in place" else disk / 1e6
+            beside = 0 if way == "the archive" else disk / 1e6
             ratio = seconds / first
             print(f"{way:16} {seconds:6.2f} s  {megabytes:6.0f} MB  {beside:6.0f} MB  {ratio:.2f}")
 

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 
@@ -20,6 +21,9 @@ ROOM = 300 << 20
 
 SECONDS = 5
 """For one file; whoever takes longer is ended by SIGALRM."""
+
+NAMELESS = tempfile.gettempdir()
+"""Where an archive is decompressed into a file without a name: the folder itself is opened."""
 
 HARMLESS = ("object.", "marshal.", "sys._", "builtins.id", "os.listdir", "os.scandir", "gc.")
 
@@ -33,8 +37,9 @@ class Watch:
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         if self.seen is None or event.startswith(HARMLESS):
             return
-        mode = arguments[1] if event == "open" else None
-        if event != "open" or (isinstance(mode, str) and set(mode) & set("wax+")):
+        place, mode, _ = arguments if event == "open" else ("", "w", 0)
+        nameless = place == NAMELESS
+        if isinstance(mode, str) and set(mode) & set("wax+") and not nameless:
             self.seen.append(f"{event} {arguments!r}"[:200])
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from weights.containers.bounds import within
 from weights.containers.leaf_order import record_names
-from weights.containers.lz4 import FrameBytes, Place, blocks
+from weights.containers.lz4 import Content
 from weights.containers.npy import scan
 from weights.containers.safetensors import parse_object, read_object
 from weights.errors import Damaged, WrongDigest
@@ -33,7 +33,7 @@ LARGEST_METADATA = 1 << 20
 LARGEST = {METADATA: LARGEST_METADATA, WEIGHTS: 64 << 30}
 TAR_BLOCK = 512
 
-Content = tuple[list[LazyTensor], str | None]
+Records = tuple[list[LazyTensor], str | None]
 
 
 class Pieces:
@@ -70,27 +70,27 @@ class Pieces:
 
 
 def read_archive(path: Path) -> Checkpoint:
-    """An archive, decompressed once to find and verify what is in it."""
-    places: list[Place] = []
+    """An archive, decompressed once."""
+    unpacked = Content()
     metadata: dict[str, Any] | None = None
-    content: Content | None = None
+    records: Records | None = None
     frame = FileBytes(path)
     with sound(path, KIND, tarfile.TarError), frame.opened() as file:
-        stream = Pieces(blocks(file, places))
+        stream = Pieces(unpacked.fill(file))
         while (info := _member(stream)) is not None:
             if info.name == METADATA and metadata is None:
                 metadata = parse_object(stream.read(info.size))
-            elif info.name == WEIGHTS and content is None:
-                source = FrameBytes(frame, places, stream.position)
-                content = _scan(stream, info.size, source, metadata)
+            elif info.name == WEIGHTS and records is None:
+                unpacked.start = stream.position
+                records = _scan(stream, info.size, unpacked, metadata)
             else:
                 raise Damaged(f"it has two members {info.name}")
             stream.seek(-info.size % TAR_BLOCK, os.SEEK_CUR)
-        if metadata is None or content is None:
+        if metadata is None or records is None:
             raise Damaged(f"{METADATA} or {WEIGHTS} is missing")
         for _ in stream.take(LARGEST_METADATA):  # to the end, where the frame's own checksum is
             pass
-    return _checkpoint(path, "Equimo archive", frame, metadata, content)
+    return _checkpoint(path, "Equimo archive", frame, metadata, records)
 
 
 def _member(stream: Pieces) -> tarfile.TarInfo | None:
@@ -125,11 +125,11 @@ def read_folder(path: Path) -> Checkpoint:
     with sound(path, KIND), weights.opened() as file:
         metadata = read_object(path / METADATA)
         stream = Pieces(iter(lambda: file.read(PIECE), b""))
-        content = _scan(stream, weights.state.size, weights, metadata)
-    return _checkpoint(path, "Equimo folder", weights, metadata, content)
+        records = _scan(stream, weights.state.size, weights, metadata)
+    return _checkpoint(path, "Equimo folder", weights, metadata, records)
 
 
-def _scan(stream: Pieces, size: int, source: Bytes, metadata: Mapping[str, Any] | None) -> Content:
+def _scan(stream: Pieces, size: int, source: Bytes, metadata: Mapping[str, Any] | None) -> Records:
     """The records, and the digest of their bytes where there may be one to compare it with."""
     wanted = metadata is None or CHECKSUM in metadata
     stream.digest = digest = hashlib.sha256() if wanted else None
@@ -139,9 +139,9 @@ def _scan(stream: Pieces, size: int, source: Bytes, metadata: Mapping[str, Any] 
 
 
 def _checkpoint(
-    path: Path, container: str, file: FileBytes, metadata: Mapping[str, Any], content: Content
+    path: Path, container: str, file: FileBytes, metadata: Mapping[str, Any], records: Records
 ) -> Checkpoint:
-    records, digest = content
+    found, digest = records
     expected = metadata.get(CHECKSUM, digest)
     if expected != digest:
         raise WrongDigest(
@@ -149,7 +149,7 @@ def _checkpoint(
             f"these have {digest!s:.12}…: download it again."
         )
     version = "2.x" if "format_version" in metadata else "1.x"
-    arrays = [tensor for tensor in records if tensor.shape]
+    arrays = [tensor for tensor in found if tensor.shape]
     names = record_names([tensor.shape for tensor in arrays])
     tensors = dict(zip(names, arrays, strict=True))
     return Checkpoint(path, f"{container}, format {version}", (file,), tensors, metadata)

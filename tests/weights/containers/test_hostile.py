@@ -385,13 +385,6 @@ def test_extended_headers(whole, message, tmp_path):
     refused(tmp_path / "w.tar.lz4", message)
 
 
-def test_a_frame_of_empty_blocks(tmp_path):
-    with lz4.frame.LZ4FrameCompressor(auto_flush=True) as frame:
-        blocks = b"\x01\x00\x00\x00\x00" * (frames.FREE_BLOCKS + 1)
-        (tmp_path / "w.tar.lz4").write_bytes(frame.begin() + blocks + frame.flush())
-    refused(tmp_path / "w.tar.lz4", "in blocks")
-
-
 # ------------------------------------------------------------------- what takes more than there is
 
 
