@@ -10,9 +10,9 @@ import hashlib
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from weights.containers.bounds import within
 from weights.containers.leaf_order import record_names
@@ -31,77 +31,43 @@ KIND = "Equimo checkpoint"
 
 LARGEST_METADATA = 1 << 20
 LARGEST = {METADATA: LARGEST_METADATA, WEIGHTS: 64 << 30}
-TAR_BLOCK = 512
-
-Records = tuple[list[LazyTensor], str | None]
-
-
-class Pieces:
-    """A stream over pieces of bytes; `digest`, once set, takes in what passes."""
-
-    def __init__(self, pieces: Iterator[bytes | memoryview]):
-        self.pieces = pieces
-        self.rest = memoryview(b"")
-        self.position = 0
-        self.digest: hashlib._Hash | None = None
-
-    def take(self, count: int) -> Iterator[memoryview]:
-        """The next bytes as they come, fewer only at the end."""
-        while count > 0:
-            if not self.rest:
-                self.rest = memoryview(next(self.pieces, b""))
-                if not self.rest:
-                    return
-            piece, self.rest = self.rest[:count], self.rest[count:]
-            count -= len(piece)
-            self.position += len(piece)
-            if self.digest is not None:
-                self.digest.update(piece)
-            yield piece
-
-    def read(self, count: int = PIECE, /) -> bytes:
-        return b"".join(self.take(count))
-
-    def seek(self, offset: int, whence: int, /) -> int:
-        """Pass over bytes: there is no other way than on from here, `SEEK_CUR`."""
-        if sum(len(piece) for piece in self.take(offset)) < offset:
-            raise Damaged("it ends too early")
-        return self.position
 
 
 def read_archive(path: Path) -> Checkpoint:
     """An archive, decompressed once."""
-    unpacked = Content()
-    metadata: dict[str, Any] | None = None
-    records: Records | None = None
     frame = FileBytes(path)
     with sound(path, KIND, tarfile.TarError), frame.opened() as file:
-        stream = Pieces(unpacked.fill(file))
-        while (info := _member(stream)) is not None:
-            if info.name == METADATA and metadata is None:
-                metadata = parse_object(stream.read(info.size))
-            elif info.name == WEIGHTS and records is None:
-                unpacked.start = stream.position
-                records = _scan(stream, info.size, unpacked, metadata)
-            else:
+        unpacked = Content(file)
+        members: dict[str, tuple[int, int]] = {}
+        unpacked.file.seek(0)
+        while (info := _member(unpacked.file)) is not None:
+            if info.name in members:
                 raise Damaged(f"it has two members {info.name}")
-            stream.seek(-info.size % TAR_BLOCK, os.SEEK_CUR)
-        if metadata is None or records is None:
+            members[info.name] = start, size = unpacked.file.tell(), info.size
+            if size > unpacked.size - start:
+                raise Damaged("it ends too early")
+            unpacked.file.seek(size + -size % tarfile.BLOCKSIZE, os.SEEK_CUR)
+        if members.keys() != LARGEST.keys():
             raise Damaged(f"{METADATA} or {WEIGHTS} is missing")
-        for _ in stream.take(LARGEST_METADATA):  # to the end, where the frame's own checksum is
-            pass
-    return _checkpoint(path, "Equimo archive", frame, metadata, records)
+        start, size = members[METADATA]
+        unpacked.file.seek(start)
+        metadata = parse_object(unpacked.file.read(size))
+        unpacked.start, size = members[WEIGHTS]
+        unpacked.file.seek(unpacked.start)
+        records = list(scan(unpacked.file, size, unpacked))
+        digest = _digest(unpacked, size, metadata)
+    return _checkpoint(path, "Equimo archive", frame, metadata, records, digest)
 
 
-def _member(stream: Pieces) -> tarfile.TarInfo | None:
+def _member(file: BinaryIO) -> tarfile.TarInfo | None:
     """The next member; None at the archive's end."""
-    info = _tar_header(stream)
+    info = _tar_header(file)
     if info is None:
         return None
     if info.type == tarfile.XHDTYPE:
         within("an extended header", info.size, LARGEST_METADATA)
-        extended = stream.read(info.size + -info.size % TAR_BLOCK)
-        info = _tar_header(stream)
+        extended = file.read(info.size + -info.size % tarfile.BLOCKSIZE)
+        info = _tar_header(file)
         if info is None or re.search(rb" (link)?path=", extended):
             raise Damaged("it has a member whose name is not what it seems")
         # Where the plain header has no room for the size of 8 GB and more.
@@ -114,8 +80,8 @@ def _member(stream: Pieces) -> tarfile.TarInfo | None:
     return info
 
 
-def _tar_header(stream: Pieces) -> tarfile.TarInfo | None:
-    block = stream.read(TAR_BLOCK)
+def _tar_header(file: BinaryIO) -> tarfile.TarInfo | None:
+    block = file.read(tarfile.BLOCKSIZE)
     return tarfile.TarInfo.frombuf(block, "utf-8", "replace") if block.strip(b"\0") else None
 
 
@@ -123,25 +89,32 @@ def read_folder(path: Path) -> Checkpoint:
     """An archive that was extracted."""
     weights = FileBytes(path / WEIGHTS)
     with sound(path, KIND), weights.opened() as file:
-        metadata = read_object(path / METADATA)
-        stream = Pieces(iter(lambda: file.read(PIECE), b""))
-        records = _scan(stream, weights.state.size, weights, metadata)
-    return _checkpoint(path, "Equimo folder", weights, metadata, records)
+        metadata, size = read_object(path / METADATA), weights.state.size
+        records = list(scan(file, size, weights))
+        digest = _digest(weights, size, metadata)
+    return _checkpoint(path, "Equimo folder", weights, metadata, records, digest)
 
 
-def _scan(stream: Pieces, size: int, source: Bytes, metadata: Mapping[str, Any] | None) -> Records:
-    """The records, and the digest of their bytes where there may be one to compare it with."""
-    wanted = metadata is None or CHECKSUM in metadata
-    stream.digest = digest = hashlib.sha256() if wanted else None
-    tensors = list(scan(stream, size, source))
-    stream.digest = None
-    return tensors, None if digest is None else digest.hexdigest()
+def _digest(source: Bytes, size: int, metadata: Mapping[str, Any]) -> str | None:
+    """The sha256 of the weights, if there is one to compare it with."""
+    if CHECKSUM not in metadata:
+        return None
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
+    for offset in range(0, size, PIECE):
+        piece = buffer[: size - offset]
+        source.read_into(offset, piece)
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def _checkpoint(
-    path: Path, container: str, file: FileBytes, metadata: Mapping[str, Any], records: Records
+    path: Path,
+    container: str,
+    file: FileBytes,
+    metadata: Mapping[str, Any],
+    records: list[LazyTensor],
+    digest: str | None,
 ) -> Checkpoint:
-    found, digest = records
     expected = metadata.get(CHECKSUM, digest)
     if expected != digest:
         raise WrongDigest(
@@ -149,7 +122,7 @@ def _checkpoint(
             f"these have {digest!s:.12}…: download it again."
         )
     version = "2.x" if "format_version" in metadata else "1.x"
-    arrays = [tensor for tensor in found if tensor.shape]
+    arrays = [tensor for tensor in records if tensor.shape]
     names = record_names([tensor.shape for tensor in arrays])
     tensors = dict(zip(names, arrays, strict=True))
     return Checkpoint(path, f"{container}, format {version}", (file,), tensors, metadata)

@@ -3,7 +3,6 @@
 Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md.
 """
 
-from collections.abc import Iterator
 from tempfile import TemporaryFile
 from threading import Lock
 from typing import BinaryIO
@@ -15,7 +14,7 @@ from weights.containers.bounds import within
 from weights.errors import Damaged
 
 MAGIC = b"\x04\x22\x4d\x18"
-PIECE = 1 << 20
+PIECE = 1 << 16
 
 RATIO = 16
 """Bytes that one of the file may become, beyond those that come for nothing; weights barely halve,
@@ -27,34 +26,27 @@ FREE_CONTENT = 64 << 20
 class Content:
     """What a frame becomes, in the system's folder for such files (`TMPDIR`) and gone with this.
 
-    Bytes are counted from `start`. Several threads may read.
+    `size` is the number of bytes. `read_into` counts from `start`, for any number of threads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, frame: BinaryIO):
+        """Decompress all of it. **Raises** `Damaged`, and `OSError` where there is no room."""
         self.file, self.start, self.lock = TemporaryFile(), 0, Lock()  # noqa: SIM115
         finalize(self, self.file.close)
-
-    def fill(self, frame: BinaryIO) -> Iterator[bytes]:
-        """Decompress a frame, all checksums verified, and give each piece when it is written.
-
-        **Raises** `Damaged`, and `OSError` where there is no room.
-        """
         decoder = lz4.frame.LZ4FrameDecompressor()
         try:
             while not decoder.eof:
                 more = frame.read(PIECE) if decoder.needs_input else b""
                 if decoder.needs_input and not more:
                     raise Damaged("it ends too early")
-                data = decoder.decompress(more, max_length=PIECE)
-                self.file.write(data)
+                self.file.write(decoder.decompress(more, max_length=PIECE))
                 within("its content", self.file.tell(), FREE_CONTENT + RATIO * frame.tell())
-                if data:
-                    yield data
         except (RuntimeError, EOFError, ValueError) as error:
             raise Damaged(str(error)) from error
+        self.size = self.file.tell()
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target`; all of it was seen to be there."""
+        """Fill `target`, all of which has to be there."""
         with self.lock:
             self.file.seek(self.start + offset)
             self.file.readinto(target)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
 import numpy as np
 
@@ -35,16 +35,6 @@ HEADER = re.compile(
 CODES = "<f2 <f4 <f8 |b1 |i1 |u1 <i2 <i4 <i8 <u2 <u4 <u8 |V2 <V2"
 
 
-class Stream(Protocol):
-    """Bytes in their order, as of a file."""
-
-    def read(self, count: int, /) -> bytes:
-        """The next bytes, fewer only at the end."""
-
-    def seek(self, offset: int, whence: int, /) -> int:
-        """Pass over bytes; `whence` is `os.SEEK_CUR`."""
-
-
 @dataclass(frozen=True)
 class ArrayHeader:
     """What precedes the values of an array: its own length, the array, and the values' bytes."""
@@ -66,7 +56,7 @@ def read_eqx(path: Path) -> Checkpoint:
     return Checkpoint(path, EQUINOX, (source,), tensors)
 
 
-def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
+def scan(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTensor]:
     """The records in `size` bytes, which are those of `source`; values are passed over. **Raises**
     `Damaged`."""
     position = 0
@@ -85,7 +75,7 @@ def scan(stream: Stream, size: int, source: Bytes) -> Iterator[LazyTensor]:
     raise Damaged(f"more than {MOST_TENSORS} records")
 
 
-def read_array_header(stream: Stream) -> ArrayHeader:
+def read_array_header(stream: IO[bytes]) -> ArrayHeader:
     """The header that comes next. **Raises** `Damaged`."""
     start = stream.read(8)
     if start[:6] != MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):

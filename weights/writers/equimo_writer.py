@@ -3,14 +3,13 @@
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import lz4.frame
 import numpy as np
 
-from weights.containers.equimo import METADATA, WEIGHTS, Pieces
+from weights.containers.equimo import METADATA, WEIGHTS
 from weights.containers.leaf_order import arrays_of, layouts
 from weights.containers.npy import array_header
 from weights.progress import Progress
@@ -30,12 +29,16 @@ def write_archive(
     """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
     text = json.dumps(metadata).encode()
     total = sum(len(head) + (size(tensor) if tensor else 0) for head, tensor in records(items))
-    with (
-        lz4.frame.open(path, "wb", content_checksum=True) as file,
-        tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive,
-    ):
-        archive.addfile(_member(METADATA, len(text)), BytesIO(text))
-        archive.addfile(_member(WEIGHTS, total), Pieces(_content(items, listener)))
+    members = ((METADATA, len(text), [text]), (WEIGHTS, total, _content(items, listener)))
+    with lz4.frame.open(path, "wb", content_checksum=True) as file:
+        for name, length, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = length
+            file.write(info.tobuf(tarfile.GNU_FORMAT))
+            for piece in content:
+                file.write(piece)
+            file.write(bytes(-length % tarfile.BLOCKSIZE))
+        file.write(bytes(2 * tarfile.BLOCKSIZE))  # the archive's end
 
 
 def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
@@ -58,9 +61,3 @@ def records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
             yield SCALARS[name.rpartition(".")[2]], None
         else:
             yield array_header(items[name].shape, "<f4"), items[name]
-
-
-def _member(name: str, size: int) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.size = size
-    return info
