@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageDraw
+from matplotlib.figure import Figure
 
-from zoo.show.chart import COLOURS, FAINT, GAP, INK, LINE, MARGIN, PAPER, bars, font
+from zoo.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
 IMAGES = "images"
@@ -162,7 +162,7 @@ def render(content: Row) -> str:
     return "\n".join(tables(content)).rstrip() + "\n"
 
 
-def speeds_picture(content: Row) -> Image.Image:
+def speeds_picture(content: Row) -> Figure:
     """The ratios of every model."""
     usual = shown(content["speed"])
     groups = {
@@ -178,51 +178,22 @@ def shown(speed: Row) -> str:
     return next(usual for usual in USUAL if usual in speed[FIRST])
 
 
-def depth_picture(found: Row) -> Image.Image:
+def depth_picture(found: Row) -> Figure:
     """Seconds over equations, both in logarithms: parallel to the dotted line is linear."""
+    chart = Figure((8, 5), layout="constrained")
+    axes = chart.subplots()
     runs = {name: rows for name, rows in found.items() if rows}
-    points = [(row["equations"], row["seconds"]) for rows in runs.values() for row in rows]
-    xs, ys = zip(*points, strict=True)
-    left, right = decade(min(xs), math.floor), decade(max(xs), math.ceil)
-    low, high = decade(min(ys), math.floor), decade(max(ys), math.ceil)
-    width, height, edge, top = 560, 320, MARGIN + 64, MARGIN + 2 * LINE
-    size = (edge + width + 2 * MARGIN, top + height + (3 + len(runs)) * LINE)
-    picture = Image.new("RGB", size, PAPER)
-    pen = ImageDraw.Draw(picture)
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (math.log10(x) - left) / (right - left)
-        up = (math.log10(y) - low) / (high - low)
-        return edge + across * width, top + (1 - up) * height
-
-    pen.text((MARGIN, MARGIN), "Conversion time over depth (1, 4 and 16 times)", INK, font(16))
-    for tick in range(left, right + 1):
-        x, y = place(10**tick, 10**low)
-        pen.line((x, top, x, y), FAINT)
-        pen.text((x, y + 4), f"{10**tick:,}", INK, font(12), anchor="ma")
-    for tick in range(low, high + 1):
-        x, y = place(10**left, 10.0**tick)
-        pen.line((x, y, x + width, y), FAINT)
-        pen.text((x - 6, y), f"{10.0**tick:g} s", INK, font(12), anchor="rm")
-    span = min(right - left, high - low)
-    pen.line((*place(10**left, 10**low), *place(10 ** (left + span), 10 ** (low + span))), INK)
-    bottom = top + height + LINE
-    pen.text((edge, bottom), "equations traced by JAX; the black line is linear", INK, font(12))
-    for index, (name, rows) in enumerate(runs.items()):
-        colour = COLOURS[index % len(COLOURS)]
-        path = [place(row["equations"], row["seconds"]) for row in rows]
-        pen.line(path, colour, 2)
-        for x, y in path:
-            pen.ellipse((x - 4, y - 4, x + 4, y + 4), colour)
-        y = bottom + (index + 1) * LINE
-        pen.rectangle((edge, y + 4, edge + 10, y + 14), colour)
-        pen.text((edge + 10 + GAP, y), f"{name}, exponent {exponent(rows)}", INK, font())
-    return picture
-
-
-def decade(value: float, rounded: Any) -> int:
-    """The power of ten next to a value."""
-    return int(rounded(math.log10(value)))
+    for name, rows in runs.items():
+        sizes, seconds = ([row[key] for row in rows] for key in ("equations", "seconds"))
+        axes.loglog(sizes, seconds, "o-", label=f"{name}, exponent {exponent(rows)}")
+    sizes = sorted(row["equations"] for rows in runs.values() for row in rows)
+    low = min(row["seconds"] for rows in runs.values() for row in rows)
+    ends = (sizes[0], sizes[-1])
+    axes.loglog(ends, [low * size / sizes[0] for size in ends], "k:", label="linear")
+    axes.set(xlabel="equations traced by JAX", ylabel="seconds")
+    axes.set_title("Conversion time over depth (1, 4 and 16 times)")
+    axes.legend()
+    return chart
 
 
 def readme_table(content: Row) -> Iterator[str]:
@@ -312,9 +283,9 @@ def main() -> None:
     content = json.loads(path.read_text())
     pictures = path.with_name(IMAGES)
     pictures.mkdir(exist_ok=True)
-    speeds_picture(content).save(pictures / "performance.png", optimize=True)
+    speeds_picture(content).savefig(pictures / "performance.png")
     if any(content["depth"].values()):
-        depth_picture(content["depth"]).save(pictures / "depth.png", optimize=True)
+        depth_picture(content["depth"]).savefig(pictures / "depth.png")
     path.with_suffix(".md").write_text(render(content))
     readme = ROOT / "README.md"
     readme.write_text(with_table(readme.read_text(), content))

@@ -31,15 +31,12 @@ def bench(
     from zoo.bench import measure
     from zoo.bench.inputs import BenchOptions
     from zoo.cli.tables.bench_table import bench_record, ratios, show_bench
-    from zoo.show.chart import bars
-    from zoo.show.save import check_place, save_picture
+    from zoo.show.chart import bars, check_plot, save_chart
 
-    if plot is not None:
-        check_place("--plot", plot)
-
+    check_plot(plot)
     wanted = BenchOptions(batch, options.read_sides(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
         found = measure.measure_files(files, wanted, progress)
     if plot is not None:
-        save_picture(bars("Time of one run, as a ratio", ratios(found), mark=1), plot)
+        save_chart(bars("Time of one run, as a ratio", ratios(found), mark=1), plot)
     print_result(json, found, show_bench, bench_record)

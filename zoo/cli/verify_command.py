@@ -38,10 +38,9 @@ def verify(
     A folder is compared with the outputs that it holds. A file of `zoo export` is compared with the
     model in JAX.
     """
-    from zoo.show.save import check_place
+    from zoo.show.chart import check_plot
 
-    if plot is not None:
-        check_place("--plot", plot)
+    check_plot(plot)
     if not target.exists():
         raise BadFile(f"{target} does not exist: give a folder or an .onnx file.")
     alone = target.is_file() and manifest_path(target).is_file()
@@ -70,21 +69,20 @@ def verify(
 def _draw(report: AuditReport, plot: Path) -> None:
     """Where the errors of each file lie, if its numbers could be compared."""
     from zoo.registry.lookup import info
-    from zoo.show import residuals
-    from zoo.show.save import save_picture
+    from zoo.show.chart import draw_residuals, save_chart
 
-    pictures = []
+    files = []
     for file in report.variants:
         if file.residuals is not None:
             found, stride = file.residuals(), info(report.model).config.stride
             grid = found.size[0] // stride, found.size[1] // stride
-            title = f"{report.model}, {file.name}: absolute differences on the photograph"
-            pictures.append(residuals.draw_residuals(title, found.outputs, grid))
-    if not pictures:
+            title = f"{report.model}, {file.name}: mean differences by patch"
+            files.append((title, found.outputs, grid))
+    if not files:
         told = "no file could be compared" if not report.passed else "nothing was compared"
         complain(f"{plot} was not drawn: {told}")
         return
-    save_picture(residuals.stack_rows(pictures), plot)
+    save_chart(draw_residuals(files), plot)
 
 
 def report_record(report: AuditReport) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Features as one picture: a row for each image, a column for each way to look at it."""
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from zoo.errors import BadRequest
 from zoo.images.pictures import UInt8
 from zoo.images.pixel_values import Float32
-from zoo.show.chart import INK, PAPER, font
 from zoo.show.features import Features
+
+PAPER, INK = (255, 255, 255), (32, 32, 32)
 
 SIDE = 224
 """Pixels along the longer side of a panel, at least."""
@@ -92,7 +93,7 @@ def _grid(maps: dict[str, UInt8], panel: tuple[int, int]) -> Image.Image:
     pen = ImageDraw.Draw(grid)
     for place, (name, pictures) in enumerate(maps.items()):
         left = GAP + place * (width + GAP)
-        pen.text((left, GAP // 2), name, INK, font())
+        pen.text((left, GAP // 2), name, INK, ImageFont.load_default(14))
         for index, pixels in enumerate(pictures):
             picture = Image.fromarray(pixels).resize(panel, Image.Resampling.NEAREST)
             grid.paste(picture, (left, HEAD + index * (height + GAP)))
