@@ -22,7 +22,8 @@ from weights.initializers import Float32, Shape
 from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
 
-PIECE = 8 << 20  # bytes that are hashed or copied at once
+PIECE = 32 << 20
+"""Bytes that are hashed or copied at once; a thread that hashes waits for others between two."""
 
 
 @contextmanager

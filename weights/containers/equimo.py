@@ -12,7 +12,7 @@ import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from weights.containers.bounds import within
 from weights.containers.leaf_order import record_names
@@ -54,12 +54,11 @@ def read_archive(path: Path) -> Checkpoint:
         metadata = parse_object(unpacked.file.read(size))
         unpacked.start, size = members[WEIGHTS]
         unpacked.file.seek(unpacked.start)
-        records = list(scan(unpacked.file, size, unpacked))
-        digest = _digest(unpacked, size, metadata)
-    return _checkpoint(path, "Equimo archive", frame, metadata, records, digest)
+        tensors = _tensors(unpacked.file, size, unpacked, path, metadata)
+    return _checkpoint(path, "Equimo archive", frame, tensors, metadata)
 
 
-def _member(file: BinaryIO) -> tarfile.TarInfo | None:
+def _member(file: IO[bytes]) -> tarfile.TarInfo | None:
     """The next member; None at the archive's end."""
     info = _tar_header(file)
     if info is None:
@@ -80,7 +79,7 @@ def _member(file: BinaryIO) -> tarfile.TarInfo | None:
     return info
 
 
-def _tar_header(file: BinaryIO) -> tarfile.TarInfo | None:
+def _tar_header(file: IO[bytes]) -> tarfile.TarInfo | None:
     block = file.read(tarfile.BLOCKSIZE)
     return tarfile.TarInfo.frombuf(block, "utf-8", "replace") if block.strip(b"\0") else None
 
@@ -90,39 +89,32 @@ def read_folder(path: Path) -> Checkpoint:
     weights = FileBytes(path / WEIGHTS)
     with sound(path, KIND), weights.opened() as file:
         metadata, size = read_object(path / METADATA), weights.state.size
-        records = list(scan(file, size, weights))
-        digest = _digest(weights, size, metadata)
-    return _checkpoint(path, "Equimo folder", weights, metadata, records, digest)
+        tensors = _tensors(file, size, weights, path, metadata)
+    return _checkpoint(path, "Equimo folder", weights, tensors, metadata)
 
 
-def _digest(source: Bytes, size: int, metadata: Mapping[str, Any]) -> str | None:
-    """The sha256 of the weights, if there is one to compare it with."""
-    if CHECKSUM not in metadata:
-        return None
-    digest, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
-    for offset in range(0, size, PIECE):
+def _tensors(
+    stream: IO[bytes], size: int, source: Bytes, path: Path, metadata: Mapping[str, Any]
+) -> dict[str, LazyTensor]:
+    """The arrays by name. **Raises** `WrongDigest` if the metadata has another than they have."""
+    arrays = [tensor for tensor in scan(stream, size, source) if tensor.shape]
+    found, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
+    for offset in range(0, size if CHECKSUM in metadata else 0, PIECE):
         piece = buffer[: size - offset]
         source.read_into(offset, piece)
-        digest.update(piece)
-    return digest.hexdigest()
+        found.update(piece)
+    digest = found.hexdigest()
+    if (expected := metadata.get(CHECKSUM, digest)) != digest:
+        raise WrongDigest(
+            f"{path} is damaged: its metadata tells of weights with sha256 {expected!a:.13}…, "
+            f"these have {digest:.12}…: download it again."
+        )
+    names = record_names([tensor.shape for tensor in arrays])
+    return dict(zip(names, arrays, strict=True))
 
 
 def _checkpoint(
-    path: Path,
-    container: str,
-    file: FileBytes,
-    metadata: Mapping[str, Any],
-    records: list[LazyTensor],
-    digest: str | None,
+    path: Path, what: str, file: FileBytes, tensors: dict[str, LazyTensor], told: Mapping[str, Any]
 ) -> Checkpoint:
-    expected = metadata.get(CHECKSUM, digest)
-    if expected != digest:
-        raise WrongDigest(
-            f"{path} is damaged: its metadata tells of weights with sha256 {expected!a:.13}…, "
-            f"these have {digest!s:.12}…: download it again."
-        )
-    version = "2.x" if "format_version" in metadata else "1.x"
-    arrays = [tensor for tensor in records if tensor.shape]
-    names = record_names([tensor.shape for tensor in arrays])
-    tensors = dict(zip(names, arrays, strict=True))
-    return Checkpoint(path, f"{container}, format {version}", (file,), tensors, metadata)
+    version = "2.x" if "format_version" in told else "1.x"
+    return Checkpoint(path, f"{what}, format {version}", (file,), tensors, told)

@@ -1,27 +1,11 @@
 """The digest of a checkpoint, taken while something else is done."""
 
-import sys
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from threading import Event
 
 from weights.files import Checkpoint
-from weights.overlapping import Overlapping
-
-INTERVAL = 0.0005
-"""Seconds that a thread may keep the interpreter from others. One that hashes needs it for a moment
-between two pieces. With Python's usual 5 ms it would wait there as long as it takes to hash one."""
-
-
-def _shorten() -> Callable[[], None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(INTERVAL)
-    return partial(sys.setswitchinterval, before)
-
-
-EAGER = Overlapping(_shorten)  # has threads give way to each other soon
 
 
 @contextmanager
@@ -34,7 +18,7 @@ def hashing(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
         if left.is_set():
             raise CancelledError
 
-    with EAGER, ThreadPoolExecutor(1) as thread:
+    with ThreadPoolExecutor(1) as thread:
         future = thread.submit(checkpoint.sha256, step)
         try:
             yield future.result

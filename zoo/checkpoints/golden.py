@@ -1,6 +1,5 @@
 """`zoo golden`: what a reference makes of an image and a checkpoint, kept to compare with."""
 
-import zipfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import converter
-from weights import bind
+from weights import bind, open_checkpoint
 from weights.mapping import plan, source_shapes
-from weights.opening import open_regular
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from zoo.checkpoints.load import Loaded, model_shapes
@@ -47,19 +45,14 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
 
 def read_outputs(path: Path) -> Arrays:
     """Outputs from an `.npz` by transformers' names, or by those of Meta's code, as float32.
-    Nothing in it is executed. **Raises** `BadFile`."""
-    if not path.is_file():
-        raise BadFile(f"{path} does not exist: name an .npz file.")
-    try:
-        with open_regular(path) as content, np.load(content, allow_pickle=False) as file:
-            arrays = dict(file)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise BadFile(f"{path} is no .npz of plain arrays: name another file.") from error
+    **Raises** `BadFile`,
+    or the `WeightsError` of what is no such file."""
+    arrays = open_checkpoint(path).tensors
     if arrays.keys() >= set(OUTPUTS):
-        return {name: arrays[name].astype(np.float32) for name in OUTPUTS}
+        return {name: arrays[name].read() for name in OUTPUTS}
     if not arrays.keys() >= set(PARTS):
         raise BadFile(f"{path} holds neither {' and '.join(OUTPUTS)} nor {', '.join(PARTS)}.")
-    token, *others = (arrays[name].astype(np.float32) for name in PARTS)
+    token, *others = (arrays[name].read() for name in PARTS)
     rows = np.concatenate([token[:, None], *others], axis=1)
     return {"last_hidden_state": rows, "pooler_output": token}
 

@@ -15,18 +15,14 @@ def _ms(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
 
 
-def _megabytes(value: int) -> str:
-    return f"{value / 1e6:.0f}"
-
-
 COLUMNS = {
     "p50_to_first": (">p50 /\nfirst", "{:.2f}".format),
     "fastest_to_products": (">fastest /\nproducts", "{:.2f}".format),
     "p50_ms": (">p50 ms", _ms),
     "p95_ms": (">p95 ms", _ms),
     "load_s": (">load s", "{:.2f}".format),
-    "peak_bytes": (">peak\nMB", _megabytes),
-    "kept_bytes": (">kept\nMB", _megabytes),
+    "peak_bytes": (">peak\nMB", lambda n: f"{n / 1e6:.0f}"),
+    "kept_bytes": (">kept\nMB", lambda n: f"{n / 1e6:.0f}"),
 }
 """Of the table, after the file: by what JSON calls it, the heading and how it is shown."""
 
