@@ -312,10 +312,6 @@ def test_parameters_come_first():
     assert [v.name for v in export.model.graph.inputs] == ["batch.x", "bias"]
 
 
-def test_a_scalar_is_an_input():
-    converter.to_onnx(jnp.sin, [()], verify=True)
-
-
 def staged(x, *, scale, power):
     return {"out": (x * scale["s"]) ** power, "sum": x.sum()}
 
