@@ -8,6 +8,7 @@ import pytest
 from jax import lax
 
 import converter
+from tests.converter.test_recognisers import neighbours, turned
 
 
 def converted(fn, *shapes):
@@ -52,42 +53,6 @@ def weights_masked(q, k, v, mask):
     return attend(jnp.where(mask > 0, jax.nn.softmax(scores(q, k), axis=-1), 0), v)
 
 
-QKV = ((3, 5, 8), (3, 7, 8), (3, 7, 6))
-MASKED = (*QKV, (5, 7))
-MISSES = {
-    "weights returned": (returned(0), QKV, "weights of the softmax are used elsewhere"),
-    "scores returned": (returned(1), QKV, "scores are used elsewhere"),
-    "weights masked": (weights_masked, MASKED, "between the softmax and the second product"),
-    "mild fill": (
-        attention(lambda s, m: jnp.where(m > 0, s, -50.0)),
-        MASKED,
-        "not negative enough",
-    ),
-    "capped": (attention(lambda s, m: jnp.tanh((s + m) / 5) * 5), MASKED, "before they are capped"),
-    "negative scale": (attention(lambda s: -0.5 * s), QKV, "not positive"),
-    "truncated": (attention(lambda s: s.astype(int).astype(float)), QKV, "not understood"),
-}
-
-
-@pytest.mark.parametrize("name", MISSES)
-def test_attention_stays_decomposed(name):
-    fn, shapes, reason = MISSES[name]
-    export = converted(fn, *shapes)
-    assert export.report.fused["Attention"] == 0
-    assert export.report.histogram["Softmax"] == 1
-    assert any(m.pattern == "Attention" and reason in m.reason for m in export.report.near_misses)
-
-
-@pytest.mark.full
-def test_what_is_no_softmax_of_onnx():
-    for fn, reason in (
-        (lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True), "may overflow"),
-        (lambda x: jax.nn.softmax(x, axis=(0, 1)), "several axes"),
-    ):
-        (miss,) = converted(fn, (5, 7)).report.near_misses
-        assert miss.pattern == "Softmax" and reason in miss.reason
-
-
 @pytest.mark.parametrize("empty", [0, 1, 2, 3])
 def test_attention_of_nothing(empty):
     """The runtime's operator takes no empty rows, positions, widths or heads."""
@@ -96,20 +61,11 @@ def test_attention_of_nothing(empty):
     assert export.report.fused["Attention"] == 0
 
 
-def test_a_shared_chain_of_scores_is_left_at_once():
+def shared_chain(x, v):
     """Forty steps, each of which reads the last one twice, are 2^40 paths."""
-
-    def fn(x, v):
-        for _ in range(40):
-            x = x * 0.5 + x
-        return jax.nn.softmax(x, axis=-1) @ v
-
-    assert converted(fn, (5, 7), (7, 3)).report.fused["Attention"] == 0
-
-
-def turned(x, cos, sin):
-    a, b = jnp.split(x, 2, axis=-1)
-    return x * cos + jnp.concatenate([-b, a], -1) * sin
+    for _ in range(40):
+        x = x * 0.5 + x
+    return jax.nn.softmax(x, axis=-1) @ v
 
 
 def unequal_halves(x, table):
@@ -127,25 +83,50 @@ def the_other_direction(x):
     return jnp.concatenate([a * cos + b * sin, b * cos - a * sin], -1)
 
 
-@pytest.mark.parametrize(
-    ("fn", "shapes", "reason"),
-    [
+def simple_norm(x):
+    """timm's SimpleNorm, in Equimo's spelling: the sample variance, times x itself."""
+    deviation = x - x.mean(1, keepdims=True)
+    variance = jnp.sum(jnp.square(deviation), axis=1, keepdims=True) / (x.shape[1] - 1)
+    return x * lax.rsqrt(variance + 1e-6) * jnp.arange(1.0, 9.0)[:, None]
+
+
+QKV = ((3, 5, 8), (3, 7, 8), (3, 7, 6))
+MASKED = (*QKV, (5, 7))
+MISSES = {
+    "Attention": [
+        (returned(0), QKV, "weights of the softmax are used elsewhere"),
+        (returned(1), QKV, "scores are used elsewhere"),
+        (weights_masked, MASKED, "between the softmax and the second product"),
+        (attention(lambda s, m: jnp.where(m > 0, s, -50.0)), MASKED, "not negative enough"),
+        (attention(lambda s, m: jnp.tanh((s + m) / 5) * 5), MASKED, "before they are capped"),
+        (attention(lambda s: -0.5 * s), QKV, "not positive"),
+        (attention(lambda s: s.astype(int).astype(float)), QKV, "not understood"),
+        (shared_chain, ((5, 7), (7, 3)), "scores are used elsewhere"),
+    ],
+    "Softmax": [
+        (lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True), ((5, 7),), "may overflow"),
+        (lambda x: jax.nn.softmax(x, axis=(0, 1)), ((5, 7),), "several axes"),
+    ],
+    "RotaryEmbedding": [
         (unequal_halves, ((3, 5, 8), (5, 8)), "halves"),
         (positions_per_sample, ((3, 5, 8), (3, 5)), "depend on 2 axes"),
-        (lambda x: unequal_halves(x, jnp.arange(40.0).reshape(5, 8)), ((3, 5, 8),), None),
+        (lambda x: unequal_halves(x, jnp.arange(40.0).reshape(5, 8)), ((3, 5, 8),), "differ"),
         (the_other_direction, ((3, 5, 8),), None),
     ],
+    "RMSNormalization": [(simple_norm, ((3, 8, 5),), "squared only")],
+}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fn", "shapes", "reason"),
+    [(pattern, *row) for pattern, rows in MISSES.items() for row in rows],
 )
-def test_rotary_stays_decomposed(fn, shapes, reason):
+def test_what_stays_decomposed(pattern, fn, shapes, reason):
     report = converted(fn, *shapes).report
-    assert report.fused["RotaryEmbedding"] == 0
-    found = [m.reason for m in report.near_misses if m.pattern == "RotaryEmbedding"]
-    assert reason is None or any(reason in text for text in found)
-
-
-def neighbours(x, cos, sin):
-    a, b = x[..., ::2], x[..., 1::2]
-    return x * cos + jnp.stack([-b, a], -1).reshape(x.shape) * sin
+    assert report.fused == {}
+    assert report.histogram.get("Softmax", 0) == (pattern == "Attention")
+    found = [m.pattern == pattern and reason in m.reason for m in report.near_misses]
+    assert found == [True] if reason else not found
 
 
 def as_leaves(turn):
@@ -228,7 +209,7 @@ def test_a_reason_is_said_once_with_its_number():
     assert miss.reason == "the two halves of a table differ, which is no rotation"
     assert miss.count == 2
     assert str(report).count("not fused") == 1
-    assert "no rotation (2 times, first in " in str(report) and "test_near_misses.py" in miss.line
+    assert "no rotation (2 times, first in " in str(report) and "test_recognisers.py" in miss.line
 
 
 @pytest.mark.parametrize(
@@ -292,18 +273,3 @@ def test_per_position_scale_stays_outside_the_norm():
     export = converted(lambda x, scale: centred_and_scaled(x) * scale, (5, 8), (5, 1))
     assert export.report.fused["LayerNormalization"] == 1
     assert export.report.histogram["Mul"] == 1
-
-
-def test_a_scale_by_the_deviation_without_centring_is_no_rms_norm():
-    """timm's SimpleNorm, in Equimo's spelling: the sample variance, times x itself."""
-
-    def fn(x):
-        deviation = x - x.mean(1, keepdims=True)
-        variance = jnp.sum(jnp.square(deviation), axis=1, keepdims=True) / (x.shape[1] - 1)
-        return x * lax.rsqrt(variance + 1e-6) * jnp.arange(1.0, 9.0)[:, None]
-
-    export = converted(fn, (3, 8, 5))
-    assert export.report.fused == {}
-    (miss,) = export.report.near_misses
-    assert miss.pattern == "RMSNormalization"
-    assert "squared only" in miss.reason

@@ -48,11 +48,19 @@ def tables(x, spread=lambda t: t):
     return [spread(jnp.asarray(fn(angles), x.dtype)) for fn in (np.cos, np.sin)]
 
 
-def rotate_full(x):
-    """The llama spelling, tables tiled to the full width."""
-    cos, sin = tables(x, lambda t: jnp.concatenate([t, t], -1))
+def turned(x, cos, sin):
+    """The llama spelling."""
     a, b = jnp.split(x, 2, axis=-1)
     return x * cos + jnp.concatenate([-b, a], -1) * sin
+
+
+def neighbours(x, cos, sin):
+    return x * cos + jnp.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape) * sin
+
+
+def rotate_full(x):
+    """With tables tiled to the full width."""
+    return turned(x, *tables(x, lambda t: jnp.concatenate([t, t], -1)))
 
 
 def rotate_pairwise(x):
@@ -68,8 +76,7 @@ def rotate_interleaved(x):
 
 
 def rotate_interleaved_full(x):
-    cos, sin = tables(x, lambda t: jnp.repeat(t, 2, axis=-1))
-    return x * cos + jnp.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape) * sin
+    return neighbours(x, *tables(x, lambda t: jnp.repeat(t, 2, axis=-1)))
 
 
 def rotate_pair_axis(x):

@@ -76,9 +76,11 @@ def ops(export):
     return [node.op_type for node in export.model.graph]
 
 
-def run(export, x=X):
+def computed(fn, x=X, **how):
+    """The export, what it computes, and what JAX does."""
+    export = converter.to_onnx(fn, [x], **how)
     (found,) = converter.run(export, [x]).values()
-    return found
+    return export, found, np.asarray(jax.jit(lambda x: fn(x))(x))
 
 
 @pytest.mark.parametrize(
@@ -90,12 +92,10 @@ def run(export, x=X):
     ],
 )
 def test_a_spelling(op, form):
-    fn = SPELLINGS[op][form]
-    export = converter.to_onnx(fn, [X], opset=24)
+    export, got, wanted = computed(SPELLINGS[op][form], opset=24)
     assert ops(export) == [op]
     size = np.nan_to_num(np.abs(X), posinf=0)  # what a sigmoid's error is multiplied by
     floor = 1e-7 * np.maximum(size, 4) if op in INEXACT else 1e-37
-    got, wanted = run(export), np.asarray(jax.jit(fn)(X))
     near = np.isclose(got, wanted, rtol=2e-6, atol=floor, equal_nan=True)
     assert near.all(), (X[~near], got[~near], wanted[~near])
 
@@ -112,10 +112,10 @@ def test_float16(op):
 def test_what_is_inexact_is_said_or_left_out(op):
     fn = SPELLINGS[op][0]
     assert len(converter.to_onnx(fn, [X], opset=24).report.deviations) == 1
-    strict = converter.to_onnx(fn, [X], opset=24, strict=True)
+    strict, got, wanted = computed(fn, opset=24, strict=True)
     assert op not in ops(strict)
     assert strict.report.deviations == []
-    assert units(run(strict), np.asarray(jax.jit(fn)(X))).max() <= 4
+    assert units(got, wanted).max() <= 4
 
 
 def unit(x, edge=0.0, at=0.0):
@@ -157,28 +157,24 @@ NEAR = {
 @pytest.mark.parametrize("op", NEAR)
 def test_near_misses(op):
     """Perhaps a part of it has the name, and never the whole."""
-    x = X[1:]
     for place, fn in enumerate(NEAR[op]):
-        export = converter.to_onnx(fn, [x], opset=24)
+        export, got, wanted = computed(fn, X[1:], opset=24)
         assert op not in ops(export), place
-        wanted = np.asarray(jax.jit(fn)(x))
-        np.testing.assert_allclose(run(export, x), wanted, rtol=2e-6, atol=1e-7)
+        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=1e-7)
 
 
 def test_slopes_that_are_parameters():
-    layer = eqx.nn.PReLU(jnp.linspace(-0.5, 2, 20))
-    export = converter.to_onnx(layer, [X])
+    export, got, wanted = computed(eqx.nn.PReLU(jnp.linspace(-0.5, 2, 20)))
     assert ops(export) == ["PRelu"]
     assert list(export.model.graph.initializers) == ["negative_slope"]
-    np.testing.assert_array_equal(run(export), np.asarray(layer(X)))
+    np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("opset", [17, 20, 25, 26])
 def test_every_opset_has_a_kernel(opset):
     for op, (fn, *_) in SPELLINGS.items():
-        got = run(converter.to_onnx(fn, [X], opset=opset))
-        wanted = np.asarray(jax.jit(fn)(X))
+        _, got, wanted = computed(fn, opset=opset)
         np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=4e-7, err_msg=op)
 
 

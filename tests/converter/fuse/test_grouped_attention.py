@@ -148,14 +148,21 @@ def cached(batch, length=LENGTH):
     return [(batch, HEADS, 1, WIDTH)] * 3 + [(batch, HEADS, length, WIDTH)] * 2
 
 
-def test_an_index_is_moved_inside():
-    x, y = np.zeros((9, 4), np.int8), np.ones((2, 4), np.int8)
-    export = converter.to_onnx(updated, [x, y, ((), "int32")], opset=24)
-    assert export.report.histogram["TensorScatter"] == 1
-    session = converter.session(export)
-    for index in (3, 7, 8, 40, -1, -40):
-        (got,) = converter.run(session, [x, y, np.asarray(index, np.int32)]).values()
-        np.testing.assert_array_equal(got, np.asarray(updated(x, y, index)))
+@pytest.mark.parametrize(
+    "dtype", ["int8", *(pytest.param(d, marks=pytest.mark.full) for d in ("float16", "bool"))]
+)
+def test_an_index_is_moved_inside(dtype):
+    """One for all, or one for each place along another axis."""
+    mapped = jax.vmap(updated, in_axes=(1, 1, 0), out_axes=1)
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(0, 2, (n, 4, 5)).astype(dtype) for n in (9, 2))
+    for fn, indices in ((updated, (3, 7, 8, 40, -1, -40)), (mapped, ([0, 5, 8, -3],))):
+        export = converter.to_onnx(fn, [x, y, np.int32(indices[0])], opset=24)
+        assert export.report.histogram["TensorScatter"] == 1
+        session = converter.session(export)
+        for index in indices:
+            (got,) = converter.run(session, [x, y, np.int32(index)]).values()
+            np.testing.assert_array_equal(got, np.asarray(fn(x, y, np.int32(index))))
 
 
 @pytest.mark.full
@@ -188,16 +195,3 @@ def test_a_cache_that_is_written(name, batch):
         place = np.asarray([index, 3] if each else index, np.int32)
         for export in (new, old):
             assert converter.check(export, fn, [*drawn(cached(2)), place]).passed, index
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("dtype", ["float16", "int8", "bool"])
-def test_other_dtypes_and_axes(dtype):
-    mapped = jax.vmap(updated, in_axes=(1, 1, 0), out_axes=1)
-    rng = np.random.default_rng(3)
-    x, y = (rng.integers(0, 2, (n, 4, 5)).astype(dtype) for n in (9, 2))
-    for f, index in ((updated, 8), (mapped, [0, 5, 8, -3])):
-        inputs = [x, y, np.asarray(index, np.int32)]
-        export = converter.to_onnx(f, inputs, opset=24)
-        assert export.report.histogram["TensorScatter"] == 1
-        assert converter.check(export, f, inputs).passed
