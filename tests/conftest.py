@@ -1,7 +1,7 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -14,51 +14,33 @@ from jaxtyping import install_import_hook
 # Before anything imports the models: their shape annotations are checked in every test.
 install_import_hook(["zoo.models"], "beartype.beartype")
 
-from tests.loading import load  # noqa: E402
+from tests.seeded import TINY7B, state_of  # noqa: E402
 from tests.siege.world import Run, watched  # noqa: E402
-from tests.synthetic import digest, make_state, save_pth  # noqa: E402
-from weights import bind, leaf_shapes  # noqa: E402
+from tests.synthetic import digest, save_pth  # noqa: E402
 from weights.initializers import Float32, Shape  # noqa: E402
-from weights.mapping import plan, source_shapes  # noqa: E402
 from weights.namings.meta_names import DINOV3_VIT  # noqa: E402
 from zoo import info  # noqa: E402
-from zoo.models.builder import abstract  # noqa: E402
+from zoo.checkpoints.load import model_shapes  # noqa: E402
 from zoo.models.config import ViTConfig  # noqa: E402
-from zoo.models.vit import VisionTransformer  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden"
-
-TINY7B = ViTConfig(
-    dim=256, depth=3, heads=2, hidden=512, ffn="swiglu", qkv_bias=False, untied_norms=True
-)
-"""All the switches of the 7B model at a small width; head_dim is its 128."""
 
 
 @dataclass(frozen=True)
 class Golden:
-    """A seeded checkpoint, the model it belongs to, and what the reference makes of it."""
+    """A seeded checkpoint, and the shapes of the leaves of its model."""
 
-    config: ViTConfig
-    expected: Mapping[str, np.ndarray]
     shapes: dict[str, Shape]
     state: dict[str, Float32]
     path: Path
 
-    @property
-    def model(self) -> VisionTransformer:
-        """The model with the checkpoint's weights."""
-        weights = load(self.path, self.shapes)
-        return bind(abstract(self.config), weights.arrays)
-
 
 def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
     expected = np.load(GOLDEN / f"{variant}.npz")
-    shapes = leaf_shapes(abstract(config))
-    keys = source_shapes(plan(DINOV3_VIT.rules, shapes))
-    state = make_state(keys, int(expected["seed"]))
+    state = state_of(config, DINOV3_VIT, int(expected["seed"]))
     assert digest(state) == str(expected["state_sha256"]), "another stream of random numbers"
     save_pth(path, state)
-    return Golden(config, expected, shapes, state, path)
+    return Golden(model_shapes(config), state, path)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -115,6 +115,11 @@ def published(files: dict[str, bytes], **changes: object) -> dict[str, bytes]:
     return {**files, "manifest.json": json.dumps(manifest(files, **changes)).encode()}
 
 
+def listed(folder: Path) -> set[str]:
+    """The names of all files below a folder."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
 def write(folder: Path, files: dict[str, bytes]) -> Path:
     """Put files into a folder."""
     for name, data in files.items():

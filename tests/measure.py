@@ -7,7 +7,8 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import zoo
 from converter.model.verdict import compare
 from converter.verify.sessions import run
 from tests.references import Arrays, Reference
-from tests.seeded import leaves_of, model_of, state_of, values_of
+from tests.seeded import TINY7B, leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
 from weights import bind
 from zoo.export.make import convert_model
@@ -109,42 +110,71 @@ def measure(name: str) -> Iterator[Row]:
     }
 
 
-def golden_error(got: Arrays, want: Mapping[str, np.ndarray], config: Config) -> float:
-    """Largest absolute error of one image's outputs against a golden file's."""
-    rows, prefix = got["last_hidden_state"], config.prefix_tokens
-    patches = rows[prefix:]
-    found = {
-        "x_norm_clstoken": (got["pooler_output"], rows[0]),
-        "x_storage_tokens": (rows[1:prefix],),
-        "x_norm_patchtokens_16": (patches[want["patch_indices"]],),
-        "patch_mean": (patches.mean(0),),
-    }
-    pairs = [(value, want[name][0]) for name, values in found.items() for value in values]
-    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs)
+@dataclass(frozen=True)
+class Original:
+    """A network with the seeded weights, and what the original made of them."""
+
+    config: Config
+    values: Arrays
+    expected: Arrays
+
+    @cached_property
+    def model(self) -> Model:
+        return bind(abstract(self.config), self.values)
+
+    def at(self, size: str) -> tuple[np.ndarray, Arrays]:
+        """An image, and what is stored for it."""
+        start = f"{size}/"
+        case = {k.removeprefix(start): v for k, v in self.expected.items() if k.startswith(start)}
+        image = make_image(int(case["image_seed"]), *map(int, size.split("x")))
+        assert digest({"image": image[None]}) == str(case["image_sha256"])
+        return image, case
+
+    def pairs(self, rows: np.ndarray, pooled: np.ndarray, case: Arrays) -> list[Any]:
+        """What was computed of one image, and what it should be."""
+        first = self.config.prefix_tokens
+        patches = rows[first:]
+        assert len(patches) == case["num_patches"]
+        return [
+            (pooled, case["x_norm_clstoken"][0]),
+            (rows[0], case["x_norm_clstoken"][0]),
+            (rows[1:first], case["x_storage_tokens"][0]),
+            (patches[case["patch_indices"]], case["x_norm_patchtokens_16"][0]),
+            (patches.mean(0), case["patch_mean"][0]),
+        ]
+
+
+@lru_cache(1)
+def original(name: str) -> Original:
+    """One of `GOLDENS`, or the small one with the switches of DINOv3's largest."""
+    with np.load(GOLDEN / f"{name}.npz") as file:
+        expected = dict(file)
+    entry = zoo.info("dinov3_vit7b16" if name == "dinov3_tiny7b" else name)
+    config, naming = TINY7B if name == "dinov3_tiny7b" else entry.config, entry.namings[0]
+    state = state_of(config, naming, int(expected["seed"]))
+    assert digest(state) == str(expected["state_sha256"]), "other keys, or other random numbers"
+    return Original(config, leaves_of(config, naming, state), expected)
 
 
 def measure_golden(name: str) -> Iterator[Row]:
     """The original's own outputs, at every size there is: in JAX and in ONNX Runtime."""
-    entry, expected = zoo.info(name), np.load(GOLDEN / f"{name}.npz")
-    naming = entry.namings[0]
-    config = entry.config_for(naming.name)
-    state = state_of(config, naming, int(expected["seed"]))
-    state |= {copy: state[key] for copy, key in naming.repeated(state).items()}
-    assert digest(state) == str(expected["state_sha256"])
-    values = leaves_of(config, naming, state)
-    model = bind(abstract(config), values)
-    sizes = {key.partition("/")[0] for key in expected if "/" in key}
+    golden = original(name)
+
+    def error(got: Arrays) -> float:
+        pairs = golden.pairs(got["last_hidden_state"], got["pooler_output"], want)
+        return max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs)
+
+    sizes = {key.partition("/")[0] for key in golden.expected if "/" in key}
     for size in sorted(sizes, key=lambda text: [int(side) for side in text.split("x")]):
-        want = {k.removeprefix(f"{size}/"): expected[k] for k in expected if k.startswith(size)}
-        height, width = map(int, size.split("x"))
-        image = make_image(int(want["image_seed"]), height, width)
-        row: Row = {"model": name, "size": [height, width]}
-        row["jax"] = golden_error(outputs(model, image), want, config)
-        for label, signature in (("fixed", (height, width)), ("open", None)):
+        image, want = golden.at(size)
+        row: Row = {"model": name, "size": list(image.shape[1:])}
+        row["jax"] = error(outputs(golden.model, image))
+        for label, signature in (("fixed", image.shape[1:]), ("open", None)):
             row[label] = {}
-            for opset, live in files(abstract(config), values, Signature(signature, None)):
+            shapes = abstract(golden.config)
+            for opset, live in files(shapes, golden.values, Signature(signature, None)):
                 got = {k: v[0] for k, v in run(live, [image[None]]).items()}
-                row[label][str(opset)] = golden_error(got, want, config)
+                row[label][str(opset)] = error(got)
         yield row
 
 

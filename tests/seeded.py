@@ -14,9 +14,14 @@ from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import Model, abstract
-from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions
+from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions, ViTConfig
 
 State = Mapping[str, Float32]
+
+TINY7B = ViTConfig(
+    dim=256, depth=3, heads=2, hidden=512, ffn="swiglu", qkv_bias=False, untied_norms=True
+)
+"""All the switches of the 7B model at a small width; head_dim is its 128."""
 
 
 def as_file(state: State) -> dict[str, LazyTensor]:

@@ -49,7 +49,7 @@ def root(zoo):
 
 def there(root):
     """Files of ours that are kept, as those of others are."""
-    found = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+    found = folders.listed(root)
     assert set(MINE) <= found
     return found - set(MINE)
 

@@ -7,6 +7,7 @@ import jax
 import pytest
 
 import zoo
+from tests.folders import listed
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.errors import NotVerified
@@ -31,10 +32,6 @@ def elsewhere(monkeypatch):
     monkeypatch.setattr("zoo.export.verify.batched", other)
 
 
-def there(folder):
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-
-
 def verdicts(folder):
     """What manifests say of the files that they are about."""
     found = [json.loads(path.read_text()) for path in folder.rglob("*manifest.json")]
@@ -53,11 +50,11 @@ def test_exports(elsewhere, precision, opset, target, tmp_path):
     for keep in (False, True):
         stays = keep and precision != "fp32"
         assert call(app, [*command, *["--keep-inexact"] * keep]) == (0 if stays else 1)
-        assert stays or (there(tmp_path) == {"old.onnx"} and old.read_text() == "old")
+        assert stays or (listed(tmp_path) == {"old.onnx"} and old.read_text() == "old")
         if not stays:
             with pytest.raises(NotVerified):
                 zoo.to_onnx(model, old, keep_inexact=keep, **options)
-            assert there(tmp_path) == {"old.onnx"} and old.read_text() == "old"
+            assert listed(tmp_path) == {"old.onnx"} and old.read_text() == "old"
     assert verdicts(tmp_path) == ([False] if precision != "fp32" else [])
 
 
@@ -66,8 +63,8 @@ def test_exports(elsewhere, precision, opset, target, tmp_path):
 def test_builds(elsewhere, variant, tmp_path):
     command = ["build", "vit_digits", "--variant", variant, "--size", "8", "--out", str(tmp_path)]
     assert call(app, command) == 1
-    assert not [name for name in there(tmp_path) if ".onnx" in name]
+    assert not [name for name in listed(tmp_path) if ".onnx" in name]
     kept = variant not in ("fp32", "fused")
     assert call(app, [*command, "--keep-inexact"]) == (0 if kept else 1)
-    assert bool([name for name in there(tmp_path) if ".onnx" in name]) == kept
+    assert bool([name for name in listed(tmp_path) if ".onnx" in name]) == kept
     assert verdicts(tmp_path) == [False] * kept

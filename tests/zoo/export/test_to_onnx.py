@@ -83,11 +83,9 @@ def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
 @pytest.mark.full
 def test_a_module_around_a_network(fine_tuned, tmp_path):
     mine = Mine(fine_tuned, eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2)), 0.5)
-    manifest = zoo.to_onnx(mine, tmp_path / "mine.onnx", size="dynamic")
+    zoo.to_onnx(mine, tmp_path / "mine.onnx", size="dynamic")
     pixels = zoo.preprocess(fine_tuned, photographs(3), size=(12, 20))
     assert_outputs(tmp_path / "mine.onnx", pixels, jax.vmap(mine)(pixels))
-    # Sizes were open, so five were tried.
-    assert len({(c.height, c.width) for c in manifest.only.verification.comparisons}) == 5
 
 
 @pytest.mark.full

@@ -1,22 +1,17 @@
 """The networks beside outputs of the originals that are stored, in JAX and as ONNX."""
 
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 
 import equinox as eqx
 import numpy as np
 import pytest
 
-import zoo
 from converter.verify.sessions import run
-from tests.conftest import GOLDEN, TINY7B
-from tests.seeded import leaves_of, state_of
-from tests.synthetic import digest, make_image
-from weights import bind
+from tests.measure import original
+from tests.synthetic import make_image
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.builder import Model, abstract, batched
+from zoo.models.builder import batched
 
 ATOL = 3e-5
 """The references' own float32 noise is 7e-6; the smallest known mistake costs 5e-5."""
@@ -36,54 +31,24 @@ OPSETS = (17, 18, 20, 21, 23, 24, 26)
 forward = eqx.filter_jit(batched)
 
 
-@dataclass(frozen=True)
-class Original:
-    """A network with the seeded weights, and what the original made of them."""
-
-    model: Model
-    expected: dict[str, np.ndarray]
-
-    def at(self, size: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Two images, and what is stored for the second."""
-        start = f"{size}/"
-        case = {k.removeprefix(start): v for k, v in self.expected.items() if k.startswith(start)}
-        image = make_image(int(case["image_seed"]), *map(int, size.split("x")))[None]
-        assert digest({"image": image}) == str(case["image_sha256"])
-        return np.concatenate([make_image(1, *image.shape[2:])[None], image]), case
-
-    def assert_outputs(self, hidden, pooled, case, atol):
-        """Of one image."""
-        hidden, first = np.asarray(hidden), self.model.prefix_tokens
-        patches = hidden[first:]
-        assert len(patches) == case["num_patches"]
-        for got, want in (
-            (pooled, case["x_norm_clstoken"][0]),
-            (hidden[0], case["x_norm_clstoken"][0]),
-            (hidden[1:first], case["x_storage_tokens"][0]),
-            (patches[case["patch_indices"]], case["x_norm_patchtokens_16"][0]),
-            (patches.mean(0), case["patch_mean"][0]),
-        ):
-            np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+def two_images(name, size):
+    """Another image and the one that outputs are stored for, and those."""
+    image, case = original(name).at(size)
+    return np.stack([make_image(1, *image.shape[1:]), image]), case
 
 
-@lru_cache(1)
-def original(name) -> Original:
-    with np.load(GOLDEN / f"{name}.npz") as file:
-        expected = dict(file)
-    entry = zoo.info("dinov3_vit7b16" if name == "dinov3_tiny7b" else name)
-    config, naming = TINY7B if "tiny7b" in name else entry.config, entry.namings[0]
-    state = state_of(config, naming, int(expected["seed"]))
-    assert digest(state) == str(expected["state_sha256"]), "other keys, or other random numbers"
-    model = bind(abstract(config), leaves_of(config, naming, state))
-    return Original(model, expected)
+def assert_outputs(name, hidden, pooled, case, atol):
+    """Of the second image."""
+    for got, want in original(name).pairs(np.asarray(hidden)[1], pooled[1], case):
+        np.testing.assert_allclose(got, want, rtol=0, atol=atol)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in SIZES for size in SIZES[name]])
 def test_in_jax(name, size):
-    images, case = original(name).at(size)
+    images, case = two_images(name, size)
     hidden, pooled, *_ = forward(original(name).model, images)
-    original(name).assert_outputs(hidden[1], pooled[1], case, ATOL)
+    assert_outputs(name, hidden, pooled, case, ATOL)
 
 
 FILES = [
@@ -104,9 +69,9 @@ def test_in_a_file(name, opset, layout, size, tmp_path):
     """In a batch that is open."""
     signature = Signature(tuple(map(int, size.split("x"))), None)
     convert_model(original(name).model, opset, signature, layout).save(tmp_path / "model.onnx")
-    images, case = original(name).at(size)
+    images, case = two_images(name, size)
     hidden, pooled, *_ = run(tmp_path / "model.onnx", [images]).values()
-    original(name).assert_outputs(hidden[1], pooled[1], case, ONNX_ATOL)
+    assert_outputs(name, hidden, pooled, case, ONNX_ATOL)
 
 
 def states(case):
@@ -128,7 +93,7 @@ def states(case):
 @pytest.mark.parametrize("name", [name for name in SIZES if name != "dinov2_vits14"])
 def test_hidden_states(name, as_maps, tmp_path):
     """In JAX and in a file, as tokens or as maps of the patches."""
-    images, case = original(name).at("224x224")
+    images, case = two_images(name, "224x224")
     model, wanted = original(name).model, list(states(case))
     layers = tuple(layer for layer, *_ in wanted)
     in_jax = forward(model, images, layers, as_maps=as_maps).hidden_states

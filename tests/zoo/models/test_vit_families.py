@@ -10,7 +10,8 @@ import pytest
 import zoo
 from tests.conftest import GOLDEN
 from tests.formats import TRANSFORMERS, in_equimo
-from tests.references import convnext, digits, dinov2, dinov3, eupe, siglip2, tips, vit
+from tests.measure import REFERENCES
+from tests.references import convnext, digits, dinov2, dinov3
 from tests.references.running import equimo_abstract, run_equimo
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from tests.synthetic import digest, make_image, make_state
@@ -18,12 +19,6 @@ from weights import bind
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import abstract, batched, count_parameters
 from zoo.models.config import ConvNeXtConfig, LearnedPositions
-
-REFERENCES = {
-    name: implementations
-    for module in (convnext, dinov2, dinov3, eupe, siglip2, tips, vit)
-    for name, implementations in module.REFERENCES.items()
-}
 
 RELATIVE = 1e-5
 """Of Equimo and timm, in the largest value. Measured: 8e-7."""
