@@ -14,6 +14,7 @@ from weights import bind, open_checkpoint
 from weights.mapping import plan, source_shapes
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
+from weights.tensors import FLOATS
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest, first_line
@@ -45,16 +46,19 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
 
 def read_outputs(path: Path) -> Arrays:
     """Outputs from an `.npz` by transformers' names, or by those of Meta's code, as float32.
-    **Raises** `BadFile`,
-    or the `WeightsError` of what is no such file."""
+
+    **Raises** `BadFile`, or a `WeightsError` if it is no such file.
+    """
     arrays = open_checkpoint(path).tensors
-    if arrays.keys() >= set(OUTPUTS):
-        return {name: arrays[name].read() for name in OUTPUTS}
-    if not arrays.keys() >= set(PARTS):
-        raise BadFile(f"{path} holds neither {' and '.join(OUTPUTS)} nor {', '.join(PARTS)}.")
-    token, *others = (arrays[name].read() for name in PARTS)
-    rows = np.concatenate([token[:, None], *others], axis=1)
-    return {"last_hidden_state": rows, "pooler_output": token}
+    names = OUTPUTS if arrays.keys() >= set(OUTPUTS) else PARTS
+    if not all(name in arrays and arrays[name].dtype in FLOATS for name in names):
+        told = f"{' and '.join(OUTPUTS)} nor {', '.join(PARTS)}"
+        raise BadFile(f"{path} holds neither {told} in floats: name another file.")
+    found = [arrays[name].read() for name in names]
+    if names is OUTPUTS:
+        return dict(zip(OUTPUTS, found, strict=True))
+    rows = np.concatenate([found[0][:, None], *found[1:]], axis=1)
+    return {"last_hidden_state": rows, "pooler_output": found[0]}
 
 
 def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:

@@ -109,6 +109,8 @@ def test_golden(zoo):
     made = zoo.json(*make, "--image", "a.png", "--reference", "reference.npz")
     assert made == {"file": "g.safetensors", "model": "vit_digits", "reference": "reference.npz"}
     assert zoo.json("golden", "check", "g.safetensors", "--weights", "auto")["passed"]
+    np.savez("whole.npz", last_hidden_state=np.arange(3), pooler_output=np.arange(3))
+    assert "in floats" in zoo(*make, "--force", "--reference", "whole.npz", code=2).error
     zoo("golden", "make", "vit_digits", "other.pth", "--seed", 9)
     checked = zoo.json("golden", "check", "g.safetensors", "--weights", "other.pth", code=1)
     assert not checked["passed"]
