@@ -37,6 +37,18 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     return node.meaning(args, params)
 
 
+def run_uncompiled(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+    """As ``run_node``, in numpy if that has the operation: nothing is compiled for it."""
+    twin, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
+    if twin is None or not {v.dtype.kind for v in (*node.inputs, *node.outputs)} <= kinds:
+        with precision([node]):
+            return [np.asarray(r) for r in run_node(node, args, sizes)]
+    params = dims.concrete(node.params, sizes)
+    with np.errstate(all="ignore"):
+        result = np.asarray(twin(*map(np.asarray, args), **params))
+    return [result.astype(node.out.dtype, copy=False)]
+
+
 def evaluate(
     graph: Graph,
     args: Sequence[Any],
@@ -197,17 +209,7 @@ Read = Callable[[Value], Any]
 
 def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
     """The array behind ``value``; ``read`` gives parameters and constants."""
-    return made(value, read, _apply, {} if memo is None else memo)
-
-
-def _apply(node: Node, args: list[Any]) -> list[Any]:
-    twin, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
-    if twin is None or not {v.dtype.kind for v in (*node.inputs, *node.outputs)} <= kinds:
-        with precision([node]):
-            return [np.asarray(r) for r in run_node(node, args, {})]
-    with np.errstate(all="ignore"):
-        result = np.asarray(twin(*map(np.asarray, args), **node.params))
-    return [result.astype(node.out.dtype, copy=False)]
+    return made(value, read, partial(run_uncompiled, sizes={}), {} if memo is None else memo)
 
 
 def is_computable(node: Node) -> bool:

@@ -24,7 +24,14 @@ from converter.decompose.expansion import decompose
 from converter.frontend.array_forms import OfHeld
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import Sizes, all_nodes, evaluate, precision, run_node
+from converter.ir.evaluation import (
+    Sizes,
+    all_nodes,
+    evaluate,
+    precision,
+    run_node,
+    run_uncompiled,
+)
 from converter.ir.op import Rounding
 from converter.ir.rewrite import drop_dead
 from converter.verify.samples import draw_inputs
@@ -106,7 +113,7 @@ class _Mover:
     def _moved(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         rounding = node.op.rounding
         if rounding is Rounding.NONE:
-            return run_node(node, args, sizes)
+            return self._ran(node, args, sizes)
         args = [self._here(x) for x in args]
         if node.op.divides and isinstance(node.meaning, OfHeld):
             args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
@@ -120,9 +127,14 @@ class _Mover:
             args = [self._off_as_a_whole(x, node) for x in args]
         elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
             args = [self._off(x, exact) for x in args]
-        results = [self._here(y) for y in run_node(node, args, sizes)]
+        results = [self._here(y) for y in self._ran(node, args, sizes)]
         floor = args[0].dtype.type(1) if node.op is ops.logistic else None
         return [self._off(y, exact, floor) for y in results]
+
+    def _ran(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        """A node's results; what numpy has is only that of the operands as they are."""
+        eager = self._np is np and not isinstance(node.meaning, OfHeld)
+        return (run_uncompiled if eager else run_node)(node, args, sizes)
 
     def _either_zero(self, value: Any) -> Any:
         """Zeros of either sign."""
@@ -134,18 +146,18 @@ class _Mover:
 
     def _cancelling(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
         """A result moved as far as float64 is from it, besides."""
-        result = self._here(run_node(node, args, sizes)[0])
+        result = self._here(self._ran(node, args, sizes)[0])
         with jax.enable_x64(True), np.errstate(invalid="ignore"):
             truth = run_node(node, [x.astype(np.float64) for x in args], sizes)[0]
             lost = abs(result - self._here(truth)).astype(result.dtype)
         far = self._units(result.shape).astype(result.dtype) * lost
-        moved = self._off(run_node(node, [self._off(x, False) for x in args], sizes)[0], False)
+        moved = self._off(self._ran(node, [self._off(x, False) for x in args], sizes)[0], False)
         return self._np.where(self._np.isfinite(far), moved + far, moved)
 
     def _added(self, node: Node, args: Sequence[Any], exact: Any, sizes: Sizes) -> Any:
         products = [v.node is not None and v.node.op.multiplies for v in node.inputs]
         moved = [self._off(x, exact) if p else x for x, p in zip(args, products, strict=True)]
-        result = self._here(run_node(node, moved, sizes)[0])
+        result = self._here(self._ran(node, moved, sizes)[0])
         absorbed = (abs(result) == abs(moved[0])) | (abs(result) == abs(moved[1]))
         return self._np.where(absorbed, result, self._off(result, exact))
 

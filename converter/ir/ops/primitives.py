@@ -27,6 +27,12 @@ def _reshape(
     return lax.reshape(x, shape or new_sizes, dimensions)
 
 
+def _reshape_in_numpy(
+    x: Any, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
+) -> Any:
+    return (x if dimensions is None else x.transpose(dimensions)).reshape(shape or new_sizes)
+
+
 def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
     ones = [1] * len(shape)
     for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
@@ -49,7 +55,7 @@ def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
 
 _range = slice  # Python's own, whose name an operation has here
 
-reshape = _moving("reshape", _reshape, lambda x, *, shape: x.reshape(shape))
+reshape = _moving("reshape", _reshape, _reshape_in_numpy)
 transpose = _moving("transpose", lax.transpose, lambda x, *, permutation: x.transpose(permutation))
 broadcast_in_dim = _moving("broadcast_in_dim", lax.broadcast_in_dim, _broadcast_in_dim)
 slice = _moving("slice", lax.slice, _slice)
