@@ -100,10 +100,11 @@ GROUPED = "y = Attention<q_num_heads = 4, kv_num_heads = 2>(q, k, k)"
     [
         ("y = Gemm<transB = 1>(x, w)", {"w": np.zeros((5, 3), F32)}, {"x": (4, 3)}, TURNED),
         (QUANTISED, {"w": np.zeros((3, 5), np.int8)}, {"x": (4, 3)}, TURNED),
+        ("v = Transpose(w) y = MatMul(x, v)", {"w": np.zeros((5, 3), F32)}, {"x": (4, 3)}, TURNED),
         (ONE, {}, {"x": (4, 3), "w": (3,)}, VECTOR),
         (GROUPED, {}, {"q": (3, 7, 32), "k": (3, 9, 16)}, SHARED),
     ],
-    ids=["transposed", "quantised", "a vector", "shared heads"],
+    ids=["transposed", "quantised", "behind a node", "a vector", "shared heads"],
 )
 def test_other_operators(nodes, weights, shapes, products):
     inputs = ", ".join(f"float{list(shape)} {name}" for name, shape in shapes.items())
