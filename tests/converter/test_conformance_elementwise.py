@@ -25,8 +25,8 @@ FLOATS = [
          ops={operator: 1 for _, operator in OPERATORS}),
     Case("steps", lambda x: (jnp.trunc(x), jnp.clip(x, -1, 0.5), jnp.heaviside(x, 0.5), x**3,
                              lax.round(x * 4, lax.RoundingMethod.AWAY_FROM_ZERO))),
-    Case("reduce_precision", lambda x: [lax.reduce_precision(x, *bits) for bits in (
-        (8, 7), (5, 10), (8, 23))]),
+    Case("reduce_precision", lambda x: [lax.reduce_precision(by * x, *bits)
+         for by in (1, 1e-5) for bits in ((8, 7), (5, 10), (8, 23))]),
     Case("polyval", lambda x: jnp.polyval(jnp.arange(4.0), x), tolerance=8),
 ]  # fmt: skip
 PAIR = ((3, 4), (3, 4))
