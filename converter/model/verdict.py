@@ -55,10 +55,13 @@ def _of_numbers(a: np.ndarray, b: np.ndarray, known: float | None = None) -> Err
     """Errors of finite numbers, of which the largest may be known better."""
     if not a.size:
         return Errors(0.0, 0.0, 1.0)
-    worst = float(np.abs(a - b).max()) if known is None else known
+    with np.errstate(over="ignore"):
+        worst = float(np.abs(a - b).max()) if known is None else known
     scale = float(np.abs(b).max())
-    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
-    cosine = float(a @ b) / norms if norms else float(np.array_equal(a, b))
+    # Squares of numbers as large as float64 goes are none.
+    u, v = (x / (np.abs(x).max() or 1.0) for x in (a, b))
+    norms = float(np.linalg.norm(u) * np.linalg.norm(v))
+    cosine = float(u @ v) / norms if norms else float(np.array_equal(a, b))
     return Errors(worst, worst / scale if scale else worst, cosine)
 
 

@@ -104,13 +104,11 @@ SUMMING: Table = {
 }
 """On small numbers, up to the rounding of sums."""
 
-
 INDEXED = {"dynamic_slice", "dynamic_update_slice", "gather", "gather of elements"}
 """What takes an index too."""
 
 OF_FLOATS = {"approx_top_k", "cumlogsumexp", "log_softmax", "max_pool_scatter", "softmax"}
 """What ONNX has for floats only, and is refused for others, or JAX itself warns of."""
-
 
 ROUNDING = {"float16": 16.0, "float32": 64.0, "float64": 64.0}
 """Units in the last place of the largest number; of float16 JAX rounds every step."""

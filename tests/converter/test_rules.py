@@ -37,7 +37,6 @@ X, N = (3, 4), ((3, 4), np.int32)
 ROW, PLACE = ((2,), np.int32), ((), np.int32)
 Example = tuple[Callable[..., Any], Sequence[Any]]
 
-
 WINDOW = {
     **{"window_dimensions": (1, 2), "window_strides": (1, 1), "padding": ((0, 0), (0, 1))},
     **{"base_dilation": (1, 1), "window_dilation": (1, 1)},

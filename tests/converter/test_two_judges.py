@@ -67,7 +67,6 @@ ROWS = [
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 
-
 OUTER = "A scan whose body reads a value outside of it"
 FROM_THE_END = "Scanning from the end"
 GROUPS = "Transposed convolutions with several kernels a group"
