@@ -131,7 +131,9 @@ def _reflected(k: Index, state: Packed) -> Packed:
     below = jnp.where(rows > k, line, jnp.zeros_like(line))
     top, rest = entry(line, k), _norm(below, -1)
     length = _norm(jnp.stack([top, rest], -1), -1)
-    bare, level = (rest == 0) & (jnp.imag(top) == 0), jnp.real(top)
+    # XLA has no subnormal numbers, and elsewhere complex numbers are not divided by them.
+    least, level = float(jnp.finfo(rest.dtype).smallest_normal), jnp.real(top)
+    bare = (rest < least) & (jnp.abs(jnp.imag(top)) < least)
     end = jnp.where(bare, level, jnp.where(level < 0, length, -length))
     tau = jnp.where(bare, 0, (end - top) / jnp.where(bare, 1, end))
     below = below / jnp.where(bare, jnp.ones_like(top), top - end)[..., None]

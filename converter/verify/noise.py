@@ -182,13 +182,18 @@ class _Mover:
         return xp.where(exact & _is_short(value), value, moved)
 
     def _off_as_a_whole(self, value: Any, node: Node) -> Any:
-        """Every element of a matrix off as much as its largest."""
+        """Every element of a matrix off as much as its largest; in a large matrix more.
+
+        In an element meet as many roundings as the matrix has rows, and they add up as the square
+        root of that (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8).
+        """
         if not is_float(value.dtype):
             return value
-        axes = 3 if isinstance(node.meaning, OfHeld) else 2
+        parts = 2 if isinstance(node.meaning, OfHeld) else 1  # of its numbers
+        axes = parts + 1
         finite = self._np.where(self._np.isfinite(value), abs(value), 0)
         size = finite.max(tuple(range(-value.ndim, 0))[-axes:], keepdims=True, initial=0)
-        return self._off(value, False, 8 * size)
+        return self._off(value, False, 8 * size * math.sqrt(parts * max(value.shape[-axes:])))
 
     def _units(self, shape: tuple[int, ...]) -> Any:
         """Random numbers, other ones for each step."""

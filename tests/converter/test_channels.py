@@ -174,7 +174,6 @@ CASES = {
     "by_hand": (by_hand, LAST, {"InstanceNormalization": 1} | TURNED),
 }
 
-
 FIXED = [pytest.param(1, opset, marks=pytest.mark.full) for opset in (17, 23)]
 
 

@@ -74,7 +74,6 @@ FUNCTIONS = {
     "resize": lambda x: jax.image.resize(x[:, :2], (4, 5), "linear"),
 }
 
-
 UNITS = {"gelu": 61, "lstm": 8, "gru": 8}
 """Units in the last place where more than two are left: half of one in x moves ``erfc(x)`` by as
 many as x squared, which is 11 ** 2 / 2 at most; cells add up what four roundings leave, twice."""

@@ -14,7 +14,6 @@ NODES, EDGES = 6, 9
 INTEGERS = ((EDGES,), np.int32)
 COUNTS = ((2,), np.int32)
 
-
 SENT = {"senders": INTEGERS, "receivers": INTEGERS}
 COUNTED = {"n_node": COUNTS, "n_edge": COUNTS}
 GRAPH = (jraph.GraphsTuple((NODES, 4), (EDGES, 3), **SENT, globals=(2, 2), **COUNTED),)

@@ -111,7 +111,6 @@ LAYERS = [
     Row("Dot", of_list(layers.Dot, 2), (("B", 5, 4), ("B", 6, 4))),
 ]  # fmt: skip
 
-
 PAIR = (("B", 5, 4), ("B", 6, 4))
 STATES = (("B", 6), ("B", 6))
 MOVIE = {1: (("B", 5, 7, 4),), 2: (("B", 5, 7, 6, 4),), 3: (("B", 3, 7, 6, 5, 4),)}
@@ -153,7 +152,6 @@ SEQUENCES = [
         keras_(lambda: layers.JaxLayer(lambda params, inputs: jax.nn.gelu(inputs @ params["w"]),
         params={"w": np.ones((4, 5), np.float32)})), FLAT),
 ]  # fmt: skip
-
 
 PHOTO = (("B", 9, 8, 3),)
 AUGMENTING = (

@@ -256,6 +256,7 @@ EDGES = {
         lambda x: (jnp.linalg.eigvalsh(x), jnp.linalg.svdvals(x), jnp.linalg.cholesky(x)),
         np.full((3, 5, 5), np.nan),
     ),
+    "down to subnormals": (lambda x: jnp.isnan(jnp.linalg.qr(x + 1j)[0]), np.ones((40, 40))),
     # Of a matrix without columns there are left vectors, if all are wanted.
     "nothing at all": (
         lambda x: (jnp.linalg.svd(x), jnp.linalg.qr(x, "complete"), jnp.linalg.eigh(x.mT @ x)),

@@ -13,7 +13,6 @@ import converter
 RNG = np.random.default_rng(13)
 X = RNG.standard_normal((4, 4)).astype(np.float32)
 
-
 UNCOMMON = {
     "householder_product": lambda x: lax.linalg.householder_product(x, x[:, 0] / 9),
     "lu_pivots_to_permutation": lambda x: lax.linalg.lu_pivots_to_permutation(

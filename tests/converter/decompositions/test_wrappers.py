@@ -20,7 +20,6 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 MESH = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
 SPEC = PartitionSpec("d")
 
-
 doubled = jax.custom_batching.custom_vmap(lambda x: 2 * x)
 doubled.def_vmap(lambda size, batched, x: (2 * x, True))
 partitioned = custom_partitioning(lambda x: jnp.sin(x))

@@ -20,7 +20,6 @@ from tests.conformance import assert_close
 TOLERANCE = 4
 """Sums of up to 81 numbers, decompositions among them, in units of the suite's own tolerance."""
 
-
 Group = namedtuple("Group", ("specs", "sizes", "programs", "constraints"), defaults=[()])
 """Programs on the same inputs, which are converted together."""
 

@@ -132,6 +132,14 @@ def test_where_jax_itself_is_off(name):
     assert not converter.check(export, lambda x: fn(x) + 2e-5, [x]).passed
 
 
+def test_roundings_of_a_large_matrix_add_up():
+    x = RNG.standard_normal((64, 128)).astype(np.float32).view(np.complex64)
+    fn = jax.jit(lambda x: jnp.abs(jnp.linalg.eigh(x + x.conj().T)[1]))
+    export = converter.to_onnx(fn, [x])
+    assert converter.check(export, fn, [x]).passed
+    assert not converter.check(export, lambda x: fn(x) + 1e-3, [x]).passed
+
+
 def test_parameters_are_rounded_too():
     table = {"a": RNG.standard_normal((5, 5)).astype(np.float32)}
 

@@ -17,7 +17,6 @@ RNG = np.random.default_rng(5)
 ORDINARY = np.concatenate([RNG.uniform(0.1, 3, 40), [1e-9, 1e-5]]).astype(np.float32)
 MATRIX = RNG.standard_normal((5, 3)).astype(np.float32)
 
-
 WRONG = {
     "expm1": (jnp.expm1, lambda x: jnp.exp(x) - 1, ORDINARY),
     "log1p": (jnp.log1p, lambda x: jnp.log(1 + x) * (1 + 1e-5), ORDINARY),
