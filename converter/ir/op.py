@@ -17,7 +17,7 @@ class Rounding(Enum):
     ADDS = "sum of two, into which XLA may fuse the product that is one of them"
     SUMS = "sum of many, which is exact where all operands have few digits"
     FUNCTION = "function that a runtime computes by itself, right but for the last digits"
-    NORMWISE = "backward stable: a matrix may be off by units of its largest element, as many as the root of its rows"
+    NORMWISE = "backward stable: off by units of the largest element, times the root of the rows"
     GIVEN = "as the computation of the caller's does that it applies"
     CANCELS = "XLA's own sums cancel near its zeros"
 
