@@ -70,6 +70,10 @@ class Export:
     interface: Interface = field(default_factory=Interface)
     verdict: Verdict | None = None
 
+    def __repr__(self) -> str:
+        told = str(self.report).partition("\n")[0]
+        return f"<Export at opset {self.model.opset_imports['']}: {told}>"
+
     def save(
         self,
         path: str | os.PathLike[str],

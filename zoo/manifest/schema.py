@@ -233,6 +233,8 @@ class Manifest(Model):
         made = ", ".join(f"{name} (opset {v.opset})" for name, v in self.variants.items())
         return f"<Manifest of {self.model}: {made}>"
 
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
         headings = ("file", "precision", "opset", "target", "nodes", "verified")
         rows = (

@@ -59,7 +59,7 @@ def test_pictures_of_every_kind(folder):
 def test_it_says_what_it_is_in_a_line_or_two(folder):
     model = package.load(MODEL, "fused", folder=str(folder))
     np.testing.assert_allclose(model(NOISE)["pooler_output"], expected(NOISE, 2), atol=1e-5)
-    for shown in (repr(model), repr(model.manifest)):
+    for shown in (repr(model), repr(model.manifest), str(model.manifest)):
         assert MODEL in shown and len(shown) < 400 and shown.count("\n") < 2
     assert "CPUExecutionProvider" in repr(model) and "pooler_output" in repr(model)
     assert "<td>fused</td>" in model.manifest._repr_html_()
