@@ -53,9 +53,9 @@ def test_every_format_in_little_memory(vits16, tmp_path):
 
 @pytest.mark.full
 def test_an_export_without_a_check_loads_no_more_than_it_needs(tmp_path):
-    """Not what only a check, a checkpoint or a hub asks for; it stays below 300 MB."""
+    """Not what only a check, a checkpoint or a hub asks for: 290 to 300 MB, and a tenth more."""
     *lines, peak = export(tmp_path, "random", "-X", "importtime")[1].splitlines()
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
     assert "jax" in imported
     assert not imported & {"onnxruntime", "torch", "huggingface_hub", "jinja2"}
-    assert int(peak) < 300
+    assert int(peak) < 330
