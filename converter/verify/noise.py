@@ -193,7 +193,8 @@ class _Mover:
         axes = parts + 1
         finite = self._np.where(self._np.isfinite(value), abs(value), 0)
         size = finite.max(tuple(range(-value.ndim, 0))[-axes:], keepdims=True, initial=0)
-        return self._off(value, False, 8 * size * math.sqrt(parts * max(value.shape[-axes:])))
+        rows = max(value.shape[-axes:], default=1)
+        return self._off(value, False, 8 * size * math.sqrt(parts * rows))
 
     def _units(self, shape: tuple[int, ...]) -> Any:
         """Random numbers, other ones for each step."""
