@@ -118,7 +118,9 @@ def _best(
     for value in entering.values():
         # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
         if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
-            wanted[order] += 1
+            others = (r for r in readers[id(value)] if id(r) not in own)
+            # A transpose that somebody else reads stays; of two in a row one is left.
+            wanted[order] += all(_channels_order(reader) for reader in others)
     for _, outside in leaving:
         found = {_channels_order(reader) for reader in outside}
         wanted.update(inverse_order(order) for order in found if order is not None)
