@@ -119,7 +119,7 @@ def _best(
         # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
         if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
             others = (r for r in readers[id(value)] if id(r) not in own)
-            # A transpose that somebody else reads stays; of two in a row one is left.
+            # A transpose that others read stays, unless they only turn it: two in a row become one.
             wanted[order] += all(_channels_order(reader) for reader in others)
     for _, outside in leaving:
         found = {_channels_order(reader) for reader in outside}

@@ -134,13 +134,13 @@ def test_what_a_target_takes_is_said():
     assert converter.to_onnx(jnp.sin, [(2,)], target="portable").model.opset_imports[""] == 18
 
 
-def test_the_zoo_takes_every_target():
-    for target in (*converter.TARGETS, "onnxruntime>=1.32", "web<1.32"):
-        request = read_request(zoo.info("vit_digits"), Options(target=target, batch=1))
+def test_the_zoo_takes_every_target(tmp_path):
+    for name in (*converter.TARGETS, "onnxruntime>=1.32", "web<1.32"):
+        request = read_request(zoo.info("vit_digits"), Options(target=name, batch=1, out=tmp_path))
         assert re.fullmatch(NAME, request.targets[0].name)
     for target in ("qnn", "onnxruntime>1.x", "onnxruntime<1.2"):
         with pytest.raises(BadRequest, match=f"^target {target} is not known: .*\\.$"):
-            read_request(zoo.info("vit_digits"), Options(target=target))
+            read_request(zoo.info("vit_digits"), Options(target=target, out=tmp_path))
 
 
 # ------------------------------------------------------------------- all that the standard defines
