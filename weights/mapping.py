@@ -153,6 +153,20 @@ def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
     raise KeyError(f"no rule gives the leaf {target!r}: add one to the table")
 
 
+def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Shape | None:
+    """The shape that a file's tensors, by the names of the rules, give a leaf; None where they do
+    not give it."""
+    for rule in naming.rules:
+        if (keys := rule.match(leaf)) is not None:
+            found = [file[key].shape for key in keys if key in file]
+            try:
+                parts = (np.broadcast_to(np.float32(0), shape) for shape in found)
+                return rule.transform.apply(*parts).shape if found else None
+            except (TypeError, ValueError, IndexError):  # other shapes than the rule is about
+                return None
+    return None
+
+
 def source_shapes(plans: Iterable[LeafPlan]) -> dict[str, Shape]:
     """Key to shape of everything that a complete file holds."""
     return {source.key: source.shape for item in plans for source in item.sources}

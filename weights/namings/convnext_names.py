@@ -1,14 +1,19 @@
-"""Checkpoints of ConvNeXt, by everybody who publishes them: DINOv3's and EUPE's.
+"""Checkpoints of ConvNeXt, by everybody who publishes them: the classifiers of both versions,
+DINOv3's and EUPE's.
 
 The networks are the same everywhere and so is the order of their layers; a naming is therefore a
 list of names for the same ten layers. `{s}` counts stages, `{i}` blocks of one stage.
 
-Sources: `dinov3/models/convnext.py` of facebookresearch/dinov3, `equimo/models/convnext.py`
-(1.1.0), `modeling_dinov3_convnext.py` of transformers (5.23), `timm/models/convnext.py` (1.0.31).
+Sources: `dinov3/models/convnext.py` of facebookresearch/dinov3, `models/convnext.py` and
+`models/convnextv2.py` of facebookresearch/ConvNeXt and /ConvNeXt-V2, `equimo/models/convnext.py`
+(1.1.0), `modeling_dinov3_convnext.py`, `modeling_convnext.py` and `modeling_convnextv2.py` of
+transformers (5.23), `timm/models/convnext.py` (1.0.31).
 """
 
+from functools import partial
+
 from weights.mapping import Naming, Rule
-from weights.transforms import PER_CHANNEL, POINTWISE, SAME, Transform
+from weights.transforms import PER_CHANNEL, POINTWISE, SAME, UNMAP, Transform
 
 STAGE = "blocks.{s}.downsample."
 BLOCK = "blocks.{s}.blocks.{i}."
@@ -20,11 +25,14 @@ def rules(
     block: str,
     layers: tuple[str, str, str, str, str],
     last_norm: str = "norm",
+    head: str = "head",
+    grn: tuple[str, str, Transform] = ("grn.weight", "grn.bias", UNMAP),
     bias: Transform = PER_CHANNEL,
     pointwise: Transform = SAME,
 ) -> tuple[Rule, ...]:
     """A table from names: of the convolution and the norm of the stem, and of what stands between
-    stages; of the depthwise convolution, the norm, the two linear layers and the scale of a block.
+    stages; of the depthwise convolution, the norm, the two linear layers and the scale of a block;
+    and of the last norm, the classifier and a block's response norm, with what that has to go through.
 
     `bias` are the convolutions' tensors, `pointwise` the linear layers'.
     """
@@ -41,6 +49,9 @@ def rules(
         *(Rule(leaf + "{p}", (name + ".{p}",)) for leaf, name in normed),
         *(Rule(leaf + "{p}", (name + ".{p}",), pointwise) for leaf, name in linear),
         Rule(BLOCK + "ls.gamma", (gamma,)),
+        Rule(BLOCK + "grn.weight", (block + grn[0],), grn[2]),
+        Rule(BLOCK + "grn.bias", (block + grn[1],), grn[2]),
+        Rule("head.{p}", (head + ".{p}",)),
     )
 
 
@@ -51,6 +62,7 @@ META = Naming(
         down=("downsample_layers.{s}.1", "downsample_layers.{s}.0"),
         block="stages.{s}.{i}.",
         layers=("dwconv", "norm", "pwconv1", "pwconv2", "gamma"),
+        grn=("grn.gamma", "grn.beta", UNMAP),
     ),
     # The original registers its final norm a second time, as that of the last stage.
     copies=(("norms.3.weight", "norm.weight"), ("norms.3.bias", "norm.bias")),
@@ -63,6 +75,7 @@ EQUIMO = Naming(
         down=(STAGE + "conv", STAGE + "norm"),
         block=BLOCK,
         layers=("dwconv", "norm", "pwconv1", "pwconv2", "ls.gamma"),
+        grn=("grn.weight", "grn.bias", SAME),
         bias=SAME,
         pointwise=POINTWISE,
     ),
@@ -81,15 +94,38 @@ HUGGINGFACE = Naming(
     prefixes=(("model.stages.", "stages."),),
 )
 
-TIMM = Naming(
-    "timm",
+CLASSIFIER = Naming(
+    "huggingface",
     rules(
-        stem=("stem.0", "stem.1"),
-        down=("stages.{s}.downsample.1", "stages.{s}.downsample.0"),
-        block="stages.{s}.blocks.{i}.",
-        layers=("conv_dw", "norm", "mlp.fc1", "mlp.fc2", "gamma"),
-        last_norm="head.norm",
+        stem=("embeddings.patch_embeddings", "embeddings.layernorm"),
+        down=(
+            "encoder.stages.{s}.downsampling_layer.1",
+            "encoder.stages.{s}.downsampling_layer.0",
+        ),
+        block="encoder.stages.{s}.layers.{i}.",
+        layers=("dwconv", "layernorm", "pwconv1", "pwconv2", "layer_scale_parameter"),
+        last_norm="layernorm",
+        head="classifier",
     ),
+    prefixes=(("convnext.", ""), ("convnextv2.", "")),
 )
 
+_in_timm = partial(
+    rules,
+    stem=("stem.0", "stem.1"),
+    down=("stages.{s}.downsample.1", "stages.{s}.downsample.0"),
+    block="stages.{s}.blocks.{i}.",
+    layers=("conv_dw", "norm", "mlp.fc1", "mlp.fc2", "gamma"),
+    last_norm="head.norm",
+    head="head.fc",
+    grn=("mlp.grn.weight", "mlp.grn.bias", SAME),
+)
+
+TIMM = Naming("timm", _in_timm())
+
+# Its four smallest networks of the second version have convolutions in place of linear layers.
+TIMM_CONVOLVED = Naming("timm", _in_timm(pointwise=POINTWISE))
+
 NAMINGS = (META, EQUIMO, HUGGINGFACE, TIMM)
+CLASSIFIERS = (META, CLASSIFIER, TIMM)
+CONVOLVED_CLASSIFIERS = (META, CLASSIFIER, TIMM_CONVOLVED)

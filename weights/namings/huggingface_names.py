@@ -92,7 +92,9 @@ DINOV2_VIT = Naming(
         Rule("blocks.{i}.mlp.w12.{p}", (LAYER + "mlp.weights_in.{p}",)),
         Rule("blocks.{i}.mlp.w3.{p}", (LAYER + "mlp.weights_out.{p}",)),
         Rule("blocks.{i}.mlp.{layer}.{p}", (LAYER + "mlp.{layer}.{p}",)),
+        Rule("head.{p}", ("classifier.{p}",)),
     ),
+    prefixes=(("dinov2.", ""), ("dinov2_with_registers.", "")),
 )
 
 # A classifier has no use for the pooler, which some files carry nevertheless.
@@ -112,7 +114,7 @@ VIT = Naming(
 
 SIGLIP_LAYER = "encoder.layers.{i}."
 
-# `SiglipVisionModel`, alone or in a `SiglipModel` beside the tower for texts.
+# `SiglipVisionModel`, alone, in a `SiglipModel` beside the tower for texts, or under a classifier.
 SIGLIP_VIT = Naming(
     "huggingface",
     (
@@ -131,6 +133,7 @@ SIGLIP_VIT = Naming(
         Rule("attn_pool.proj.{p}", ("head.attention.out_proj.{p}",)),
         Rule("attn_pool.norm.{p}", ("head.layernorm.{p}",)),
         Rule("attn_pool.mlp.{layer}.{p}", ("head.mlp.{layer}.{p}",)),
+        Rule("head.{p}", ("classifier.{p}",)),
     ),
     prefixes=(("vision_model.", ""),),
     unused=("logit_scale", "logit_bias", "text_model.**"),

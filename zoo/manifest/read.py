@@ -55,14 +55,14 @@ def parse(content: bytes, origin: str, model: str | None = None) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(content)
     except ValidationError as error:
-        raise BadFile(f"{origin} cannot be used: {_wrong(error)}. {ADVICE}") from error
+        raise BadFile(f"{origin} cannot be used: {wrong(error)}. {ADVICE}") from error
     if model is not None and manifest.model != model:
         told = f"it is of {manifest.model or 'no model'}, not of {model}"
         raise BadFile(f"{origin} cannot be used: {told}. {ADVICE}")
     return manifest
 
 
-def _wrong(error: ValidationError) -> str:
+def wrong(error: ValidationError) -> str:
     """The first thing that is wrong, in words that complete a sentence."""
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})

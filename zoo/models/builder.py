@@ -72,14 +72,27 @@ def _vit(config: ViTConfig) -> partial[VisionTransformer]:
         pool=POOLS.get(config.pool),
         attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
         classes=config.classes,
+        head_tokens=config.head_tokens,
     )
 
 
 def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
     activation = ACTIVATIONS[config.activation]
-    block = partial(ConvNeXtBlock, activation=activation, layer_scale=config.layer_scale)
-    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
-    return partial(ConvNeXt, config.depths, config.dims, block, norm=norm, classes=config.classes)
+    block = partial(
+        ConvNeXtBlock,
+        activation=activation,
+        layer_scale=config.layer_scale,
+        response_norm=config.response_norm,
+    )
+    return partial(
+        ConvNeXt,
+        config.depths,
+        config.dims,
+        block,
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        final_norm=partial(eqx.nn.LayerNorm, eps=config.final_norm_eps or config.norm_eps),
+        classes=config.classes,
+    )
 
 
 def _feed_forward(config: ViTConfig) -> MakeFeedForward:

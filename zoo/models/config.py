@@ -54,7 +54,8 @@ class ViTConfig:
     the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
     `local_cls_norm`, which only training uses. `pool` makes `pooler_output`: the class token, the
     mean of the patches, attention with a learned query, or nothing. With `classes` a linear
-    classifier makes `logits` of it.
+    classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of that many
+    last blocks and, behind them, the mean of the last one's patches.
     """
 
     dim: int
@@ -78,6 +79,7 @@ class ViTConfig:
     rope: RopePeriods | RopeGrid | None = RopePeriods()
     pool: Literal["token", "mean", "attention"] | None = "token"
     classes: int = 0
+    head_tokens: int | None = None
 
     @property
     def head_dim(self) -> int:
@@ -118,13 +120,19 @@ class ViTConfig:
 
 @dataclass(frozen=True)
 class ConvNeXtConfig:
-    """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`."""
+    """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`.
+
+    `response_norm` is what the second version has in place of a layer scale. `final_norm_eps` is
+    that of the norm behind the stages, where it is not that of all others.
+    """
 
     depths: tuple[int, int, int, int]
     dims: tuple[int, int, int, int]
     activation: Literal["gelu", "gelu_tanh"] = "gelu"
     norm_eps: float = 1e-6
-    layer_scale: float = 1e-6
+    final_norm_eps: float | None = None
+    layer_scale: float | None = 1e-6
+    response_norm: bool = False
     pool: Literal["token"] = "token"
     classes: int = 0
 

@@ -1,4 +1,5 @@
-"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545), as DINOv3 and EUPE distilled it.
+"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545), its second version (Woo et al., 2023,
+arXiv:2301.00808), and as DINOv3 and EUPE distilled it.
 
 Everything but a convolution has the channels last, the residual stream too: norms and matrix
 products want them there, and ONNX Runtime, which reorders around every convolution anyway, then
@@ -68,11 +69,33 @@ class Downsampler(eqx.Module):
         return convolve(self.conv, pointwise(self.norm, x))
 
 
+class GlobalResponseNorm(eqx.Module):
+    """`x + weight * x * n + bias`: channels compete by `n`, their length over that of the mean.
+
+    The length of a channel is that of the vector of its pixels.
+
+    Source: section 3.2 of the second paper; `GRN` of facebookresearch/ConvNeXt-V2.
+    """
+
+    weight: Float[Array, " dim"]
+    bias: Float[Array, " dim"]
+
+    def __init__(self, dim: int):
+        """**Arguments:** channels of the map."""
+        self.weight, self.bias = jnp.zeros(dim), jnp.zeros(dim)
+
+    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        length = jnp.sqrt((x * x).sum(axis=(0, 1)))
+        share = length / (length.mean() + 1e-6)
+        return x * (1 + self.weight * share) + self.bias
+
+
 class ConvNeXtBlock(eqx.Module):
-    """`x + ls(pwconv2(activation(pwconv1(norm(dwconv(x))))))`.
+    """`x + ls(pwconv2(grn(activation(pwconv1(norm(dwconv(x)))))))`.
 
     The depthwise convolution of 7 x 7 mixes pixels, the two linear layers, which the paper calls
-    pointwise convolutions, mix channels; `ls` is the layer scale.
+    pointwise convolutions, mix channels; `ls` is the layer scale, which the second version gives up
+    for the global response norm `grn`.
 
     Source: sections 2.4 to 2.6 of the paper.
     """
@@ -80,8 +103,9 @@ class ConvNeXtBlock(eqx.Module):
     dwconv: eqx.nn.Conv2d
     norm: Norm
     pwconv1: eqx.nn.Linear
+    grn: GlobalResponseNorm | None
     pwconv2: eqx.nn.Linear
-    ls: LayerScale
+    ls: LayerScale | None
     activation: Activation = eqx.field(static=True)
 
     def __init__(
@@ -90,28 +114,32 @@ class ConvNeXtBlock(eqx.Module):
         *,
         norm: MakeNorm,
         activation: Activation,
-        layer_scale: float,
+        layer_scale: float | None,
+        response_norm: bool,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
 
         - `dim`: channels of the map; there are `4 * dim` between the linear layers.
         - `activation`: between the linear layers; a function of a module.
-        - `layer_scale`: what the factors of the branch begin with.
+        - `layer_scale`: what the factors of the branch begin with; None for none.
+        - `response_norm`: whether there is a global response norm.
         """
         conv_key, key1, key2 = jr.split(key, 3)
         self.dwconv = eqx.nn.Conv2d(dim, dim, 7, padding=3, groups=dim, key=conv_key)
         self.norm = norm(dim)
         self.pwconv1 = eqx.nn.Linear(dim, 4 * dim, key=key1)
         self.pwconv2 = eqx.nn.Linear(4 * dim, dim, key=key2)
-        self.ls = LayerScale(dim, layer_scale)
+        self.grn = GlobalResponseNorm(4 * dim) if response_norm else None
+        self.ls = None if layer_scale is None else LayerScale(dim, layer_scale)
         self.activation = activation
 
     @eqx.filter_jit  # traced once for all blocks of one width
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
         y = pointwise(self.norm, convolve(self.dwconv, x))
-        y = pointwise(self.pwconv2, self.activation(pointwise(self.pwconv1, y)))
-        return x + self.ls(y)
+        y = self.activation(pointwise(self.pwconv1, y))
+        y = pointwise(self.pwconv2, y if self.grn is None else self.grn(y))
+        return x + (y if self.ls is None else self.ls(y))
 
 
 class Stage(eqx.Module):
@@ -186,6 +214,7 @@ class ConvNeXt(eqx.Module):
         block: Callable[..., ConvNeXtBlock],
         *,
         norm: MakeNorm,
+        final_norm: MakeNorm,
         classes: int,
         name: str = "",
         preprocessing: Preprocessing | None = None,
@@ -195,7 +224,8 @@ class ConvNeXt(eqx.Module):
 
         - `depths`, `dims`: blocks and channels of every stage.
         - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
-        - `norm`: makes every norm, the final one too, over as many channels as it is told.
+        - `norm`, `final_norm`: make the norms of the stages, and the one behind them, over as many
+          channels as they are told.
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
         """
@@ -204,7 +234,7 @@ class ConvNeXt(eqx.Module):
         self.blocks = tuple(
             Stage(before, dim, depth, block, norm=norm, key=key) for before, dim, depth, key in rows
         )
-        self.norm = norm(dims[-1])
+        self.norm = final_norm(dims[-1])
         # The draws of all other leaves are those without a classifier.
         head_key = jr.fold_in(key, len(dims))
         self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None

@@ -13,7 +13,7 @@ from zoo.models.config import Preprocessing
 from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Output, check_layers
-from zoo.models.pool import AttentionPool, Pool, class_token
+from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
 from zoo.models.rope import RoPE, Rotation
 
 
@@ -24,7 +24,7 @@ class VisionTransformer(eqx.Module):
         x = block(x, rotation)                      for every block
         last_hidden_state = norm(x)
         pooler_output = pool(last_hidden_state)     or attn_pool
-        logits = head(pooler_output)
+        logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
 
     DINOv3's ViT-S/16, with initial parameters:
 
@@ -55,6 +55,7 @@ class VisionTransformer(eqx.Module):
     attn_pool: AttentionPool | None
     head: eqx.nn.Linear | None
     pool: Pool | None = eqx.field(static=True)
+    head_tokens: int | None = eqx.field(static=True)
     name: str = eqx.field(static=True)
     preprocessing: Preprocessing | None = eqx.field(static=True)
 
@@ -75,6 +76,7 @@ class VisionTransformer(eqx.Module):
         pool: Pool | None,
         attn_pool: Callable[..., AttentionPool] | None,
         classes: int,
+        head_tokens: int | None,
         name: str = "",
         preprocessing: Preprocessing | None = None,
         key: PRNGKeyArray,
@@ -91,9 +93,11 @@ class VisionTransformer(eqx.Module):
         - `mask_token`, `untied_norms`: whether to have the leaves `mask_token`, `local_cls_norm`.
         - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`; None for none.
         - `classes`: outputs of a linear classifier on top; 0 for none.
+        - `head_tokens`: of how many last blocks the classifier takes the class token, with the mean
+          of the patches behind them; None for a classifier of `pooler_output`.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
         """
-        if pool is class_token and not cls_token:
+        if (pool is class_token or head_tokens) and not cls_token:
             raise ValueError(
                 "pool is class_token, and there is none (cls_token=False): give mean_of_patches, "
                 "attention (attn_pool), or None"
@@ -110,7 +114,9 @@ class VisionTransformer(eqx.Module):
         self.norm = norm(dim)
         self.local_cls_norm = norm(dim) if untied_norms else None
         self.attn_pool = attn_pool(dim, key=pool_key) if attn_pool else None
-        self.head = eqx.nn.Linear(dim, classes, key=head_key) if classes else None
+        width = dim if head_tokens is None else (head_tokens + 1) * dim
+        self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
+        self.head_tokens = head_tokens
         self.pool, self.name, self.preprocessing = pool, name, preprocessing
 
     @property
@@ -149,9 +155,11 @@ class VisionTransformer(eqx.Module):
         check_layers(layers, self.num_hidden_states)
         x, height, width = self.tokens(self.patch_embed(pixel_values))
         rotation = self.rotation(height, width)
+        states: list[Float[Array, "tokens dim"]] = []
         wanted: dict[int, Float[Array, "tokens dim"]] = {}
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
+            states.append(x)
             if number in layers:
                 wanted[number] = pointwise(self.norm, x)
         x = wanted[len(self.blocks)] if len(self.blocks) in layers else pointwise(self.norm, x)
@@ -160,8 +168,7 @@ class VisionTransformer(eqx.Module):
         if as_maps:
             patches = (rows[self.prefix_tokens :] for rows in hidden)
             hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
-        logits = None if self.head is None or pooled is None else self.head(pooled)
-        return Output(x, pooled, logits, hidden)
+        return Output(x, pooled, self.classified(x, pooled, states[:-1]), hidden)
 
     def rotation(self, height: Size, width: Size) -> Rotation | None:
         """How queries and keys of a grid are rotated, once for all blocks."""
@@ -203,3 +210,20 @@ class VisionTransformer(eqx.Module):
         if self.attn_pool is not None:
             return self.attn_pool(x)
         return None if self.pool is None else self.pool(x, self.prefix_tokens)
+
+    def classified(
+        self,
+        x: Float[Array, "tokens dim"],
+        pooled: Float[Array, " dim"] | None,
+        before: Sequence[Float[Array, "tokens dim"]],
+    ) -> Float[Array, " classes"] | None:
+        """What the classifier makes of the last block's normed tokens, or of what was pooled of
+        them; the blocks before gave tokens that have no norm yet."""
+        if self.head is None:
+            return None
+        if self.head_tokens is None:
+            return None if pooled is None else self.head(pooled)
+        count = self.head_tokens
+        earlier = before[len(before) + 1 - count :]
+        tokens = [*(self.norm(state[0]) for state in earlier), x[0]][:count]
+        return self.head(jnp.concatenate([*tokens, mean_of_patches(x, self.prefix_tokens)]))

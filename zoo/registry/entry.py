@@ -41,9 +41,9 @@ class ModelInfo:
     timm's files on the hub; `hub` are files that are downloaded, which their publishers have there,
     and `mirrors` copies that others keep. What there is none of is empty.
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
-    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is. `labels` is
-    the file in `zoo/data` with a line for each class of a classifier; without one, classes are
-    called by their numbers.
+    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is. `labels` are
+    the classes of a classifier, or the file in `zoo/data` with a line for each; without any, classes
+    are called by their numbers.
     """
 
     name: str
@@ -62,7 +62,7 @@ class ModelInfo:
     parameters: int
     source: str
     pooler: str
-    labels: str = ""
+    labels: str | tuple[str, ...] = ()
     published: Mapping[str, Config] = field(default_factory=dict)
     embedded: bool = False
 
@@ -86,6 +86,8 @@ class ModelInfo:
         """What the classes of `logits` are called, in their order; none without a classifier."""
         if not self.labels:
             return tuple(map(str, range(self.config.classes)))
+        if isinstance(self.labels, tuple):
+            return self.labels
         return tuple((DATA / self.labels).read_text(encoding="utf-8").splitlines())
 
     @property

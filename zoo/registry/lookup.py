@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import (
+    convnext_family,
     digits_family,
     dinov2,
     dinov3,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from zoo.models.builder import Model
 
-FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, vit_family, vit5, digits_family)
+FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, convnext_family, vit_family, vit5, digits_family)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 

@@ -33,7 +33,12 @@ CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
 EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
 """What they are called, but for the card, which is about all of them."""
 
-LICENCES = {"apache-2.0.txt": "apache-2.0", "cc-by-4.0.txt": "cc-by-4.0"}
+LICENCES = {
+    "apache-2.0.txt": "apache-2.0",
+    "cc-by-4.0.txt": "cc-by-4.0",
+    "cc-by-nc-4.0.txt": "cc-by-nc-4.0",
+    "mit.txt": "mit",
+}
 """Licences that hubs have a word for."""
 
 

@@ -1,7 +1,7 @@
 """transformers' settings (5.23): which of its classes computes a network, and with what."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo.errors import BadRequest
@@ -23,7 +23,7 @@ class Kind:
     """A class of transformers: its name, its configuration's, and the settings of a network.
 
     `antialias` says how it interpolates learned positions, `asks` that it only does where it is
-    told to.
+    told to. `nested` is the part of its configuration that the settings are, where they are one.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Kind:
     settings: Callable[[Any], dict[str, Any]]
     antialias: bool = False
     asks: bool = False
+    nested: str = ""
 
 
 def transformers_config(config: Config, names: Sequence[str], key_bias: bool) -> dict[str, Any]:
@@ -41,7 +42,9 @@ def transformers_config(config: Config, names: Sequence[str], key_bias: bool) ->
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
-    settings = named | {"num_channels": 3} | kind.settings(config) | labels(config.classes, names)
+    network = {"num_channels": 3} | kind.settings(config)
+    settings = {kind.nested: network} if kind.nested else network
+    settings = named | settings | labels(config.classes, names)
     return settings | ({"key_bias": key_bias} if kind is DINOV3 else {})
 
 
@@ -75,19 +78,27 @@ def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
 def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
     if isinstance(config, ConvNeXtConfig):
-        return DINOV3_CONVNEXT
-    if isinstance(config.rope, RopePeriods):
+        if config.response_norm:
+            return CONVNEXT_V2
+        return CONVNEXT if config.classes else DINOV3_CONVNEXT
+    if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3
     learned = isinstance(config.positions, LearnedPositions) and config.rope is None
     if learned and config.mask_token and config.pool == "token":
-        return DINOV2_WITH_REGISTERS if config.registers else DINOV2
-    if learned and config.pool == "attention":
-        return SIGLIP
-    if learned and config.classes and config.pool == "token":
+        if not config.classes:
+            return DINOV2_WITH_REGISTERS if config.registers else DINOV2
+        if config.head_tokens == 1:
+            return DINOV2_WITH_REGISTERS_CLASSIFIER if config.registers else DINOV2_CLASSIFIER
+    elif learned and config.pool == "attention":
+        if not config.classes:
+            return SIGLIP
+        if config.head_tokens == 0:
+            return SIGLIP_CLASSIFIER
+    elif learned and config.classes and config.pool == "token":
         return VIT
     raise BadRequest(
-        "transformers has no class for this network (ViT-5, a classifier of the mean of the "
-        "patches, SigLIP 2 without its head): write another format."
+        "transformers has no class for this network (ViT-5, a classifier of another vector than "
+        "its classes', SigLIP 2 without its head): write another format."
     )
 
 
@@ -121,6 +132,18 @@ def _dinov3_convnext(config: ConvNeXtConfig) -> dict[str, Any]:
         "image_size": 224,
         "layer_norm_eps": config.norm_eps,
         "layer_scale_init_value": config.layer_scale,
+    }
+
+
+def _convnext(config: ConvNeXtConfig) -> dict[str, Any]:
+    scaled = {} if config.response_norm else {"layer_scale_init_value": config.layer_scale}
+    return {
+        "hidden_sizes": list(config.dims),
+        "depths": list(config.depths),
+        "hidden_act": "gelu",
+        "image_size": 224,
+        "layer_norm_eps": config.final_norm_eps or config.norm_eps,
+        **scaled,
     }
 
 
@@ -161,7 +184,16 @@ DINOV2 = Kind("Dinov2Model", "dinov2", _dinov2)
 DINOV2_WITH_REGISTERS = Kind(
     "Dinov2WithRegistersModel", "dinov2_with_registers", _dinov2, antialias=True
 )
+DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
+DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
+    DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
+)
 SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate, asks=True)
+SIGLIP_CLASSIFIER = replace(
+    SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
+)
+CONVNEXT = Kind("ConvNextForImageClassification", "convnext", _convnext)
+CONVNEXT_V2 = Kind("ConvNextV2ForImageClassification", "convnextv2", _convnext)
 VIT = Kind("ViTForImageClassification", "vit", _intermediate, asks=True)
 
 

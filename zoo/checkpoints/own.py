@@ -1,0 +1,134 @@
+"""Checkpoints of one's own: a network of the zoo with other classes, or in other sizes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from weights import Checkpoint, open_checkpoint
+from weights.errors import MappingError
+from weights.mapping import Naming, leaf_shape
+from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
+from zoo.checkpoints.settings.huggingface import transformers_kind
+from zoo.checkpoints.sizes import read_sizes
+from zoo.checkpoints.weights_argument import Choice
+from zoo.models.config import Config, Preprocessing, RopePeriods, ViTConfig
+from zoo.registry.entry import ModelInfo
+
+ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+"""transformers' words for what the configurations call otherwise."""
+
+FREE = ("image_size", "layerscale_value", "layer_scale_init_value")
+"""Settings that change nothing: what training began with, and sizes that are read otherwise."""
+
+
+def own_entry(entry: ModelInfo, choice: Choice) -> ModelInfo:
+    """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint;
+    itself where there are none to read. **Raises** a `WeightsError`."""
+    if not isinstance(choice, Path):
+        return entry
+    checkpoint = open_checkpoint(choice)
+    settings, how = read_settings(checkpoint)
+    for naming, config in readings(entry, checkpoint, settings):
+        if _body(config) == _body(entry.config_for(naming.name)):
+            return described(entry, naming, config, settings, how)
+    return entry
+
+
+def described(
+    entry: ModelInfo,
+    naming: Naming,
+    config: Config,
+    settings: Settings | None,
+    how: Preprocessing | None,
+) -> ModelInfo:
+    """An entry for a network of its architecture in other sizes, or with other classes. **Raises**
+    `MappingError` where the settings beside the tensors are about another network."""
+    names = settings.class_names if settings and config.classes else ()
+    if names and len(names) != config.classes:
+        raise MappingError(
+            f"{CONFIG} beside the checkpoint names {len(names)} classes, and its classifier has "
+            f"{config.classes}: give the settings that were saved with it."
+        )
+    usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
+    if settings and naming.name == "huggingface":
+        check_settings(config, settings)
+        if config.classes and not (like_usual and config == usual):
+            config = _as_trained(config)
+    if config == usual and like_usual and how in (None, entry.preprocessing):
+        return entry
+    pictures = entry.preprocessing
+    if config.native is not None and config.native != usual.native:
+        pictures = pictures.at(config.native)
+    return replace(
+        entry,
+        config=config,
+        published={},
+        preprocessing=how or pictures,
+        labels=names if names or config.classes != usual.classes else entry.labels,
+        digest="",
+    )
+
+
+def check_settings(config: Config, settings: Settings) -> None:
+    """**Raises** `MappingError` where transformers would compute another network."""
+    said = settings.network.model_dump(mode="json")
+    kind = transformers_kind(config)
+    for name, ours in kind.settings(config).items():
+        theirs = said.get(name, ours)
+        if name not in FREE and theirs != ours:
+            raise MappingError(
+                f"{CONFIG} beside the checkpoint says that {name} is {ascii(theirs)[:60]}, and the "
+                f"zoo's network has {ours}: it has no network for this checkpoint."
+            )
+
+
+def readings(
+    entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None
+) -> Iterator[tuple[Naming, Config]]:
+    """What a checkpoint's sizes are in each naming of an entry in which they can be told."""
+    for naming in entry.readable:
+        file = naming.normalise(checkpoint.tensors)
+        usual = entry.config_for(naming.name)
+        if found := read_sizes(usual, partial(leaf_shape, naming, file)):
+            yield naming, _settled(found, naming, settings)
+
+
+def _settled(config: Config, naming: Naming, settings: Settings | None) -> Config:
+    """With what no tensor tells: from the settings beside them, or what their library does."""
+    network = settings.network if settings else Settings()
+    told = {"norm_eps": network.layer_norm_eps, "activation": ACTIVATIONS.get(network.hidden_act or "")}
+    if isinstance(config, ViTConfig):
+        told["heads"] = network.num_attention_heads
+        if config.classes and _mean_alone(config, naming, settings):
+            told["head_tokens"] = 0
+    else:
+        told["final_norm_eps"] = told.pop("norm_eps")  # all others are fixed in transformers
+    return replace(config, **{name: value for name, value in told.items() if value is not None})
+
+
+def _as_trained(config: Config) -> Config:
+    """With positions interpolated as transformers does, where somebody trained a classifier."""
+    where = config.positions if isinstance(config, ViTConfig) else None
+    if where is None:
+        return config
+    antialias = transformers_kind(config).antialias
+    return replace(config, positions=replace(where, antialias=antialias, offset=0.0))
+
+
+def _mean_alone(config: ViTConfig, naming: Naming, settings: Settings | None) -> bool:
+    """Whether a classifier takes the mean of the patches where another network's takes what was
+    pooled: transformers' on SigLIP, and timm's on DINOv3 unless it was told otherwise."""
+    if naming.name == "timm":
+        pool = settings.global_pool if settings else ""
+        return isinstance(config.rope, RopePeriods) and pool != "token"
+    return config.pool == "attention" and config.head_tokens is None
+
+
+def _body(config: Config) -> Config:
+    """Without what somebody's own checkpoint may have otherwise: classes, grid, details."""
+    common = replace(config, classes=0, norm_eps=0.0, activation="gelu")
+    if not isinstance(common, ViTConfig):
+        return replace(common, final_norm_eps=None)
+    where = common.positions and replace(common.positions, grid=0)
+    return replace(common, head_tokens=None, positions=where)

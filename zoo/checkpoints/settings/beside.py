@@ -1,0 +1,170 @@
+"""What `config.json` and `preprocessor_config.json` beside a checkpoint say, transformers' or timm's.
+
+They may come from a stranger: every value that is used is checked here.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from weights import Checkpoint
+from weights.errors import MappingError
+from weights.opening import read_at_most
+from zoo.manifest.fields import Count, Line, Model, Side, Three
+from zoo.manifest.read import wrong
+from zoo.models.config import Preprocessing
+
+CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
+LARGEST = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
+PILLOW: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}
+"""What Pillow calls the two filters that the zoo has."""
+
+Read = TypeVar("Read", bound=Model)
+
+
+class TimmPictures(Model):
+    """`pretrained_cfg`: what timm does to pictures."""
+
+    input_size: tuple[Literal[3], Side, Side]
+    interpolation: Literal["bilinear", "bicubic"]
+    crop_pct: Annotated[float, Field(gt=0.1, le=1)] = 0.875
+    crop_mode: Literal["center", "squash"] = "center"
+    mean: Three
+    std: Three
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The same in the zoo's words."""
+        _, height, width = self.input_size
+        edge = math.floor(min(height, width) / self.crop_pct)
+        stretched = self.crop_mode == "squash" and self.crop_pct == 1
+        return Preprocessing(
+            self.mean,
+            self.std,
+            (height, width),
+            resize=None if stretched else edge,
+            resample=self.interpolation,
+        )
+
+
+class Settings(Model, extra="allow"):
+    """`config.json`. transformers names classes in `id2label`, timm in `label_names`."""
+
+    model_type: Line = ""
+    num_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    hidden_act: Line | None = None
+    layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
+    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = {}
+    vision_config: Settings | None = None
+    label_names: tuple[Line, ...] = ()
+    global_pool: Line = ""
+    pretrained_cfg: TimmPictures | None = None
+
+    @property
+    def network(self) -> Settings:
+        """The part about the network for images, where a model has several."""
+        return self.vision_config or self
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called, in their order."""
+        numbered = sorted((int(number), name) for number, name in self.id2label.items())
+        return self.label_names or tuple(name for _, name in numbered)
+
+
+class Sides(Model):
+    """`size` and `crop_size`."""
+
+    height: Side | None = None
+    width: Side | None = None
+    shortest_edge: Side | None = None
+
+    @property
+    def both(self) -> tuple[int, int] | None:
+        """(height, width), where those are what it says."""
+        return (self.height, self.width) if self.height and self.width else None
+
+
+class Processor(Model):
+    """`preprocessor_config.json`."""
+
+    image_processor_type: Line = ""
+    size: Sides | Side = Sides()
+    crop_size: Sides | Side | None = None
+    do_center_crop: bool | None = None
+    crop_pct: Annotated[float, Field(gt=0.1, le=1)] | None = None
+    resample: Literal[2, 3]
+    do_rescale: bool = True
+    rescale_factor: Annotated[float, Field(gt=0)] = 1 / 255
+    do_normalize: bool = True
+    image_mean: Three
+    image_std: Three
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """The same in the zoo's words; None where there are none for it."""
+        size, crop = map(_sides, (self.size, self.crop_size))
+        edge = size.shortest_edge
+        target = crop.both if self.do_center_crop else size.both
+        if self.crop_pct is not None and edge is not None:
+            # Only below 384 pixels does it crop; from there on it stretches.
+            target = (edge, edge)
+            edge = int(edge / self.crop_pct) if edge < 384 else None
+        if target is None or (size.both and self.do_center_crop):
+            return None
+        return Preprocessing(
+            mean=self.image_mean if self.do_normalize else (0.0, 0.0, 0.0),
+            std=self.image_std if self.do_normalize else (1.0, 1.0, 1.0),
+            size=target,
+            resize=None if size.both else edge,
+            rescale=self.rescale_factor if self.do_rescale else 1.0,
+            rescale_first=self.image_processor_type.startswith("DINOv3"),
+            resample=PILLOW[self.resample],
+        )
+
+
+def _sides(value: Sides | int | None) -> Sides:
+    return Sides(height=value, width=value) if isinstance(value, int) else value or Sides()
+
+
+def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessing | None]:
+    """What lies beside the tensors of transformers or timm, and how they take pictures. **Raises**
+    `MappingError` where that is damaged, or is nothing that the zoo does."""
+    several = checkpoint.container.startswith("safetensors,")  # whose path is their folder
+    if not several and checkpoint.path.name != TENSORS:
+        return None, None
+    folder = checkpoint.path if several else checkpoint.path.parent
+    settings = _read(folder / CONFIG, Settings)
+    processor = _read(folder / PROCESSOR, Processor)
+    if processor is not None and (how := processor.preprocessing) is None:
+        raise MappingError(
+            f"{folder / PROCESSOR} resizes and crops as the zoo does not: give one with "
+            "`size` of height and width, or of the shortest edge with a `crop_size`."
+        )
+    if processor is not None:
+        return settings, how
+    pictures = settings and settings.pretrained_cfg
+    return settings, pictures and pictures.preprocessing
+
+
+def _read(path: Path, kind: type[Read]) -> Read | None:
+    """The settings in a file, None without one."""
+    try:
+        content = read_at_most(path, LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MappingError(
+            f"{path} cannot be read ({error.strerror}): make it readable, or take it away."
+        ) from error
+    try:
+        if len(content) <= LARGEST:
+            return kind.model_validate_json(content)
+        told = f"it has more than {LARGEST >> 20} MB"
+    except ValidationError as error:
+        told = wrong(error)
+    raise MappingError(f"{path} cannot be used: {told}. Mend it, or take it away.")
