@@ -6,11 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from weights import Checkpoint, open_checkpoint
+from weights.containers import npy
 from weights.errors import MappingError
 from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
 from zoo.checkpoints.settings.huggingface import transformers_kind
-from zoo.checkpoints.sizes import read_sizes
+from zoo.checkpoints.sizes import read_sizes, with_head
 from zoo.checkpoints.weights_argument import Choice
 from zoo.models.config import Config, Preprocessing, RopePeriods, ViTConfig
 from zoo.registry.entry import ModelInfo
@@ -22,17 +23,36 @@ FREE = ("image_size", "layerscale_value", "layer_scale_init_value")
 """Settings that change nothing: what training began with, and sizes that are read otherwise."""
 
 
-def own_entry(entry: ModelInfo, choice: Choice) -> ModelInfo:
-    """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint;
-    itself where there are none to read. **Raises** a `WeightsError`."""
+def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
+    """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint,
+    and that opened; as they are where there is no more to read. **Raises** a `WeightsError`."""
     if not isinstance(choice, Path):
-        return entry
+        return entry, choice
     checkpoint = open_checkpoint(choice)
+    if checkpoint.container == npy.EQUINOX:
+        checkpoint = _named(checkpoint, entry)
     settings, how = read_settings(checkpoint)
     for naming, config in readings(entry, checkpoint, settings):
         if _body(config) == _body(entry.config_for(naming.name)):
-            return described(entry, naming, config, settings, how)
-    return entry
+            return described(entry, naming, config, settings, how), checkpoint
+    return entry, checkpoint
+
+
+def _named(checkpoint: Checkpoint, entry: ModelInfo) -> Checkpoint:
+    """The numbers of Equinox's records become paths of leaves, if they are those of a network with
+    a classifier of its own, whose records are the last two."""
+    # JAX is imported only where there is a model to build.
+    from zoo.checkpoints.load import model_shapes
+
+    tensors = list(checkpoint.tensors.values())
+    found = [tensor.shape for tensor in tensors]
+    if len(found) < 2 or found[-2][:1] != found[-1] or len(found[-2]) != 2:
+        return checkpoint
+    config = with_head(entry.config, found[-2])
+    leaves = model_shapes(config)
+    if list(leaves.values()) != found:
+        return checkpoint
+    return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
 
 
 def described(

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from zoo.checkpoints.own import own_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.errors import BadRequest
 from zoo.progress import bar
@@ -46,8 +47,7 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
     """
-    entry = info(name)
-    choice = read_weights(os.fspath(weights))
+    entry, choice = own_entry(info(name), read_weights(os.fspath(weights)))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 

@@ -26,12 +26,12 @@ def _convnext(config: ConvNeXtConfig, shapes: Shapes) -> Config | None:
     norms = [shapes(f"blocks.{stage}.downsample.conv.bias") for stage in range(4)]
     if not all(norms):
         return None
-    return replace(
+    found = replace(
         config,
         depths=tuple(_counted(shapes, f"blocks.{stage}.blocks.{{}}.norm.weight") for stage in range(4)),
         dims=tuple(shape[0] for shape in norms if shape),
-        classes=(shapes("head.bias") or (0,))[0],
     )
+    return with_head(found, shapes("head.weight"))
 
 
 def _vit(config: ViTConfig, shapes: Shapes) -> Config | None:
@@ -51,7 +51,7 @@ def _vit(config: ViTConfig, shapes: Shapes) -> Config | None:
         patch_size=patch[2],
         registers=_rows(shapes, "reg_tokens"),
     )
-    return _classifier(_grid(found_config, shapes), shapes)
+    return with_head(_grid(found_config, shapes), shapes("head.weight"))
 
 
 def _grid(config: ViTConfig, shapes: Shapes) -> ViTConfig:
@@ -63,13 +63,13 @@ def _grid(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     return replace(config, positions=replace(where, grid=side))
 
 
-def _classifier(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """With its classes, and what a classifier of more than one token takes."""
-    head = shapes("head.weight")
-    if head is None or len(head) != 2:
-        return replace(config, classes=0, head_tokens=None)
-    tokens = head[1] // config.dim - 1 or config.head_tokens
-    return replace(config, classes=head[0], head_tokens=tokens)
+def with_head(config: Config, head: Shape | None) -> Config:
+    """With the classes of a linear layer, and with the tokens that it takes if those are several."""
+    classes, width = head if head and len(head) == 2 else (0, config.dim)
+    if isinstance(config, ConvNeXtConfig):
+        return replace(config, classes=classes)
+    tokens = config.head_tokens if width == config.dim else width // config.dim - 1
+    return replace(config, classes=classes, head_tokens=tokens if classes else None)
 
 
 def _heads(config: ViTConfig, dim: int, shapes: Shapes) -> int:

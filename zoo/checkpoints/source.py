@@ -32,8 +32,11 @@ def opened(
     if isinstance(choice, Seed):
         yield choice
         return
-    given = Found(choice, "") if isinstance(choice, Path) else None
-    found = given or locate(entry.places, listener, offline)
-    checkpoint, known = open_checkpoint(found.path), found.sha256
+    if isinstance(choice, Checkpoint):
+        checkpoint, known, file = choice, None, None
+    else:
+        given = Found(choice, "") if isinstance(choice, Path) else None
+        found = given or locate(entry.places, listener, offline)
+        checkpoint, known, file = open_checkpoint(found.path), found.sha256, found.source
     with hashing(checkpoint) if known is None else nullcontext(lambda: known) as digest:
-        yield Source(checkpoint, digest, found.source)
+        yield Source(checkpoint, digest, file)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from weights import Checkpoint
 from zoo.errors import BadRequest
 
 
@@ -15,10 +16,11 @@ class Seed:
     value: int
 
 
-Choice = Literal["auto"] | Seed | Path  # weights: from the usual places, random, or from a file
+Choice = Literal["auto"] | Seed | Path | Checkpoint
+"""Weights: from the usual places, random, or from a file, which may be open already."""
 
 
-def read_weights(text: str) -> Choice:
+def read_weights(text: str) -> Literal["auto"] | Seed | Path:
     """`auto`, `random`, `random:SEED`, or the path of a file."""
     if text == "auto":
         return "auto"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from weights import Checkpoint
 from weights.terminal import say
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.cli.console import print_result
@@ -58,6 +59,8 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
     """Where they would come from. **Raises** `BadRequest` if from nowhere."""
     if isinstance(choice, Seed):
         return f"random (seed {choice.value})"
+    if isinstance(choice, Checkpoint):
+        return f"on this machine, {choice.path}"
     found = here(entry) if choice == "auto" else choice
     if found is not None and found.exists():
         return f"on this machine, {found}"

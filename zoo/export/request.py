@@ -10,6 +10,7 @@ from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
+from zoo.checkpoints.own import own_entry
 from zoo.checkpoints.weights_argument import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
@@ -100,6 +101,7 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     import converter
 
+    entry, weights = own_entry(entry, read_weights(options.weights))
     for option, value, known in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),
@@ -113,7 +115,7 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     folder, files = read_files(entry.name, read_opsets(options, runtime), options)
     for file in files:
         check_targets(folder / file.path, options.force)
-    weights, signature = read_weights(options.weights), read_signature(entry, options)
+    signature = read_signature(entry, options)
     check_target(runtime, options.precision, signature)
     return Request(entry, options, weights, signature, folder, files)
 
