@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from weights import Checkpoint, open_checkpoint
 from weights.containers import npy
@@ -16,7 +17,11 @@ from zoo.checkpoints.weights_argument import Choice
 from zoo.models.config import Config, Preprocessing, RopePeriods, ViTConfig
 from zoo.registry.entry import ModelInfo
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+ACTIVATIONS: dict[str, Literal["gelu", "gelu_tanh"]] = {
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+}
 """transformers' words for what the configurations call otherwise."""
 
 FREE = ("image_size", "layerscale_value", "layer_scale_init_value")
@@ -33,7 +38,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         checkpoint = _named(checkpoint, entry)
     settings, how = read_settings(checkpoint)
     for naming, config in readings(entry, checkpoint, settings):
-        if _body(config) == _body(entry.config_for(naming.name)):
+        if body(config) == body(entry.config_for(naming.name)):
             return described(entry, naming, config, settings, how), checkpoint
     return entry, checkpoint
 
@@ -116,21 +121,21 @@ def readings(
 
 def _settled(config: Config, naming: Naming, settings: Settings | None) -> Config:
     """With what no tensor tells: from the settings beside them, or what their library does."""
-    network = settings.network if settings else Settings()
-    told = {"norm_eps": network.layer_norm_eps, "activation": ACTIVATIONS.get(network.hidden_act or "")}
-    if isinstance(config, ViTConfig):
-        told["heads"] = network.num_attention_heads
-        if config.classes and _mean_alone(config, naming, settings):
-            told["head_tokens"] = 0
-    else:
-        told["final_norm_eps"] = told.pop("norm_eps")  # all others are fixed in transformers
-    return replace(config, **{name: value for name, value in told.items() if value is not None})
+    network = settings.network if settings else None
+    act = ACTIVATIONS.get((network and network.hidden_act) or "", config.activation)
+    eps = (network and network.layer_norm_eps) or config.norm_eps
+    if not isinstance(config, ViTConfig):
+        # All other norms are fixed in transformers.
+        last = None if eps == config.norm_eps else eps
+        return replace(config, activation=act, final_norm_eps=last)
+    heads = (network and network.num_attention_heads) or config.heads
+    tokens = 0 if config.classes and _mean_alone(config, naming, settings) else config.head_tokens
+    return replace(config, activation=act, norm_eps=eps, heads=heads, head_tokens=tokens)
 
 
 def _as_trained(config: Config) -> Config:
     """With positions interpolated as transformers does, where somebody trained a classifier."""
-    where = config.positions if isinstance(config, ViTConfig) else None
-    if where is None:
+    if not isinstance(config, ViTConfig) or (where := config.positions) is None:
         return config
     antialias = transformers_kind(config).antialias
     return replace(config, positions=replace(where, antialias=antialias, offset=0.0))
@@ -145,8 +150,8 @@ def _mean_alone(config: ViTConfig, naming: Naming, settings: Settings | None) ->
     return config.pool == "attention" and config.head_tokens is None
 
 
-def _body(config: Config) -> Config:
-    """Without what somebody's own checkpoint may have otherwise: classes, grid, details."""
+def body(config: Config) -> Config:
+    """A network without what somebody's own may have otherwise: classes, grid, details."""
     common = replace(config, classes=0, norm_eps=0.0, activation="gelu")
     if not isinstance(common, ViTConfig):
         return replace(common, final_norm_eps=None)

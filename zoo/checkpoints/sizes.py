@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count, takewhile
+from typing import Literal
 
 from weights.initializers import Shape
 from zoo.models.config import Config, ConvNeXtConfig, RopePeriods, ViTConfig
@@ -11,34 +12,42 @@ from zoo.models.config import Config, ConvNeXtConfig, RopePeriods, ViTConfig
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""
 
-FEED_FORWARD = {"mlp": "fc1", "swiglu": "w1", "swiglu_fused": "w12"}
+FEED_FORWARD: dict[Literal["mlp", "swiglu", "swiglu_fused"], str] = {
+    "mlp": "fc1",
+    "swiglu": "w1",
+    "swiglu_fused": "w12",
+}
 """The first layer of each kind of feed-forward network."""
 
 
 def read_sizes(config: Config, shapes: Shapes) -> Config | None:
     """A network of the same architecture in the sizes that a checkpoint has; None where it has not
     all that tells them. Heads are kept where no leaf tells how many there are."""
-    told = _convnext if isinstance(config, ConvNeXtConfig) else _vit
-    return told(config, shapes)
+    if isinstance(config, ConvNeXtConfig):
+        return _convnext(config, shapes)
+    return _vit(config, shapes)
 
 
 def _convnext(config: ConvNeXtConfig, shapes: Shapes) -> Config | None:
-    norms = [shapes(f"blocks.{stage}.downsample.conv.bias") for stage in range(4)]
-    if not all(norms):
+    stages = range(len(config.dims))
+    dims = [_rows(shapes, f"blocks.{stage}.downsample.conv.bias") for stage in stages]
+    depths = [_counted(shapes, f"blocks.{stage}.blocks.{{}}.norm.weight") for stage in stages]
+    if 0 in dims or 0 in depths:
         return None
-    found = replace(
-        config,
-        depths=tuple(_counted(shapes, f"blocks.{stage}.blocks.{{}}.norm.weight") for stage in range(4)),
-        dims=tuple(shape[0] for shape in norms if shape),
-    )
+    found = replace(config, depths=_four(depths), dims=_four(dims))
     return with_head(found, shapes("head.weight"))
+
+
+def _four(numbers: list[int]) -> tuple[int, int, int, int]:
+    first, second, third, fourth = numbers
+    return first, second, third, fourth
 
 
 def _vit(config: ViTConfig, shapes: Shapes) -> Config | None:
     patch = shapes("patch_embed.proj.weight") or ()
     found = {kind: shapes(f"blocks.0.mlp.{layer}.weight") for kind, layer in FEED_FORWARD.items()}
     hidden = {kind: shape[0] for kind, shape in found.items() if shape and len(shape) == 2}
-    if len(patch) != 4 or len(hidden) != 1:
+    if len(patch) != 4 or 0 in patch or len(hidden) != 1:
         return None
     ((kind, width),) = hidden.items()
     found_config = replace(
@@ -64,7 +73,7 @@ def _grid(config: ViTConfig, shapes: Shapes) -> ViTConfig:
 
 
 def with_head(config: Config, head: Shape | None) -> Config:
-    """With the classes of a linear layer, and with the tokens that it takes if those are several."""
+    """With the classes of a linear layer, and the tokens that it takes if those are several."""
     classes, width = head if head and len(head) == 2 else (0, config.dim)
     if isinstance(config, ConvNeXtConfig):
         return replace(config, classes=classes)

@@ -1,6 +1,6 @@
 """`zoo export MODEL`, or `python -m zoo.export MODEL`: a model as a verified ONNX file."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,11 +8,14 @@ from typing import Annotated
 
 import typer
 
+from weights.terminal import complain
+from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
+from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info, select
 
 FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}
@@ -77,35 +80,48 @@ def export(
     )
     # A misspelt name should not wait for JAX to load.
     if models or all or filter:
-        jobs = dict.fromkeys(select(models or (), all, filter or ()), asked)
+        jobs = [(info(name), asked) for name in select(models or (), all, filter or ())]
+    elif isinstance(chosen := read_weights(weights), Path):
+        jobs = [(_recognised(chosen), asked)]
     elif weights != "auto":
         raise BadRequest(
             f"--weights {weights} is about one model and none was named: name one (`zoo list` "
             "shows them), or ask for --all."
         )
     else:
-        jobs = {name: replace(asked, weights=chosen) for name, chosen in FIRST.items()}
+        jobs = [(info(name), replace(asked, weights=chosen)) for name, chosen in FIRST.items()]
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:
-        plans = {name: partial(wanted_files, name, options) for name, options in jobs.items()}
+        plans = {entry.name: partial(wanted_files, entry, options) for entry, options in jobs}
         return foresee(plans, offline, json, "each file gets a manifest beside it, in .json")
-    if models and len(jobs) == 1:
-        return export_one(next(iter(jobs)), asked, json)
+    if len(jobs) == 1:
+        return export_one(*jobs[0], json)
     return export_many(jobs, json)
 
 
-def wanted_files(name: str, options: Options) -> Wanted:
+def _recognised(path: Path) -> ModelInfo:
+    """Whatever network is in a checkpoint, which is told."""
+    # Its imports take a while, and only own checkpoints need them.
+    from zoo.checkpoints.recognised import recognised
+
+    entry, _ = recognised(path)
+    classes = f", {entry.config.classes} classes" if entry.config.classes else ""
+    complain(f"{path} is {entry.name}: {entry.config.text}{classes}")
+    return entry
+
+
+def wanted_files(entry: ModelInfo, options: Options) -> Wanted:
     """The files of an export that is only talked about."""
-    request = read_request(info(name), options)
+    request = read_request(entry, options)
     return request.weights, dict.fromkeys(request.targets, request.options.precision)
 
 
-def export_one(name: str, options: Options, json: bool) -> int:
+def export_one(entry: ModelInfo, options: Options, json: bool) -> int:
     """Export a model and show the result."""
     from zoo.export import run as pipeline
 
-    request = read_request(info(name), options)
+    request = read_request(entry, options)
     with progress_bar() as progress:
         exports = pipeline.run_export(request, progress)
     # Its imports take a while, in which the checkpoint is read already.
@@ -116,13 +132,13 @@ def export_one(name: str, options: Options, json: bool) -> int:
     return 0 if all(export.published for export in exports) else FAILED_CHECK
 
 
-def export_many(jobs: Mapping[str, Options], json: bool) -> int:
+def export_many(jobs: Sequence[tuple[ModelInfo, Options]], json: bool) -> int:
     """Export one model after the other, whatever becomes of the others, and sum up."""
     from zoo.cli.tables.export_table import show_outcomes
     from zoo.export import bulk
 
     with progress_bar() as progress:
-        outcomes = bulk.run_bulk([(info(name), asked) for name, asked in jobs.items()], progress)
+        outcomes = bulk.run_bulk(jobs, progress)
     print_result(json, outcomes, show_outcomes)
     return max(outcome.code for outcome in outcomes)
 

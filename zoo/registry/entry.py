@@ -41,9 +41,9 @@ class ModelInfo:
     timm's files on the hub; `hub` are files that are downloaded, which their publishers have there,
     and `mirrors` copies that others keep. What there is none of is empty.
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
-    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is. `labels` are
-    the classes of a classifier, or the file in `zoo/data` with a line for each; without any, classes
-    are called by their numbers.
+    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is. `labels`
+    are the classes of a classifier, or the file in `zoo/data` with a line for each; without any,
+    classes are called by their numbers.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What `config.json` and `preprocessor_config.json` beside a checkpoint say, transformers' or timm's.
+"""What `config.json` and `preprocessor_config.json` beside a checkpoint say, whoever wrote them.
 
 They may come from a stranger: every value that is used is checked here.
 """
@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from weights import Checkpoint
 from weights.errors import MappingError
 from weights.opening import read_at_most
-from zoo.manifest.fields import Count, Line, Model, Side, Three
+from zoo.manifest.fields import Line, Model, Side, Three
 from zoo.manifest.read import wrong
 from zoo.models.config import Preprocessing
 
@@ -58,7 +58,7 @@ class Settings(Model, extra="allow"):
     num_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
-    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = {}
+    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = Field({})
     vision_config: Settings | None = None
     label_names: tuple[Line, ...] = ()
     global_pool: Line = ""
@@ -147,8 +147,8 @@ def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessin
         )
     if processor is not None:
         return settings, how
-    pictures = settings and settings.pretrained_cfg
-    return settings, pictures and pictures.preprocessing
+    pictures = settings.pretrained_cfg if settings else None
+    return settings, pictures.preprocessing if pictures else None
 
 
 def _read(path: Path, kind: type[Read]) -> Read | None:

@@ -1,0 +1,104 @@
+"""Which network a checkpoint is of, where nobody says: one of the registry, or one of its
+architectures in other sizes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from weights import Checkpoint
+from weights.errors import MappingError
+from weights.load import fits
+from weights.mapping import Naming
+from zoo.checkpoints.load import model_shapes, open_named
+from zoo.checkpoints.own import body, described, readings
+from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
+from zoo.errors import BadRequest
+from zoo.models.config import Config, RopePeriods, ViTConfig
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import MODELS
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An entry whose architecture a checkpoint has, in whose naming, in which sizes."""
+
+    entry: ModelInfo
+    naming: Naming
+    config: Config
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether the sizes are the entry's too."""
+        return body(self.config) == body(self.entry.config_for(self.naming.name))
+
+
+def recognised(path: Path) -> tuple[ModelInfo, Checkpoint]:
+    """The entry that describes a checkpoint, and that opened. Sizes that are in no table make an
+    entry that is called by its family. **Raises** a `WeightsError`, or `BadRequest` where only
+    somebody who knows the checkpoint can tell."""
+    checkpoint = open_named(path)
+    settings, how = read_settings(checkpoint)
+    found = list(candidates(checkpoint, settings))
+    if not found:
+        raise MappingError(
+            f"{checkpoint.path} holds no network of an architecture of the zoo: name a model with "
+            "its weights, or give a file of `zoo list`'s."
+        )
+    variants = [each for each in found if each.is_variant]
+    if len({each.entry.name for each in variants}) > 1:
+        names = " or ".join(dict.fromkeys(each.entry.name for each in variants))
+        raise BadRequest(
+            f"{path} may be of {names}, which its tensors do not tell: name the model."
+        )
+    best = (variants or found)[0]
+    entry = described(best.entry, best.naming, best.config, settings, how)
+    return (entry if variants else _unnamed(entry, best.config, settings)), checkpoint
+
+
+def candidates(checkpoint: Checkpoint, settings: Settings | None) -> Iterator[Candidate]:
+    """All that a checkpoint has just the tensors for."""
+    for entry in MODELS.values():
+        for naming, config in readings(entry, checkpoint, settings):
+            found = Candidate(entry, naming, config)
+            alike = found.is_variant or _kind(config) == _kind(entry.config_for(naming.name))
+            if alike and fits(naming, checkpoint.tensors, model_shapes(config)):
+                yield found
+
+
+def _kind(config: Config) -> Config:
+    """A network without its sizes."""
+    common = body(config)
+    if not isinstance(common, ViTConfig):
+        return replace(common, depths=(0, 0, 0, 0), dims=(0, 0, 0, 0))
+    # The first register changes how positions are interpolated; others are only more of them.
+    few = replace(common, ffn="mlp", registers=min(1, common.registers))
+    return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0)
+
+
+def _unnamed(entry: ModelInfo, config: Config, settings: Settings | None) -> ModelInfo:
+    """Of sizes in no table. **Raises** `BadRequest` where no tensor tells how many heads there
+    are."""
+    if isinstance(config, ViTConfig):
+        told = settings is not None and settings.network.num_attention_heads is not None
+        if not told and not isinstance(config.rope, RopePeriods):
+            raise BadRequest(
+                f"{entry.family} of {config.dim} channels: no tensor tells how many heads share "
+                f'them. Write {{"num_attention_heads": NUMBER}} into a '
+                f"{CONFIG} beside model.safetensors."
+            )
+        if config.dim % config.heads:
+            raise BadRequest(
+                f"{config.heads} heads cannot share {config.dim} channels: mend the "
+                f"num_attention_heads of {CONFIG} beside the checkpoint."
+            )
+    return replace(
+        entry,
+        name=entry.family,
+        aliases=(),
+        checkpoint="",
+        archive="",
+        repository="",
+        hub=(),
+        mirrors=(),
+        embedded=False,
+    )
