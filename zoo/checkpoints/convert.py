@@ -19,14 +19,14 @@ from weights.writers.eqx_writer import write_eqx
 from weights.writers.items import Items, items_for, size
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
-from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_shapes, open_named
+from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
+from zoo.checkpoints.recognised import find_entry
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import check_free, put, staged, write_text, writing
 from zoo.models.config import Config
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import info
 
 
 @dataclass(frozen=True)
@@ -107,24 +107,6 @@ def lost(loaded: Loaded, leaves: Collection[str]) -> tuple[str, ...]:
     return tuple(path for path in others if np.any(loaded.weights.arrays[path]))
 
 
-def find_model(checkpoint: Checkpoint, name: str | None) -> ModelInfo:
-    """The model that a checkpoint belongs to."""
-    found = fitting_models(checkpoint)
-    if name is not None:
-        entry = info(name)
-        if found and entry.name not in found:
-            raise BadRequest(f"{checkpoint.path} fits {' and '.join(found)}, not {entry.name}.")
-        return entry
-    if not found:
-        raise BadRequest(f"{checkpoint.path} fits no model of the zoo: `zoo list` shows them.")
-    named = [name for name in found if checkpoint.path.name in info(name).files]
-    found = named if len(named) == 1 else found
-    # Where only the licences differ, a guess would be a claim about the terms.
-    if len({(info(model).config, info(model).licence) for model in found}) > 1:
-        raise BadRequest(f"{checkpoint.path} fits {' and '.join(found)}: say which with `--model`.")
-    return info(found[0])
-
-
 def convert_file(
     source: Path, target: Path, model: str | None, force: bool, progress: Progress
 ) -> Converted:
@@ -132,8 +114,8 @@ def convert_file(
     or a `WeightsError`."""
     form = read_format(target)
     _check_replaceable(target, form, force)
-    checkpoint = open_named(source)
-    entry = find_model(checkpoint, model)
+    entry, checkpoint = find_entry(model, source)
+    assert isinstance(checkpoint, Checkpoint), "of a path"
     loaded = load_checkpoint(checkpoint, entry)
     weights, naming = loaded.weights, naming_to_write(entry, form)
     leaves = leaves_to_write(entry, naming, loaded.config)

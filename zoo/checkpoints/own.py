@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from weights import Checkpoint, open_checkpoint
@@ -13,7 +12,7 @@ from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.sizes import read_sizes, with_head
-from zoo.checkpoints.weights_argument import Choice
+from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.models.config import Config, Preprocessing, RopePeriods, ViTConfig
 from zoo.registry.entry import ModelInfo
 
@@ -31,9 +30,9 @@ FREE = ("image_size", "layerscale_value", "layer_scale_init_value")
 def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint,
     and that opened; as they are where there is no more to read. **Raises** a `WeightsError`."""
-    if not isinstance(choice, Path):
+    if isinstance(choice, str | Seed):
         return entry, choice
-    checkpoint = open_checkpoint(choice)
+    checkpoint = choice if isinstance(choice, Checkpoint) else open_checkpoint(choice)
     if checkpoint.container == npy.EQUINOX:
         checkpoint = _named(checkpoint, entry)
     settings, how = read_settings(checkpoint)
@@ -82,6 +81,9 @@ def described(
             config = _as_trained(config)
     if config == usual and like_usual and how in (None, entry.preprocessing):
         return entry
+    # JAX is imported only where there is a model to build.
+    from zoo.models.builder import abstract, count_parameters
+
     pictures = entry.preprocessing
     if config.native is not None and config.native != usual.native:
         pictures = pictures.at(config.native)
@@ -90,6 +92,7 @@ def described(
         config=config,
         published={},
         preprocessing=how or pictures,
+        parameters=count_parameters(abstract(config)),
         labels=names if names or config.classes != usual.classes else entry.labels,
         digest="",
     )

@@ -6,11 +6,10 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from zoo.checkpoints.own import own_entry
+from zoo.checkpoints.recognised import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.errors import BadRequest
 from zoo.progress import bar
-from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
@@ -47,7 +46,7 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
     """
-    entry, choice = own_entry(info(name), read_weights(os.fspath(weights)))
+    entry, choice = find_entry(name, read_weights(os.fspath(weights)))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 
@@ -69,5 +68,6 @@ def from_pretrained(
             path: jnp.asarray(value, None if path.startswith(FLOAT32) else dtype)
             for path, value in loaded.weights.arrays.items()
         }
-    model = abstract(loaded.config, name=entry.name, preprocessing=entry.preprocessing)
+    known = {"preprocessing": entry.preprocessing, "labels": entry.class_names}
+    model = abstract(loaded.config, name=entry.name, **known)
     return bind(model, values)

@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weights import Checkpoint
+from weights import Checkpoint, open_checkpoint
 from weights.errors import MappingError
 from weights.load import fits
 from weights.mapping import Naming
-from zoo.checkpoints.load import model_shapes, open_named
-from zoo.checkpoints.own import body, described, readings
+from zoo.checkpoints.load import model_shapes, named
+from zoo.checkpoints.own import body, described, own_entry, readings
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
+from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.models.config import Config, RopePeriods, ViTConfig
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import MODELS
+from zoo.registry.lookup import FAMILY_NAMES, MODELS, info
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,22 @@ class Candidate:
         return body(self.config) == body(self.entry.config_for(self.naming.name))
 
 
-def recognised(path: Path) -> tuple[ModelInfo, Checkpoint]:
-    """The entry that describes a checkpoint, and that opened. Sizes that are in no table make an
-    entry that is called by its family. **Raises** a `WeightsError`, or `BadRequest` where only
-    somebody who knows the checkpoint can tell."""
-    checkpoint = open_named(path)
+def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
+    """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
+    a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
+    `WeightsError`."""
+    if isinstance(choice, Path) and (name is None or name in FAMILY_NAMES):
+        return recognised(open_checkpoint(choice))
+    if name is None:
+        raise BadRequest("no model was named: name one; `zoo list` shows them.")
+    return own_entry(info(name), choice)
+
+
+def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:
+    """The entry that describes a checkpoint, and that with its tensors' names. Sizes that are in no
+    table make an entry that is called by its family. **Raises** a `WeightsError`, or `BadRequest`
+    where only somebody who knows the checkpoint can tell."""
+    path, checkpoint = checkpoint.path, named(checkpoint)
     settings, how = read_settings(checkpoint)
     found = list(candidates(checkpoint, settings))
     if not found:
@@ -45,7 +57,10 @@ def recognised(path: Path) -> tuple[ModelInfo, Checkpoint]:
             "its weights, or give a file of `zoo list`'s."
         )
     variants = [each for each in found if each.is_variant]
-    if len({each.entry.name for each in variants}) > 1:
+    # A file's own name may tell.
+    variants = [each for each in variants if path.name in each.entry.files] or variants
+    # Where only the licences differ, a guess would be a claim about the terms.
+    if len({(each.config, each.entry.licence) for each in variants}) > 1:
         names = " or ".join(dict.fromkeys(each.entry.name for each in variants))
         raise BadRequest(
             f"{path} may be of {names}, which its tensors do not tell: name the model."
@@ -91,14 +106,4 @@ def _unnamed(entry: ModelInfo, config: Config, settings: Settings | None) -> Mod
                 f"{config.heads} heads cannot share {config.dim} channels: mend the "
                 f"num_attention_heads of {CONFIG} beside the checkpoint."
             )
-    return replace(
-        entry,
-        name=entry.family,
-        aliases=(),
-        checkpoint="",
-        archive="",
-        repository="",
-        hub=(),
-        mirrors=(),
-        embedded=False,
-    )
+    return entry.unlisted

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.artifacts.build.plan import USUAL, VARIANTS, FolderPlan, read_variants
+from zoo.checkpoints.recognised import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
-from zoo.cli.console import print_result
+from zoo.cli.console import print_result, tell_recognised
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import BadRequest
 from zoo.export.request import Options, read_signature
-from zoo.registry.lookup import info, select
+from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
     from zoo.export.bulk import Outcome
@@ -61,17 +62,21 @@ def build(
     """
     size = size or ("dynamic" if input == "float32" else None)
     asked = Options(size=options.read_size(size), input=input)
-    names = select(models or (), all, filter or ())
     variants, choice = read_variants(variant or ()), read_weights(weights)
     if isinstance(choice, Path):
         choice = choice.absolute()
-        if len(names) > 1:
+    if isinstance(choice, Path) and not (models or all or filter):
+        entries = [tell_recognised(choice)]
+    else:
+        names = select(models or (), all, filter or ())
+        if isinstance(choice, Path) and len(names) > 1:
             raise BadRequest(
                 f"--weights {weights} is one checkpoint for {len(names)} models: build them one by "
                 "one, or keep the checkpoints where `--weights auto` finds them."
             )
+        entries = [find_entry(name, choice)[0] for name in names]
     folder = out.absolute()  # workers may have another working folder
-    signatures = {name: read_signature(info(name), asked) for name in names}
+    signatures = {entry.name: read_signature(entry, asked) for entry in entries}
     plans = [
         FolderPlan(name, folder / name, choice, signature, variants, force, keep_inexact, offline)
         for name, signature in signatures.items()

@@ -21,6 +21,7 @@ from weights.terminal import complain, leave_closed, say, say_json, survive
 from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
+from zoo.registry.entry import ModelInfo
 
 INTERRUPTED = 130
 
@@ -33,6 +34,17 @@ T = TypeVar("T")
 def progress_bar() -> AbstractContextManager[Progress]:
     """A progress bar on stderr, or a line a stage where that is no terminal."""
     return bar(elsewhere=Lines())
+
+
+def tell_recognised(path: Path) -> ModelInfo:
+    """Whatever network is in a checkpoint, and say so."""
+    # Its imports take a while, and few commands need them.
+    from zoo.checkpoints.recognised import find_entry
+
+    entry, _ = find_entry(None, path)
+    classes = f", {entry.config.classes} classes" if entry.config.classes else ""
+    complain(f"{path} is {entry.name}: {entry.config.text}{classes}")
+    return entry
 
 
 def run_command_line(app: typer.Typer, name: str | None = None) -> None:

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from weights.terminal import complain
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
-from zoo.cli.console import print_result, progress_bar, warn_nonfinite
+from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
@@ -82,7 +81,7 @@ def export(
     if models or all or filter:
         jobs = [(info(name), asked) for name in select(models or (), all, filter or ())]
     elif isinstance(chosen := read_weights(weights), Path):
-        jobs = [(_recognised(chosen), asked)]
+        jobs = [(tell_recognised(chosen), asked)]
     elif weights != "auto":
         raise BadRequest(
             f"--weights {weights} is about one model and none was named: name one (`zoo list` "
@@ -98,17 +97,6 @@ def export(
     if len(jobs) == 1:
         return export_one(*jobs[0], json)
     return export_many(jobs, json)
-
-
-def _recognised(path: Path) -> ModelInfo:
-    """Whatever network is in a checkpoint, which is told."""
-    # Its imports take a while, and only own checkpoints need them.
-    from zoo.checkpoints.recognised import recognised
-
-    entry, _ = recognised(path)
-    classes = f", {entry.config.classes} classes" if entry.config.classes else ""
-    complain(f"{path} is {entry.name}: {entry.config.text}{classes}")
-    return entry
 
 
 def wanted_files(entry: ModelInfo, options: Options) -> Wanted:

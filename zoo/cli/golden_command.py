@@ -83,9 +83,11 @@ def make_golden(
 def _load(model: str, weights: str) -> "Loaded":
     """The weights that --weights names."""
     from zoo.checkpoints.load import open_weights
+    from zoo.checkpoints.recognised import find_entry
 
     with progress_bar() as progress:
-        return open_weights(read_weights(weights), info(model), progress)
+        entry, choice = find_entry(model, read_weights(weights))
+        return open_weights(choice, entry, progress)
 
 
 @app.command("check", epilog=CHECK)

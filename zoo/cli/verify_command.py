@@ -68,16 +68,14 @@ def verify(
 
 def _draw(report: AuditReport, plot: Path) -> None:
     """Where the errors of each file lie, if its numbers could be compared."""
-    from zoo.registry.lookup import info
     from zoo.show.chart import draw_residuals, save_chart
 
     files = []
     for file in report.variants:
         if file.residuals is not None:
-            found, stride = file.residuals(), info(report.model).config.stride
-            grid = found.size[0] // stride, found.size[1] // stride
+            found = file.residuals()
             title = f"{report.model}, {file.name}: mean differences by patch"
-            files.append((title, found.outputs, grid))
+            files.append((title, found.outputs, found.grid))
     if not files:
         told = "no file could be compared" if not report.passed else "nothing was compared"
         complain(f"{plot} was not drawn: {told}")

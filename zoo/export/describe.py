@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 
@@ -17,6 +18,7 @@ from zoo.manifest import schema
 from zoo.manifest.choices import Target
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import MODELS
 from zoo.version import __version__
 
 LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
@@ -57,7 +59,16 @@ def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenan
         files=(),
         variants={},
         complete=False,
+        **_own(entry),
     )
+
+
+def _own(entry: ModelInfo) -> dict[str, Any]:
+    """What is said of a network's classes, and of one in sizes of its own."""
+    known = MODELS.get(entry.name)
+    other = known is None or entry.config != known.config
+    classes = {"classes": entry.class_names} if entry.config.classes else {}
+    return classes | ({"network": entry.config} if other else {})
 
 
 def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxruntime") -> Variant:

@@ -17,7 +17,7 @@ from zoo.errors import BadRequest
 from zoo.models.builder import count_parameters, networks_in
 from zoo.models.config import ViTConfig
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import info
+from zoo.registry.lookup import architecture
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,11 @@ def subject_of(model: Callable[..., Any]) -> Subject:
         path: LazyTensor(leaf.shape, "float32", partial(np.asarray, leaf, _dtype(leaf)))
         for path, leaf in values.items()
     }
-    entry = info(network.name)
-    config = entry.config
+    entry = architecture(network.name)
+    # As the network is now: somebody may have cut it, or given it other classes.
+    config = replace(
+        network.config or entry.config, classes=len(network.head.weight) if network.head else 0
+    )
     if isinstance(config, ViTConfig):
         config = replace(config, depth=network.num_hidden_states)
     # As the network is now. Its licence goes with whatever is made of it.
@@ -59,6 +62,7 @@ def subject_of(model: Callable[..., Any]) -> Subject:
         entry,
         config=config,
         preprocessing=network.preprocessing or entry.preprocessing,
+        labels=network.labels if len(network.labels) == config.classes else (),
         parameters=count_parameters(model),
         digest="",
     )

@@ -209,6 +209,23 @@ class Manifest(Model):
     )
     complete: bool = Field(description="Whether all is there; false while a folder is being built.")
     speeds: Speeds | None = Field(default=None, description="How fast the variants were.")
+    classes: tuple[Line, ...] = Field(
+        default=(),
+        max_length=1 << 17,
+        description="What the classes of `logits` are called, in their order.",
+    )
+    network: config.ViTConfig | config.ConvNeXtConfig | None = Field(
+        default=None,
+        description="The network, where the zoo's model of that name has other sizes or classes, "
+        "or where there is none of that name, but a family.",
+    )
+
+    @field_validator("network")
+    @classmethod
+    def _check_network(cls, network: config.Config | None) -> config.Config | None:
+        if network is not None and not network.is_sound:
+            raise ValueError("`network` has sizes that no network has")
+        return network
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

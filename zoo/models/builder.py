@@ -28,15 +28,20 @@ POOLS: Mapping[str | None, Pool] = {"token": class_token, "mean": mean_of_patche
 
 
 def build_model(
-    config: Config, *, name: str = "", preprocessing: Preprocessing | None = None, key: PRNGKeyArray
+    config: Config,
+    *,
+    name: str = "",
+    preprocessing: Preprocessing | None = None,
+    labels: tuple[str, ...] = (),
+    key: PRNGKeyArray,
 ) -> Model:
     """A model with initial parameters drawn from `key`.
 
-    `name` and `preprocessing` are what the model knows of itself.
+    `name`, `preprocessing` and `labels` are what the model knows of itself.
     """
     make: Callable[..., Model]
     make = _vit(config) if isinstance(config, ViTConfig) else _convnext(config)
-    return make(name=name, preprocessing=preprocessing, key=key)
+    return make(name=name, preprocessing=preprocessing, labels=labels, config=config, key=key)
 
 
 def _vit(config: ViTConfig) -> partial[VisionTransformer]:
@@ -108,10 +113,14 @@ def _rope(config: ViTConfig) -> RoPE | None:
 
 @cache
 def abstract(
-    config: Config, *, name: str = "", preprocessing: Preprocessing | None = None
+    config: Config,
+    *,
+    name: str = "",
+    preprocessing: Preprocessing | None = None,
+    labels: tuple[str, ...] = (),
 ) -> Model:
     """A model whose leaves are `jax.ShapeDtypeStruct`s: no memory, no random numbers."""
-    make = partial(build_model, config, name=name, preprocessing=preprocessing)
+    make = partial(build_model, config, name=name, preprocessing=preprocessing, labels=labels)
     return eqx.filter_eval_shape(lambda key: make(key=key), jr.key(0))
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+MOST, DEEPEST = 1 << 17, 512
+"""What a network has at most of anything, and of blocks: more is no network, but a trap."""
+
 
 @dataclass(frozen=True)
 class LearnedPositions:
@@ -82,6 +85,17 @@ class ViTConfig:
     head_tokens: int | None = None
 
     @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        counts = (self.dim, self.heads, self.hidden, self.depth, self.patch_size)
+        few = 0 <= self.registers <= MOST and 0 <= self.classes <= MOST
+        grid = self.positions is None or 0 < self.positions.grid <= MOST
+        heads = self.heads > 0 and self.dim % self.heads == 0
+        tokens = self.head_tokens is None or 0 <= self.head_tokens <= self.depth
+        sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
+        return sized and few and grid and heads and tokens
+
+    @property
     def head_dim(self) -> int:
         """Channels of one attention head."""
         return self.dim // self.heads
@@ -140,6 +154,12 @@ class ConvNeXtConfig:
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        sized = all(0 < count <= MOST for count in (*self.dims, *self.depths))
+        return sized and self.depth <= DEEPEST and 0 <= self.classes <= MOST
 
     @property
     def dim(self) -> int:

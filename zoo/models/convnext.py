@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.config import Preprocessing
+from zoo.models.config import ConvNeXtConfig, Preprocessing
 from zoo.models.layers import Activation, LayerScale, MakeNorm, Norm, pointwise
 from zoo.models.output import Output, check_layers
 
@@ -206,6 +206,8 @@ class ConvNeXt(eqx.Module):
     head: eqx.nn.Linear | None
     name: str = eqx.field(static=True)
     preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: ConvNeXtConfig | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -218,6 +220,8 @@ class ConvNeXt(eqx.Module):
         classes: int,
         name: str = "",
         preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: ConvNeXtConfig | None = None,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -228,6 +232,8 @@ class ConvNeXt(eqx.Module):
           channels as they are told.
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
+        - `labels`: what the classes are called, in their order.
+        - `config`: what all of these arguments but the last were made of.
         """
         keys = jr.split(key, len(dims))
         rows = zip((None, *dims[:-1]), dims, depths, keys, strict=True)
@@ -239,6 +245,7 @@ class ConvNeXt(eqx.Module):
         head_key = jr.fold_in(key, len(dims))
         self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None
         self.name, self.preprocessing = name, preprocessing
+        self.labels, self.config = labels, config
 
     @property
     def stride(self) -> int:

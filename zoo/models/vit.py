@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import attention_weights
 from zoo.models.block import Block
-from zoo.models.config import Preprocessing
+from zoo.models.config import Preprocessing, ViTConfig
 from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Output, check_layers
@@ -58,6 +58,8 @@ class VisionTransformer(eqx.Module):
     head_tokens: int | None = eqx.field(static=True)
     name: str = eqx.field(static=True)
     preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: ViTConfig | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -79,6 +81,8 @@ class VisionTransformer(eqx.Module):
         head_tokens: int | None,
         name: str = "",
         preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: ViTConfig | None = None,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -96,6 +100,8 @@ class VisionTransformer(eqx.Module):
         - `head_tokens`: of how many last blocks the classifier takes the class token, with the mean
           of the patches behind them; None for a classifier of `pooler_output`.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
+        - `labels`: what the classes are called, in their order.
+        - `config`: what all of these arguments but the last were made of.
         """
         if (pool is class_token or head_tokens) and not cls_token:
             raise ValueError(
@@ -118,6 +124,7 @@ class VisionTransformer(eqx.Module):
         self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
         self.head_tokens = head_tokens
         self.pool, self.name, self.preprocessing = pool, name, preprocessing
+        self.labels, self.config = labels, config
 
     @property
     def stride(self) -> int:

@@ -1,7 +1,9 @@
 """What one entry of the registry holds. Plain data: importing this costs no JAX."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weights.mapping import Naming
@@ -80,6 +82,13 @@ class ModelInfo:
             "source": self.source,
         }
         return html_table(self.name, facts.items())
+
+    @property
+    def unlisted(self) -> ModelInfo:
+        """For a network of this architecture in sizes of its own, which nobody published: it is
+        called by its family."""
+        nowhere = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
+        return replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, convnext_family, vit_family, vi
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
+FAMILY_NAMES = frozenset(model.family for model in MODELS.values())
+
 # Everything that a model may be called, in lower case; of two models the first has a name. Whole
 # names count first, then those without the owner in front, then those without timm's tag.
 _WHOLE = [(name.casefold(), model) for model in MODELS.values() for name in model.names]
@@ -107,6 +109,13 @@ def info(name: str) -> ModelInfo:
     if (found := _BY_NAME.get(name.casefold())) is None:
         raise UnknownModel(f"there is no model called {name!r}: {_nearest([name])}")
     return found
+
+
+def architecture(name: str) -> ModelInfo:
+    """The entry of a model, or one for the networks of a family that are in no table. **Raises**
+    `UnknownModel`."""
+    first = next((each for each in MODELS.values() if each.family == name), None)
+    return info(name) if first is None or name in MODELS else first.unlisted
 
 
 def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Model:

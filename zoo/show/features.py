@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from zoo import runtime
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32, Size, pixel_values
+from zoo.manifest.stated_entry import stated_entry
 from zoo.models.config import Preprocessing
-from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -82,7 +82,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
         (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
     except runtime.ERRORS as error:
         raise BadFile(f"{file} does not run on these pictures: {first_line(error)}") from error
-    stride = info(manifest.model).config.stride
+    stride = stated_entry(manifest).config.stride
     return _features(values, tokens.astype(np.float32), how, stride, None)
 
 

@@ -10,8 +10,8 @@ from zoo.errors import BadFile, BadRequest
 from zoo.manifest.measured import Speeds
 from zoo.manifest.read import read_folder_manifest
 from zoo.manifest.schema import File, Manifest, Variant
+from zoo.manifest.stated_entry import stated_entry
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import info
 
 SERVED = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")
 """Endings of a folder's files, which a browser gets from the site's own origin: no page and no
@@ -65,4 +65,4 @@ def _read(folder: Path, progress: Progress) -> Built:
     checked = check_listed(folder, files, progress)
     if not checked.passed:
         raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")
-    return Built(folder, manifest, info(manifest.model), variants, manifest.speeds, files)
+    return Built(folder, manifest, stated_entry(manifest), variants, manifest.speeds, files)

@@ -32,7 +32,7 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport
     there = present(folder, manifest)
     items = manifest.needed(there)
     wrong = wrong_files(folder, items, progress)
-    readable, compare = golden_check.compare_golden(folder, manifest.preprocessing.size)
+    readable, compare = golden_check.compare_golden(folder, manifest)
     told = "complete" if manifest.complete else "the build of this folder was not finished"
     findings = [
         Finding("manifest", manifest.complete, told),
@@ -60,7 +60,7 @@ def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
     wanted = {*manifest.variants[name].files, GOLDEN}
     items = [item for item in manifest.files if item.name in wanted]
     wrong = wrong_files(folder, items, progress)
-    readable, compare = golden_check.compare_golden(folder, manifest.preprocessing.size)
+    readable, compare = golden_check.compare_golden(folder, manifest)
     findings = [as_listed(items, wrong), readable]
     return _report(folder, manifest, findings, [name], wrong, compare, provider, progress)
 

@@ -22,9 +22,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Absolute differences of outputs for one image; the network gets `size`, height and width."""
+    """Absolute differences of outputs for one image of `grid`, rows and columns of patches."""
 
-    size: Size
+    grid: Size
     outputs: Mapping[str, NDArray[np.float32]]
 
 
@@ -38,11 +38,11 @@ class Judged:
 
 
 def residuals(
-    size: Size, got: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]]
+    grid: Size, got: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]]
 ) -> Residuals:
     """Of outputs by their names, in float32."""
     pairs = {name: (np.asarray(got[name], np.float32), wanted[name]) for name in wanted}
-    return Residuals(size, {name: abs(have - want) for name, (have, want) in pairs.items()})
+    return Residuals(grid, {name: abs(have - want) for name, (have, want) in pairs.items()})
 
 
 @dataclass(frozen=True)

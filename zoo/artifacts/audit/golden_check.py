@@ -1,30 +1,31 @@
 """The golden numbers of a folder: one input, and what the network makes of it in JAX."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 import converter
 from zoo import runtime
-from zoo.artifacts.audit.findings import Finding, Judged, residuals
+from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile, first_line
 from zoo.export.precision import LIMITS
 from zoo.export.verify import compared, judge
 from zoo.files.golden_file import Golden, read_golden
-from zoo.images.pixel_values import Size
 from zoo.manifest.measured import Verification
-from zoo.manifest.schema import Variant
+from zoo.manifest.schema import Manifest, Variant
+from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import limit, worst_words
 
 Compare: TypeAlias = Callable[[runtime.Session, Variant], Judged]
 """How far what a session gives is from what it should."""
 
 
-def compare_golden(folder: Path, size: Size) -> tuple[Finding, Compare]:
+def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
     """Whether a folder's golden numbers can be read, and the comparison with them."""
     try:
         golden = read_golden(folder / GOLDEN)
@@ -32,10 +33,10 @@ def compare_golden(folder: Path, size: Size) -> tuple[Finding, Compare]:
         lost = Finding("golden", False, "there are no golden numbers to compare with")
         return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
     told = f"{golden.name} {'x'.join(map(str, golden.fed.shape))}"
-    return Finding("golden numbers", True, told), partial(rerun, golden, size)
+    return Finding("golden numbers", True, told), partial(rerun, golden, manifest)
 
 
-def rerun(golden: Golden, size: Size, live: runtime.Session, variant: Variant) -> Judged:
+def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant) -> Judged:
     """The golden input through a session, and how far from the golden outputs that is."""
     names = [output.name for output in live.get_outputs()]
     lost = sorted(set(names) ^ golden.outputs.keys())
@@ -50,7 +51,15 @@ def rerun(golden: Golden, size: Size, live: runtime.Session, variant: Variant) -
     except runtime.ERRORS as error:
         return Judged(Finding("golden", False, first_line(error)))
     judged = finding("golden", judge(GOLDEN, LIMITS[variant.precision], found))
-    return Judged(*judged, partial(residuals, size, got, golden.outputs))
+    return Judged(*judged, partial(_by_patch, manifest, got, golden.outputs))
+
+
+def _by_patch(
+    manifest: Manifest, got: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]]
+) -> Residuals:
+    stride = stated_entry(manifest).config.stride
+    height, width = manifest.preprocessing.size
+    return residuals((height // stride, width // stride), got, wanted)
 
 
 def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:

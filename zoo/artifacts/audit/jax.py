@@ -12,17 +12,18 @@ from zoo import runtime
 from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.audit.golden_check import Compare, finding
 from zoo.checkpoints.load import open_weights
+from zoo.checkpoints.own import own_entry
 from zoo.checkpoints.weights_argument import Choice, Seed, read_weights
 from zoo.errors import BadFile, first_line
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, reference, verify_file
 from zoo.manifest.schema import Manifest, Variant
+from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import worst_of
 from zoo.models.builder import abstract
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import info
 
 
 def compare_with_jax(
@@ -38,9 +39,10 @@ def compare_with_jax(
         told = f"the model is the user's own; when it was exported: {worst_of(made)}. To compare "
         told += "it again, name its checkpoint with --weights"
         return skip(made.passed or made.verification is None, told)
-    entry = info(manifest.model)
+    entry = stated_entry(manifest)
     signature = stated_signature(manifest, entry)
-    loaded = open_weights(read_choice(weights, manifest, entry, progress), entry, progress)
+    entry, choice = own_entry(entry, read_choice(weights, manifest, entry, progress))
+    loaded = open_weights(choice, entry, progress)
     found, wanted = loaded.weights.provenance, manifest.weights
     if (found.seed, found.sha256) != (wanted.seed, wanted.sha256):
         raise BadFile(
@@ -56,19 +58,22 @@ def compare_with_jax(
             judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
             return Judged(Finding("JAX", False, first_line(error)))
-        return Judged(*judged, partial(first_residuals, live, samples[0], signature))
+        return Judged(*judged, partial(first_residuals, live, samples[0], signature, entry))
 
     return compare
 
 
-def first_residuals(live: runtime.Session, sample: Sample, signature: Signature) -> Residuals:
+def first_residuals(
+    live: runtime.Session, sample: Sample, signature: Signature, entry: ModelInfo
+) -> Residuals:
     """Where a file differs from JAX on the first photograph."""
     names = output_names(sample.outputs, signature.layers)
     (source,) = live.get_inputs()
     got = dict(zip(names, live.run(names, {source.name: sample.fed}), strict=True))
     wanted = dict(zip(names, map(np.asarray, jax.tree.leaves(sample.outputs)), strict=True))
     height, width = sample.pixels.shape[2:]
-    return residuals((height, width), got, wanted)
+    stride = entry.config.stride
+    return residuals((height // stride, width // stride), got, wanted)
 
 
 def skip(passed: bool, told: str) -> Compare:

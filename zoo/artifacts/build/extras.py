@@ -20,10 +20,10 @@ from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
+from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
 from zoo.models.config import Config, Preprocessing, ViTConfig
 from zoo.models.output import output_names
-from zoo.registry.lookup import info
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -100,7 +100,7 @@ def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
 
 def card(manifest: Manifest) -> str:
     """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
-    entry, how = info(manifest.model), manifest.preprocessing.settings
+    entry, how = stated_entry(manifest), manifest.preprocessing.settings
     variants = manifest.variants
     return markdown(
         "card.md.jinja",

@@ -10,6 +10,7 @@ from zoo.artifacts.build.ledger import Ledger
 from zoo.artifacts.build.plan import VARIANTS, FolderPlan
 from zoo.artifacts.build.speed import speeds
 from zoo.checkpoints.load import open_weights
+from zoo.checkpoints.recognised import find_entry
 from zoo.errors import BadOutput
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant
@@ -20,7 +21,6 @@ from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged,
 from zoo.manifest.schema import MANIFEST
 from zoo.models.builder import abstract
 from zoo.models.config import Config
-from zoo.registry.lookup import info
 from zoo.runtime import Session
 
 CARD = "README.md"
@@ -35,8 +35,8 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
         refuse_links(plan.folder, [spec.path for spec in VARIANTS.values()])
         if not plan.force:
             _refuse_others(plan.folder)
-        entry = info(plan.model)
-        loaded = open_weights(plan.weights, entry, progress, plan.offline)
+        entry, choice = find_entry(plan.model, plan.weights)
+        loaded = open_weights(choice, entry, progress, plan.offline)
         empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
         ledger = Ledger(plan.folder, empty, plan.variants, plan.force)
         there = [name for name in plan.variants if name in ledger.content.variants]

@@ -9,9 +9,9 @@ from functools import partial
 from weights.progress import Quiet
 from zoo.artifacts.build.folder import build_folder
 from zoo.artifacts.build.plan import FolderPlan
+from zoo.checkpoints.recognised import find_entry
 from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER, memory
-from zoo.registry.lookup import info
 
 TRIES = 3
 """How often a build is started whose process dies."""
@@ -38,7 +38,7 @@ def start(plan: FolderPlan, told: Told | None) -> Outcome:
 
 def memory_needed(plan: FolderPlan) -> int:
     """Bytes of memory that a build needs at most, about."""
-    return memory(info(plan.model), FOLDER)
+    return memory(find_entry(plan.model, plan.weights)[0], FOLDER)
 
 
 @dataclass(frozen=True)

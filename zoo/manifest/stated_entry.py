@@ -1,0 +1,25 @@
+"""The network that a manifest is about."""
+
+from dataclasses import replace
+
+from zoo.manifest.schema import Manifest
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import architecture, info
+
+
+def stated_entry(manifest: Manifest) -> ModelInfo:
+    """The zoo's entry for the model of a manifest, or one for the network of somebody's own that it
+    describes. **Raises** `UnknownModel`."""
+    if manifest.network is None:
+        return info(manifest.model)
+    return replace(
+        architecture(manifest.model),
+        name=manifest.model,
+        aliases=manifest.aliases,
+        config=manifest.network,
+        published={},
+        labels=manifest.classes,
+        preprocessing=manifest.preprocessing.settings,
+        parameters=manifest.parameters,
+        digest="",
+    )
