@@ -160,8 +160,12 @@ class Checkpoint:
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the file; of the files' names and digests where there are several. `step` is
-        told the sizes of the pieces in which they are read."""
+        told the sizes of the pieces in which they are read. **Raises** `WrongDigest` where the name
+        of one of several promises another."""
         if len(self.files) == 1:
             return self.files[0].sha256(step)
-        lines = "".join(f"{file.sha256(step)}  {file.path.name}\n" for file in self.files)
+        digests = {file.path: file.sha256(step) for file in self.files}
+        for path, digest in digests.items():
+            hold_to_name(path, digest)
+        lines = "".join(f"{digest}  {path.name}\n" for path, digest in digests.items())
         return hashlib.sha256(lines.encode()).hexdigest()

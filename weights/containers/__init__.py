@@ -3,7 +3,7 @@
 import zipfile
 from pathlib import Path
 
-from weights.containers import equimo, lz4, npy, npz, pth, safetensors, zips
+from weights.containers import equimo, heads, lz4, npy, npz, pth, safetensors, zips
 from weights.errors import NotACheckpoint, WeightsNotFound
 from weights.files import Checkpoint, sound
 from weights.opening import open_regular, read_at_most
@@ -45,7 +45,12 @@ def _open_file(path: Path) -> Checkpoint:
         with sound(path, "zip archive", *zips.ERRORS):
             members = zips.read_members(path)
         arrays = members and all(name.endswith(npz.SUFFIX) for name in members)
-        return npz.read_npz(path, members) if arrays else pth.read_pth(path, members)
+        if arrays:
+            return npz.read_npz(path, members)
+        archive = pth.read_pth(path, members)
+        if not heads.is_head(archive):
+            return archive
+        return heads.on_backbone(archive, _open_file(heads.backbone_of(path)))
     raise NotACheckpoint(
         f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes: not a PyTorch, "
         "numpy or Equimo archive, not safetensors, not leaves of Equinox): download it again, or "
@@ -69,7 +74,12 @@ def _open_folder(path: Path) -> Checkpoint:
     files = sorted(path.glob("*.safetensors"))
     if len(files) == 1:
         return safetensors.read_safetensors(files[0])
+    if not files and (path / pth.TENSORS).is_file():
+        return _open_file(path / pth.TENSORS)
+    if not files and len(found := heads.heads_in(path)) == 1:
+        return _open_file(found[0])
     raise WeightsNotFound(
         f"{path} is a folder without a checkpoint (no {safetensors.INDEX}, no single .safetensors "
-        f"file, no {equimo.METADATA} with {equimo.WEIGHTS}): give the path of a checkpoint."
+        f"file, no {pth.TENSORS}, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "
+        "*_linear_head.pth): give the path of a checkpoint."
     )

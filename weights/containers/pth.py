@@ -23,8 +23,14 @@ from weights.files import Checkpoint, FileBytes, lazy, read_values, sound, store
 from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
 
+TENSORS = "pytorch_model.bin"
+"""What transformers and timm called the file before there were safetensors."""
+
 # Training scripts save the network inside one of these, next to the optimiser's state.
 WRAPPERS = ("teacher", "model", "state_dict")
+
+# Of `_LinearClassifierWrapper` in `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3.
+HEAD_KEYS = ("linear_head.weight", "linear_head.bias")
 
 STORAGES = {
     **{"Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Double": "float64"},
@@ -141,8 +147,11 @@ def unwrap(content: object) -> dict[str, Any]:
 
 def unprefix(state: dict[str, Any]) -> dict[str, Any]:
     """Keys without `module.` (data-parallel training) and `backbone.` (training with heads). Where
-    some keys lie under `backbone.`, the others are training heads and are left out."""
+    some keys lie under `backbone.`, the others are training heads and are left out, but the one
+    that torch.hub puts on a backbone."""
     for prefix in ("module.", "backbone.", "module."):
         inside = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+        if inside:
+            inside |= {key: state[key] for key in HEAD_KEYS if key in state}
         state = inside or state
     return state

@@ -21,6 +21,9 @@ PLAIN = (
     *same("patch_embed.proj.weight", "norm.{p}", "head.{p}"),
 )
 
+# What torch.hub puts on a backbone.
+LINEAR_HEAD = Rule("head.{p}", ("linear_head.{p}",))
+
 # The bias mask is a buffer that silences the keys' third of the bias: the model multiplies by it
 # in every forward pass, so it belongs into the weights.
 DINOV3_VIT = Naming(
@@ -34,12 +37,19 @@ DINOV3_VIT = Naming(
             MASKED,
         ),
         *same("mask_token", "local_cls_norm.{p}"),
+        LINEAR_HEAD,
         *PLAIN,
     ),
 )
 
 DINOV2_VIT = Naming(
-    "meta", (Rule("reg_tokens", ("register_tokens",), UNBATCH), *same("mask_token"), *PLAIN)
+    "meta",
+    (
+        Rule("reg_tokens", ("register_tokens",), UNBATCH),
+        *same("mask_token"),
+        LINEAR_HEAD,
+        *PLAIN,
+    ),
 )
 
 TIPS_VIT = replace(DINOV2_VIT, name="google")

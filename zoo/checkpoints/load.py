@@ -1,6 +1,7 @@
 """The weights that a request names, for the model that it names."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
+from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.models.builder import abstract
@@ -116,12 +118,23 @@ def named(checkpoint: Checkpoint) -> Checkpoint:
     found = [tensor.shape for tensor in tensors]
     count = sum(map(math.prod, found))
     for entry in MODELS.values():
-        # Rotary periods are leaves and no parameters; building a model is not cheap.
-        if 0 <= count - entry.parameters <= MOST_PERIODS:
-            leaves = model_shapes(entry.config)
-            if list(leaves.values()) == found:
-                return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
+        for config, parameters in _as_recorded(entry, found):
+            # Rotary periods are leaves and no parameters; building a model is not cheap.
+            if 0 <= count - parameters <= MOST_PERIODS:
+                leaves = model_shapes(config)
+                if list(leaves.values()) == found:
+                    return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
     return checkpoint
+
+
+def _as_recorded(entry: ModelInfo, found: list[Shape]) -> Iterator[tuple[Config, int]]:
+    """The networks that records may be of, and their parameters: an entry's, and that with the
+    classifier that the last two records may be."""
+    config, parameters = entry.config, entry.parameters
+    yield config, parameters
+    if len(found) > 1 and len(found[-2]) == 2 and found[-2][:1] == found[-1]:
+        body = parameters - config.classes * (config.dim + 1)
+        yield with_head(config, found[-2]), body + math.prod(found[-2]) + found[-1][0]
 
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:

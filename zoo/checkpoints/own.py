@@ -11,7 +11,7 @@ from weights.errors import MappingError
 from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
 from zoo.checkpoints.settings.huggingface import transformers_kind
-from zoo.checkpoints.sizes import read_sizes, with_head
+from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.models.config import Config, Preprocessing, RopePeriods, ViTConfig
 from zoo.registry.entry import ModelInfo
@@ -34,29 +34,15 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         return entry, choice
     checkpoint = choice if isinstance(choice, Checkpoint) else open_checkpoint(choice)
     if checkpoint.container == npy.EQUINOX:
-        checkpoint = _named(checkpoint, entry)
+        # JAX is imported only where there is a model to build.
+        from zoo.checkpoints.load import named
+
+        checkpoint = named(checkpoint)
     settings, how = read_settings(checkpoint)
     for naming, config in readings(entry, checkpoint, settings):
         if body(config) == body(entry.config_for(naming.name)):
             return described(entry, naming, config, settings, how), checkpoint
     return entry, checkpoint
-
-
-def _named(checkpoint: Checkpoint, entry: ModelInfo) -> Checkpoint:
-    """The numbers of Equinox's records become paths of leaves, if they are those of a network with
-    a classifier of its own, whose records are the last two."""
-    # JAX is imported only where there is a model to build.
-    from zoo.checkpoints.load import model_shapes
-
-    tensors = list(checkpoint.tensors.values())
-    found = [tensor.shape for tensor in tensors]
-    if len(found) < 2 or found[-2][:1] != found[-1] or len(found[-2]) != 2:
-        return checkpoint
-    config = with_head(entry.config, found[-2])
-    leaves = model_shapes(config)
-    if list(leaves.values()) != found:
-        return checkpoint
-    return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
 
 
 def described(
@@ -93,7 +79,7 @@ def described(
         published={},
         preprocessing=how or pictures,
         parameters=count_parameters(abstract(config)),
-        labels=names if names or config.classes != usual.classes else entry.labels,
+        labels=names or entry.labels,
         digest="",
     )
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from weights import Checkpoint, open_checkpoint
 from weights.errors import MappingError
-from weights.load import fits
-from weights.mapping import Naming
+from weights.load import PERIODS, fits
+from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import body, described, own_entry, readings
-from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
+from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
-from zoo.models.config import Config, RopePeriods, ViTConfig
+from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import FAMILY_NAMES, MODELS, info
 
@@ -58,16 +58,19 @@ def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         )
     variants = [each for each in found if each.is_variant]
     # A file's own name may tell.
-    variants = [each for each in variants if path.name in each.entry.files] or variants
+    names = {file.path.name for file in checkpoint.files}
+    variants = [each for each in variants if names & {*each.entry.files}] or variants
     # Where only the licences differ, a guess would be a claim about the terms.
     if len({(each.config, each.entry.licence) for each in variants}) > 1:
-        names = " or ".join(dict.fromkeys(each.entry.name for each in variants))
+        fitting = " or ".join(dict.fromkeys(each.entry.name for each in variants))
         raise BadRequest(
-            f"{path} may be of {names}, which its tensors do not tell: name the model."
+            f"{path} may be of {fitting}, which its tensors do not tell: name the model."
         )
     best = (variants or found)[0]
+    if not variants:
+        check_heads(best, checkpoint, settings)
     entry = described(best.entry, best.naming, best.config, settings, how)
-    return (entry if variants else _unnamed(entry, best.config, settings)), checkpoint
+    return (entry if variants else entry.unlisted), checkpoint
 
 
 def candidates(checkpoint: Checkpoint, settings: Settings | None) -> Iterator[Candidate]:
@@ -76,8 +79,15 @@ def candidates(checkpoint: Checkpoint, settings: Settings | None) -> Iterator[Ca
         for naming, config in readings(entry, checkpoint, settings):
             found = Candidate(entry, naming, config)
             alike = found.is_variant or _kind(config) == _kind(entry.config_for(naming.name))
-            if alike and fits(naming, checkpoint.tensors, model_shapes(config)):
+            if alike and _is_of(checkpoint, naming, config):
                 yield found
+
+
+def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
+    """Whether a checkpoint has just the tensors of a network, however many heads that has."""
+    if isinstance(config, ViTConfig) and not config.is_sound:
+        config = replace(config, heads=1)
+    return config.is_sound and fits(naming, checkpoint.tensors, model_shapes(config))
 
 
 def _kind(config: Config) -> Config:
@@ -90,20 +100,22 @@ def _kind(config: Config) -> Config:
     return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0)
 
 
-def _unnamed(entry: ModelInfo, config: Config, settings: Settings | None) -> ModelInfo:
-    """Of sizes in no table. **Raises** `BadRequest` where no tensor tells how many heads there
-    are."""
-    if isinstance(config, ViTConfig):
-        told = settings is not None and settings.network.num_attention_heads is not None
-        if not told and not isinstance(config.rope, RopePeriods):
-            raise BadRequest(
-                f"{entry.family} of {config.dim} channels: no tensor tells how many heads share "
-                f'them. Write {{"num_attention_heads": NUMBER}} into a '
-                f"{CONFIG} beside model.safetensors."
-            )
-        if config.dim % config.heads:
-            raise BadRequest(
-                f"{config.heads} heads cannot share {config.dim} channels: mend the "
-                f"num_attention_heads of {CONFIG} beside the checkpoint."
-            )
-    return entry.unlisted
+def check_heads(found: Candidate, checkpoint: Checkpoint, settings: Settings | None) -> None:
+    """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
+    has, or where they cannot be as many."""
+    config = found.config
+    if not isinstance(config, ViTConfig):
+        return
+    file = found.naming.normalise(checkpoint.tensors)
+    told = settings is not None and settings.network.num_attention_heads is not None
+    if not told and leaf_shape(found.naming, file, PERIODS) is None:
+        raise BadRequest(
+            f"{found.entry.family} of {config.dim} channels: no tensor tells how many heads share "
+            f'them. Write {{"num_attention_heads": NUMBER}} into a {CONFIG} beside {TENSORS}, and '
+            "give their folder."
+        )
+    if not config.is_sound:
+        raise BadRequest(
+            f"{config.heads} heads cannot share {config.dim} channels: mend the "
+            f"num_attention_heads of {CONFIG} beside the checkpoint."
+        )

@@ -12,12 +12,13 @@ from zoo.models.config import Config, ConvNeXtConfig, RopePeriods, ViTConfig
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""
 
-FEED_FORWARD: dict[Literal["mlp", "swiglu", "swiglu_fused"], str] = {
-    "mlp": "fc1",
-    "swiglu": "w1",
-    "swiglu_fused": "w12",
+FEED_FORWARD: dict[Literal["mlp", "swiglu", "swiglu_fused"], tuple[str, str, int]] = {
+    "mlp": ("fc1", "fc2", 1),
+    "swiglu": ("w1", "w3", 1),
+    "swiglu_fused": ("w12", "w3", 2),
 }
-"""The first layer of each kind of feed-forward network."""
+"""The first and the last layer of each kind of feed-forward network, and how many times as many
+rows the one has as the other has columns."""
 
 
 def read_sizes(config: Config, shapes: Shapes) -> Config | None:
@@ -45,22 +46,29 @@ def _four(numbers: list[int]) -> tuple[int, int, int, int]:
 
 def _vit(config: ViTConfig, shapes: Shapes) -> Config | None:
     patch = shapes("patch_embed.proj.weight") or ()
-    found = {kind: shapes(f"blocks.0.mlp.{layer}.weight") for kind, layer in FEED_FORWARD.items()}
-    hidden = {kind: shape[0] for kind, shape in found.items() if shape and len(shape) == 2}
-    if len(patch) != 4 or 0 in patch or len(hidden) != 1:
+    hidden = {kind: _hidden(shapes, *layers) for kind, layers in FEED_FORWARD.items()}
+    found = [(kind, width) for kind, width in hidden.items() if width]
+    if len(patch) != 4 or 0 in patch or len(found) != 1:
         return None
-    ((kind, width),) = hidden.items()
+    ((kind, width),) = found
     found_config = replace(
         config,
         dim=patch[0],
         depth=_counted(shapes, "blocks.{}.prenorm.weight"),
         heads=_heads(config, patch[0], shapes),
         ffn=kind,
-        hidden=width // 2 if kind == "swiglu_fused" else width,
+        hidden=width,
         patch_size=patch[2],
         registers=_rows(shapes, "reg_tokens"),
     )
     return with_head(_grid(found_config, shapes), shapes("head.weight"))
+
+
+def _hidden(shapes: Shapes, first: str, last: str, times: int) -> int:
+    """The channels between two layers of a block; 0 where they are not those."""
+    one, other = (shapes(f"blocks.0.mlp.{layer}.weight") or () for layer in (first, last))
+    fitting = len(one) == len(other) == 2 and one[0] == times * other[1]
+    return other[1] if fitting else 0
 
 
 def _grid(config: ViTConfig, shapes: Shapes) -> ViTConfig:

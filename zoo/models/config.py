@@ -91,9 +91,11 @@ class ViTConfig:
         few = 0 <= self.registers <= MOST and 0 <= self.classes <= MOST
         grid = self.positions is None or 0 < self.positions.grid <= MOST
         heads = self.heads > 0 and self.dim % self.heads == 0
+        # Two axes, and two halves of what is rotated.
+        rotated = self.rope is None or (heads and self.head_dim % 4 == 0)
         tokens = self.head_tokens is None or 0 <= self.head_tokens <= self.depth
         sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
-        return sized and few and grid and heads and tokens
+        return sized and few and grid and heads and rotated and tokens
 
     @property
     def head_dim(self) -> int:

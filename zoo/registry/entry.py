@@ -44,8 +44,8 @@ class ModelInfo:
     and `mirrors` copies that others keep. What there is none of is empty.
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
     included, rotary periods and frequencies not. `pooler` says what `pooler_output` is. `labels`
-    are the classes of a classifier, or the file in `zoo/data` with a line for each; without any,
-    classes are called by their numbers.
+    are the classes of a classifier, or the file in `zoo/data` with a line for each of those of its
+    publisher's classifiers; without any, classes are called by their numbers.
     """
 
     name: str
@@ -93,11 +93,10 @@ class ModelInfo:
     @property
     def class_names(self) -> tuple[str, ...]:
         """What the classes of `logits` are called, in their order; none without a classifier."""
-        if not self.labels:
-            return tuple(map(str, range(self.config.classes)))
-        if isinstance(self.labels, tuple):
-            return self.labels
-        return tuple((DATA / self.labels).read_text(encoding="utf-8").splitlines())
+        count, known = self.config.classes, self.labels
+        if isinstance(known, str):
+            known = tuple((DATA / known).read_text(encoding="utf-8").splitlines()) if count else ()
+        return known if len(known) == count else tuple(map(str, range(count)))
 
     @property
     def names(self) -> tuple[str, ...]:

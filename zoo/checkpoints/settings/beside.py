@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from weights import Checkpoint
+from weights.containers import pth
 from weights.errors import MappingError
 from weights.opening import read_at_most
 from zoo.manifest.fields import Line, Model, Side, Three
@@ -134,10 +135,9 @@ def _sides(value: Sides | int | None) -> Sides:
 def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessing | None]:
     """What lies beside the tensors of transformers or timm, and how they take pictures. **Raises**
     `MappingError` where that is damaged, or is nothing that the zoo does."""
-    several = checkpoint.container.startswith("safetensors,")  # whose path is their folder
-    if not several and checkpoint.path.name != TENSORS:
+    folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
+    if folder != checkpoint.path and checkpoint.path.name not in (TENSORS, pth.TENSORS):
         return None, None
-    folder = checkpoint.path if several else checkpoint.path.parent
     settings = _read(folder / CONFIG, Settings)
     processor = _read(folder / PROCESSOR, Processor)
     if processor is not None and (how := processor.preprocessing) is None:

@@ -64,6 +64,7 @@ def _model(
         parameters=parameters + registers * config.dim,
         source=SOURCE,
         pooler=shared.CLASS_TOKEN,
+        labels=shared.IMAGENET,
         published={"timm": in_tokens} if registers else {},
     )
 

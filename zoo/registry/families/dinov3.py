@@ -85,6 +85,7 @@ def _model(arch: str, data: str, config: Config, digest: str, parameters: int) -
         parameters=parameters,
         source="facebookresearch/dinov3",
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
+        labels=shared.IMAGENET,
     )
 
 

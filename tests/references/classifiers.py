@@ -1,0 +1,204 @@
+"""Classifiers of somebody's own, as transformers saves them, in timm's layout (1.0.31) and in Meta's,
+whose classifiers are files beside the backbone's; each with the logits that PyTorch computes.
+
+timm's `Eva` (DINOv3) takes the mean of the patches unless `global_pool` says `token`. What Meta's
+classifiers take is in `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+
+import zoo
+from tests.formats import dinov2_by_timm, dinov3_by_timm, in_transformers
+from tests.references.running import Values
+from tests.seeded import leaves_of, nano, state_of
+from tests.synthetic import save_pth
+from zoo.models.config import Config
+
+CLASSES = ("kitten", "Hündchen", "a <fish>")
+
+Logits = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Own:
+    """A checkpoint: what is given for `--weights`, its logits, and pictures (height, width) that
+    it takes."""
+
+    path: Path
+    logits: Logits
+    size: tuple[int, int]
+
+
+def seeded(kind: str, settings: dict[str, Any]) -> Any:
+    """A classifier of transformers, all of whose parameters count."""
+    torch.manual_seed(7)
+    of = getattr(transformers, kind)
+    names = {"id2label": dict(enumerate(CLASSES)), "label2id": {n: i for i, n in enumerate(CLASSES)}}
+    model = of(of.config_class(**settings, **names)).eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            noise = torch.randn_like(value)
+            if value.ndim == 1 or "grn" in name:
+                value.add_(0.2 * noise)
+            else:
+                value.copy_(noise / value[0].numel() ** 0.5)
+    return model
+
+
+def saved(kind: str, size: tuple[int, int], folder: Path, **settings: Any) -> Own:
+    """By `save_pretrained`."""
+    asks = {"interpolate_pos_encoding": True} if kind in ASKING else {}
+    model = seeded(kind, settings)
+    model.save_pretrained(folder)
+    return Own(folder, lambda pictures: model(pictures, **asks).logits, size)
+
+
+ASKING = ("ViTForImageClassification", "SiglipForImageClassification")
+"""Classes that take pictures of other sizes only if they are asked to."""
+
+
+def head_of(width: int, classes: int = len(CLASSES)) -> Values:
+    """The parameters of a linear layer."""
+    rng = np.random.default_rng(8)
+    weight = rng.standard_normal((classes, width), np.float32) / np.float32(width**0.5)
+    return {"weight": weight, "bias": rng.standard_normal(classes, np.float32)}
+
+
+def on_features(
+    model: Any, head: Values, layers: int, mean: bool, pictures: torch.Tensor
+) -> torch.Tensor:
+    """Logits of a linear layer on the normed class tokens of the last layers, and, with `mean`, on
+    that of the patches."""
+    found = model(pictures, output_hidden_states=True)
+    norm = model.norm if hasattr(model, "norm") else model.layernorm
+    prefix = 1 + getattr(model.config, "num_register_tokens", 0)
+    states = [norm(state) for state in found.hidden_states[1:]]
+    parts = [state[:, 0] for state in states[len(states) - layers :]]
+    if mean:
+        parts.append(states[-1][:, prefix:].mean(dim=1))
+    weight, bias = map(torch.from_numpy, (head["weight"], head["bias"]))
+    return torch.cat(parts, dim=1) @ weight.T + bias
+
+
+def backbone(name: str, depth: int | None) -> tuple[Config, Values, Any]:
+    """A network, small where its depth is given: its configuration, Meta's tensors, and
+    transformers' model."""
+    config = zoo.info(name).config
+    if depth is not None:
+        config = replace(nano(config), depth=depth)
+    naming = zoo.info(name).namings[0]
+    state = state_of(config, naming, 4)
+    return config, state, in_transformers(name, config, leaves_of(config, naming, state))
+
+
+def beside(
+    name: str, called: str, layers: int, size: tuple[int, int], folder: Path, together: bool = False
+) -> Own:
+    """Meta's classifier beside its backbone, or `together` with it in one file, which says nothing
+    of heads and therefore is of a size that is known."""
+    config, state, model = backbone(name, None if together else 5)
+    head = head_of((layers + 1) * config.dim)
+    folder.mkdir()
+    path = folder / f"{called}.pth"
+    if together:
+        keyed = {f"backbone.{key}": value for key, value in state.items()}
+        save_pth(path, keyed | {f"linear_head.{key}": value for key, value in head.items()})
+    else:
+        of = called.partition("_linear")[0].removesuffix("_imagenet1k")
+        save_pth(folder / f"{of}_pretrain.pth", state)
+        save_pth(path, head)
+        told = {"num_attention_heads": config.heads, "id2label": dict(enumerate(CLASSES))}
+        (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    return Own(path, partial(on_features, model, head, layers, True), size)
+
+
+PICTURES = {
+    **{"input_size": [3, 32, 48], "interpolation": "bilinear", "crop_pct": 1.0},
+    **{"crop_mode": "squash", "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4]},
+}
+"""`pretrained_cfg` of timm."""
+
+
+def by_timm(tensors: Values, head: Values, folder: Path, **settings: Any) -> Path:
+    """A folder as timm's `save_for_hf` leaves it."""
+    folder.mkdir()
+    tensors = {**tensors, **{f"head.{key}": value for key, value in head.items()}}
+    save_file(tensors, folder / "model.safetensors")
+    told = {"label_names": CLASSES, "pretrained_cfg": PICTURES, **settings}
+    (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    return folder
+
+
+def dinov3_by(name: str, layers: int, folder: Path, **settings: Any) -> Own:
+    """A linear layer on DINOv3, in timm's layout, which has no periods of its own."""
+    config, state, model = backbone(name, 2)
+    quarter = config.head_dim // 4
+    model.rope_embeddings.inv_freq = 100.0 ** -(torch.arange(quarter) / quarter)
+    head = head_of(config.dim)
+    path = by_timm(dinov3_by_timm(state), head, folder, num_attention_heads=2, **settings)
+    return Own(path, partial(on_features, model, head, layers, not layers), (32, 48))
+
+
+def dinov2_by(name: str, size: tuple[int, int], folder: Path) -> Own:
+    """A linear layer on the class token of DINOv2, in timm's layout."""
+    config, state, model = backbone(name, 2)
+    head = head_of(config.dim)
+    path = by_timm(dinov2_by_timm(state), head, folder, num_attention_heads=config.heads)
+    return Own(path, partial(on_features, model, head, 1, False), size)
+
+
+SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZED = {**SIZES, "image_size": 40, "patch_size": 8}
+STAGES = {"depths": [1, 2, 1, 1], "hidden_sizes": [16, 24, 32, 40]}
+
+OWN: dict[str, Callable[[Path], Own]] = {
+    "vit": partial(
+        *(saved, "ViTForImageClassification", (32, 56)), **SIZED, intermediate_size=80
+    ),
+    "vit of a known size": partial(
+        *(saved, "ViTForImageClassification", (224, 160)),
+        **{"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768},
+    ),
+    "dinov2": partial(saved, "Dinov2ForImageClassification", (48, 32), **SIZED, mlp_ratio=3),
+    "dinov2 with registers": partial(
+        *(saved, "Dinov2WithRegistersForImageClassification", (48, 32)),
+        **SIZED,
+        num_register_tokens=3,
+    ),
+    "dinov2, gated": partial(
+        saved, "Dinov2ForImageClassification", (40, 40), **SIZED, use_swiglu_ffn=True
+    ),
+    "siglip": partial(
+        *(saved, "SiglipForImageClassification", (32, 56)),
+        vision_config={**SIZED, "intermediate_size": 80},
+    ),
+    "convnext": partial(saved, "ConvNextForImageClassification", (96, 64), **STAGES),
+    "convnextv2": partial(saved, "ConvNextV2ForImageClassification", (96, 64), **STAGES),
+    "meta, one layer": partial(
+        beside, "dinov2_vits14_reg", "dinov2_vits14_reg4_linear_head", 1, (70, 98)
+    ),
+    "meta, four layers": partial(
+        beside, "dinov2_vits14", "dinov2_vits14_linear4_head", 4, (56, 56)
+    ),
+    "meta, dinov3": partial(
+        beside, "dinov3_vit7b16", "dinov3_vit7b16_imagenet1k_linear_head", 1, (32, 48)
+    ),
+    "meta, one file": partial(
+        beside, "dinov2_vits14_reg", "finetuned", 4, (70, 98), together=True
+    ),
+    "timm's dinov3": partial(dinov3_by, "dinov3_vits16", 0),
+    "timm's dinov3, gated, by token": partial(
+        dinov3_by, "dinov3_vith16plus", 1, global_pool="token"
+    ),
+    "timm's dinov2": partial(dinov2_by, "dinov2_vits14_reg", (70, 98)),
+}
