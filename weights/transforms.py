@@ -43,9 +43,7 @@ PER_CHANNEL = Transform(
 POINTWISE = Transform(
     "POINTWISE", lambda values: values[..., 0, 0], lambda leaf: (leaf[..., None, None],)
 )
-UNMAP = Transform(
-    "UNMAP", lambda values: values[0, 0, 0], lambda leaf: (leaf[None, None, None],)
-)
+UNMAP = Transform("UNMAP", lambda values: values[0, 0, 0], lambda leaf: (leaf[None, None, None],))
 THIRDS = Transform(
     "THIRDS", lambda *thirds: np.concatenate(thirds), lambda leaf: tuple(np.split(leaf, 3))
 )

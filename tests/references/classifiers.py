@@ -1,5 +1,5 @@
-"""Classifiers of somebody's own, as transformers saves them, in timm's layout (1.0.31) and in Meta's,
-whose classifiers are files beside the backbone's; each with the logits that PyTorch computes.
+"""Classifiers of somebody's own, as transformers saves them, in timm's layout (1.0.31), and in
+Meta's, which has a file for the classifier; each with the logits that PyTorch computes.
 
 timm's `Eva` (DINOv3) takes the mean of the patches unless `global_pool` says `token`. What Meta's
 classifiers take is in `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3.
@@ -7,7 +7,7 @@ classifiers take is in `hub/classifiers.py` of facebookresearch/dinov2 and /dino
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,7 @@ def seeded(kind: str, settings: dict[str, Any]) -> Any:
     """A classifier of transformers, all of whose parameters count."""
     torch.manual_seed(7)
     of = getattr(transformers, kind)
-    names = {"id2label": dict(enumerate(CLASSES)), "label2id": {n: i for i, n in enumerate(CLASSES)}}
-    model = of(of.config_class(**settings, **names)).eval()
+    model = of(of.config_class(**settings, id2label=dict(enumerate(CLASSES)))).eval()
     with torch.no_grad():
         for name, value in model.named_parameters():
             noise = torch.randn_like(value)
@@ -117,6 +116,7 @@ def beside(
         of = called.partition("_linear")[0].removesuffix("_imagenet1k")
         save_pth(folder / f"{of}_pretrain.pth", state)
         save_pth(path, head)
+        # More than Meta gives, for no table has this size.
         told = {"num_attention_heads": config.heads, "id2label": dict(enumerate(CLASSES))}
         (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
     return Own(path, partial(on_features, model, head, layers, True), size)
@@ -162,9 +162,7 @@ SIZED = {**SIZES, "image_size": 40, "patch_size": 8}
 STAGES = {"depths": [1, 2, 1, 1], "hidden_sizes": [16, 24, 32, 40]}
 
 OWN: dict[str, Callable[[Path], Own]] = {
-    "vit": partial(
-        *(saved, "ViTForImageClassification", (32, 56)), **SIZED, intermediate_size=80
-    ),
+    "vit": partial(*(saved, "ViTForImageClassification", (32, 56)), **SIZED, intermediate_size=80),
     "vit of a known size": partial(
         *(saved, "ViTForImageClassification", (224, 160)),
         **{"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768},
@@ -193,9 +191,7 @@ OWN: dict[str, Callable[[Path], Own]] = {
     "meta, dinov3": partial(
         beside, "dinov3_vit7b16", "dinov3_vit7b16_imagenet1k_linear_head", 1, (32, 48)
     ),
-    "meta, one file": partial(
-        beside, "dinov2_vits14_reg", "finetuned", 4, (70, 98), together=True
-    ),
+    "meta, one file": partial(beside, "dinov2_vits14_reg", "finetuned", 4, (70, 98), together=True),
     "timm's dinov3": partial(dinov3_by, "dinov3_vits16", 0),
     "timm's dinov3, gated, by token": partial(
         dinov3_by, "dinov3_vith16plus", 1, global_pool="token"

@@ -28,13 +28,13 @@ def rules(
     head: str = "head",
     grn: tuple[str, str, Transform] = ("grn.weight", "grn.bias", UNMAP),
     bias: Transform = PER_CHANNEL,
-    pointwise: Transform = SAME,
+    pointwise: tuple[Transform, Transform] = (SAME, SAME),
 ) -> tuple[Rule, ...]:
     """A table from names: of the convolution and the norm of the stem, and of what stands between
     stages; of the depthwise convolution, the norm, the two linear layers and the scale of a block;
-    and of the last norm, the classifier and a block's response norm, with what that has to go through.
+    of the last norm and the classifier; and of a block's response norm, which has a transform.
 
-    `bias` are the convolutions' tensors, `pointwise` the linear layers'.
+    `bias` are the convolutions' tensors, `pointwise` the linear layers' weights and biases.
     """
     dwconv, norm, pwconv1, pwconv2, gamma = (block + layer for layer in layers)
     # The stem comes first: the rules for what stands between stages would match it too.
@@ -47,7 +47,8 @@ def rules(
         *(Rule(leaf + "weight", (name + ".weight",)) for leaf, name in convolved),
         *(Rule(leaf + "bias", (name + ".bias",), bias) for leaf, name in convolved),
         *(Rule(leaf + "{p}", (name + ".{p}",)) for leaf, name in normed),
-        *(Rule(leaf + "{p}", (name + ".{p}",), pointwise) for leaf, name in linear),
+        *(Rule(leaf + "weight", (name + ".weight",), pointwise[0]) for leaf, name in linear),
+        *(Rule(leaf + "bias", (name + ".bias",), pointwise[1]) for leaf, name in linear),
         Rule(BLOCK + "ls.gamma", (gamma,)),
         Rule(BLOCK + "grn.weight", (block + grn[0],), grn[2]),
         Rule(BLOCK + "grn.bias", (block + grn[1],), grn[2]),
@@ -77,7 +78,7 @@ EQUIMO = Naming(
         layers=("dwconv", "norm", "pwconv1", "pwconv2", "ls.gamma"),
         grn=("grn.weight", "grn.bias", SAME),
         bias=SAME,
-        pointwise=POINTWISE,
+        pointwise=(POINTWISE, POINTWISE),
     ),
 )
 
@@ -123,9 +124,8 @@ _in_timm = partial(
 
 TIMM = Naming("timm", _in_timm())
 
-# Its four smallest networks of the second version have convolutions in place of linear layers.
-TIMM_CONVOLVED = Naming("timm", _in_timm(pointwise=POINTWISE))
+# Its four smallest networks of each version have convolutions in place of linear layers.
+TIMM_CONVOLVED = Naming("timm", _in_timm(pointwise=(POINTWISE, SAME)))
 
 NAMINGS = (META, EQUIMO, HUGGINGFACE, TIMM)
-CLASSIFIERS = (META, CLASSIFIER, TIMM)
-CONVOLVED_CLASSIFIERS = (META, CLASSIFIER, TIMM_CONVOLVED)
+CLASSIFIERS = (META, CLASSIFIER, TIMM, TIMM_CONVOLVED)

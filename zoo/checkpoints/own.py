@@ -8,6 +8,7 @@ from typing import Literal
 from weights import Checkpoint, open_checkpoint
 from weights.containers import npy
 from weights.errors import MappingError
+from weights.load import fits
 from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
 from zoo.checkpoints.settings.huggingface import transformers_kind
@@ -39,10 +40,17 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
 
         checkpoint = named(checkpoint)
     settings, how = read_settings(checkpoint)
-    for naming, config in readings(entry, checkpoint, settings):
-        if body(config) == body(entry.config_for(naming.name)):
-            return described(entry, naming, config, settings, how), checkpoint
-    return entry, checkpoint
+    alike = [
+        (naming, config)
+        for naming, config in readings(entry, checkpoint, settings)
+        if body(config) == body(entry.config_for(naming.name))
+    ]
+    if len(alike) > 1:
+        # JAX is imported only where there is a model to build.
+        from zoo.checkpoints.load import model_shapes
+
+        alike.sort(key=lambda each: not fits(each[0], checkpoint.tensors, model_shapes(each[1])))
+    return (described(entry, *alike[0], settings, how) if alike else entry), checkpoint
 
 
 def described(
@@ -63,8 +71,8 @@ def described(
     usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
-        if config.classes and not (like_usual and config == usual):
-            config = _as_trained(config)
+    if config.classes and not (like_usual and config == usual):
+        config = _as_trained(entry, naming, config)
     if config == usual and like_usual and how in (None, entry.preprocessing):
         return entry
     # JAX is imported only where there is a model to build.
@@ -122,9 +130,14 @@ def _settled(config: Config, naming: Naming, settings: Settings | None) -> Confi
     return replace(config, activation=act, norm_eps=eps, heads=heads, head_tokens=tokens)
 
 
-def _as_trained(config: Config) -> Config:
-    """With positions interpolated as transformers does, where somebody trained a classifier."""
-    if not isinstance(config, ViTConfig) or (where := config.positions) is None:
+def _as_trained(entry: ModelInfo, naming: Naming, config: Config) -> Config:
+    """With what the library in which somebody trained a classifier does otherwise than the authors:
+    timm has another GELU in some networks, transformers interpolates positions by its own rule."""
+    if not isinstance(config, ViTConfig):
+        return config
+    if library := entry.libraries.get(naming.name):
+        config = replace(config, activation=library.activation)
+    if naming.name != "huggingface" or (where := config.positions) is None:
         return config
     antialias = transformers_kind(config).antialias
     return replace(config, positions=replace(where, antialias=antialias, offset=0.0))

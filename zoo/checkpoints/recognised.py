@@ -56,10 +56,7 @@ def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:
             f"{checkpoint.path} holds no network of an architecture of the zoo: name a model with "
             "its weights, or give a file of `zoo list`'s."
         )
-    variants = [each for each in found if each.is_variant]
-    # A file's own name may tell.
-    names = {file.path.name for file in checkpoint.files}
-    variants = [each for each in variants if names & {*each.entry.files}] or variants
+    variants = _told(checkpoint, settings, [each for each in found if each.is_variant])
     # Where only the licences differ, a guess would be a claim about the terms.
     if len({(each.config, each.entry.licence) for each in variants}) > 1:
         fitting = " or ".join(dict.fromkeys(each.entry.name for each in variants))
@@ -71,6 +68,20 @@ def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         check_heads(best, checkpoint, settings)
     entry = described(best.entry, best.naming, best.config, settings, how)
     return (entry if variants else entry.unlisted), checkpoint
+
+
+def _told(
+    checkpoint: Checkpoint, settings: Settings | None, found: list[Candidate]
+) -> list[Candidate]:
+    """Those of several that a file's own name tells, or what timm calls the network."""
+    names = {file.path.name for file in checkpoint.files}
+    found = [each for each in found if names & {*each.entry.files}] or found
+    if settings is None or not settings.architecture:
+        return found
+    called = [each for each in found if settings.timm_name in each.entry.aliases]
+    # A classifier with weights that the registry does not have began as another classifier.
+    trained = [each for each in found if each.config.classes and each.entry.config.classes]
+    return called or trained or found
 
 
 def candidates(checkpoint: Checkpoint, settings: Settings | None) -> Iterator[Candidate]:

@@ -35,7 +35,8 @@ class ModelInfo:
 
     `namings` are those of the checkpoints there are for it. `config` is Equimo's; where somebody
     else's checkpoint belongs to a model that differs in detail (another GELU, no head), `published`
-    has that model's by the name of the naming.
+    has that model's by the name of the naming. `libraries` has the model that a library computes
+    with the same weights, where it is another: what somebody trained there belongs to that.
 
     `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
     name says them. With `embedded` that file lies in `zoo/data` and is taken before any other;
@@ -66,6 +67,7 @@ class ModelInfo:
     pooler: str
     labels: str | tuple[str, ...] = ()
     published: Mapping[str, Config] = field(default_factory=dict)
+    libraries: Mapping[str, Config] = field(default_factory=dict)
     embedded: bool = False
 
     def __repr__(self) -> str:

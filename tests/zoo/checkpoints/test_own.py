@@ -1,29 +1,239 @@
-"""Classifiers of somebody's own, exported without a model's name, beside what PyTorch computes."""
+"""Checkpoints of somebody's own: other classes, other sizes, and no name of a model."""
 
 import json
+import re
+from dataclasses import fields, replace
 
+import equinox as eqx
+import jax
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+import transformers
+from safetensors.numpy import save_file
 
+import zoo as package
 from tests.references.classifiers import CLASSES, OWN
+from tests.seeded import REPRESENTATIVES, nano
+from weights.tensors import Provenance
+from zoo.checkpoints.settings.beside import Processor
+from zoo.export.describe import describe_shared
+from zoo.export.request import Signature
+from zoo.images.photograph import photograph
+from zoo.images.pixel_values import pixel_values
+from zoo.manifest.schema import Manifest
+from zoo.manifest.stated_entry import stated_entry
+from zoo.models.builder import abstract
+from zoo.models.config import ViTConfig
+
+NOISE = 1e-5
+"""Four times the largest difference of logits of about 1 between PyTorch and ONNX Runtime here."""
 
 
-@pytest.mark.parametrize("opset", [18, 23])
-@pytest.mark.parametrize("kind", OWN)
-def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
-    """The same logits as where it was trained, and the same names of classes."""
-    own = OWN[kind](tmp_path / "own")
-    height, width = own.size
-    asked = ("--size", f"{height}x{width}", "--opset", opset, "--out", "w.onnx")
-    (told,) = zoo.json("export", "--weights", own.path, *asked)
-    settings = json.loads((zoo.here / "w.manifest.json").read_text())
-    session = onnxruntime.InferenceSession(zoo.here / "w.onnx")
-    pictures = np.random.default_rng(5).standard_normal((2, 3, height, width), np.float32)
+def assert_logits(file, own):
+    """A file's are those of where the checkpoint was trained, for two pictures."""
+    session = onnxruntime.InferenceSession(file)
+    pictures = np.random.default_rng(5).standard_normal((2, 3, *own.size), np.float32)
     (got,) = session.run(["logits"], {"pixel_values": pictures})
     with torch.no_grad():
         want = own.logits(torch.from_numpy(pictures)).numpy()
-    print(kind, opset, abs(got - want).max(), np.ptp(want))
-    np.testing.assert_allclose(got, want, rtol=0, atol=2e-5)
     assert np.ptp(want) > 0.5
+    np.testing.assert_allclose(got, want, rtol=0, atol=NOISE)
+
+
+def size_of(own):
+    return "{}x{}".format(*own.size)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("kind", OWN)
+def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
+    """It is known by its tensors, its classes have their names, and its file computes the same."""
+    own = OWN[kind](tmp_path / "own")
+    said = zoo(
+        *("export", "--size", size_of(own), "--opset", opset, "--out", "w.onnx"),
+        *("--weights", own.path),
+    )
+    assert_logits(zoo.here / "w.onnx", own)
+    told = json.loads((zoo.here / "w.manifest.json").read_text())
+    named = own.path.is_dir() or (own.path.parent / "config.json").is_file()
+    assert told["classes"] == (list(CLASSES) if named else ["0", "1", "2"])
+    assert f"is {told['model']}: " in said.err and "3 classes" in said.err
+    zoo("verify", "w.onnx", "--weights", own.path)
+
+
+def test_leaves_that_equinox_wrote(zoo, tmp_path):
+    """The last records are a classifier of another width than the registry's."""
+    own = OWN["meta, one file"](tmp_path / "own")
+    model = package.from_pretrained("dinov2_vits14_reg", own.path)
+    eqx.tree_serialise_leaves("w.eqx", model)
+    zoo("export", "--weights", "w.eqx", "--size", size_of(own), "--out", "w.onnx")
+    assert_logits(zoo.here / "w.onnx", own)
+
+
+def test_a_network_in_sizes_of_its_own_in_python(zoo, tmp_path):
+    own = OWN["siglip"](tmp_path / "own")
+    model = package.from_pretrained("siglip2", own.path)
+    picture = np.random.default_rng(6).standard_normal((3, *own.size), np.float32)
+    with torch.no_grad():
+        want = own.logits(torch.from_numpy(picture[None]))[0].numpy()
+    np.testing.assert_allclose(model(jax.numpy.asarray(picture)).logits, want, rtol=0, atol=NOISE)
+    assert package.to_onnx(model, "w.onnx", size=own.size).classes == model.labels == CLASSES
+    assert_logits(zoo.here / "w.onnx", own)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["convnextv2", "meta, one layer"])
+def test_a_folder_of_files(kind, zoo, tmp_path):
+    """`build` and `verify` take what `export` does, and its settings name the classes."""
+    own = OWN[kind](tmp_path / "own")
+    asked = ("--size", size_of(own), "--variant", "fp32")
+    zoo("build", "--weights", own.path, "--out", "made", *asked)
+    (folder,) = (zoo.here / "made").iterdir()
+    zoo("verify", folder)
+    settings = json.loads((folder / "config.json").read_text())
+    assert list(settings["id2label"].values()) == list(CLASSES)
+    assert "pipeline_tag: image-classification" in (folder / "README.md").read_text()
+
+
+PROCESSORS = {
+    "vit": ("ViTImageProcessor", {"size": {"height": 40, "width": 56}}),
+    "vit, bicubic": ("ViTImageProcessor", {"size": {"height": 40, "width": 56}, "resample": 3}),
+    "vit, nothing normed": (
+        "ViTImageProcessor",
+        {"size": {"height": 40, "width": 40}, "do_normalize": False},
+    ),
+    "vit, not rescaled": (
+        "ViTImageProcessor",
+        {"size": {"height": 40, "width": 40}, "do_rescale": False},
+    ),
+    "siglip": ("SiglipImageProcessor", {"size": {"height": 64, "width": 48}}),
+    "bit": (
+        "BitImageProcessor",
+        {"size": {"shortest_edge": 60}, "crop_size": {"height": 56, "width": 42}},
+    ),
+    "convnext, small": ("ConvNextImageProcessor", {"size": {"shortest_edge": 56}}),
+    "convnext, another crop": (
+        "ConvNextImageProcessor",
+        {"size": {"shortest_edge": 64}, "crop_pct": 0.95},
+    ),
+    "convnext, large": ("ConvNextImageProcessor", {"size": {"shortest_edge": 384}}),
+}
+
+
+@pytest.mark.parametrize("kind", PROCESSORS)
+def test_pictures_are_made_as_the_image_processor_makes_them(kind, tmp_path):
+    name, settings = PROCESSORS[kind]
+    mean = {"image_mean": [0.3, 0.4, 0.5], "image_std": [0.2, 0.3, 0.4]}
+    processor = getattr(transformers, f"{name}Pil", getattr(transformers, name))
+    made = processor(**settings, **mean)
+    made.save_pretrained(tmp_path)
+    how = Processor.model_validate_json((tmp_path / "preprocessor_config.json").read_bytes())
+    picture = photograph()
+    want = made(picture, return_tensors="np")["pixel_values"]
+    got = pixel_values([picture], how.preprocessing, how.preprocessing.size)
+    # One level of 8 bits, in these units, is 0.0098 at least.
+    limit = 1e-4 if settings.get("do_rescale", True) else 1e-2
+    np.testing.assert_allclose(got, want, rtol=0, atol=limit)
+
+
+def test_a_manifest_states_every_network():
+    """In sizes of its own, with classes of its own: what it says makes the same network again."""
+    for entry in (package.info(name) for name in REPRESENTATIVES):
+        own = replace(entry.unlisted, config=replace(nano(entry.config), classes=3), labels=CLASSES)
+        said = describe_shared(own, Signature((64, 96), None), Provenance("random", seed=1))
+        again = stated_entry(Manifest.model_validate_json(said.model_dump_json()))
+        assert (again.config, again.class_names, again.name) == (own.config, CLASSES, own.name)
+        assert again.licence == own.licence
+
+
+def test_sizes_that_are_sound_make_a_network():
+    """And those that are not are the ones that cannot be built."""
+    rng = np.random.default_rng(3)
+    entries = [package.info(name) for name in REPRESENTATIVES]
+    sound = 0
+    for _ in range(60):
+        config = nano(entries[rng.integers(len(entries))].config)
+        numbers = [each.name for each in fields(config) if type(getattr(config, each.name)) is int]
+        for name in rng.choice(numbers, 2):
+            config = replace(config, **{str(name): int(rng.integers(-1, 12))})
+        if isinstance(config, ViTConfig) and rng.integers(2):
+            config = replace(config, head_tokens=int(rng.integers(-1, 4)))
+        sound += config.is_sound
+        if config.is_sound:
+            assert jax.tree.leaves(abstract(config))
+    assert sound > 10
+
+
+def settings(folder, **others):
+    """Those beside a checkpoint, with others."""
+    told = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**told, **others}))
+
+
+WRONG = {
+    "nobody says how many heads": (
+        *("vit", lambda folder: (folder / "config.json").unlink()),
+        r"vit of 48 channels: no tensor tells how many heads .*\"num_attention_heads\": NUMBER",
+    ),
+    "nor where timm computes the periods": (
+        *("timm's dinov3", lambda folder: settings(folder, num_attention_heads=None)),
+        "dinov3 of 32 channels: no tensor tells how many heads",
+    ),
+    "heads that cannot be": (
+        *("vit", lambda folder: settings(folder, num_attention_heads=7)),
+        "7 heads cannot share 48 channels",
+    ),
+    "heads that cannot be rotated": (
+        *("timm's dinov3", lambda folder: settings(folder, num_attention_heads=16)),
+        "16 heads cannot share 32 channels",
+    ),
+    "another network": (
+        *("vit", lambda folder: settings(folder, hidden_act="relu")),
+        "says that hidden_act is 'relu', and the zoo's network has gelu",
+    ),
+    "names of other classes": (
+        *("dinov2", lambda folder: settings(folder, id2label={"0": "one", "1": "two"})),
+        "names 2 classes, and its classifier has 3",
+    ),
+    "settings that are none": (
+        *("convnext", lambda folder: (folder / "config.json").write_text("[]")),
+        r"config\.json cannot be used",
+    ),
+    "pictures of no known kind": (
+        "convnext",
+        lambda folder: (folder / "preprocessor_config.json").write_text(
+            '{"size": {"longest_edge": 9}, "resample": 3, "image_mean": [0, 0, 0], '
+            '"image_std": [1, 1, 1]}'
+        ),
+        r"preprocessor_config\.json .*resize",
+    ),
+    "a classifier without its backbone": (
+        *("meta, four layers", lambda folder: next(folder.glob("*_pretrain.pth")).unlink()),
+        r"linear4_head\.pth is a linear classifier .* one dinov2_vits14_pretrain\.pth",
+    ),
+    "a backbone that its name contradicts": (
+        "meta, four layers",
+        lambda folder: next(folder.glob("*_pretrain.pth")).rename(
+            folder / "dinov2_vits14_pretrain-abcdef01.pth"
+        ),
+        "its sha256 begins with abcdef01",
+    ),
+    "tensors of something else": (
+        "vit",
+        lambda folder: save_file({"weight": np.ones((3, 4))}, folder / "model.safetensors"),
+        "holds no network of an architecture of the zoo",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_known(case, zoo, tmp_path):
+    """One sentence, and nothing is written."""
+    kind, spoil, message = WRONG[case]
+    own = OWN[kind](tmp_path / "own")
+    spoil(tmp_path / "own")
+    assert re.search(message, zoo("export", "--weights", own.path, code=2).error)
+    assert list(zoo.here.iterdir()) == []

@@ -30,6 +30,7 @@ Read = TypeVar("Read", bound=Model)
 class TimmPictures(Model):
     """`pretrained_cfg`: what timm does to pictures."""
 
+    tag: Line = ""
     input_size: tuple[Literal[3], Side, Side]
     interpolation: Literal["bilinear", "bicubic"]
     crop_pct: Annotated[float, Field(gt=0.1, le=1)] = 0.875
@@ -61,6 +62,7 @@ class Settings(Model, extra="allow"):
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
     id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = Field({})
     vision_config: Settings | None = None
+    architecture: Line = ""
     label_names: tuple[Line, ...] = ()
     global_pool: Line = ""
     pretrained_cfg: TimmPictures | None = None
@@ -69,6 +71,12 @@ class Settings(Model, extra="allow"):
     def network(self) -> Settings:
         """The part about the network for images, where a model has several."""
         return self.vision_config or self
+
+    @property
+    def timm_name(self) -> str:
+        """What the hub calls timm's network, with its weights before somebody trained them."""
+        tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
+        return f"timm/{self.architecture}.{tag}"
 
     @property
     def class_names(self) -> tuple[str, ...]:

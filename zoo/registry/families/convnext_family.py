@@ -37,7 +37,7 @@ VARIANTS = (
     ("large", LARGE, 197_767_336),
 )
 
-# The same of the second version, whose smallest four have convolutions in timm's files.
+# The same of the second version.
 SECOND_VARIANTS = (
     ("atto", ConvNeXtConfig((2, 2, 6, 2), (40, 80, 160, 320)), 3_708_400),
     ("femto", ConvNeXtConfig((2, 2, 6, 2), (48, 96, 192, 384)), 5_233_240),
@@ -48,7 +48,6 @@ SECOND_VARIANTS = (
     ("large", LARGE, 197_956_840),
     ("huge", ConvNeXtConfig((3, 3, 27, 3), (352, 704, 1408, 2816)), 660_289_640),
 )
-CONVOLVED = ("atto", "femto", "pico", "nano")
 
 
 def _model(size: str, config: ConvNeXtConfig, parameters: int, second: bool) -> ModelInfo:
@@ -58,13 +57,12 @@ def _model(size: str, config: ConvNeXtConfig, parameters: int, second: bool) -> 
     version, trained = ("convnextv2", "1k-") if second else ("convnext", "")
     in_timm = f"timm/{version}_{size}.{'fcmae_ft_in1k' if second else 'fb_in1k'}"
     repository = f"facebook/{version}-{size}-{trained}224"
-    convolved = second and size in CONVOLVED
     return ModelInfo(
         name=f"{version}_{size}",
         family="convnext",
         aliases=(in_timm,),
         config=config,
-        namings=convnext_names.CONVOLVED_CLASSIFIERS if convolved else convnext_names.CLASSIFIERS,
+        namings=convnext_names.CLASSIFIERS,
         # 224 / 0.875 for the shorter edge, in both libraries.
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         licence=NONCOMMERCIAL if second else MIT,

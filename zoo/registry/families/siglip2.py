@@ -26,27 +26,27 @@ SIZES = {
     "giantopt": ("giant-opt", (1536, 40, 16, 6144)),
 }
 
-# size, patch, pixels, parameters
+# size, patch, pixels, parameters, whether timm has the exact GELU
 VARIANTS = (
-    ("b", 16, 224, 92_884_224),
-    ("b", 16, 256, 92_930_304),
-    ("b", 16, 384, 93_176_064),
-    ("b", 16, 512, 93_520_128),
-    ("b", 32, 256, 94_552_320),
-    ("l", 16, 256, 315_956_224),
-    ("l", 16, 384, 316_283_904),
-    ("l", 16, 512, 316_742_656),
-    ("so400m", 14, 224, 427_680_704),
-    ("so400m", 14, 378, 428_225_600),
-    ("so400m", 16, 256, 427_888_064),
-    ("so400m", 16, 384, 428_256_704),
-    ("so400m", 16, 512, 428_772_800),
-    ("giantopt", 16, 256, 1_163_168_256),
-    ("giantopt", 16, 384, 1_163_659_776),
+    ("b", 16, 224, 92_884_224, True),
+    ("b", 16, 256, 92_930_304, True),
+    ("b", 16, 384, 93_176_064, True),
+    ("b", 16, 512, 93_520_128, True),
+    ("b", 32, 256, 94_552_320, False),
+    ("l", 16, 256, 315_956_224, True),
+    ("l", 16, 384, 316_283_904, True),
+    ("l", 16, 512, 316_742_656, False),
+    ("so400m", 14, 224, 427_680_704, True),
+    ("so400m", 14, 378, 428_225_600, True),
+    ("so400m", 16, 256, 427_888_064, False),
+    ("so400m", 16, 384, 428_256_704, False),
+    ("so400m", 16, 512, 428_772_800, False),
+    ("giantopt", 16, 256, 1_163_168_256, False),
+    ("giantopt", 16, 384, 1_163_659_776, False),
 )
 
 
-def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
+def _model(size: str, patch: int, pixels: int, parameters: int, exact: bool) -> ModelInfo:
     name = f"siglip2_vit{size}{patch}_{pixels}"
     google, dimensions = SIZES[size]
     called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
@@ -76,6 +76,7 @@ def _model(size: str, patch: int, pixels: int, parameters: int) -> ModelInfo:
         source=SOURCE,
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
         published={"equimo": replace(config, pool=None)},
+        libraries={"timm": replace(config, activation="gelu")} if exact else {},
     )
 
 
