@@ -19,7 +19,7 @@ from tests.seeded import leaves_of, nano, state_of, values_of
 from tests.synthetic import save_pth
 from weights.initializers import Float32
 from weights.mapping import Naming
-from weights.namings import timm_names
+from weights.namings import convnext_names, timm_names
 from zoo.models.config import Config, ConvNeXtConfig, ViTConfig
 from zoo.registry.entry import ModelInfo
 
@@ -29,7 +29,8 @@ NANO = ViTConfig(dim=32, depth=2, heads=2, hidden=128, untied_norms=True)
 NAMES = (
     *("dinov3_vits16", "dinov3_vith16plus", "dinov3_vit7b16", "dinov3_convnext_tiny"),
     *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr", "eupe_vitt16"),
-    *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
+    *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small", "convnext_tiny"),
+    "convnextv2_atto",
 )
 """One of each family, and those whose tensors are others than its."""
 
@@ -133,11 +134,11 @@ def dinov2_by_timm(state: Values) -> dict[str, Float32]:
     return renamed(out, "dinov2")
 
 
-def timm_state(name: str) -> dict[str, Float32]:
+def timm_state(name: str, naming: Naming = timm_names.VIT) -> dict[str, Float32]:
     """The tensors of timm's file."""
     entry = small(name)
     if "convnext" in name:
-        return convnext.timm_state(leaves(name, "timm"))
+        return convnext.timm_state(leaves(name, "timm"), naming is convnext_names.TIMM_CONVOLVED)
     if entry.family in ("vit", "siglip2"):
         return file_state(timm_names.VIT, leaves(name, "timm"))
     state = state_of(entry.config, entry.namings[0], 4)
@@ -162,5 +163,5 @@ def write(folder: Path, name: str, naming: Naming) -> Path:
     elif who == "huggingface":
         in_transformers(name, config, leaves(name, who)).save_pretrained(path)
     else:
-        save_file(timm_state(name), path)
+        save_file(timm_state(name, naming), path)
     return path

@@ -45,7 +45,7 @@ OPSETS = (18, 20, 23, 24)
 MODELS = (
     *("dinov3_vits16", "dinov3_convnext_tiny", "dinov2_vits14", "dinov2_vits14_reg"),
     *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_vitt16", "eupe_convnext_tiny"),
-    *("vit_tiny_patch16_224", "vit5_small", "vit_digits"),
+    *("vit_tiny_patch16_224", "vit5_small", "vit_digits", "convnext_tiny", "convnextv2_atto"),
 )
 """One of each family."""
 

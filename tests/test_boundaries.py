@@ -37,7 +37,7 @@ ROOMS = {
     ),
     "zoo": (
         *("errors", "html", "progress", "version", "processes", "models", "registry", "images"),
-        *("files", "runtime", "checkpoints", "manifest", "export", "bench", "show", "artifacts"),
+        *("files", "runtime", "manifest", "checkpoints", "export", "bench", "show", "artifacts"),
         *("report", "hub", "digits", "site", "cli"),
     ),
 }

@@ -27,6 +27,8 @@ KINDS = {
     "*pos_embed *pos_embed.weight *position_embedding*": "positions",
     "*.gamma*": "scale",
     "*norm*.weight": "norm",
+    "*.grn.weight": "scale",
+    "*.grn.beta": "narrow",
     # Queries, keys and values, also by themselves: of a pooling head, and in transformers' files.
     "*.qkv.weight *.in_proj_weight *.kv.weight *.q.weight *.[qkv]_proj.weight": "qkv",
     "*.qkv.bias *.in_proj_bias *.kv.bias *.q.bias *.[qkv]_proj.bias": "qkv_bias",

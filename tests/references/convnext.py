@@ -14,6 +14,7 @@ from zoo.models.config import ConvNeXtConfig
 
 # What our paths become in timm's files; written down from its state dicts, not from our table.
 TIMM = (
+    (r"^head", "head.fc"),
     (r"^norm", "head.norm"),
     (r"blocks\.0\.downsample\.conv", "stem.0"),
     (r"blocks\.0\.downsample\.norm", "stem.1"),
@@ -23,16 +24,20 @@ TIMM = (
     (r"dwconv", "conv_dw"),
     (r"pwconv", "mlp.fc"),
     (r"ls\.gamma", "gamma"),
+    (r"grn", "mlp.grn"),
 )
 
 
-def timm_state(values: Values) -> Arrays:
-    """Weights in timm's layout, where the bias of a convolution has one axis."""
+def timm_state(values: Values, convolved: bool = False) -> Arrays:
+    """Weights in timm's layout, where the bias of a convolution has one axis; some networks have
+    convolutions in place of linear layers."""
     state: Arrays = {}
     for path, value in values.items():
         key = path
         for pattern, name in TIMM:
             key = re.sub(pattern, name, key)
+        if convolved and re.search(r"fc[12]\.weight", key):
+            value = value[..., None, None]
         state[key] = value[:, 0, 0] if value.ndim == 3 else value
     return state
 
@@ -76,14 +81,28 @@ def run_equimo(config, values, image) -> Arrays:
 
 def transformers(config: ConvNeXtConfig, values: Values):
     """transformers' model with these leaves."""
-    from transformers import DINOv3ConvNextConfig, DINOv3ConvNextModel
+    import transformers as theirs
 
-    settings = DINOv3ConvNextConfig(hidden_sizes=list(config.dims), depths=list(config.depths))
-    return transformers_model(DINOv3ConvNextModel, settings, convnext_names.HUGGINGFACE, values)
+    sizes = {"hidden_sizes": list(config.dims), "depths": list(config.depths)}
+    if not config.classes:
+        settings, kind = theirs.DINOv3ConvNextConfig(**sizes), theirs.DINOv3ConvNextModel
+        return transformers_model(kind, settings, convnext_names.HUGGINGFACE, values)
+    first = theirs.ConvNextForImageClassification
+    kind = theirs.ConvNextV2ForImageClassification if config.response_norm else first
+    settings = kind.config_class(
+        **sizes, num_labels=config.classes, layer_norm_eps=config.final_norm_eps or config.norm_eps
+    )
+    return transformers_model(kind, settings, convnext_names.CLASSIFIER, values)
 
 
 def by_transformers(config, values, image) -> Arrays:
-    return run_transformers(transformers(config, values), image)
+    """A classifier gives its last map without a norm, which is no output of ours."""
+    model = transformers(config, values)
+    if not config.classes:
+        return run_transformers(model, image)
+    body = getattr(model, "convnextv2" if config.response_norm else "convnext")
+    pooled = run_transformers(body, image, ("pooler_output",))
+    return pooled | run_transformers(model, image, ("logits",))
 
 
 def run_timm(config, values, image) -> Arrays:
@@ -101,6 +120,7 @@ def run_timm(config, values, image) -> Arrays:
 
 
 REFERENCES: dict[str, dict[str, Reference]] = {
-    name: {"equimo": run_equimo, "transformers": by_transformers}
+    name: {"transformers": by_transformers}
+    | ({} if zoo.info(name).config.classes else {"equimo": run_equimo})
     for name in zoo.list_models("*convnext*")
 }

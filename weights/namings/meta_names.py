@@ -22,7 +22,7 @@ PLAIN = (
 )
 
 # What torch.hub puts on a backbone.
-LINEAR_HEAD = Rule("head.{p}", ("linear_head.{p}",))
+LINEAR_HEAD = ("linear_head.", "head.")
 
 # The bias mask is a buffer that silences the keys' third of the bias: the model multiplies by it
 # in every forward pass, so it belongs into the weights.
@@ -37,9 +37,9 @@ DINOV3_VIT = Naming(
             MASKED,
         ),
         *same("mask_token", "local_cls_norm.{p}"),
-        LINEAR_HEAD,
         *PLAIN,
     ),
+    prefixes=(LINEAR_HEAD,),
 )
 
 DINOV2_VIT = Naming(
@@ -47,9 +47,9 @@ DINOV2_VIT = Naming(
     (
         Rule("reg_tokens", ("register_tokens",), UNBATCH),
         *same("mask_token"),
-        LINEAR_HEAD,
         *PLAIN,
     ),
+    prefixes=(LINEAR_HEAD,),
 )
 
 TIPS_VIT = replace(DINOV2_VIT, name="google")

@@ -19,8 +19,8 @@ from weights.writers.eqx_writer import write_eqx
 from weights.writers.items import Items, items_for, size
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
-from zoo.checkpoints.recognised import find_entry
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest

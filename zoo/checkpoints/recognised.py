@@ -3,20 +3,18 @@ architectures in other sizes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from weights import Checkpoint, open_checkpoint
+from weights import Checkpoint
 from weights.errors import MappingError
 from weights.load import PERIODS, fits
 from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import body, described, own_entry, readings
+from zoo.checkpoints.own import body, described, readings
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
-from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import FAMILY_NAMES, MODELS, info
+from zoo.registry.lookup import MODELS
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,6 @@ class Candidate:
     def is_variant(self) -> bool:
         """Whether the sizes are the entry's too."""
         return body(self.config) == body(self.entry.config_for(self.naming.name))
-
-
-def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
-    """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
-    a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
-    `WeightsError`."""
-    if isinstance(choice, Path) and (name is None or name in FAMILY_NAMES):
-        return recognised(open_checkpoint(choice))
-    if name is None:
-        raise BadRequest("no model was named: name one; `zoo list` shows them.")
-    return own_entry(info(name), choice)
 
 
 def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:

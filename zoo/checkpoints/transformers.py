@@ -22,7 +22,8 @@ def run_transformers(
 ) -> dict[str, NDArray[np.float32]]:
     """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods.
 
-    It loads the folder that `zoo weights convert` writes.
+    It loads the folder that `zoo weights convert` writes. Its ConvNeXt classifiers give the last
+    map without a norm, which is no output of ours and left out.
 
     **Raises** `BadRequest` where transformers has no such model, or interpolates positions by
     another rule, and `MissingLibrary` where it is not installed.
@@ -52,7 +53,8 @@ def run_transformers(
     # ViT's own pooler is none of a classifier's parts.
     is_token = loaded.config.pool == "token" and isinstance(loaded.config, ViTConfig)
     pooled = tokens[:, 0] if is_token else result.pooler_output
-    return {"last_hidden_state": tokens.numpy(), "pooler_output": pooled.numpy()}
+    outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
+    return outputs | {"pooler_output": pooled.numpy()}
 
 
 def check_positions(config: Config, size: tuple[int, ...]) -> None:

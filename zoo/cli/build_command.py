@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.artifacts.build.plan import USUAL, VARIANTS, FolderPlan, read_variants
-from zoo.checkpoints.recognised import find_entry
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result, tell_recognised

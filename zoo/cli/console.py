@@ -18,6 +18,7 @@ import typer
 from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
 from weights.terminal import complain, leave_closed, say, say_json, survive
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
@@ -38,9 +39,6 @@ def progress_bar() -> AbstractContextManager[Progress]:
 
 def tell_recognised(path: Path) -> ModelInfo:
     """Whatever network is in a checkpoint, and say so."""
-    # Its imports take a while, and few commands need them.
-    from zoo.checkpoints.recognised import find_entry
-
     entry, _ = find_entry(None, path)
     classes = f", {entry.config.classes} classes" if entry.config.classes else ""
     complain(f"{path} is {entry.name}: {entry.config.text}{classes}")

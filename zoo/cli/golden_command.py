@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weights.terminal import say
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, progress_bar
@@ -83,7 +84,6 @@ def make_golden(
 def _load(model: str, weights: str) -> "Loaded":
     """The weights that --weights names."""
     from zoo.checkpoints.load import open_weights
-    from zoo.checkpoints.recognised import find_entry
 
     with progress_bar() as progress:
         entry, choice = find_entry(model, read_weights(weights))

@@ -10,7 +10,6 @@ from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
-from zoo.checkpoints.own import own_entry
 from zoo.checkpoints.weights_argument import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
@@ -100,6 +99,7 @@ class Request:
 def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     import converter
+    from zoo.checkpoints.own import own_entry
 
     entry, weights = own_entry(entry, read_weights(options.weights))
     for option, value, known in (

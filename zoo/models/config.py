@@ -5,6 +5,7 @@ Defaults are stated here and nowhere else: layers are told their arguments, by t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -95,7 +96,11 @@ class ViTConfig:
         rotated = self.rope is None or (heads and self.head_dim % 4 == 0)
         tokens = self.head_tokens is None or 0 <= self.head_tokens <= self.depth
         sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
-        return sized and few and grid and heads and rotated and tokens
+        known = self.cls_token or (self.pool != "token" and not self.head_tokens)
+        # Registers of ViT-5 are rotated as a square picture.
+        square = math.isqrt(max(self.registers, 0)) ** 2 == self.registers and self.cls_token
+        placed = not isinstance(self.rope, RopeGrid) or (square and self.rope.length > 0)
+        return all((sized, few, grid, heads, rotated, tokens, known, placed))
 
     @property
     def head_dim(self) -> int:

@@ -70,9 +70,8 @@ class Downsampler(eqx.Module):
 
 
 class GlobalResponseNorm(eqx.Module):
-    """`x + weight * x * n + bias`: channels compete by `n`, their length over that of the mean.
-
-    The length of a channel is that of the vector of its pixels.
+    """`x + weight * x * n + bias`: channels compete by `n`, their length (that of the vector of
+    their pixels) over the mean of all lengths.
 
     Source: section 3.2 of the second paper; `GRN` of facebookresearch/ConvNeXt-V2.
     """
@@ -228,8 +227,7 @@ class ConvNeXt(eqx.Module):
 
         - `depths`, `dims`: blocks and channels of every stage.
         - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
-        - `norm`, `final_norm`: make the norms of the stages, and the one behind them, over as many
-          channels as they are told.
+        - `norm`, `final_norm`: make the norms of the stages, and the last, over so many channels.
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `name`, `preprocessing`: what the model is called, and what is done to its images.
         - `labels`: what the classes are called, in their order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zoo.errors import BadRequest, UnknownModel
@@ -133,10 +134,8 @@ def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False
     # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.
     from zoo.models import builder as models
 
-    if abstract:
-        return models.abstract(model.config, name=model.name, preprocessing=model.preprocessing)
-    if key is None:
+    if key is None and not abstract:
         raise ValueError(f"create({name!r}) got neither `key` nor `abstract=True`: pass one.")
-    return models.build_model(
-        model.config, name=model.name, preprocessing=model.preprocessing, key=key
-    )
+    how, names = model.preprocessing, model.class_names
+    make = models.abstract if key is None or abstract else partial(models.build_model, key=key)
+    return make(model.config, name=model.name, preprocessing=how, labels=names)

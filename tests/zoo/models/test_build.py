@@ -108,9 +108,9 @@ def test_a_changed_model_describes_itself():
 
 
 def test_a_model_by_hand_has_as_many_stages_as_wanted():
-    block = partial(ConvNeXtBlock, activation=gelu, layer_scale=1e-6)
+    block = partial(ConvNeXtBlock, activation=gelu, layer_scale=1e-6, response_norm=False)
     norm = eqx.nn.LayerNorm
-    model = ConvNeXt((1, 2), (8, 16), block, norm=norm, classes=0, key=jr.key(0))
+    model = ConvNeXt((1, 2), (8, 16), block, norm=norm, final_norm=norm, classes=0, key=jr.key(0))
     assert (model.stride, model.num_hidden_states, model.name) == (8, 2, "")
     assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
 

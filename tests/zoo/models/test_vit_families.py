@@ -41,7 +41,7 @@ def equimos_parameters(name):
     from equimo.models.convnext import ConvNeXt
 
     config = zoo.info(name).config
-    if isinstance(config, ConvNeXtConfig):
+    if isinstance(config, ConvNeXtConfig) and not config.classes:
         sizes = {"depths": list(config.depths), "dims": list(config.dims), "num_classes": 0}
         return numbers(eqx.filter_eval_shape(ConvNeXt, **sizes, key=jax.random.PRNGKey(0)))
     for known in (name, *zoo.info(name).aliases):
@@ -67,6 +67,9 @@ def test_parameters_of_other_peoples_models():
         # timm's own counts, classifier included
         ("vit_tiny_patch16_224", "timm", 5_717_416),
         ("vit_huge_patch14_224", "timm", 632_045_800),
+        ("convnext_large", "timm", 197_767_336),
+        ("convnextv2_atto", "timm", 3_708_400),
+        ("convnextv2_huge", "timm", 660_289_640),
         # transformers' `SiglipVisionModel`
         ("siglip2_vitb16_224", "huggingface", 92_884_224),
         # the original's: Equimo's without a bias in each of 4 norms a block and in the last

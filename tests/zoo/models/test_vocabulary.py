@@ -16,6 +16,9 @@ SETTINGS = {
 }
 
 
+NORMS = {"norm_eps", "norm_bias", "final_norm_eps"}
+
+
 def arguments():
     """Those of every class of the networks' modules."""
     for found in iter_modules(zoo.models.__path__, "zoo.models."):
@@ -29,4 +32,4 @@ def test_a_setting_is_called_so_by_a_layer_and_has_its_default_in_the_configurat
     assert not {each.name for each in arguments() if each.default is not each.empty} & SETTINGS
     names = {each.name for each in arguments()}
     for stated in (config.ViTConfig, config.ConvNeXtConfig):
-        assert {field.name for field in fields(stated)} - names <= {"norm_eps", "norm_bias"}
+        assert {field.name for field in fields(stated)} - names <= NORMS

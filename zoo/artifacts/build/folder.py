@@ -9,8 +9,8 @@ from zoo.artifacts.build.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.artifacts.build.ledger import Ledger
 from zoo.artifacts.build.plan import VARIANTS, FolderPlan
 from zoo.artifacts.build.speed import speeds
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.recognised import find_entry
 from zoo.errors import BadOutput
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant

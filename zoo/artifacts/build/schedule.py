@@ -9,7 +9,7 @@ from functools import partial
 from weights.progress import Quiet
 from zoo.artifacts.build.folder import build_folder
 from zoo.artifacts.build.plan import FolderPlan
-from zoo.checkpoints.recognised import find_entry
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER, memory
 

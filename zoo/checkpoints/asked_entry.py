@@ -1,0 +1,28 @@
+"""Which network is asked for: one that is named, or whatever somebody's checkpoint is of."""
+
+from pathlib import Path
+
+from weights import open_checkpoint
+from zoo.checkpoints.weights_argument import Choice
+from zoo.errors import BadRequest
+from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import FAMILY_NAMES, info
+
+
+def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
+    """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
+    a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
+    `WeightsError`."""
+    known = None if name is None or name in FAMILY_NAMES else info(name)
+    # Settings are read with pydantic, and a network is known by what JAX would build.
+    if known is not None:
+        from zoo.checkpoints.own import own_entry
+
+        return own_entry(known, choice)
+    if isinstance(choice, Path):
+        from zoo.checkpoints.recognised import recognised
+
+        return recognised(open_checkpoint(choice))
+    if name is not None:
+        return info(name), choice
+    raise BadRequest("no model was named: name one; `zoo list` shows them.")
