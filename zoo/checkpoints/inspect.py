@@ -8,17 +8,21 @@ from pathlib import Path
 from weights import Checkpoint
 from weights.mapping import Naming
 from zoo.checkpoints.load import fitting_models, open_named, recognise
+from zoo.checkpoints.recognised import likely
+from zoo.checkpoints.settings.beside import read_settings
 
 ROTARY = "local_pos_embed."  # where the paths of rotary periods begin
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A checkpoint in a few words. `models` are those of the zoo that it fits."""
+    """A checkpoint in a few words. `models` are those of the zoo that it fits; where there are
+    none, `network` is what it is all the same."""
 
     checkpoint: Checkpoint
     naming: str
     models: tuple[str, ...]
+    network: str
     parameters: int
     bytes: int
     dtypes: dict[str, int]
@@ -28,12 +32,16 @@ class Inspection:
 def inspect(path: Path) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
     checkpoint = open_named(path)
-    naming = recognise(checkpoint)
+    models = tuple(fitting_models(checkpoint))
+    settings, _ = read_settings(checkpoint)
+    own = next(iter(likely(checkpoint, settings)), None) if not models else None
+    naming = own.naming if own else recognise(checkpoint)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,
         naming=naming.name,
-        models=tuple(fitting_models(checkpoint)),
+        models=models,
+        network=f"{own.called}: {own.config.text}" if own else "",
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.state.size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),

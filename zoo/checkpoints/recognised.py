@@ -30,6 +30,11 @@ class Candidate:
         """Whether the sizes are the entry's too."""
         return body(self.config) == body(self.entry.config_for(self.naming.name))
 
+    @property
+    def called(self) -> str:
+        """The model, or the family of a network in sizes of no table."""
+        return self.entry.name if self.is_variant else self.entry.family
+
 
 def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     """The entry that describes a checkpoint, and that with its tensors' names. Sizes that are in no
@@ -37,30 +42,30 @@ def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     where only somebody who knows the checkpoint can tell."""
     path, checkpoint = checkpoint.path, named(checkpoint)
     settings, how = read_settings(checkpoint)
-    found = list(candidates(checkpoint, settings))
+    found = likely(checkpoint, settings)
     if not found:
         raise MappingError(
             f"{checkpoint.path} holds no network of an architecture of the zoo: name a model with "
             "its weights, or give a file of `zoo list`'s."
         )
-    variants = _told(checkpoint, settings, [each for each in found if each.is_variant])
+    best = found[0]
     # Where only the licences differ, a guess would be a claim about the terms.
-    if len({(each.config, each.entry.licence) for each in variants}) > 1:
-        fitting = " or ".join(dict.fromkeys(each.entry.name for each in variants))
+    if best.is_variant and len({(each.config, each.entry.licence) for each in found}) > 1:
+        fitting = " or ".join(dict.fromkeys(each.entry.name for each in found))
         raise BadRequest(
             f"{path} may be of {fitting}, which its tensors do not tell: name the model."
         )
-    best = (variants or found)[0]
-    if not variants:
+    if not best.is_variant:
         check_heads(best, checkpoint, settings)
     entry = described(best.entry, best.naming, best.config, settings, how)
-    return (entry if variants else entry.unlisted), checkpoint
+    return (entry if best.is_variant else entry.unlisted), checkpoint
 
 
-def _told(
-    checkpoint: Checkpoint, settings: Settings | None, found: list[Candidate]
-) -> list[Candidate]:
-    """Those of several that a file's own name tells, or what timm calls the network."""
+def likely(checkpoint: Checkpoint, settings: Settings | None) -> list[Candidate]:
+    """Those of the registry, or else of its architectures; of several those that a file's own name
+    tells, or what timm calls the network."""
+    fitting = list(candidates(checkpoint, settings))
+    found = [each for each in fitting if each.is_variant] or fitting
     names = {file.path.name for file in checkpoint.files}
     found = [each for each in found if names & {*each.entry.files}] or found
     if settings is None or not settings.architecture:

@@ -92,7 +92,8 @@ def build(
 def wanted_folders(plan: FolderPlan) -> Wanted:
     """The files of a build that is only talked about."""
     chosen = [VARIANTS[name] for name in plan.variants]
-    return plan.weights, {plan.folder / each.path: each.precision for each in chosen}
+    files = {plan.folder / each.path: each.precision for each in chosen}
+    return *find_entry(plan.model, plan.weights), files
 
 
 def run_plans(

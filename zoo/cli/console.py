@@ -40,8 +40,7 @@ def progress_bar() -> AbstractContextManager[Progress]:
 def tell_recognised(path: Path) -> ModelInfo:
     """Whatever network is in a checkpoint, and say so."""
     entry, _ = find_entry(None, path)
-    classes = f", {entry.config.classes} classes" if entry.config.classes else ""
-    complain(f"{path} is {entry.name}: {entry.config.text}{classes}")
+    complain(f"{path} is {entry.name}: {entry.config.text}")
     return entry
 
 

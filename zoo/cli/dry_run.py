@@ -15,10 +15,9 @@ from zoo.export.resources import LARGEST, written
 from zoo.files.staging import sidecar_path
 from zoo.manifest.choices import Precision
 from zoo.registry.entry import ModelInfo
-from zoo.registry.lookup import info
 
-Wanted = tuple[Choice, Mapping[Path, Precision]]
-"""From which weights to write which files."""
+Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
+"""Of which network, from which weights, to write which files."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool,
     plans = []
     for name, read in jobs.items():
         try:
-            plans.append(_plan(info(name), read(), offline))
+            plans.append(_plan(*read(), offline))
         except ZooError as error:
             if len(jobs) == 1:
                 raise
@@ -45,9 +44,10 @@ def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool,
     return WRONG_USE if any(plan.error for plan in plans) else 0
 
 
-def _plan(entry: ModelInfo, wanted: Wanted, offline: bool) -> Planned:
+def _plan(
+    entry: ModelInfo, choice: Choice, paths: Mapping[Path, Precision], offline: bool
+) -> Planned:
     files: dict[str, int] = {}
-    choice, paths = wanted
     for path, precision in paths.items():
         size = written(entry, precision)
         outside = {str(path): 0, str(sidecar_path(path)): size}

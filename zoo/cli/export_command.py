@@ -102,7 +102,8 @@ def export(
 def wanted_files(entry: ModelInfo, options: Options) -> Wanted:
     """The files of an export that is only talked about."""
     request = read_request(entry, options)
-    return request.weights, dict.fromkeys(request.targets, request.options.precision)
+    files = dict.fromkeys(request.targets, request.options.precision)
+    return request.model, request.weights, files
 
 
 def export_one(entry: ModelInfo, options: Options, json: bool) -> int:

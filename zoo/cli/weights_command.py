@@ -53,7 +53,7 @@ def inspect_checkpoint(file: Source, json: options.Json = False) -> None:
     facts = {
         "container": checkpoint.container,
         "names": PUBLISHERS[found.naming],
-        "fits": " or ".join(found.models) or "no model of the zoo",
+        "fits": " or ".join(found.models) or found.network or "no model of the zoo",
         "tensors": f"{len(tensors)}, {found.parameters:,} numbers",
         "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
         "size": f"{found.bytes / 1e6:,.1f} MB",

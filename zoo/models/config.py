@@ -135,7 +135,7 @@ class ViTConfig:
         rows = named.get(self.registers, f"{self.registers} registers")
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
-            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
+            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}{_classes(self.classes)}"
         )
 
 
@@ -188,7 +188,11 @@ class ConvNeXtConfig:
         """The architecture in a line."""
         stages = zip(self.depths, self.dims, strict=True)
         told = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
-        return f"4 stages of blocks: {told}"
+        return f"4 stages of blocks: {told}{_classes(self.classes)}"
+
+
+def _classes(count: int) -> str:
+    return f", {count} classes" if count else ""
 
 
 Config = ViTConfig | ConvNeXtConfig

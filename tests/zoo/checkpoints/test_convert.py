@@ -45,7 +45,7 @@ def test_wrong_use(vits16, zoo):
     for arguments, message in (
         ((*convert, vits16.path, "a.txt"), "does not say which format to write"),
         ((*convert, "small.pth", "a.pth"), "holds no network of an architecture of the zoo"),
-        ((*convert, vits16.path, "a.pth", "--model", "dinov3_vitb16"), "not dinov3_vitb16"),
+        ((*convert, vits16.path, "a.pth", "--model", "dinov3_vitb16"), "not like dinov3_vitb16"),
         # EUPE's file of this size has the same keys and shapes, and another licence.
         ((*convert, vits16.path, "a.pth"), "may be of dinov3_vits16 or eupe_vits16"),
         (("golden", "make", "dinov3_vits16", "a.safetensors"), "--weights"),
