@@ -34,6 +34,8 @@ WRONG_USE = {
     "export dinov3_vits16 --offline": "`zoo info dinov3_vits16` says where to get it",
     "export dinov3_vits16 --offline --dry-run": "not on this machine",
     "export vit_digits --weights no.pth --dry-run": "does not exist",
+    "build vit_digits --weights no.pth": "no.pth does not exist",
+    "export --weights no.pth": "no.pth does not exist",
     "build vit_digits dinov3_vits16 --weights a.pth": "a.pth is one checkpoint for 2 models",
     "verify empty --weights random": "--weights",
     # Files that are not there, or others than are wanted
@@ -86,15 +88,9 @@ def test_it_is_one_sentence(line, place, zoo):
     assert WRONG_USE[line] in said.error
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("--weights no.pth", "no.pth does not exist"),
-        ("--out mine.md/x", "directory): make room there"),
-    ],
-)
-def test_a_build_tells_it_of_each_model(line, words, place, zoo):
-    assert words in zoo("build", "vit_digits", *shlex.split(line), code=2).out
+def test_a_build_tells_it_of_each_model(place, zoo):
+    said = zoo("build", "vit_digits", "--out", "mine.md/x", code=2)
+    assert "directory): make room there" in said.out
 
 
 @pytest.mark.full

@@ -1,6 +1,7 @@
 """transformers' settings (5.23): which of its classes computes a network, and with what."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,19 +50,24 @@ def transformers_config(config: Config, names: Sequence[str], key_bias: bool) ->
 
 
 def portable_config(config: Config, names: Sequence[str], family: str) -> dict[str, Any]:
-    """`config.json` beside an ONNX file: of transformers' class, or at least with its words."""
-    try:
-        return transformers_config(config, names, key_bias=False)
-    except BadRequest:
-        # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
-        return {
-            "model_type": family,
-            "hidden_size": config.dim,
-            "num_hidden_layers": config.depth,
-            "patch_size": config.stride,
-            "num_channels": 3,
-            **labels(config.classes, names),
-        }
+    """`config.json` beside an ONNX file: of transformers' class, or of its class for the features
+    below a classifier, or at least with its words."""
+    features = replace(config, classes=0)
+    if isinstance(features, ViTConfig):
+        features = replace(features, head_tokens=None)
+    for network in (config, features):
+        with suppress(BadRequest):
+            told = transformers_config(network, names, key_bias=False)
+            return told | labels(config.classes, names)
+    # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
+    return {
+        "model_type": family,
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "patch_size": config.stride,
+        "num_channels": 3,
+        **labels(config.classes, names),
+    }
 
 
 def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
