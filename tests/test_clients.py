@@ -3,6 +3,7 @@
 Skipped, with the reason, where Node is missing or nothing can be installed.
 """
 
+import json
 import os
 import re
 import sys
@@ -11,14 +12,18 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+import torch
 from PIL import Image
+from transformers import AutoModelForImageClassification
 
 import zoo
 from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
 from tests.clients.tensors import decode, decode_all
+from tests.references.classifiers import CLASSES, OWN
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
+from zoo.manifest.read import read_folder_manifest
 
 pytestmark = pytest.mark.full
 
@@ -35,7 +40,7 @@ DTYPES = {"fused": "fp32", "int8": "q8"}
 FAMILIES = (
     *("dinov3_vits16", "dinov3_convnext_tiny", "dinov2_vits14", "dinov2_vits14_reg"),
     *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_convnext_tiny", "vit_tiny_patch16_224"),
-    "vit5_small",
+    *("vit5_small", "convnextv2_atto"),
 )
 """All kinds of config.json and preprocessor_config.json."""
 
@@ -113,6 +118,36 @@ def test_a_browser_needs_no_options_where_there_is_no_int8(node, root):
     assert_equals("fp32", outputs, {"pixel_values": 0} | folder.outputs)
 
 
+@pytest.mark.parametrize("kind", ["vit", "convnextv2"])
+def test_a_classifier_that_somebody_trained(kind, node, tmp_path):
+    """A few steps in transformers, with classes of one's own: transformers.js answers the same."""
+    torch.manual_seed(2)
+    own = OWN[kind](tmp_path / "own")
+    model = AutoModelForImageClassification.from_pretrained(own.path).train()
+    steps = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(3):
+        pictures, wanted = torch.randn(4, 3, 64, 64), torch.randint(3, (4,))
+        asked = {"interpolate_pos_encoding": True} if kind == "vit" else {}
+        model(pictures, labels=wanted, **asked).loss.backward()
+        steps.step()
+    model.eval().save_pretrained(own.path)
+    build = [sys.executable, "-m", "zoo", "build", "--weights", own.path, "--variant", "fp32,int8"]
+    folders.call([*build, "--out", tmp_path / "built"], folders.REPOSITORY)
+    (path,) = (tmp_path / "built").iterdir()
+    how = read_folder_manifest(path).preprocessing.settings
+    picture = folders.fitting(how, tmp_path / "fits.png")
+    with Image.open(picture) as image, torch.no_grad():
+        logits = model(torch.from_numpy(pixel_values([image], how, how.size))).logits[0]
+    shares = dict(zip(CLASSES, logits.softmax(-1).tolist(), strict=True))
+    request = {"folder": str(path), "picture": str(picture), "dtypes": ["fp32", "q8"]}
+    answers = folders.ask(["node", node / "run_classifier.mjs"], request)
+    best = sorted(CLASSES, key=lambda name: -shares[name])
+    for dtype, limit in (("fp32", 1e-5), ("q8", 0.05)):
+        assert [answer["label"] for answer in answers[dtype]] == best
+        for answer in answers[dtype]:
+            assert abs(answer["score"] - shares[answer["label"]]) <= limit
+
+
 def test_optimum(folder):
     files = {file.removeprefix("onnx/"): variant for variant, file in folder.variants.items()}
     program = [environments.optimum(), environments.HERE / "run_optimum.py"]
@@ -129,25 +164,41 @@ def test_the_card_in_python(folder):
     printed = folders.call([sys.executable, "-c", keep], folder.path)
     outputs = dict(np.load(folder.path / "card.npz"))
     assert_equals("fp32", outputs, folder.outputs)
-    assert printed.splitlines() == [f"{name} {value.shape}" for name, value in outputs.items()]
+    lines, best = printed.splitlines(), five_best(outputs, folder)
+    assert lines[: len(outputs)] == [f"{name} {value.shape}" for name, value in outputs.items()]
+    assert [line.rpartition(" ")[0] for line in lines[len(outputs) :]] == best
 
 
-def assert_card_runs(folder):
+def five_best(outputs, folder):
+    """What a classifier takes a picture for."""
+    labels = json.loads((folder.path / "config.json").read_text()).get("id2label", {})
+    found = np.argsort(-outputs["logits"][0])[:5] if "logits" in outputs else ()
+    return [labels[str(number)] for number in found]
+
+
+def assert_card_runs(folder, classes):
+    """Its classes are those of a picture that was resized otherwise, so that only the order of
+    their scores can be told."""
     (folder.path / "card.mjs").write_text(folder.snippet("js"))
-    printed = folders.call(["node", "card.mjs"], folder.path)
-    lines = (line.split(maxsplit=1) for line in printed.splitlines())
-    shapes = {name: tuple(map(int, re.findall(r"\d+", rest))) for name, rest in lines}
-    given = ("image", "pixel_values")
-    assert shapes == {n: value.shape for n, value in folder.outputs.items() if n not in given}
+    printed = folders.call(["node", "card.mjs"], folder.path).splitlines()
+    wanted = {
+        name: value.shape
+        for name, value in folder.outputs.items()
+        if name not in ("image", "pixel_values")
+    }
+    lines = (line.split(maxsplit=1) for line in printed[: len(wanted)])
+    assert wanted == {name: tuple(map(int, re.findall(r"\d+", rest))) for name, rest in lines}
+    scores = [float(line.rpartition(" ")[2]) for line in printed[len(wanted) :]]
+    assert len(scores) == classes and scores == sorted(scores, reverse=True)
 
 
 def test_the_card_in_javascript(node, folder):
-    assert_card_runs(folder)
+    assert_card_runs(folder, 5 if "logits" in folder.outputs else 0)
 
 
 def test_the_cards_of_files_that_take_images(node, root):
     folder = folders.build(root, "vit_digits", "--input", "uint8", "--variant", "fp32")
-    assert_card_runs(folder)
+    assert_card_runs(folder, 0)
     (folder.path / "card.py").write_text(folder.snippet("python"))
     assert "logits (1, 10)" in folders.call([sys.executable, "card.py"], folder.path)
 

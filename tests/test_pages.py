@@ -24,6 +24,7 @@ import converter
 import weights
 import zoo
 from tests import commands
+from tests.references.classifiers import OWN
 from tests.seeded import state_of
 from tests.synthetic import save_pth
 from zoo.cli.app import app
@@ -61,6 +62,10 @@ def bring_eqx():
     eqx.tree_serialise_leaves("model.eqx", zoo.from_pretrained("dinov3_vits16", weights="random"))
 
 
+def bring_own():
+    OWN["vit"](Path("finetuned"))
+
+
 def bring_folder():
     if importlib.util.find_spec("openvino") is None:
         pytest.skip("there is no OpenVINO here: the extra [test] brings it")
@@ -78,6 +83,7 @@ BROUGHT = {
     "npm": bring_npm,
     "openvino": bring_folder,
     "such a file": bring_eqx,
+    "weights of your own": bring_own,
     "the named checkpoint": bring_checkpoint,
 }
 

@@ -3,6 +3,8 @@
 The charts of `zoo bench` and `zoo verify` are asked for by tests/test_pages.py.
 """
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -76,7 +78,8 @@ def test_the_class_token_looks_where_it_does_in_transformers():
     from transformers import AutoConfig, DINOv3ViTModel
 
     model, config = from_pretrained("vit_digits"), info("vit_digits").config
-    settings = transformers_config(config, (), key_bias=config.qkv_bias)
+    features = replace(config, classes=0)
+    settings = transformers_config(features, (), key_bias=config.qkv_bias)
     kind = settings.pop("model_type")
     settings = AutoConfig.for_model(kind, **settings, attn_implementation="eager")
     values = {k: v for k, v in leaf_values(model).items() if not k.startswith("head.")}
