@@ -26,16 +26,19 @@ KINDS = {
     "*_token *_tokens *.latent *.probe": "token",
     "*pos_embed *pos_embed.weight *position_embedding*": "positions",
     "*.gamma*": "scale",
-    "*norm*.weight": "norm",
+    # The last bias of a depth decoder: behind it negative numbers are cut off.
+    "*norm*.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
     "*.grn.weight": "scale",
     "*.grn.beta": "narrow",
     # Queries, keys and values, also by themselves: of a pooling head, and in transformers' files.
     "*.qkv.weight *.in_proj_weight *.kv.weight *.q.weight *.[qkv]_proj.weight": "qkv",
     "*.qkv.bias *.in_proj_bias *.kv.bias *.q.bias *.[qkv]_proj.bias": "qkv_bias",
-    "patch_embed.proj.weight *conv*.weight *.patch_embedding.weight": "wide",
+    "*patch_embed.proj.weight *conv*.weight *.patch_embedding.weight": "wide",
     # Meta's ConvNeXt: the stem is a convolution and a norm, the others a norm and a convolution.
     "downsample_layers.0.1.weight downsample_layers.[!0].0.weight": "norm",
     "downsample_layers.0.0.weight downsample_layers.[!0].1.weight": "wide",
+    # Other convolutions of a depth decoder.
+    "decoder.*.weight depth_head.*.weight neck.*.weight": "wide",
     "*.fc1.weight *.w1.weight *.w2.weight *.w12.weight head.weight": "wide",
     "*.weight *.bias": "narrow",
 }

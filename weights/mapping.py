@@ -6,7 +6,7 @@ and writing.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
 
 import numpy as np
@@ -50,6 +50,19 @@ class Rule:
 def same(*paths: str) -> tuple[Rule, ...]:
     """Rules for leaves that a file has under their own paths."""
     return tuple(Rule(path, (path,)) for path in paths)
+
+
+def nested(rules: Iterable[Rule], target: str, source: str) -> tuple[Rule, ...]:
+    """Rules for a network that is a part of another, in the model under `target`, in a file under
+    `source`, both of which end in a dot."""
+    return tuple(
+        replace(
+            rule,
+            target=f"{target}{rule.target}",
+            sources=tuple(f"{source}{key}" for key in rule.sources),
+        )
+        for rule in rules
+    )
 
 
 @cache

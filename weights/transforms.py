@@ -43,6 +43,12 @@ PER_CHANNEL = Transform(
 POINTWISE = Transform(
     "POINTWISE", lambda values: values[..., 0, 0], lambda leaf: (leaf[..., None, None],)
 )
+# Torch has the channels of a transposed convolution's input first, and turns its kernels around.
+DECONVOLUTION = Transform(
+    "DECONVOLUTION",
+    lambda values: values.swapaxes(0, 1)[..., ::-1, ::-1],
+    lambda leaf: (leaf[..., ::-1, ::-1].swapaxes(0, 1),),
+)
 UNMAP = Transform("UNMAP", lambda values: values[0, 0, 0], lambda leaf: (leaf[None, None, None],))
 THIRDS = Transform(
     "THIRDS", lambda *thirds: np.concatenate(thirds), lambda leaf: tuple(np.split(leaf, 3))

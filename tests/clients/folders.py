@@ -21,7 +21,7 @@ from tests.clients.tensors import encode
 from zoo import info
 from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
 from zoo.images.photograph import photograph
-from zoo.models.config import Preprocessing
+from zoo.models.preprocessing import Preprocessing
 
 REPOSITORY = HERE.parent.parent
 

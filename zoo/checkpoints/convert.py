@@ -25,7 +25,7 @@ from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import check_free, put, staged, write_text, writing
-from zoo.models.config import Config
+from zoo.models.config import Config, OnBackbone
 from zoo.registry.entry import ModelInfo
 
 
@@ -155,6 +155,7 @@ def write_as(naming: str, path: Path, items: Items, entry: ModelInfo, progress: 
     if naming in FORMATS["pytorch"]:
         write_pth(path, items, progress)
     elif naming == "equimo":
+        assert not isinstance(entry.config, OnBackbone), "Equimo has none of these"
         write_archive(path, items, equimo_metadata(entry.config), progress)
     elif naming == "eqx":
         write_eqx(path, items, progress)

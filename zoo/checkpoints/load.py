@@ -26,7 +26,7 @@ from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.models.builder import abstract
-from zoo.models.config import Config, ViTConfig
+from zoo.models.config import Config, OnBackbone, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
@@ -132,6 +132,8 @@ def _as_recorded(entry: ModelInfo, found: list[Shape]) -> Iterator[tuple[Config,
     classifier that the last two records may be."""
     config, parameters = entry.config, entry.parameters
     yield config, parameters
+    if isinstance(config, OnBackbone):
+        return
     if len(found) > 1 and len(found[-2]) == 2 and found[-2][:1] == found[-1]:
         body = parameters - config.classes * (config.dim + 1)
         yield with_head(config, found[-2]), body + math.prod(found[-2]) + found[-1][0]
@@ -189,6 +191,10 @@ def recognise(checkpoint: Checkpoint) -> Naming:
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """A quick look, before one that has to build the model, at leaves that tell most apart."""
+    if isinstance(config, OnBackbone):
+        config, within = config.backbone, "backbone."
+    else:
+        within = ""
     leaves: dict[str, Shape] = {"norm.weight": (config.dim,)}
     if isinstance(config, ViTConfig):
         leaves["patch_embed.proj.weight"] = (config.dim, 3, config.patch_size, config.patch_size)
@@ -197,5 +203,6 @@ def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bo
             rows = config.positions.grid**2 + config.positions.cls_token
             leaves["global_pos_embed.weight"] = (rows, config.dim)
     file = naming.normalise(checkpoint.tensors)
+    leaves = {within + path: shape for path, shape in leaves.items()}
     wanted = source_shapes(plan(naming.rules, leaves))
     return all(key in file and file[key].shape == shape for key, shape in wanted.items())

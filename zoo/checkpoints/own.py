@@ -1,9 +1,9 @@
 """Checkpoints of one's own: a network of the zoo with other classes, or in other sizes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from weights import Checkpoint, open_checkpoint
 from weights.containers import npy
@@ -14,7 +14,8 @@ from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.weights_argument import Choice, Seed
-from zoo.models.config import Config, Preprocessing, RopePeriods, ViTConfig
+from zoo.models.config import Config, DepthConfig, FeatureConfig, OnBackbone, RopePeriods, ViTConfig
+from zoo.models.preprocessing import Preprocessing
 from zoo.registry.entry import ModelInfo
 
 ACTIVATIONS: dict[str, Literal["gelu", "gelu_tanh"]] = {
@@ -71,7 +72,7 @@ def described(
     usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
-    if config.classes and not (like_usual and config == usual):
+    if isinstance(config, ViTConfig) and config.classes and not (like_usual and config == usual):
         config = _as_trained(entry, naming, config)
     if config == usual and like_usual and how in (None, entry.preprocessing):
         return entry
@@ -94,11 +95,16 @@ def described(
 
 def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
-    said = settings.network.model_dump(mode="json")
-    kind = transformers_kind(config)
-    for name, ours in kind.settings(config).items():
+    said = settings if isinstance(config, OnBackbone) else settings.network
+    _check_alike(said.model_dump(mode="json"), transformers_kind(config).settings(config))
+
+
+def _check_alike(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    for name, ours in wanted.items():
         theirs = said.get(name, ours)
-        if name not in FREE and theirs != ours:
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            _check_alike(theirs, ours)
+        elif name not in FREE and theirs != ours:
             raise MappingError(
                 f"{CONFIG} beside the checkpoint says that {name} is {ascii(theirs)[:60]}, and the "
                 f"zoo's network has {ours}: it has no network for this checkpoint."
@@ -113,28 +119,53 @@ def readings(
         file = naming.normalise(checkpoint.tensors)
         usual = entry.config_for(naming.name)
         if found := read_sizes(usual, partial(leaf_shape, naming, file)):
-            yield naming, _settled(found, naming, settings)
+            yield naming, settled(found, naming, settings)
 
 
-def _settled(config: Config, naming: Naming, settings: Settings | None) -> Config:
+def settled(config: Config, naming: Naming, settings: Settings | None) -> Config:
     """With what no tensor tells: from the settings beside them, or what their library does."""
+    if isinstance(config, ViTConfig):
+        return _settled_vit(config, naming, settings)
+    if isinstance(config, DepthConfig):
+        return _settled_depth(config, naming, settings)
     network = settings.network if settings else None
-    act = ACTIVATIONS.get((network and network.hidden_act) or "", config.activation)
     eps = (network and network.layer_norm_eps) or config.norm_eps
-    if not isinstance(config, ViTConfig):
-        # All other norms are fixed in transformers.
-        last = None if eps == config.norm_eps else eps
-        return replace(config, activation=act, final_norm_eps=last)
-    heads = (network and network.num_attention_heads) or config.heads
-    tokens = 0 if config.classes and _mean_alone(config, naming, settings) else config.head_tokens
-    return replace(config, activation=act, norm_eps=eps, heads=heads, head_tokens=tokens)
+    # All other norms are fixed in transformers.
+    last = None if eps == config.norm_eps else eps
+    return replace(config, activation=_activation(config, network), final_norm_eps=last)
 
 
-def _as_trained(entry: ModelInfo, naming: Naming, config: Config) -> Config:
+def _activation(config: FeatureConfig, network: Settings | None) -> Literal["gelu", "gelu_tanh"]:
+    return ACTIVATIONS.get((network and network.hidden_act) or "", config.activation)
+
+
+def _settled_vit(config: ViTConfig, naming: Naming, settings: Settings | None) -> ViTConfig:
+    network = settings.network if settings else None
+    return replace(
+        config,
+        activation=_activation(config, network),
+        norm_eps=(network and network.layer_norm_eps) or config.norm_eps,
+        heads=(network and network.num_attention_heads) or config.heads,
+        head_tokens=0
+        if config.classes and _mean_alone(config, naming, settings)
+        else config.head_tokens,
+    )
+
+
+def _settled_depth(config: DepthConfig, naming: Naming, settings: Settings | None) -> DepthConfig:
+    """With the layers that are read, and the unit, too."""
+    config = replace(config, backbone=_settled_vit(config.backbone, naming, settings))
+    if settings is None or settings.backbone_config is None:
+        return config
+    read = settings.backbone_config.out_indices
+    layers = (read[0], read[1], read[2], read[3]) if len(read) == 4 else config.layers
+    metres = settings.max_depth if settings.depth_estimation_type == "metric" else None
+    return replace(config, layers=layers, max_depth=metres)
+
+
+def _as_trained(entry: ModelInfo, naming: Naming, config: ViTConfig) -> ViTConfig:
     """With what the library in which somebody trained a classifier does otherwise than the authors:
     timm has another GELU in some networks, transformers interpolates positions by its own rule."""
-    if not isinstance(config, ViTConfig):
-        return config
     if library := entry.libraries.get(naming.name):
         config = replace(config, activation=library.activation)
     if naming.name != "huggingface" or (where := config.positions) is None:
@@ -154,8 +185,15 @@ def _mean_alone(config: ViTConfig, naming: Naming, settings: Settings | None) ->
 
 def body(config: Config) -> Config:
     """A network without what somebody's own may have otherwise: classes, grid, details."""
-    common = replace(config, classes=0, norm_eps=0.0, activation="gelu")
-    if not isinstance(common, ViTConfig):
-        return replace(common, final_norm_eps=None)
+    if isinstance(config, ViTConfig):
+        return vit_body(config)
+    if isinstance(config, DepthConfig):
+        return replace(config, backbone=vit_body(config.backbone))
+    return replace(config, classes=0, norm_eps=0.0, activation="gelu", final_norm_eps=None)
+
+
+def vit_body(config: ViTConfig) -> ViTConfig:
+    """The same of a vision transformer."""
+    common = replace(config, classes=0, norm_eps=0.0, activation="gelu", head_tokens=None)
     where = common.positions and replace(common.positions, grid=0)
-    return replace(common, head_tokens=None, positions=where)
+    return replace(common, positions=where)

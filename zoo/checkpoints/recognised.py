@@ -9,10 +9,10 @@ from weights.errors import MappingError
 from weights.load import PERIODS, fits
 from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import body, described, readings
+from zoo.checkpoints.own import body, described, readings, vit_body
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
 from zoo.errors import BadRequest
-from zoo.models.config import Config, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, OnBackbone, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
@@ -90,23 +90,34 @@ def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """Whether a checkpoint has just the tensors of a network, however many heads that has."""
     if isinstance(config, ViTConfig) and not config.is_sound:
         config = replace(config, heads=1)
+    elif isinstance(config, OnBackbone) and not config.is_sound:
+        config = replace(config, backbone=replace(config.backbone, heads=1))
     return config.is_sound and fits(naming, checkpoint.tensors, model_shapes(config))
 
 
 def _kind(config: Config) -> Config:
     """A network without its sizes."""
+    if isinstance(config, ViTConfig):
+        return _vit_kind(config)
+    none = (0, 0, 0, 0)
+    if isinstance(config, DepthConfig):
+        below = _vit_kind(config.backbone)
+        return DepthConfig(below, layers=none, channels=none, fused=0, hidden=0)
     common = body(config)
-    if not isinstance(common, ViTConfig):
-        return replace(common, depths=(0, 0, 0, 0), dims=(0, 0, 0, 0))
+    assert isinstance(common, ConvNeXtConfig)
+    return replace(common, depths=none, dims=none)
+
+
+def _vit_kind(config: ViTConfig) -> ViTConfig:
     # The first register changes how positions are interpolated; others are only more of them.
-    few = replace(common, ffn="mlp", registers=min(1, common.registers))
+    few = replace(vit_body(config), ffn="mlp", registers=min(1, config.registers))
     return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0)
 
 
 def check_heads(found: Candidate, checkpoint: Checkpoint, settings: Settings | None) -> None:
     """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
     has, or where they cannot be as many."""
-    config = found.config
+    config = found.config.backbone if isinstance(found.config, OnBackbone) else found.config
     if not isinstance(config, ViTConfig):
         return
     file = found.naming.normalise(checkpoint.tensors)

@@ -7,7 +7,14 @@ from itertools import count, takewhile
 from typing import Literal
 
 from weights.initializers import Shape
-from zoo.models.config import Config, ConvNeXtConfig, RopePeriods, ViTConfig
+from zoo.models.config import (
+    Config,
+    ConvNeXtConfig,
+    DepthConfig,
+    FeatureConfig,
+    RopePeriods,
+    ViTConfig,
+)
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""
@@ -26,6 +33,8 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
     all that tells them. Heads are kept where no leaf tells how many there are."""
     if isinstance(config, ConvNeXtConfig):
         return _convnext(config, shapes)
+    if isinstance(config, DepthConfig):
+        return _depth(config, shapes)
     return _vit(config, shapes)
 
 
@@ -39,12 +48,21 @@ def _convnext(config: ConvNeXtConfig, shapes: Shapes) -> Config | None:
     return with_head(found, shapes("head.weight"))
 
 
+def _depth(config: DepthConfig, shapes: Shapes) -> Config | None:
+    backbone = _vit(config.backbone, lambda leaf: shapes(f"backbone.{leaf}"))
+    channels = [_rows(shapes, f"decoder.convs.{i}.weight", axis=1) for i in range(4)]
+    fused, hidden = (_rows(shapes, f"decoder.{conv}.weight", axis=1) for conv in ("conv1", "conv3"))
+    if backbone is None or 0 in (*channels, fused, hidden):
+        return None
+    return replace(config, backbone=backbone, channels=_four(channels), fused=fused, hidden=hidden)
+
+
 def _four(numbers: list[int]) -> tuple[int, int, int, int]:
     first, second, third, fourth = numbers
     return first, second, third, fourth
 
 
-def _vit(config: ViTConfig, shapes: Shapes) -> Config | None:
+def _vit(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
     patch = shapes("patch_embed.proj.weight") or ()
     hidden = {kind: _hidden(shapes, *layers) for kind, layers in FEED_FORWARD.items()}
     found = [(kind, width) for kind, width in hidden.items() if width]
@@ -61,7 +79,7 @@ def _vit(config: ViTConfig, shapes: Shapes) -> Config | None:
         patch_size=patch[2],
         registers=_rows(shapes, "reg_tokens"),
     )
-    return with_head(_grid(found_config, shapes), shapes("head.weight"))
+    return _with_head(_grid(found_config, shapes), shapes("head.weight"))
 
 
 def _hidden(shapes: Shapes, first: str, last: str, times: int) -> int:
@@ -80,11 +98,15 @@ def _grid(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     return replace(config, positions=replace(where, grid=side))
 
 
-def with_head(config: Config, head: Shape | None) -> Config:
+def with_head(config: FeatureConfig, head: Shape | None) -> FeatureConfig:
     """With the classes of a linear layer, and the tokens that it takes if those are several."""
+    if isinstance(config, ViTConfig):
+        return _with_head(config, head)
+    return replace(config, classes=head[0] if head and len(head) == 2 else 0)
+
+
+def _with_head(config: ViTConfig, head: Shape | None) -> ViTConfig:
     classes, width = head if head and len(head) == 2 else (0, config.dim)
-    if isinstance(config, ConvNeXtConfig):
-        return replace(config, classes=classes)
     tokens = config.head_tokens if width == config.dim else width // config.dim - 1
     return replace(config, classes=classes, head_tokens=tokens if classes else None)
 
@@ -97,8 +119,8 @@ def _heads(config: ViTConfig, dim: int, shapes: Shapes) -> int:
     return config.heads
 
 
-def _rows(shapes: Shapes, leaf: str) -> int:
-    return (shapes(leaf) or (0,))[0]
+def _rows(shapes: Shapes, leaf: str, axis: int = 0) -> int:
+    return (shapes(leaf) or (0, 0))[axis]
 
 
 def _counted(shapes: Shapes, leaf: str) -> int:

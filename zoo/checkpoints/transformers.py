@@ -13,14 +13,15 @@ from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
-from zoo.models.config import Config, ViTConfig
+from zoo.models.config import Config, DepthConfig, OnBackbone, ViTConfig
 from zoo.registry.entry import ModelInfo
 
 
 def run_transformers(
     entry: ModelInfo, loaded: Loaded, pixels: NDArray[np.float32]
 ) -> dict[str, NDArray[np.float32]]:
-    """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods.
+    """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods, or
+    `predicted_depth`.
 
     It loads the folder that `zoo weights convert` writes. Its ConvNeXt classifiers give the last
     map without a norm, which is no output of ours and left out.
@@ -30,7 +31,7 @@ def run_transformers(
     """
     try:
         import torch
-        from transformers import AutoModel
+        from transformers import AutoModel, AutoModelForDepthEstimation
     except ModuleNotFoundError as error:
         raise MissingLibrary(
             "to compare with transformers, PyTorch and transformers are needed: "
@@ -42,13 +43,17 @@ def run_transformers(
     with TemporaryDirectory() as folder:
         path = Path(folder) / entry.name
         write_folder(path, items, replace(entry, config=loaded.config), Quiet())
-        model = AutoModel.from_pretrained(path).train(False)
+        is_depth = isinstance(loaded.config, DepthConfig)
+        model = (AutoModelForDepthEstimation if is_depth else AutoModel).from_pretrained(path)
+    model.train(False)
     if "local_pos_embed.periods" in loaded.weights.arrays:
         periods = torch.from_numpy(np.array(loaded.weights.arrays["local_pos_embed.periods"]))
         model.rope_embeddings.inv_freq = 1 / periods
     asked = {"interpolate_pos_encoding": True} if transformers_kind(loaded.config).asks else {}
     with torch.no_grad():
         result = model(torch.from_numpy(pixels), **asked)
+    if isinstance(loaded.config, DepthConfig):
+        return {"predicted_depth": result.predicted_depth.numpy()}
     tokens = result.last_hidden_state
     # ViT's own pooler is none of a classifier's parts.
     is_token = loaded.config.pool == "token" and isinstance(loaded.config, ViTConfig)
@@ -59,7 +64,8 @@ def run_transformers(
 
 def check_positions(config: Config, size: tuple[int, ...]) -> None:
     """Refuse a size at which transformers' positions are not the network's."""
-    positions = config.positions if isinstance(config, ViTConfig) else None
+    below = config.backbone if isinstance(config, OnBackbone) else config
+    positions = below.positions if isinstance(below, ViTConfig) else None
     if positions is None:
         return
     side = positions.grid * config.stride

@@ -88,7 +88,7 @@ def show_model(entry: ModelInfo) -> None:
         "architecture": entry.config.text,
         "preprocessing": preprocessing_words(entry.preprocessing),
         "positions": position_words(entry.config),
-        "pooler_output": entry.pooler,
+        **({"pooler_output": entry.pooler} if entry.pooler else {}),
         "weights": sources[kind] if found is None else f"on this machine, {found}",
         "copies": ", ".join(f"{file.repository}, {COPY}" for file in entry.mirrors[:1]) or "none",
         "checkpoint": entry.file,

@@ -22,8 +22,9 @@ from weights.writers.items import items_for
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.digits.data import Digits
 from zoo.images.pixel_values import channels
-from zoo.models.builder import Model, build_model
-from zoo.models.config import Preprocessing, ViTConfig
+from zoo.models.builder import Features, Model, build_model
+from zoo.models.config import ViTConfig
+from zoo.models.preprocessing import Preprocessing
 from zoo.registry.entry import ModelInfo
 
 Images = Float[Array, "n height width"]  # grey, 0 to 1
@@ -109,7 +110,7 @@ def make_optimiser(recipe: Recipe, steps: int) -> optax.GradientTransformation:
 
 
 def loss(
-    model: Model, pixels: Float[Array, "n 3 H W"], labels: Int[Array, " n"], smoothing: float
+    model: Features, pixels: Float[Array, "n 3 H W"], labels: Int[Array, " n"], smoothing: float
 ) -> Float[Array, ""]:
     """Cross-entropy against smoothed labels, the mean of a batch."""
     logits = jax.vmap(model)(pixels).logits

@@ -121,7 +121,7 @@ class Maker:
             from zoo.runtime import session
 
             progress.stage(f"{file.name}: verifying")
-            limit = limit_for(precision, self.weights.provenance.kind)
+            limit = limit_for(precision, self.weights.provenance.kind, self.entry.config)
             live = session(runnable(file, precision))
             verification = verify_file(file, self.samples(), precision, limit=limit, live=live)
         if precision == "bf16" or sidecar_path(file).exists():

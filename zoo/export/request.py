@@ -172,6 +172,8 @@ def is_whole(value: object) -> bool:
 def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...]:
     """Block numbers, from 1 and in order."""
     count = entry.config.num_hidden_states
+    if layers and not count:
+        raise BadRequest(f"{entry.name} gives no hidden states: leave out the layers.")
     known = range(1, count + 1)
     if isinstance(layers, str):
         last = re.fullmatch(r"last([1-9]\d{0,5})", layers, re.ASCII)

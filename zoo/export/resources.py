@@ -81,7 +81,7 @@ def _tell_memory(request: Request, progress: Progress) -> None:
 
     entry, asked = request.model, request.options
     is_whole = asked.verify and written(entry, asked.precision) <= LARGEST
-    copies = WHOLE if is_whole else BLOCK / entry.config.num_hidden_states
+    copies = WHOLE if is_whole else BLOCK / (entry.config.num_hidden_states or entry.config.depth)
     needed, free = memory(entry, copies), virtual_memory().available
     if needed > free:
         progress.note(

@@ -14,8 +14,8 @@ import numpy as np
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
 from zoo.errors import BadRequest
-from zoo.models.builder import count_parameters, networks_in
-from zoo.models.config import ViTConfig
+from zoo.models.builder import Features, count_parameters, networks_in
+from zoo.models.config import OnBackbone, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import architecture
 
@@ -52,9 +52,9 @@ def subject_of(model: Callable[..., Any]) -> Subject:
     }
     entry = architecture(network.name)
     # As the network is now: somebody may have cut it, or given it other classes.
-    config = replace(
-        network.config or entry.config, classes=len(network.head.weight) if network.head else 0
-    )
+    config = network.config or entry.config
+    if isinstance(network, Features) and not isinstance(config, OnBackbone):
+        config = replace(config, classes=len(network.head.weight) if network.head else 0)
     if isinstance(config, ViTConfig):
         config = replace(config, depth=network.num_hidden_states)
     # As the network is now. Its licence goes with whatever is made of it.

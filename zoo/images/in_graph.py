@@ -21,7 +21,7 @@ from jaxtyping import Float32, Int64, Shaped, UInt8
 
 import converter
 from zoo.images.pixel_values import Size, centre, channels, resized_size
-from zoo.models.config import Preprocessing
+from zoo.models.preprocessing import Preprocessing
 
 DIGITS = (8, 7, 7)
 """Binary places of Pillow's coefficients of 8-bit values, in the steps they are computed in."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from zoo.errors import BadRequest
 from zoo.images.pictures import Pictures, pictures
-from zoo.models.config import Preprocessing
+from zoo.models.preprocessing import Preprocessing
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:

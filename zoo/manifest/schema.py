@@ -16,6 +16,7 @@ from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Text, Three
 from zoo.manifest.measured import Speeds, Verification
 from zoo.models import config
+from zoo.models.preprocessing import Preprocessing
 
 MANIFEST = "manifest.json"  # a folder's
 
@@ -42,6 +43,11 @@ class StatedPreprocessing(Model):
     rescale: float = Field(description="What the values from 0 to 255 are multiplied by.")
     rescale_first: bool = Field(description="Whether that comes first, so that nothing is rounded.")
     resample: Literal["bilinear", "bicubic"] = Field(description="The filter, which antialiases.")
+    multiple: Side | None = Field(
+        default=None,
+        description="Where the sides are free, a picture keeps its aspect ratio, and its sides are "
+        "rounded to multiples of this.",
+    )
     in_file: bool = Field(description="Whether the ONNX files do all this themselves.")
 
     @field_validator("std")
@@ -52,9 +58,9 @@ class StatedPreprocessing(Model):
         return std
 
     @property
-    def settings(self) -> config.Preprocessing:
+    def settings(self) -> Preprocessing:
         """What images are preprocessed with in numpy."""
-        return config.Preprocessing(**self.model_dump(exclude={"in_file"}))
+        return Preprocessing(**self.model_dump(exclude={"in_file"}))
 
 
 class StatedWeights(Model):
@@ -214,7 +220,7 @@ class Manifest(Model):
         max_length=1 << 17,
         description="What the classes of `logits` are called, in their order.",
     )
-    network: config.ViTConfig | config.ConvNeXtConfig | None = Field(
+    network: config.Config | None = Field(
         default=None,
         description="The network, where the zoo's model of that name has other sizes or classes, "
         "or where there is none of that name, but a family.",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zoo.models.config import Config, Preprocessing, ViTConfig
+from zoo.models.config import Config
+from zoo.models.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from zoo.manifest.measured import Comparison, Verification
@@ -88,8 +89,6 @@ def preprocessing_words(how: Preprocessing) -> str:
 
 def position_words(config: Config) -> str:
     """At which sizes a model knows where patches are, in words."""
-    learned = config.positions if isinstance(config, ViTConfig) else None
-    if learned is None:
+    if (sides := config.native) is None:
         return "any size"
-    side = learned.grid * config.stride
-    return f"learned at {side} x {side}, interpolated for any other size"
+    return f"learned at {sides[0]} x {sides[1]}, interpolated for any other size"

@@ -11,16 +11,21 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.block import Block
-from zoo.models.config import Config, ConvNeXtConfig, Preprocessing, RopePeriods, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, RopePeriods, ViTConfig
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
+from zoo.models.depth import DepthAnything, DepthDecoder
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
 from zoo.models.vit import VisionTransformer
 
-Model: TypeAlias = VisionTransformer | ConvNeXt
+Features: TypeAlias = VisionTransformer | ConvNeXt
+"""Networks that give features, and logits if they are classifiers."""
+
+Model: TypeAlias = Features | DepthAnything
 
 ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh}
 NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
@@ -39,9 +44,15 @@ def build_model(
 
     `name`, `preprocessing` and `labels` are what the model knows of itself.
     """
-    make: Callable[..., Model]
-    make = _vit(config) if isinstance(config, ViTConfig) else _convnext(config)
-    return make(name=name, preprocessing=preprocessing, labels=labels, config=config, key=key)
+    return _maker(config)(
+        name=name, preprocessing=preprocessing, labels=labels, config=config, key=key
+    )
+
+
+def _maker(config: Config) -> Callable[..., Model]:
+    if isinstance(config, ViTConfig):
+        return _vit(config)
+    return _convnext(config) if isinstance(config, ConvNeXtConfig) else _depth(config)
 
 
 def _vit(config: ViTConfig) -> partial[VisionTransformer]:
@@ -98,6 +109,18 @@ def _convnext(config: ConvNeXtConfig) -> partial[ConvNeXt]:
         final_norm=partial(eqx.nn.LayerNorm, eps=config.final_norm_eps or config.norm_eps),
         classes=config.classes,
     )
+
+
+def _depth(config: DepthConfig) -> partial[DepthAnything]:
+    decoder = partial(
+        DepthDecoder,
+        config.dim,
+        config.channels,
+        config.fused,
+        hidden=config.hidden,
+        max_depth=config.max_depth,
+    )
+    return partial(DepthAnything, _vit(config.backbone), decoder, layers=config.layers)
 
 
 def _feed_forward(config: ViTConfig) -> MakeFeedForward:

@@ -6,8 +6,10 @@ Defaults are stated here and nowhere else: layers are told their arguments, by t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+Four = tuple[int, int, int, int]
 
 MOST, DEEPEST = 1 << 17, 512
 """What a network has at most of anything, and of blocks: more is no network, but a trap."""
@@ -147,8 +149,8 @@ class ConvNeXtConfig:
     that of the norm behind the stages, where it is not that of all others.
     """
 
-    depths: tuple[int, int, int, int]
-    dims: tuple[int, int, int, int]
+    depths: Four
+    dims: Four
     activation: Literal["gelu", "gelu_tanh"] = "gelu"
     norm_eps: float = 1e-6
     final_norm_eps: float | None = None
@@ -195,35 +197,69 @@ def _classes(count: int) -> str:
     return f", {count} classes" if count else ""
 
 
-Config = ViTConfig | ConvNeXtConfig
+@dataclass(frozen=True)
+class OnBackbone:
+    """What a network on top of a vision transformer has of that."""
+
+    backbone: ViTConfig
+
+    # As the properties of `ViTConfig`: it gives neither rows of tokens nor what is inside.
+    prefix_tokens: ClassVar[int] = 0
+    num_hidden_states: ClassVar[int] = 0
+    classes: ClassVar[int] = 0
+
+    @property
+    def dim(self) -> int:
+        """Channels of a token."""
+        return self.backbone.dim
+
+    @property
+    def depth(self) -> int:
+        """Blocks of the backbone."""
+        return self.backbone.depth
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.backbone.stride
+
+    @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        return self.backbone.native
 
 
 @dataclass(frozen=True)
-class Preprocessing:
-    """From 8-bit RGB to `pixel_values`: resize, crop, rescale, normalise.
+class DepthConfig(OnBackbone):
+    """Hyperparameters of a dense prediction transformer that tells how far away every pixel is.
 
-    `resize` is the length of the shorter edge before a crop of `size` from the centre; None
-    stretches the image straight to `size`, height x width, without keeping the aspect ratio.
-    `rescale_first` resizes floating-point values (nothing is rounded to 8 bits in between).
-    Every filter antialiases.
+    It reads the normed patches of four `layers`, blocks counted from 1, and makes maps of
+    `channels` of them, which are fused in `fused` channels. Between the last convolutions are
+    `hidden` channels. With `max_depth` the result is in metres up to that, by a sigmoid; without,
+    it is larger the nearer a thing is, and has no unit.
     """
 
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    size: tuple[int, int] = (224, 224)
-    resize: int | None = None
-    rescale: float = 1 / 255
-    rescale_first: bool = False
-    resample: Literal["bilinear", "bicubic"] = "bilinear"
+    layers: Four
+    channels: Four
+    fused: int
+    hidden: int = 32
+    max_depth: float | None = None
 
-    def at(self, size: tuple[int, int]) -> Preprocessing:
-        """The same for another height and width: a crop keeps its share of the shorter edge.
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        sized = all(0 < count <= MOST for count in (*self.channels, self.fused // 2, self.hidden))
+        read = all(1 <= layer <= self.depth for layer in self.layers)
+        return sized and read and self.backbone.is_sound and (self.max_depth or 1) > 0
 
-        Of a crop that is no square the edge is what covers both sides.
-        """
-        edge = self.resize and max(self.covering(size, self.resize))
-        return replace(self, size=size, resize=edge)
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        unit = "in metres" if self.max_depth else "relative"
+        return f"{self.backbone.text}; {unit} depth of blocks {', '.join(map(str, self.layers))}"
 
-    def covering(self, size: tuple[int, int], resize: int) -> list[int]:
-        """The edges that cover a crop of `size` by as much as `resize` does at the own size."""
-        return [round(resize * a / b) for a, b in zip(size, self.size, strict=True)]
+
+FeatureConfig = ViTConfig | ConvNeXtConfig
+"""Networks that give features, and logits if they are classifiers."""
+
+Config = FeatureConfig | DepthConfig

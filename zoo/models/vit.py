@@ -9,11 +9,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.attention import attention_weights
 from zoo.models.block import Block
-from zoo.models.config import Preprocessing, ViTConfig
+from zoo.models.config import ViTConfig
 from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Output, check_layers
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import RoPE, Rotation
 
 

@@ -11,7 +11,8 @@ from weights.namings.eqx_names import LEAVES
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published
 from zoo.html import html_table
-from zoo.models.config import Config, Preprocessing
+from zoo.models.config import Config, FeatureConfig
+from zoo.models.preprocessing import Preprocessing
 
 DATA = Path(__file__).parents[1] / "data"  # where embedded weights lie
 
@@ -44,8 +45,8 @@ class ModelInfo:
     timm's files on the hub; `hub` are files that are downloaded, which their publishers have there,
     and `mirrors` copies that others keep. What there is none of is empty.
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
-    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is. `labels`
-    are the classes of a classifier, or the file in `zoo/data` with a line for each of those of its
+    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is, where there
+    is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each of those of its
     publisher's classifiers; without any, classes are called by their numbers.
     """
 
@@ -64,10 +65,10 @@ class ModelInfo:
     mirrors: tuple[HubFile, ...] = ()
     parameters: int
     source: str
-    pooler: str
+    pooler: str = ""
     labels: str | tuple[str, ...] = ()
     published: Mapping[str, Config] = field(default_factory=dict)
-    libraries: Mapping[str, Config] = field(default_factory=dict)
+    libraries: Mapping[str, FeatureConfig] = field(default_factory=dict)
     embedded: bool = False
 
     def __repr__(self) -> str:
@@ -78,7 +79,7 @@ class ModelInfo:
             "family": self.family,
             "parameters": f"{self.parameters:,}",
             "architecture": self.config.text,
-            "pooler_output": self.pooler,
+            **({"pooler_output": self.pooler} if self.pooler else {}),
             "checkpoint": self.file,
             "licence": f"{self.licence.name}, {self.licence.page}",
             "source": self.source,

@@ -12,6 +12,7 @@ from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import (
     convnext_family,
+    depth_anything,
     digits_family,
     dinov2,
     dinov3,
@@ -27,7 +28,18 @@ if TYPE_CHECKING:
 
     from zoo.models.builder import Model
 
-FAMILIES = (dinov3, dinov2, tips, siglip2, eupe, convnext_family, vit_family, vit5, digits_family)
+FAMILIES = (
+    dinov3,
+    dinov2,
+    tips,
+    siglip2,
+    eupe,
+    convnext_family,
+    vit_family,
+    vit5,
+    depth_anything,
+    digits_family,
+)
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 

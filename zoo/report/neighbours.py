@@ -15,7 +15,7 @@ from PIL import Image
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import Float32, pixel_values
-from zoo.models.config import Preprocessing
+from zoo.models.preprocessing import Preprocessing
 from zoo.report.content import Neighbours
 from zoo.runtime import Session
 

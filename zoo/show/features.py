@@ -14,7 +14,7 @@ from zoo import runtime
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32, Size, pixel_values
 from zoo.manifest.stated_entry import stated_entry
-from zoo.models.config import Preprocessing
+from zoo.models.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -47,8 +47,11 @@ def of_model(model: Model, images: Sequence[Image], size: Size | None) -> Featur
     import jax
     import jax.numpy as jnp
 
+    from zoo.models.builder import Features as Network
     from zoo.models.vit import VisionTransformer
 
+    if not isinstance(model, Network):
+        raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
     if model.preprocessing is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     how = model.preprocessing

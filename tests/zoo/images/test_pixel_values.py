@@ -23,7 +23,7 @@ from zoo.images.in_graph import front
 from zoo.images.photograph import photograph, photographs
 from zoo.images.pixel_values import pixel_values, resized_size
 from zoo.models.builder import abstract
-from zoo.models.config import Preprocessing
+from zoo.models.preprocessing import Preprocessing
 
 HOW = {name: package.info(name).preprocessing for name in package.list_models()}
 DISTINCT = {how: name for name, how in reversed(HOW.items())}.values()

@@ -53,7 +53,7 @@ def compare_with_jax(
     samples = reference(entry, abstract(loaded.config), loaded.weights.arrays, signature)
 
     def compare(live: runtime.Session, variant: Variant) -> Judged:
-        limit = limit_for(variant.precision, wanted.kind)
+        limit = limit_for(variant.precision, wanted.kind, entry.config)
         try:
             judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:

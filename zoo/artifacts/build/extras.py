@@ -22,8 +22,9 @@ from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
-from zoo.models.config import Config, Preprocessing, ViTConfig
+from zoo.models.config import Config, ViTConfig
 from zoo.models.output import output_names
+from zoo.models.preprocessing import Preprocessing
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"

@@ -17,7 +17,7 @@ from weights.errors import MappingError
 from weights.opening import read_at_most
 from zoo.manifest.fields import Line, Model, Side, Three
 from zoo.manifest.read import wrong
-from zoo.models.config import Preprocessing
+from zoo.models.preprocessing import Preprocessing
 
 CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
 LARGEST = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
@@ -62,6 +62,10 @@ class Settings(Model, extra="allow"):
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
     id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = Field({})
     vision_config: Settings | None = None
+    backbone_config: Settings | None = None
+    out_indices: tuple[Annotated[int, Field(ge=1, le=512)], ...] = ()
+    depth_estimation_type: Literal["relative", "metric"] = "relative"
+    max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
     architecture: Line = ""
     label_names: tuple[Line, ...] = ()
     global_pool: Line = ""
@@ -70,7 +74,7 @@ class Settings(Model, extra="allow"):
     @property
     def network(self) -> Settings:
         """The part about the network for images, where a model has several."""
-        return self.vision_config or self
+        return self.vision_config or self.backbone_config or self
 
     @property
     def timm_name(self) -> str:
@@ -112,6 +116,8 @@ class Processor(Model):
     do_normalize: bool = True
     image_mean: Three
     image_std: Three
+    keep_aspect_ratio: bool = False
+    ensure_multiple_of: Side = 1
 
     @property
     def preprocessing(self) -> Preprocessing | None:
@@ -133,6 +139,7 @@ class Processor(Model):
             rescale=self.rescale_factor if self.do_rescale else 1.0,
             rescale_first=self.image_processor_type.startswith("DINOv3"),
             resample=PILLOW[self.resample],
+            multiple=self.ensure_multiple_of if self.keep_aspect_ratio else None,
         )
 
 

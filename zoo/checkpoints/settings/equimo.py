@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions, RopeGrid, ViTConfig
+from zoo.models.config import ConvNeXtConfig, FeatureConfig, LearnedPositions, RopeGrid, ViTConfig
 
 EQUIMO = "1.1.0"  # the version whose format is written
 
@@ -13,7 +13,7 @@ FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
 POOL = {"token": "token", "mean": "avg"}
 
 
-def equimo_metadata(config: Config) -> dict[str, Any]:
+def equimo_metadata(config: FeatureConfig) -> dict[str, Any]:
     """`metadata.json` of an Equimo 1.x archive."""
     settings = _convnext(config) if isinstance(config, ConvNeXtConfig) else _vit(config)
     return {

@@ -9,11 +9,13 @@ from zoo.errors import BadRequest
 from zoo.models.config import (
     Config,
     ConvNeXtConfig,
+    DepthConfig,
     LearnedPositions,
-    Preprocessing,
+    OnBackbone,
     RopePeriods,
     ViTConfig,
 )
+from zoo.models.preprocessing import Preprocessing
 
 ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 RESAMPLE = {"bilinear": 2, "bicubic": 3}
@@ -52,10 +54,7 @@ def transformers_config(config: Config, names: Sequence[str], key_bias: bool) ->
 def portable_config(config: Config, names: Sequence[str], family: str) -> dict[str, Any]:
     """`config.json` beside an ONNX file: of transformers' class, or of its class for the features
     below a classifier, or at least with its words."""
-    features = replace(config, classes=0)
-    if isinstance(features, ViTConfig):
-        features = replace(features, head_tokens=None)
-    for network in (config, features):
+    for network in (config, _features(config)):
         with suppress(BadRequest):
             told = transformers_config(network, names, key_bias=False)
             return told | labels(config.classes, names)
@@ -68,6 +67,15 @@ def portable_config(config: Config, names: Sequence[str], family: str) -> dict[s
         "num_channels": 3,
         **labels(config.classes, names),
     }
+
+
+def _features(config: Config) -> Config:
+    """A network without what makes its features answers."""
+    if isinstance(config, OnBackbone):
+        return config.backbone
+    if isinstance(config, ViTConfig):
+        return replace(config, classes=0, head_tokens=None)
+    return replace(config, classes=0)
 
 
 def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
@@ -83,6 +91,8 @@ def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
 
 def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
+    if isinstance(config, DepthConfig):
+        return DEPTH
     if isinstance(config, ConvNeXtConfig):
         if config.response_norm:
             return CONVNEXT_V2
@@ -180,6 +190,29 @@ def _dinov2(config: ViTConfig) -> dict[str, Any]:
     }
 
 
+def _depth(config: DepthConfig) -> dict[str, Any]:
+    read = {
+        "model_type": "dinov2",
+        **_dinov2(config.backbone),
+        "out_indices": list(config.layers),
+        "out_features": [f"stage{layer}" for layer in config.layers],
+        "apply_layernorm": True,
+        "reshape_hidden_states": False,
+    }
+    return {
+        "backbone_config": read,
+        "patch_size": config.stride,
+        "reassemble_hidden_size": config.dim,
+        "reassemble_factors": [4, 2, 1, 0.5],
+        "neck_hidden_sizes": list(config.channels),
+        "fusion_hidden_size": config.fused,
+        "head_in_index": -1,
+        "head_hidden_size": config.hidden,
+        "depth_estimation_type": "metric" if config.max_depth else "relative",
+        "max_depth": config.max_depth or 1,
+    }
+
+
 def _intermediate(config: ViTConfig) -> dict[str, Any]:
     return _learned(config) | {"intermediate_size": config.hidden}
 
@@ -200,6 +233,7 @@ SIGLIP_CLASSIFIER = replace(
 )
 CONVNEXT = Kind("ConvNextForImageClassification", "convnext", _convnext)
 CONVNEXT_V2 = Kind("ConvNextV2ForImageClassification", "convnextv2", _convnext)
+DEPTH = Kind("DepthAnythingForDepthEstimation", "depth_anything", _depth)
 VIT = Kind("ViTForImageClassification", "vit", _intermediate, asks=True)
 
 
@@ -218,6 +252,9 @@ def transformers_processor(how: Preprocessing) -> dict[str, Any]:
     }
     if how.rescale_first:
         return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
+    if how.multiple is not None:
+        free = {"keep_aspect_ratio": True, "ensure_multiple_of": how.multiple}
+        return {"image_processor_type": "DPTImageProcessor"} | settings | free
     if how.resize is None:
         return {"image_processor_type": "SiglipImageProcessor"} | settings
     cropped = {"size": {"shortest_edge": how.resize}, "do_center_crop": True, "crop_size": size}
