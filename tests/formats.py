@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import zoo
-from tests.references import convnext, dinov2, dinov3, siglip2, vit
+from tests.references import convnext, depth_anything, dinov2, dinov3, siglip2, vit
 from tests.references.running import Values, equimo_model, file_state
 from tests.seeded import leaves_of, nano, state_of, values_of
 from tests.synthetic import save_pth
@@ -30,11 +30,17 @@ NAMES = (
     *("dinov3_vits16", "dinov3_vith16plus", "dinov3_vit7b16", "dinov3_convnext_tiny"),
     *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr", "eupe_vitt16"),
     *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small", "convnext_tiny"),
-    "convnextv2_atto",
+    *("convnextv2_atto", "depth_anything_v2_vits"),
 )
 """One of each family, and those whose tensors are others than its."""
 
-TRANSFORMERS = {"dinov2": dinov2, "dinov3": dinov3, "siglip2": siglip2, "vit": vit}
+TRANSFORMERS = {
+    "depth_anything": depth_anything,
+    "dinov2": dinov2,
+    "dinov3": dinov3,
+    "siglip2": siglip2,
+    "vit": vit,
+}
 
 ORIGINALS = ("meta", "google", "original")
 """Formats whose files are tables of tensors as PyTorch or numpy writes them."""
@@ -152,7 +158,9 @@ def write(folder: Path, name: str, naming: Naming) -> Path:
     who, config = naming.name, small(name).config_for(naming.name)
     path = folder / {"equimo": "w.tar.lz4", "google": "w.npz", "huggingface": "hf"}.get(who, "w")
     if who in ORIGINALS:
-        state = state_of(config, naming, 4)
+        is_depth = zoo.info(name).family == "depth_anything"
+        own = depth_anything.authors_state(leaves(name, who)) if is_depth else None
+        state = own or state_of(config, naming, 4)
         if who == "google":
             np.savez_compressed(path, **state)
         else:

@@ -32,7 +32,17 @@ from zoo.models.config import Config
 from zoo.models.output import output_names
 from zoo.registry.entry import ModelInfo
 
-FAMILIES = ("dinov3", "convnext", "dinov2", "siglip2", "tips", "eupe", "vit", "digits")
+FAMILIES = (
+    "dinov3",
+    "convnext",
+    "dinov2",
+    "siglip2",
+    "tips",
+    "eupe",
+    "vit",
+    "depth_anything",
+    "digits",
+)
 REFERENCES: dict[str, dict[str, Reference]] = {
     name: found
     for family in FAMILIES

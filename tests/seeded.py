@@ -14,7 +14,7 @@ from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import Model, abstract
-from zoo.models.config import Config, ConvNeXtConfig, LearnedPositions, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, ViTConfig
 
 State = Mapping[str, Float32]
 
@@ -60,6 +60,9 @@ def nano(config: Config) -> Config:
     """The same network with few blocks and channels, all its switches kept."""
     if isinstance(config, ConvNeXtConfig):
         return replace(config, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32))
+    if isinstance(config, DepthConfig):
+        sizes = {"layers": (1, 2, 3, 4), "channels": (8, 12, 16, 20), "fused": 16, "hidden": 6}
+        return replace(config, backbone=replace(nano(config.backbone), depth=4), **sizes)
     positions = config.positions and replace(config.positions, grid=4)
     hidden = 88 if config.ffn == "swiglu_fused" else 128
     sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}
@@ -68,16 +71,15 @@ def nano(config: Config) -> Config:
 
 def native(config: Config) -> tuple[int, int]:
     """The images that a model's positions were trained on, or ones of 14 x 14 patches."""
-    if isinstance(config, ConvNeXtConfig):
-        return 224, 224
-    grid = config.positions.grid if isinstance(config.positions, LearnedPositions) else 14
-    return grid * config.patch_size, grid * config.patch_size
+    side = 224 if isinstance(config, ConvNeXtConfig) else 14 * config.stride
+    return config.native or (side, side)
 
 
 REPRESENTATIVES = (
     *("dinov3_vits16", "dinov3_vit7b16", "dinov3_convnext_tiny", "vit_digits"),
     *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr"),
     *("tips_vitg14_lr", "eupe_vitt16", "siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
+    *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
 )
 """The smallest of each family, and those that are built in another way."""
 

@@ -37,8 +37,8 @@ ROOMS = {
     ),
     "zoo": (
         *("errors", "html", "progress", "version", "processes", "models", "registry", "images"),
-        *("files", "runtime", "manifest", "checkpoints", "export", "bench", "show", "artifacts"),
-        *("report", "hub", "digits", "site", "cli"),
+        *("files", "runtime", "manifest", "checkpoints", "export", "bench", "show", "answers"),
+        *("artifacts", "report", "hub", "digits", "site", "cli"),
     ),
 }
 """From the bottom to the top: a room uses itself and the rooms before it."""

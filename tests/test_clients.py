@@ -20,6 +20,7 @@ import zoo
 from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
 from tests.clients.tensors import decode, decode_all
+from tests.formats import in_transformers, leaves, small
 from tests.references.classifiers import CLASSES, OWN
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
@@ -118,6 +119,20 @@ def test_a_browser_needs_no_options_where_there_is_no_int8(node, root):
     assert_equals("fp32", outputs, {"pixel_values": 0} | folder.outputs)
 
 
+def built(checkpoint, folder):
+    """What `zoo build` makes of a checkpoint of somebody's own."""
+    build = [sys.executable, "-m", "zoo", "build", "--weights", checkpoint]
+    folders.call([*build, "--variant", "fp32,int8", "--out", folder], folders.REPOSITORY)
+    (path,) = folder.iterdir()
+    return path, read_folder_manifest(path).preprocessing.settings
+
+
+def in_a_pipeline(node, task, path, picture):
+    """What transformers.js' pipeline for a task answers, by dtype."""
+    request = {"folder": str(path), "picture": str(picture), "dtypes": ["fp32", "q8"]}
+    return folders.ask(["node", node / "run_pipeline.mjs"], request | {"task": task})
+
+
 @pytest.mark.parametrize("kind", ["vit", "convnextv2"])
 def test_a_classifier_that_somebody_trained(kind, node, tmp_path):
     """A few steps in transformers, with classes of one's own: transformers.js answers the same."""
@@ -131,21 +146,35 @@ def test_a_classifier_that_somebody_trained(kind, node, tmp_path):
         model(pictures, labels=wanted, **asked).loss.backward()
         steps.step()
     model.eval().save_pretrained(own.path)
-    build = [sys.executable, "-m", "zoo", "build", "--weights", own.path, "--variant", "fp32,int8"]
-    folders.call([*build, "--out", tmp_path / "built"], folders.REPOSITORY)
-    (path,) = (tmp_path / "built").iterdir()
-    how = read_folder_manifest(path).preprocessing.settings
+    path, how = built(own.path, tmp_path / "built")
     picture = folders.fitting(how, tmp_path / "fits.png")
     with Image.open(picture) as image, torch.no_grad():
         logits = model(torch.from_numpy(pixel_values([image], how, how.size))).logits[0]
     shares = dict(zip(CLASSES, logits.softmax(-1).tolist(), strict=True))
-    request = {"folder": str(path), "picture": str(picture), "dtypes": ["fp32", "q8"]}
-    answers = folders.ask(["node", node / "run_classifier.mjs"], request)
+    answers = in_a_pipeline(node, "image-classification", path, picture)
     best = sorted(CLASSES, key=lambda name: -shares[name])
     for dtype, limit in (("fp32", 1e-5), ("q8", 0.05)):
         assert [answer["label"] for answer in answers[dtype]] == best
         for answer in answers[dtype]:
             assert abs(answer["score"] - shares[answer["label"]]) <= limit
+
+
+def test_depths(node, tmp_path):
+    """Of a picture that is no square, and needs no resizing."""
+    name, who = "depth_anything_v2_vits", "huggingface"
+    model = in_transformers(name, small(name).config_for(who), leaves(name, who))
+    model.save_pretrained(tmp_path / "own")
+    path, how = built(tmp_path / "own", tmp_path / "built")
+    picture = tmp_path / "wide.png"
+    image = photograph().resize((84, 56))
+    image.save(picture)
+    with torch.no_grad():
+        pixels = pixel_values([image], how, how.fitted(image.height, image.width))
+        wanted = model(torch.from_numpy(pixels)).predicted_depth[0].numpy()
+    answers = in_a_pipeline(node, "depth-estimation", path, picture)
+    assert wanted.shape == (56, 84) and wanted.std() > 0.05
+    for dtype, limit in (("fp32", 1e-5), ("q8", 0.05)):
+        np.testing.assert_allclose(decode(answers[dtype]), wanted, rtol=0, atol=limit)
 
 
 def test_optimum(folder):

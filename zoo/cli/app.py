@@ -16,6 +16,7 @@ from zoo.cli.options import SpreadOpsets, examples
 from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
 from zoo.cli.report_command import report
+from zoo.cli.run_command import run
 from zoo.cli.show_command import show
 from zoo.cli.site_command import site
 from zoo.cli.verify_command import verify
@@ -51,6 +52,7 @@ app.command(
         "zoo show dinov3_vits16 cat.png dog.png", "zoo show vit_digits-opset23.onnx 3.png"
     )
 )(show)
+app.command(epilog=examples("zoo run convnext_tiny cat.png", f"zoo run {BUILT} cat.png"))(run)
 app.command(epilog=examples(f"zoo bench {BUILT}/onnx/*.onnx --threads 4"))(bench)
 app.command(
     epilog=examples("zoo pull dinov3_vits16", "zoo pull dinov3_vits16 --variant fused,fp16")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -23,6 +23,9 @@ from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
 from zoo.registry.entry import ModelInfo
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 INTERRUPTED = 130
 
@@ -154,6 +157,18 @@ def _plain(value: object) -> object:
     from zoo.manifest.read import fields
 
     return fields(value)
+
+
+def print_picture(picture: "Image") -> None:
+    """In the terminal, in half blocks if it shows no images; not without the extra `[terminal]`."""
+    from rich.console import Console
+
+    try:
+        from textual_image.renderable import Image as Shown
+    except ModuleNotFoundError:
+        return
+
+    Console().print(Shown(picture, width="100%", height="auto"))
 
 
 def warn_nonfinite(names: Sequence[str]) -> None:

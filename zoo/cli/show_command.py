@@ -12,7 +12,7 @@ import typer
 
 from weights.terminal import say
 from zoo.cli import options
-from zoo.cli.console import print_result
+from zoo.cli.console import print_picture, print_result
 from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -86,15 +86,3 @@ def read_patch(text: str | None) -> tuple[int, int] | None:
     if text is not None and found is None:
         raise BadRequest(f"--patch {text} is no patch: write ROW,COLUMN, such as 3,5.")
     return (int(found[1]), int(found[2])) if found else None
-
-
-def print_picture(picture: Image) -> None:
-    """In the terminal, in half blocks if it shows no images; not without the extra `[terminal]`."""
-    from rich.console import Console
-
-    try:
-        from textual_image.renderable import Image as Shown
-    except ModuleNotFoundError:
-        return
-
-    Console().print(Shown(picture, width="100%", height="auto"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.answers.answer import Answered, answer
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.html import html_table
 from zoo.images.pictures import Pictures, pictures, stack
@@ -60,13 +61,25 @@ class VisionModel:
         if self.manifest.input == "uint8":
             return stack(several)
         how = self.manifest.preprocessing.settings
-        return pixel_values(several, how, self.manifest.size or how.size)
+        if self.manifest.size is not None:
+            return pixel_values(several, how, self.manifest.size)
+        sizes = {how.fitted(image.height, image.width) for image in several}
+        return pixel_values(several, how, sizes.pop() if len(sizes) == 1 else how.size)
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
         """The model's outputs for these pictures, as `[n, ...]`, by name."""
         feeds = {self.session.get_inputs()[0].name: self.preprocess(images)}
         names = [output.name for output in self.session.get_outputs()]
         return dict(zip(names, self.session.run(names, feeds), strict=True))
+
+    def answer(self, images: Pictures) -> list[Answered]:
+        """What the model says of each picture: classes, depths, or its features."""
+        from zoo.manifest.stated_entry import stated_entry
+
+        several, names = pictures(images), stated_entry(self.manifest).class_names
+        outputs = [{name: found[0] for name, found in self([image]).items()} for image in several]
+        sizes = [(image.height, image.width) for image in several]
+        return [answer(made, names, size) for made, size in zip(outputs, sizes, strict=True)]
 
 
 def load(
@@ -81,7 +94,8 @@ def load(
 
     **Arguments:**
 
-    - `model`: a name or alias.
+    - `model`: a name or alias; or the path of an .onnx file with its manifest, or of a folder of
+      `zoo build`.
     - `variant`: `fp32`, `fused`, `fp16`, `bf16`, `int8`, `q4` or `q4f16`, as far as they were
       built.
     - `folder`: what `zoo build` or `zoo pull` made. Without, the files are downloaded once, to
@@ -97,23 +111,56 @@ def load(
     (1, 384)
     """
     from zoo.hub.pulled import pulled_folder
-    from zoo.manifest.read import read_folder_manifest
 
+    if folder is None and model.endswith(".onnx"):
+        return open_file(Path(model), providers)
+    if folder is None and is_built(Path(model)):
+        return open_folder(Path(model), variant, providers)
     name = info(model).name
     if folder is not None and revision is not None:
         raise BadRequest(f"got folder {folder} and revision {revision!r}: give one of them.")
     place = pulled_folder(name, variant, revision, offline) if folder is None else Path(folder)
+    return open_folder(place, variant, providers, name)
+
+
+def is_built(place: Path) -> bool:
+    """Whether a folder is one of `zoo build` or `zoo pull`."""
+    from zoo.manifest.schema import MANIFEST
+
+    return (place / MANIFEST).is_file()
+
+
+def open_folder(
+    place: Path, variant: str, providers: Sequence[str] | None = None, name: str | None = None
+) -> VisionModel:
+    """The model that was built in a folder, which may have to be that of a name. **Raises**
+    `BadFile` or `BadRequest`."""
+    from zoo.manifest.read import read_folder_manifest
+
     manifest = read_folder_manifest(place)
-    if manifest.model != name:
+    if name is not None and manifest.model != name:
         raise BadFile(f"{place} holds {manifest.model}, not {name}: name another folder.")
     chosen = manifest.one(variant)
     for file in chosen.files:
         if not manifest.listed[file].is_complete(place):
             raise BadFile(
                 f"{place / file} is missing or has another size than its manifest says: run "
-                f"`zoo pull {name} --variant {variant} --out {place}`."
+                f"`zoo pull {manifest.model} --variant {variant} --out {place}`."
             )
     path = place / chosen.file
+    return VisionModel(manifest, chosen, path, _session(path, providers))
+
+
+def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel:
+    """The model in a file with a manifest beside it, or in the folder above. **Raises** `BadFile`
+    or `BadRequest`."""
+    from zoo.manifest.read import near
+
+    manifest = near(path)
+    variants = manifest.variants.values() if manifest else ()
+    chosen = next((each for each in variants if Path(each.file).name == path.name), None)
+    if manifest is None or chosen is None:
+        raise BadFile(f"{path} has no manifest that says how to preprocess: keep it beside it.")
     return VisionModel(manifest, chosen, path, _session(path, providers))
 
 

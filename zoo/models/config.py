@@ -14,6 +14,9 @@ Four = tuple[int, int, int, int]
 MOST, DEEPEST = 1 << 17, 512
 """What a network has at most of anything, and of blocks: more is no network, but a trap."""
 
+TASKS = ("image-feature-extraction", "image-classification")
+"""Of a network without classes, and with."""
+
 
 @dataclass(frozen=True)
 class LearnedPositions:
@@ -131,6 +134,11 @@ class ViTConfig:
         return (side, side) if side else None
 
     @property
+    def task(self) -> str:
+        """What hubs call that which it does."""
+        return TASKS[self.classes > 0]
+
+    @property
     def text(self) -> str:
         """The architecture in a line."""
         named = {0: "no registers", 1: "1 register"}
@@ -184,6 +192,11 @@ class ConvNeXtConfig:
     def num_hidden_states(self) -> int:
         """How many layers there are to ask for: the stages."""
         return len(self.depths)
+
+    @property
+    def task(self) -> str:
+        """What hubs call that which it does."""
+        return TASKS[self.classes > 0]
 
     @property
     def text(self) -> str:
@@ -244,6 +257,8 @@ class DepthConfig(OnBackbone):
     fused: int
     hidden: int = 32
     max_depth: float | None = None
+
+    task: ClassVar[str] = "depth-estimation"
 
     @property
     def is_sound(self) -> bool:

@@ -1,7 +1,6 @@
 """How far away every pixel is: Depth Anything V2, a dense prediction transformer on DINOv2."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,20 +9,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.models.config import DepthConfig, Four
 from zoo.models.layers import Size
-from zoo.models.output import check_layers
+from zoo.models.output import Depth, check_layers
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.resize import resize_aligned
 from zoo.models.vit import VisionTransformer
 
 Map = Float[Array, "channels height width"]
-FACTORS = (4, 2, 1, 0.5)
+Other = Float[Array, "channels2 height2 width2"]
+FACTORS = (4.0, 2.0, 1.0, 0.5)
 """How many times as many rows and columns the maps of the four layers get as there are patches."""
-
-
-class Depth(NamedTuple):
-    """How far away every pixel of an image is, in metres, or larger the nearer it is."""
-
-    predicted_depth: Float[Array, "H W"]
 
 
 def _conv(kernel: int, inputs: int, outputs: int, key: PRNGKeyArray) -> eqx.nn.Conv2d:
@@ -49,7 +43,7 @@ class Reassemble(eqx.Module):
         elif factor < 1:
             self.resize = eqx.nn.Conv2d(channels, channels, 3, int(1 / factor), 1, key=key2)
 
-    def __call__(self, x: Map) -> Map:
+    def __call__(self, x: Map) -> Other:
         x = self.projection(x)
         return x if self.resize is None else self.resize(x)
 
@@ -84,7 +78,7 @@ class Fusion(eqx.Module):
         self.residual2 = ResidualUnit(channels, key=key2)
         self.projection = _conv(1, channels, channels, key3)
 
-    def __call__(self, x: Map, finer: Map | None, size: Sequence[Size]) -> Map:
+    def __call__(self, x: Map, finer: Map | None, size: Sequence[Size]) -> Other:
         """**Arguments:** the map so far, that of the layer before, and (height, width) of the
         result. The coarsest map is the first: there is none to add to, so `residual1` rests."""
         x = x if finer is None else x + self.residual1(finer)

@@ -21,13 +21,19 @@ class Output(NamedTuple):
     hidden_states: tuple[Float[Array, "tokens dim"] | Float[Array, "dim height width"], ...] = ()
 
 
-def output_names(output: Output, layers: Sequence[int] = ()) -> list[str]:
+class Depth(NamedTuple):
+    """How far away every pixel of an image is, in metres, or larger the nearer it is."""
+
+    predicted_depth: Float[Array, "height width"]
+
+
+def output_names(output: Output | Depth, layers: Sequence[int] = ()) -> list[str]:
     """Names of an output's leaves in their order; it may be abstract, or that of a batch.
 
     `layers` are those that were asked for: their hidden states are called by their numbers.
     """
     values = output._asdict()
-    hidden = values.pop("hidden_states")
+    hidden = values.pop("hidden_states", ())
     names = [name for name, value in values.items() if value is not None]
     return names + [f"hidden_state_{layer}" for layer, _ in zip(layers, hidden, strict=True)]
 

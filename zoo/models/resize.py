@@ -14,7 +14,9 @@ def resize_aligned(
     """Bilinear, the corners of both maps on each other, as torch's `interpolate` has it with
     `align_corners=True`."""
     for axis, count in enumerate(size, start=1):
-        x = jnp.moveaxis(jnp.tensordot(x, _weights(x.shape[axis], count), (axis, 0)), -1, axis)
+        x = jnp.moveaxis(
+            jnp.tensordot(x, _weights(x.shape[axis], count).astype(x.dtype), (axis, 0)), -1, axis
+        )
     return x
 
 

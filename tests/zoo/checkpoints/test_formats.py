@@ -36,7 +36,7 @@ from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
 from zoo.models.builder import abstract
-from zoo.models.config import ConvNeXtConfig, LearnedPositions
+from zoo.models.config import ConvNeXtConfig, LearnedPositions, OnBackbone
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -59,6 +59,9 @@ def assert_leaves(got, want, but=()):
 
 def others(config):
     """A network with other blocks, and one with other patches or widths."""
+    if isinstance(config, OnBackbone):
+        bodies = [replace(config, backbone=other) for other in others(config.backbone)]
+        return [*bodies, replace(config, fused=config.fused + 2)]
     changes = {"depths": (1, 1, 1, 1)}, {"dims": (8, 16, 24, 40)}
     if not isinstance(config, ConvNeXtConfig):
         changes = {"depth": config.depth + 1}, {"patch_size": config.patch_size + 1}

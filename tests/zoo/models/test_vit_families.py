@@ -18,7 +18,7 @@ from tests.synthetic import digest, make_image, make_state
 from weights import bind
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import abstract, batched, count_parameters
-from zoo.models.config import ConvNeXtConfig, LearnedPositions
+from zoo.models.config import ConvNeXtConfig, LearnedPositions, OnBackbone
 
 RELATIVE = 1e-5
 """Of Equimo and timm, in the largest value. Measured: 8e-7."""
@@ -146,6 +146,9 @@ def test_convnext_agrees_with_timm():
         ("siglip2_vitb16_224", (24, 16)),
         ("vit_tiny_patch16_224", None),
         ("vit_digits", (4, 3)),
+        ("depth_anything_v2_vits", (6, 9)),
+        ("depth_anything_v2_vits", (3, 2)),
+        ("depth_anything_v2_outdoor_vits", (5, 7)),
     ],
 )
 def test_agrees_with_transformers(name, factors):
@@ -187,6 +190,9 @@ def test_every_switch_works_in_half_precision_and_by_vmap(name):
     with jax.numpy_dtype_promotion("strict"):
         out = eqx.filter_jit(batched)(model, images.astype("bfloat16"))
     assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {np.dtype("bfloat16")}
+    if isinstance(config, OnBackbone):
+        assert out.predicted_depth.shape == (2, 3 * config.stride, 5 * config.stride)
+        return
     assert out.last_hidden_state.shape == (2, config.prefix_tokens + 15, config.dim)
     assert (out.pooler_output is None) == (config.pool is None)
     assert (out.logits is None) == (config.classes == 0)

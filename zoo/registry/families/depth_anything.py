@@ -32,28 +32,29 @@ VARIANTS = (
     ("l", "Large", shared.LARGE, (5, 12, 18, 24), (256, 512, 1024, 1024), 256, 335_315_649),
 )
 
-# what its name has, the same in the authors' and in transformers' repositories, metres
+# what its name has, the same in the authors' file and repository and in transformers', metres
 KINDS = (
-    ("", "", "", None),
-    ("metric_hypersim_", "Metric-Hypersim-", "Metric-Indoor-", 20.0),
-    ("metric_vkitti_", "Metric-VKITTI-", "Metric-Outdoor-", 80.0),
+    ("", "", "", "", None),
+    ("indoor_", "metric_hypersim_", "Metric-Hypersim-", "Metric-Indoor-", 20.0),
+    ("outdoor_", "metric_vkitti_", "Metric-VKITTI-", "Metric-Outdoor-", 80.0),
 )
 
 
-def _model(variant: Variant, kind: tuple[str, str, str, float | None]) -> ModelInfo:
+def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> ModelInfo:
     letter, size, dimensions, layers, channels, fused, parameters = variant
-    told, authors, theirs, metres = kind
+    where, in_file, authors, theirs, metres = kind
     backbone = shared.patches_of_14(*dimensions, registers=0, positions=dinov2.PLAIN, pool=None)
     config = DepthConfig(backbone, layers, channels, fused, max_depth=metres)
     # Its positions have no offset there.
     plain = replace(backbone, positions=replace(dinov2.PLAIN, offset=0.0))
-    name = f"depth_anything_v2_{told}vit{letter}"
+    file = f"depth_anything_v2_{in_file}vit{letter}"
     page = f"{SOURCE}#pre-trained-models"
     repository = f"depth-anything/Depth-Anything-V2-{theirs}{size}-hf"
-    original = HubFile(f"depth-anything/Depth-Anything-V2-{authors}{size}", f"{name}.pth")
+    original = HubFile(f"depth-anything/Depth-Anything-V2-{authors}{size}", f"{file}.pth")
     return ModelInfo(
-        name=name,
+        name=f"depth_anything_v2_{where}vit{letter}",
         family="depth_anything",
+        aliases=(file,) if in_file else (),
         config=config,
         namings=(depth_names.ORIGINAL, depth_names.HUGGINGFACE),
         preprocessing=shared.imagenet(size=(518, 518), resample="bicubic", multiple=14),

@@ -1,0 +1,89 @@
+"""Depth Anything V2 by transformers, and the authors' names of its tensors.
+
+The names are those of `depth_anything_v2/dpt.py` in DepthAnything/Depth-Anything-V2, which counts
+its maps from the finest and its blocks of fusion too, where transformers begins with the coarsest.
+"""
+
+import re
+
+import numpy as np
+from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation, Dinov2Config
+
+from tests.references import Arrays, running
+from tests.references.running import Values
+from weights.namings import depth_names
+from zoo.models.config import DepthConfig
+
+HEAD = "depth_head."
+BLOCK = "pretrained.blocks."
+AUTHORS = (
+    (r"backbone\.embeddings\.cls_token", "pretrained.cls_token"),
+    (r"backbone\.embeddings\.mask_token", "pretrained.mask_token"),
+    (r"backbone\.embeddings\.position_embeddings", "pretrained.pos_embed"),
+    (r"backbone\.embeddings\.patch_embeddings\.projection", "pretrained.patch_embed.proj"),
+    (r"backbone\.encoder\.layer\.", BLOCK),
+    (r"backbone\.layernorm", "pretrained.norm"),
+    (r"attention\.output\.dense", "attn.proj"),
+    (r"layer_scale(\d)\.lambda1", r"ls\1.gamma"),
+    (r"neck\.reassemble_stage\.layers\.(\d)\.projection", HEAD + r"projects.\1"),
+    (r"neck\.reassemble_stage\.layers\.(\d)\.resize", HEAD + r"resize_layers.\1"),
+    (r"neck\.convs\.(\d)", lambda m: f"{HEAD}scratch.layer{int(m[1]) + 1}_rn"),
+    (
+        r"neck\.fusion_stage\.layers\.(\d)\.",
+        lambda m: f"{HEAD}scratch.refinenet{4 - int(m[1])}.",
+    ),
+    (r"residual_layer(\d)\.convolution(\d)", r"resConfUnit\1.conv\2"),
+    (r"(refinenet\d)\.projection", r"\1.out_conv"),
+    (r"^head\.conv1", HEAD + "scratch.output_conv1"),
+    (r"^head\.conv2", HEAD + "scratch.output_conv2.0"),
+    (r"^head\.conv3", HEAD + "scratch.output_conv2.2"),
+)
+"""Patterns of transformers' keys, and what the authors have instead."""
+
+
+def authors_state(values: Values) -> dict[str, np.ndarray]:
+    """Leaves as the authors' file has them, by way of transformers' file."""
+    out: dict[str, np.ndarray] = {}
+    parts: dict[str, list[np.ndarray]] = {}
+    for key, value in running.file_state(depth_names.HUGGINGFACE, values).items():
+        for pattern, instead in AUTHORS:
+            key = re.sub(pattern, instead, key)
+        if found := re.fullmatch(r"(.*)attention\.attention\.(query|key|value)\.(\w+)", key):
+            # In this order in the file of transformers, too.
+            parts.setdefault(f"{found[1]}attn.qkv.{found[3]}", []).append(value)
+        else:
+            out[key] = value
+    return out | {key: np.concatenate(thirds) for key, thirds in parts.items()}
+
+
+def transformers(config: DepthConfig, values: Values):
+    body = config.backbone
+    read = Dinov2Config(
+        **running.learned(body),
+        mlp_ratio=body.hidden // body.dim,
+        out_indices=list(config.layers),
+        apply_layernorm=True,
+        reshape_hidden_states=False,
+    )
+    settings = DepthAnythingConfig(
+        backbone_config=read,
+        reassemble_hidden_size=body.dim,
+        neck_hidden_sizes=list(config.channels),
+        fusion_hidden_size=config.fused,
+        head_hidden_size=config.hidden,
+        depth_estimation_type="metric" if config.max_depth else "relative",
+        max_depth=int(config.max_depth or 1),
+    )
+    kind, names = DepthAnythingForDepthEstimation, depth_names.HUGGINGFACE
+    return running.transformers_model(kind, settings, names, values)
+
+
+def by_transformers(config: DepthConfig, values: Values, image) -> Arrays:
+    model = transformers(config, values)
+    return running.run_transformers(model, image, names=("predicted_depth",))
+
+
+REFERENCES = {
+    name: {"transformers": by_transformers}
+    for name in ("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits")
+}

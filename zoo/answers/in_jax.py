@@ -1,0 +1,30 @@
+"""A model in JAX, asked about pictures one at a time."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from PIL.Image import Image
+
+from zoo.answers.answer import Answered, answer
+from zoo.errors import BadRequest
+from zoo.images.pixel_values import pixel_values
+from zoo.models.builder import Model, batched
+from zoo.models.output import output_names
+
+
+def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
+    """What a model of `zoo.from_pretrained` says of RGB images. **Raises** `BadRequest` for one
+    that does not know its preprocessing."""
+    if (how := model.preprocessing) is None:
+        raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+    run, found = eqx.filter_jit(batched), []
+    for image in images:
+        pixels = pixel_values([image], how, how.fitted(image.height, image.width))
+        made = run(model, jnp.asarray(pixels))
+        outputs = [np.asarray(leaf[0]) for leaf in jax.tree.leaves(made)]
+        named = dict(zip(output_names(made), outputs, strict=True))
+        found.append(answer(named, model.labels, (image.height, image.width)))
+    return found

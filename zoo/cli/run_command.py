@@ -1,0 +1,143 @@
+"""`zoo run MODEL PICTURE…`: what a model says of pictures."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+
+from weights.terminal import say
+from zoo.cli import options
+from zoo.cli.console import print_picture, print_result, tell_recognised
+from zoo.errors import BadRequest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from zoo.answers.answer import Answered
+
+MODEL = typer.Argument(
+    metavar="MODEL|FILE|FOLDER",
+    help="The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
+    "its manifest, or a folder of `zoo build` or `zoo pull`, which run in ONNX Runtime.",
+)
+PICTURES = typer.Argument(metavar="[PICTURE]...", help="Pictures; a photograph without any.")
+PHOTOGRAPH = "chelsea.png"
+VARIANT = options.value("NAME", "Of a folder, the variant to run.")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was said of a picture, and the files that were written about it."""
+
+    picture: str
+    answered: Answered
+    files: tuple[Path, ...]
+
+
+def run(
+    model: Annotated[str, MODEL],
+    images: Annotated[list[Path] | None, PICTURES] = None,
+    weights: Annotated[str | None, options.weights("auto; a file or a folder has its own")] = None,
+    variant: Annotated[str, VARIANT] = "fp32",
+    out: Annotated[Path, options.out("the current folder")] = Path(),
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Say what is in pictures: their classes, how far away things are, or their features.
+
+    Of a classifier the five best classes are printed. Depths become a picture, features .npy files.
+    """
+    from zoo.images.photograph import photograph
+    from zoo.images.pictures import pictures
+    from zoo.progress import is_terminal
+
+    asked = [str(image) for image in images or ()]
+    given: list[Image] = pictures(list(asked)) if asked else [photograph()]
+    asked = asked or [PHOTOGRAPH]
+    found = _answers(model, given, weights, variant)
+    stems = _stems(asked)
+    told = [
+        Told(picture, each, _written(each, out / stem, force))
+        for picture, stem, each in zip(asked, stems, found, strict=True)
+    ]
+    if not json and is_terminal(sys.stdout):
+        for each in told:
+            if each.answered.drawing is not None:
+                print_picture(each.answered.drawing)
+    print_result(json, told, _show, lambda all: [_record(each) for each in all])
+
+
+def _answers(
+    model: str, images: Sequence[Image], weights: str | None, variant: str
+) -> list[Answered]:
+    """From a file or a folder in ONNX Runtime, else from a model in JAX."""
+    from zoo.hub.session import is_built, open_file, open_folder
+
+    path = Path(model)
+    if model.endswith(".onnx") or is_built(path):
+        if weights is not None:
+            raise BadRequest(
+                f"--weights {weights} has no effect here, for {model} has its own: leave it out."
+            )
+        built = open_file(path) if model.endswith(".onnx") else open_folder(path, variant)
+        return built.answer(images)
+    from zoo.answers.in_jax import answers_of
+    from zoo.checkpoints.pretrained import from_pretrained
+
+    name, place = model, weights or "auto"
+    if weights is None and path.exists():
+        name, place = tell_recognised(path).name, model
+    return answers_of(from_pretrained(name, place), images)
+
+
+def _stems(pictures: Sequence[str]) -> list[str]:
+    """How files about pictures begin: with their names, numbered where several have one."""
+    seen: Counter[str] = Counter()
+    stems = []
+    for picture in pictures:
+        stem = Path(picture).stem
+        seen[stem] += 1
+        stems.append(stem if seen[stem] == 1 else f"{stem}-{seen[stem]}")
+    return stems
+
+
+def _written(found: Answered, stem: Path, force: bool) -> tuple[Path, ...]:
+    """What is no name: a drawing, or features as numpy's files."""
+    from zoo.files.staging import check_free, replacing
+    from zoo.show.save import save_picture
+
+    files = {stem.with_name(f"{stem.name}-{name}.npy"): x for name, x in found.features.items()}
+    drawn = stem.with_name(f"{stem.name}-{found.kind}.png")
+    for file in (*files, *([drawn] if found.drawing else [])):
+        check_free(file, force)
+    for file, values in files.items():
+        with replacing(file) as place:
+            np.save(place, values)
+    if found.drawing is not None:
+        save_picture(found.drawing, drawn)
+        return (drawn,)
+    return tuple(files)
+
+
+def _show(told: list[Told]) -> None:
+    from zoo.cli.tables import print_table
+
+    for each in told:
+        if each.answered.answers:
+            rows = ((label, f"{score:.4f}") for label, score in each.answered.answers)
+            print_table(("answer", ">score"), rows, each.picture)
+        for file in each.files:
+            say(f"{each.picture}: {file}")
+
+
+def _record(told: Told) -> dict[str, object]:
+    answers = [each._asdict() for each in told.answered.answers]
+    files = {"files": told.files} if told.files else {}
+    return {"picture": told.picture, "answers": answers, **files}
