@@ -2,12 +2,13 @@
 
 Known numbers are compared with the operator's. Where a size is symbolic, the computation of the
 numbers is compared, node by node, with what the same JAX traces for the resize of one axis between
-the same sizes.
+the same sizes, in each spelling.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -18,13 +19,15 @@ from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
 from converter.frontend.trace import trace
 from converter.fuse.dependence import is_weight, known
-from converter.ir import Graph, Node, Value, const, dims, ops
+from converter.ir import Graph, Node, Value, const, dims, formulas, ops
 from converter.ir.dims import Dim
 from converter.ir.equality import same_program
-from converter.ir.formulas import ResizeKind
+from converter.ir.formulas import ALIGNED, ResizeKind
 from converter.ir.rewrite import Editor, Takes
 
 Kinds: TypeAlias = tuple[ResizeKind, ...]
+# Resizes one axis to a size.
+Spelling: TypeAlias = Callable[[jax.Array, Dim], jax.Array]
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Row:
 ROWS = (
     Row(("linear", False), 17),
     Row(("linear", True), 18),
+    Row(ALIGNED, 17),
     Row(("cubic", True), 18),
     Row(("cubic-pytorch", False), 18, up_only=True),
 )
@@ -99,14 +103,17 @@ def known_kinds(matrix: np.ndarray, opset: int) -> Kinds | str:
     wide = matrix.astype(np.float64)
     slack = float(jnp.finfo(matrix.dtype).eps) + 4 * size * float(np.finfo(np.float32).eps)
 
-    def fits(kind: ResizeKind) -> bool:
-        return float(np.abs(wide - resampling_weights(size, count, *kind)).max()) <= slack
+    def off(kind: ResizeKind) -> float:
+        return float(np.abs(wide - resampling_weights(size, count, *kind)).max())
 
-    rows = [row for row in ROWS if (count >= size or not row.up_only) and fits(row.kind)]
+    errors = {row.kind: off(row.kind) for row in ROWS if count >= size or not row.up_only}
+    # Between large sizes that are nearly the same, even aligned corners are within rounding.
+    slack = min(slack, min(errors.values()) + float(np.finfo(np.float32).eps))
+    rows = [row for row in ROWS if errors.get(row.kind, math.inf) <= slack]
     allowed = tuple(row.kind for row in rows if row.since <= opset)
     if allowed or size == count:
         return allowed
-    slow = any(fits(kind) for kind in SLOW)
+    slow = any(off(kind) <= slack for kind in SLOW)
     return _reason(f"{size} to {count}", rows, slow)
 
 
@@ -119,7 +126,7 @@ def _reason(what: str, rows: list[Row], slow: bool) -> str:
 
 
 KERNELS: dict[str, Callable[[Any], Any]] = {
-    "linear": lambda x: np.maximum(0, 1 - x),
+    **dict.fromkeys(("linear", ALIGNED[0]), lambda x: np.maximum(0, 1 - x)),
     "cubic": lambda x: _cubic(x, -0.5),
     "cubic-pytorch": lambda x: _cubic(x, -0.75),
 }
@@ -133,12 +140,15 @@ def _cubic(x: Any, a: float) -> Any:
 
 
 def resampling_weights(size: int, count: int, method: str, antialias: bool) -> np.ndarray:
-    """The weights [size, count] of ONNX's ``Resize`` with half-pixel positions.
+    """The weights [size, count] of ONNX's ``Resize``, with half-pixel positions but ``ALIGNED``.
 
     What lies outside gets none and the rest is normalised (``exclude_outside``), but
     ``cubic-pytorch`` repeats the edge. Source: the ONNX operator's specification.
     """
-    centre = (np.arange(count) + 0.5) * (size / count) - 0.5
+    if (method, antialias) == ALIGNED:
+        centre = np.arange(count) * ((size - 1) / max(count - 1, 1))
+    else:
+        centre = (np.arange(count) + 0.5) * (size / count) - 0.5
     stretch = max(size / count, 1) if antialias else 1
     beyond = 2 if method == "cubic-pytorch" else 0
     taps = np.arange(-beyond, size + beyond)
@@ -154,8 +164,9 @@ def resampling_weights(size: int, count: int, method: str, antialias: bool) -> n
 def traced_kinds(matrix: Matrix, opset: int) -> Kinds | str:
     """The kinds of ``Resize`` whose weights these are, or why not, by how they are computed."""
     up = dims.divides(*matrix.sizes) is not None
+    what = f"{matrix.sizes[0]} to {matrix.sizes[1]}"
     for method, antialias in (*(row.kind for row in ROWS), SLOW[0]):
-        if not _is_traced(matrix, method, antialias):
+        if not _is_traced(matrix, partial(_one_axis_resized, kind=(method, antialias))):
             continue
         rows = [
             row
@@ -163,13 +174,16 @@ def traced_kinds(matrix: Matrix, opset: int) -> Kinds | str:
             if row.kind[0] == method and (up or (row.kind[1] == antialias and not row.up_only))
         ]
         allowed = tuple(row.kind for row in rows if row.since <= opset)
-        return allowed or _reason(f"{matrix.sizes[0]} to {matrix.sizes[1]}", rows, slow=True)
-    return ()
+        return allowed or _reason(what, rows, slow=True)
+    if not _is_traced(matrix, _one_axis_translated):
+        return ()
+    several = all(dims.is_at_least(size, 2) for size in matrix.sizes)
+    return (ALIGNED,) if several else f"{what}: JAX gives zeros where a size is 1, which it may be"
 
 
-def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
-    """The weights are computed as JAX's own for this method."""
-    graph = one_axis(*matrix.sizes, matrix.value.dtype, method, antialias)
+def _is_traced(matrix: Matrix, spelling: Spelling) -> bool:
+    """The weights are computed as those of a spelling."""
+    graph = one_axis(*matrix.sizes, matrix.value.dtype, spelling)
     for node in graph.nodes:
         for side in (0, 1) if node.op is ops.einsum else ():
             found = contracted(node, side)
@@ -179,13 +193,21 @@ def _is_traced(matrix: Matrix, method: str, antialias: bool) -> bool:
     return False
 
 
-def one_axis(size: Dim, count: Dim, dtype: Any, method: str, antialias: bool) -> Graph:
+def _one_axis_resized(x: jax.Array, count: Dim, kind: ResizeKind) -> jax.Array:
+    """One axis as JAX itself resizes it, or the formula of ``ALIGNED``."""
+    return formulas.resize(x, axes=(0,), sizes=(count,), kinds=(kind,))
+
+
+def _one_axis_translated(x: jax.Array, count: Dim) -> jax.Array:
+    """``ALIGNED`` as ``jax.image.scale_and_translate`` documents it."""
+    scale = (count - 1) / (x.shape[0] - 1)
+    how = jnp.asarray([scale]), jnp.asarray([0.5 * (1 - scale)])
+    return jax.image.scale_and_translate(x, (count,), (0,), *how, "linear", antialias=False)
+
+
+def one_axis(size: Dim, count: Dim, dtype: Any, spelling: Spelling) -> Graph:
     """What JAX traces for the resize of one axis."""
-
-    def resize(x: jax.Array) -> jax.Array:
-        return jax.image.resize(x, (count,), method, antialias)
-
-    graph = trace(resize, [jax.ShapeDtypeStruct((size,), dtype)])
+    graph = trace(lambda x: spelling(x, count), [jax.ShapeDtypeStruct((size,), dtype)])
     decompose(graph)
     canonicalize(graph)
     return graph
@@ -237,7 +259,7 @@ def neighbours(size: int, count: int) -> np.ndarray:
 
 def _is_traced_gather(indices: Value, size: Dim, count: Dim) -> bool:
     """The indices are computed as JAX's own."""
-    graph = one_axis(size, count, np.float32, *NEAREST)
+    graph = one_axis(size, count, np.float32, partial(_one_axis_resized, kind=NEAREST))
     gathers = [node for node in graph.nodes if node.op is ops.gather]
     return len(gathers) == 1 and same_program(indices, gathers[0].inputs[1])
 

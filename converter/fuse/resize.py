@@ -26,10 +26,11 @@ from converter.fuse.resampling import (
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import along
 from converter.ir.dims import Dim, Shape
+from converter.ir.formulas import ALIGNED
 from converter.ir.moves import above
 from converter.ir.rewrite import Editor
 
-MOST_AXES = {"linear": 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
+MOST_AXES = {"linear": 3, ALIGNED[0]: 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
 # Fewer columns than these are worth a transpose.
 NARROW = 16
 # Larger matrices of known weights are left to be computed at run time, in bytes.

@@ -1,7 +1,7 @@
 """The operations that the converter itself writes into graphs, as formulas in JAX."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -12,8 +12,10 @@ from jax import lax
 
 from converter.errors import SaveError
 
-# A method of ``jax.image.resize``, and whether it antialiases.
+# A method of ``jax.image.resize``, and whether it antialiases; or ``ALIGNED``.
 ResizeKind: TypeAlias = tuple[str, bool]
+# Linear, with the centres of the first and the last element where they were before.
+ALIGNED: ResizeKind = ("linear-aligned", False)
 
 
 def einsum(
@@ -180,8 +182,23 @@ def resize(
 ) -> jax.Array:
     """``axes`` resampled to ``sizes``; all of the ``kinds`` say the same."""
     wanted = dict(zip(axes, sizes, strict=True))
+    if kinds[0] == ALIGNED:
+        return _aligned(x, wanted)
     shape = [wanted.get(i, d) for i, d in enumerate(x.shape)]
     return jax.image.resize(x, shape, *kinds[0])
+
+
+def _aligned(x: jax.Array, wanted: Mapping[int, int]) -> jax.Array:
+    for axis, count in wanted.items():
+        size = x.shape[axis]
+        steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
+        step = jnp.asarray(size - 1, jnp.float32) / steps
+        places = jnp.arange(count, dtype=jnp.float32) * step
+        taps = jnp.arange(size, dtype=jnp.float32)[:, None]
+        weights = jnp.maximum(0, 1 - jnp.abs(places - taps)).astype(x.dtype)
+        product = jnp.tensordot(x, weights, (axis, 0), precision="highest")
+        x = jnp.moveaxis(product, -1, axis)
+    return x
 
 
 def factor(x: Any, *, divides: bool) -> Any:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from converter.ir import dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.formulas import ResizeKind
+from converter.ir.formulas import ALIGNED, ResizeKind
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, table, unsupported
@@ -154,6 +154,7 @@ ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
     ("linear", False): {"mode": "linear"},
     ("linear", True): {"mode": "linear", "antialias": 1, "exclude_outside": 1},
+    ALIGNED: {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
     ("cubic", True): {"mode": "cubic", "antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5},
     ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
 }

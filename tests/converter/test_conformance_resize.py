@@ -10,6 +10,7 @@ import pytest
 from jax.image import resize, scale_and_translate
 
 from tests.conformance import Case, assert_exports, cases
+from zoo.models.resize import resize_aligned
 
 OPSETS = (17, 18, 23)
 NEW = (18, 23)
@@ -20,6 +21,20 @@ BOTH = {"Resize": 1, "MatMul": 1}
 
 def to(*shape: int, method: str = "linear", antialias: bool = True) -> Callable[..., Any]:
     return lambda x: resize(x, shape, method, antialias)
+
+
+def hats(size: int, places: np.ndarray) -> np.ndarray:
+    """Weights of linear interpolation at these places, written once more."""
+    rows = [np.interp(places, np.arange(size), row) for row in np.eye(size)]
+    return np.stack(rows).astype(np.float32)
+
+
+def half_pixel(size: int, count: int) -> np.ndarray:
+    return (np.arange(count) + 0.5) * size / count - 0.5
+
+
+def corners(size: int, count: int) -> np.ndarray:
+    return np.linspace(0, size - 1, count)
 
 
 # ------------------------------------------------------------------------------------ known sizes
@@ -58,8 +73,9 @@ LAYOUTS = [
     Case("the same", to(2, 3, 5, 7), ((2, 3, 5, 7),), ops={"Resize": 0}),
     Case("large table", to(1, 3, 700), ((1, 3, 1100),), ops={**ONE, "Range": 0, "Sub": 0},
          tolerance=40),
-    Case("by hand", lambda x: jnp.einsum("nchw,hH,wW->nHWc", x, hats(5, 12), hats(4, 7)),
-         ((2, 3, 5, 4),), ops={"Resize": 1, "MatMul": 0}),
+    *(Case(f"by hand, {places.__name__}", lambda x, at=places: jnp.einsum(
+        "nchw,hH,wW->nHWc", x, hats(5, at(5, 12)), hats(4, at(4, 7))),
+         ((2, 3, 5, 4),), ops={"Resize": 1, "MatMul": 0}) for places in (half_pixel, corners)),
 ]  # fmt: skip
 
 DTYPES = [
@@ -73,13 +89,6 @@ DTYPES = [
     Case("int32, one operator", to(2, 3, 9, 4), (((2, 3, 5, 7), np.int32),),
          ops={"Resize": 1, "Cast": 1}),
 ]  # fmt: skip
-
-
-def hats(size: int, count: int) -> np.ndarray:
-    """Weights of linear interpolation between half-pixel positions, written once more."""
-    eye = np.eye(size)
-    places = np.clip((np.arange(count) + 0.5) * size / count - 0.5, 0, size - 1)
-    return np.stack([np.interp(places, np.arange(size), row) for row in eye]).astype(np.float32)
 
 
 # -------------------------------------------------------------------------------------- neighbours
@@ -146,6 +155,39 @@ MOVED = [
          {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
 ]  # fmt: skip
 
+# ------------------------------------------------------------------------------- aligned corners
+
+
+def aligned(*space: Any) -> Callable[..., Any]:
+    """The zoo's own, for a batch."""
+    return jax.vmap(lambda x: resize_aligned(x, space))
+
+
+def translated(x: jax.Array, *space: Any) -> jax.Array:
+    """The last axes resized with ``scale_and_translate``, as its documentation says."""
+    axes = range(x.ndim - len(space), x.ndim)
+    scales = [(n - 1) / (x.shape[i] - 1) for i, n in zip(axes, space, strict=True)]
+    how = jnp.array(scales), jnp.array([0.5 * (1 - scale) for scale in scales])
+    return scale_and_translate(x, (*x.shape[: axes[0]], *space), axes, *how, "linear", False)
+
+
+ALIGNED = [
+    *(Case(f"{a[2:]} to {b}", aligned(*b), (a,), (17, 26), ONE)
+      for a, b in (((2, 3, 5, 7), (12, 9)), ((2, 3, 13, 5), (6, 11)), ((2, 3, 1, 7), (4, 1)))),
+    Case("float16", aligned(9, 4), (((2, 3, 5, 7), np.float16),), ops=ONE, tolerance=3),
+    *(Case(f"translated to {b}", lambda x, b=b: translated(x, *b), ((2, 3, 5, 7),), (17, 26), ONE)
+      for b in ((9,), (12, 4), (7, 9, 4))),
+    Case("symbolic to multiples", lambda x: aligned(14 * x.shape[2], 2 * x.shape[3])(x), (IMAGE,),
+         (17, 26), EXTRA),
+    Case("symbolic to fixed", aligned(12, 7), (IMAGE,), (17, 26), EXTRA),
+    Case("symbolic to half", lambda x: aligned(x.shape[2] // 2, x.shape[3])(x),
+         (("B", 3, "2*H", 5),), ops=EXTRA),
+    Case("translated symbolic", lambda x: translated(x, 7 * x.shape[2], 6),
+         (("B", 3, "2*H", "3*W"),), (17, 26), EXTRA),
+    Case("derivative", jax.grad(lambda x: (aligned(12, 4)(x) ** 2).sum()), ((2, 3, 5, 7),),
+         tolerance=2),
+]  # fmt: skip
+
 # ----------------------------------------------------------------------------------- derivatives
 
 GRADIENTS = [
@@ -157,6 +199,8 @@ GRADIENTS = [
 
 
 @pytest.mark.sampled(9)
-@cases([*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *GRADIENTS], tiers=False)
+@cases(
+    [*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *ALIGNED, *GRADIENTS], tiers=False
+)
 def test_resize(case, opset):
     assert_exports(case, opset)

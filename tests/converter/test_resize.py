@@ -10,11 +10,22 @@ from jax import lax
 from jax.image import resize
 
 import converter
+from converter.fuse.resampling import known_kinds
+from converter.ir.formulas import ALIGNED
 from converter.verify.sessions import run, session
 from tests.conformance import Case, assert_close, assert_exports
-from tests.converter.test_conformance_resize import hats, keep, to
+from tests.converter.test_conformance_resize import (
+    aligned,
+    corners,
+    half_pixel,
+    hats,
+    keep,
+    to,
+    translated,
+)
 from tests.judges.evaluator import evaluate
 from tests.recognisers import WRAPS, Form, assert_recognised
+from zoo.models.resize import resize_aligned
 
 FORMS = [
     Form("linear", to(9, 4), ((5, 7),), {"Resize": 1}),
@@ -22,6 +33,7 @@ FORMS = [
     Form("cubic", to(3, 9, 4, method="cubic"), ((3, 5, 7),), {"Resize": 1}),
     Form("nearest", to(2, 10, 14, method="nearest"), ((2, 5, 7),), {"Resize": 1}),
     Form("one axis", to(2, 9), ((2, 5),), {"Resize": 1}),
+    Form("aligned", lambda x: resize_aligned(x, (9, 4)), ((3, 5, 7),), {"Resize": 1}),
     Form("lanczos3", to(9, 4, method="lanczos3"), ((5, 7),), {}),
 ]
 
@@ -84,10 +96,17 @@ def test_a_table_at_any_size_is_resized():
 # ------------------------------------------------------------------------------------ many sizes
 
 
-@pytest.mark.parametrize(("method", "antialias"), [("linear", False), ("cubic", True)])
-def test_one_file_for_all_sizes(method, antialias):
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, y: keep(x, *y.shape, method="linear", antialias=False),
+        lambda x, y: keep(x, *y.shape, method="cubic"),
+        lambda x, y: resize_aligned(jnp.asarray(x), y.shape),
+    ],
+    ids=["linear", "cubic", "aligned"],
+)
+def test_one_file_for_all_sizes(fn):
     """Both directions and odd ratios, through one file."""
-    fn = lambda x, y: keep(x, *y.shape, method=method, antialias=antialias)  # noqa: E731
     live = session(converter.to_onnx(fn, [(2, "H", "W"), ("M", "N")]))
     rng = np.random.default_rng(0)
     for *before, m, n in (
@@ -103,10 +122,10 @@ def test_one_file_for_all_sizes(method, antialias):
 def test_the_reference_implementation_agrees(opset, rows):
     """ONNX's own evaluator, which is no runtime's: the operator is what the file means."""
     x = np.random.default_rng(0).standard_normal((1, 2, 9, 5)).astype(np.float32)
-    for method in ("nearest", "linear", "cubic"):
-        fn = to(1, 2, rows, 10, method=method)
+    methods = ("nearest", "linear", "cubic")
+    for fn in (*(to(1, 2, rows, 10, method=method) for method in methods), aligned(rows, 10)):
         (got,) = evaluate(ir.to_proto(converter.to_onnx(fn, [x], opset=opset).model), [x])
-        assert_close(got.astype(np.float32), fn(x), 3, method)
+        assert_close(got.astype(np.float32), fn(x), 3)
 
 
 # -------------------------------------------------------------------------------------- near misses
@@ -121,6 +140,7 @@ def test_the_reference_implementation_agrees(opset, rows):
         (lambda x: keep(x, 3, 4), ("B", "H", "W"), 17, "needs opset 18"),
         (lambda x: keep(x, 4, antialias=False, method="cubic"), ("B", "H"), 23, "slower than"),
         (lambda x: keep(x, 4, method="nearest"), ("B", "H"), 23, "rounding"),
+        (lambda x: translated(x, 4), ("B", "H"), 23, "where a size is 1"),
     ],
 )
 def test_near_misses(fn, shape, opset, reason):
@@ -129,8 +149,13 @@ def test_near_misses(fn, shape, opset, reason):
     assert any(m.pattern == "Resize" and reason in m.reason for m in export.report.near_misses)
 
 
+def test_aligned_corners_between_large_sizes():
+    """Half-pixel positions are as near as JAX rounds; those of aligned corners are nearer."""
+    assert known_kinds(hats(1100, corners(1100, 1101)), 17) == (ALIGNED,)
+
+
 ROWS = np.random.default_rng(0).random((7, 9)).astype(np.float32)
-MIRRORED = hats(7, 9)[:, ::-1].copy()
+MIRRORED = hats(7, half_pixel(7, 9))[:, ::-1].copy()
 LOOKALIKES = {
     "other weights": lambda x: x @ (ROWS / ROWS.sum(0)),
     "mirrored": lambda x: x @ MIRRORED,

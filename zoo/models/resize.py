@@ -11,12 +11,17 @@ from zoo.models.layers import Size
 def resize_aligned(
     x: Float[Array, "channels h w"], size: Sequence[Size]
 ) -> Float[Array, "channels height width"]:
-    """Bilinear, the corners of both maps on each other, as torch's `interpolate` has it with
-    `align_corners=True`."""
+    """A map resized bilinearly, its corners on those of the result.
+
+    Equals torch's `interpolate(…, mode="bilinear", align_corners=True)`: one row or column is
+    repeated, and where one is wanted it is the first. Becomes one `Resize` in ONNX.
+
+    **Arguments:** the map, and (height, width) of the result.
+    """
     for axis, count in enumerate(size, start=1):
-        x = jnp.moveaxis(
-            jnp.tensordot(x, _weights(x.shape[axis], count).astype(x.dtype), (axis, 0)), -1, axis
-        )
+        weights = _weights(x.shape[axis], count).astype(x.dtype)
+        product = jnp.tensordot(x, weights, (axis, 0), precision="highest")
+        x = jnp.moveaxis(product, -1, axis)
     return x
 
 

@@ -24,6 +24,7 @@ from zoo.models.feed_forward import Mlp
 from zoo.models.layers import PatchEmbedding
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.pool import AttentionPool
+from zoo.models.resize import resize_aligned
 from zoo.models.rope import AxialRoPE, GridRoPE
 
 KEY = jr.key(0)
@@ -101,3 +102,20 @@ def test_what_does_not_fit():
     ):
         with pytest.raises(ValueError, match=told):
             make()
+
+
+@pytest.mark.parametrize(
+    ("before", "size"),
+    [((5, 7), (9, 98)), ((5, 7), (5, 3)), ((36, 50), (37, 1)), ((1, 4), (6, 4))],
+)
+def test_aligned_corners_are_those_of_torch(before, size):
+    """Maps and gradients."""
+    x, slope = inputs(2, *before), inputs(2, *size)
+    theirs = torch.from_numpy(x)[None].requires_grad_()
+    want = torch.nn.functional.interpolate(theirs, size, mode="bilinear", align_corners=True)
+    want.backward(torch.from_numpy(slope)[None])
+    got, pull = jax.vjp(lambda x: resize_aligned(x, size), jnp.asarray(x))
+    np.testing.assert_allclose(got, want[0].detach(), rtol=0, atol=ATOL)
+    assert theirs.grad is not None
+    atol = ATOL * max(1, float(theirs.grad.abs().max()))
+    np.testing.assert_allclose(pull(jnp.asarray(slope))[0], theirs.grad[0], rtol=0, atol=atol)
