@@ -29,30 +29,35 @@ def _decoder(resize: str, others: Mapping[str, str]) -> tuple[Rule, ...]:
 _SCRATCH = "depth_head.scratch."
 
 # The finest map is the first for the authors, and the last that is fused.
-ORIGINAL = Naming(
-    "original",
-    (
-        *nested(meta_names.DINOV2_VIT.rules, "backbone.", "pretrained."),
-        *_decoder(
-            "depth_head.resize_layers.{i}",
-            {
-                "decoder.reassemble.{i}.projection": "depth_head.projects.{i}",
-                **{f"decoder.convs.{i}": f"{_SCRATCH}layer{i + 1}_rn" for i in range(4)},
-                **{
-                    f"decoder.fusion.{i}.{ours}": f"{_SCRATCH}refinenet{4 - i}.{theirs}"
-                    for i in range(4)
-                    for ours, theirs in (
-                        ("residual{n}.{layer}", "resConfUnit{n}.{layer}"),
-                        ("projection", "out_conv"),
-                    )
-                },
-                "decoder.conv1": f"{_SCRATCH}output_conv1",
-                "decoder.conv2": f"{_SCRATCH}output_conv2.0",
-                "decoder.conv3": f"{_SCRATCH}output_conv2.2",
-            },
-        ),
-    ),
+_DECODER = _decoder(
+    "depth_head.resize_layers.{i}",
+    {
+        "decoder.reassemble.{i}.projection": "depth_head.projects.{i}",
+        **{f"decoder.convs.{i}": f"{_SCRATCH}layer{i + 1}_rn" for i in range(4)},
+        **{
+            f"decoder.fusion.{i}.{ours}": f"{_SCRATCH}refinenet{4 - i}.{theirs}"
+            for i in range(4)
+            for ours, theirs in (
+                ("residual{n}.{layer}", "resConfUnit{n}.{layer}"),
+                ("projection", "out_conv"),
+            )
+        },
+        "decoder.conv1": f"{_SCRATCH}output_conv1",
+        "decoder.conv2": f"{_SCRATCH}output_conv2.0",
+        "decoder.conv3": f"{_SCRATCH}output_conv2.2",
+    },
 )
+
+
+def _original(backbone: Naming) -> Naming:
+    rules = nested(backbone.rules, "backbone.", "pretrained.")
+    return Naming("original", (*rules, *_DECODER))
+
+
+ORIGINAL = _original(meta_names.DINOV2_VIT)
+
+ON_DINOV3 = _original(meta_names.DINOV3_VIT)
+"""The same decoder on DINOv3's vision transformer, as the zoo itself trains one."""
 
 _FUSED = "neck.fusion_stage.layers.{i}."
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.answers.depth_map import depth_map, draw_depth
+from zoo.images.pixel_values import Float32, Size
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Float32 = NDArray[np.float32]
 Outputs = Mapping[str, NDArray[Any]]
-Size = tuple[int, int]  # (height, width)
 
 BEST = 5
 
@@ -48,8 +49,6 @@ def answer(outputs: Outputs, names: Sequence[str], size: Size) -> Answered:
 
     Which task a network has is told by the names of its outputs, which are transformers'.
     """
-    from zoo.answers.depth_map import depth_map, draw_depth
-
     if "predicted_depth" in outputs:
         depth = depth_map(outputs["predicted_depth"], size)
         return Answered("depth", drawing=draw_depth(depth), values=depth)

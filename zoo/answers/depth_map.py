@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoo.answers.answer import Float32, Size
+from zoo.images.pixel_values import Float32, Size
 from zoo.show.draw import ramp
 
 if TYPE_CHECKING:

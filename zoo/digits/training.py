@@ -1,6 +1,6 @@
 """How a vision transformer is trained on the digits: augmentation, loss, schedule, averaging."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,11 @@ from weights.writers.safetensors_writer import write_safetensors
 from zoo.digits.data import Digits
 from zoo.images.pixel_values import channels
 from zoo.models.builder import Features, Model, build_model
-from zoo.models.config import ViTConfig
 from zoo.models.preprocessing import Preprocessing
 from zoo.registry.entry import ModelInfo
 
 Images = Float[Array, "n height width"]  # grey, 0 to 1
+Rows = Int[Array, " batch"]
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,38 @@ def train(
 ) -> tuple[Model, list[float]]:
     """A trained model and the loss of every step. The same arguments give the same bits. `tell`
     hears of every epoch: the steps so far, and the last loss."""
-    init_key, order_key, jitter_key = jr.split(jr.key(seed), 3)
+    init_key, *keys = jr.split(jr.key(seed), 3)
     images, labels = grey(digits), jnp.asarray(digits.labels, jnp.int32)
-    an_epoch = len(labels) // recipe.batch
+
+    def objective(model: Model, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
+        assert isinstance(model, Features)
+        pixels = normalised(jittered(images[rows], recipe, key), entry.preprocessing)
+        return loss(model, pixels, labels[rows], recipe.smoothing)
+
+    return fit(initial(entry, init_key), objective, len(labels), keys, recipe, tell)
+
+
+def fit(
+    initial: Model,
+    objective: Callable[[Model, Rows, PRNGKeyArray], Float[Array, ""]],
+    count: int,
+    keys: Sequence[PRNGKeyArray],
+    recipe: Recipe,
+    tell: Callable[[int, float], None],
+) -> tuple[Model, list[float]]:
+    """A model trained on an objective of so many examples, some rows of which are asked for at
+    once, and the loss of every step. The two `keys` are for the order and for the objective."""
+    order_key, objective_key = keys
+    an_epoch = count // recipe.batch
     optimiser = make_optimiser(recipe, recipe.epochs * an_epoch)
-    model, static = eqx.partition(initial(entry, init_key), eqx.is_array)
+    model, static = eqx.partition(initial, eqx.is_array)
 
     @jax.jit
-    def step(model: Model, average: Model, state: Any, rows: Any, key: PRNGKeyArray) -> Any:
-        pixels = normalised(jittered(images[rows], recipe, key), entry.preprocessing)
+    def step(model: Model, average: Model, state: Any, rows: Rows, key: PRNGKeyArray) -> Any:
+        def value_of(model: Model) -> Float[Array, ""]:
+            return objective(eqx.combine(model, static), rows, key)
 
-        def objective(model: Model) -> Float[Array, ""]:
-            return loss(eqx.combine(model, static), pixels, labels[rows], recipe.smoothing)
-
-        value, gradient = jax.value_and_grad(objective)(model)
+        value, gradient = jax.value_and_grad(value_of)(model)
         updates, state = optimiser.update(gradient, state, model)
         model = optax.apply_updates(model, updates)
         # Written so that what never changes, the periods, keeps its bits.
@@ -83,9 +101,9 @@ def train(
     average, state = model, optimiser.init(model)
     losses: list[float] = []
     for epoch in range(recipe.epochs):
-        order = np.asarray(jr.permutation(jr.fold_in(order_key, epoch), len(labels)))
+        order = np.asarray(jr.permutation(jr.fold_in(order_key, epoch), count))
         for rows in order[: an_epoch * recipe.batch].reshape(an_epoch, recipe.batch):
-            key = jr.fold_in(jitter_key, len(losses))
+            key = jr.fold_in(objective_key, len(losses))
             model, average, state, value = step(model, average, state, rows, key)
             losses.append(float(value))
         tell(len(losses), losses[-1])
@@ -94,10 +112,10 @@ def train(
 
 def initial(entry: ModelInfo, key: PRNGKeyArray) -> Model:
     """A model to start from. Its rotary periods are rounded to bfloat16, as files hold them."""
-    assert isinstance(entry.config, ViTConfig)
     model = build_model(entry.config, name=entry.name, preprocessing=entry.preprocessing, key=key)
-    rounded = periods(entry.config.head_dim // 4)
-    return bind(model, {**leaf_values(model), PERIODS: rounded})
+    values = leaf_values(model)
+    rounded = {path: periods(len(values[path])) for path in values if path.endswith(PERIODS)}
+    return bind(model, values | rounded)
 
 
 def make_optimiser(recipe: Recipe, steps: int) -> optax.GradientTransformation:

@@ -1,11 +1,15 @@
-"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits.
+"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits; and
+`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is.
 
-The one model whose weights the package itself holds. `zoo/digits` makes them, and
+The models whose weights the package itself holds. `zoo/digits` makes them, and
 `zoo/data/README.md` says how well they do.
 """
 
-from weights.namings import meta_names
-from zoo.models.config import ViTConfig
+from dataclasses import replace
+from functools import partial
+
+from weights.namings import depth_names, meta_names
+from zoo.models.config import DepthConfig, ViTConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
 
@@ -15,20 +19,37 @@ CONFIG = ViTConfig(
     *(64, 4, 2, 192), qkv_bias=False, layer_scale=0.1, patch_size=2, mask_token=False, classes=10
 )
 
+# Of scenes, in patches of 8 x 8 pixels.
+BACKBONE = replace(CONFIG, patch_size=8, registers=0, pool=None, classes=0)
+DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
+
+_embedded = partial(
+    ModelInfo,
+    family="digits",
+    # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
+    licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
+    source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
+    embedded=True,
+)
+
 MODELS = (
-    ModelInfo(
+    _embedded(
         name="vit_digits",
-        family="digits",
         config=CONFIG,
         namings=(meta_names.DINOV3_VIT,),
         preprocessing=shared.centred(size=(8, 8), rescale_first=True),
-        # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
-        licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
         checkpoint="vit_digits.safetensors",
         digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
         parameters=168_586,
-        source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
         pooler=shared.CLASS_TOKEN,
-        embedded=True,
+    ),
+    _embedded(
+        name="depth_digits",
+        config=DEPTH,
+        namings=(depth_names.ON_DINOV3,),
+        preprocessing=shared.centred(size=(32, 32), rescale_first=True),
+        checkpoint="depth_digits.safetensors",
+        digest="0" * 64,
+        parameters=367_565,
     ),
 )

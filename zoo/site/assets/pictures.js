@@ -1,4 +1,4 @@
-// Give a picture: the model's features of it as colours, file beside file.
+// Give a picture: the model's features or depths of it as colours, file beside file.
 
 import { showBars } from "./bars.js";
 import { decode } from "./decode.js";
@@ -14,9 +14,9 @@ const BEST = 5;
 const byId = (id) => document.getElementById(id);
 const say = (text) => { byId("status").textContent = text; };
 const grid = model.size.map((side) => Math.floor(side / model.stride));
-const maps = new Maps(byId("maps"), grid, showLikeness);
+const maps = new Maps(byId("maps"), grid, showPlace);
 
-let results = []; // of the picture that is shown, by file: {name, rows, tokens, logits, ms, runs}
+let results = []; // of the picture that is shown, by file: {name, values, rows, depth, logits, ms, runs}
 let turn = 0; // counts the pictures that were given
 let names = null; // of the classes, once they have been fetched
 
@@ -34,9 +34,10 @@ async function fetchFiles(names) {
 
 async function runOne(name, feed) {
   const { outputs, ms } = await run(name, feed);
-  const tokens = outputs.last_hidden_state;
-  const rows = patches(tokens, grid[0] * grid[1]);
-  return { name, rows, tokens: tokens.data, logits: outputs.logits?.data, ms, runs: 1 };
+  const { last_hidden_state: tokens, predicted_depth: depth, logits } = outputs;
+  const rows = tokens && patches(tokens, grid[0] * grid[1]);
+  const values = (tokens ?? depth).data;
+  return { name, values, rows, depth: depth?.data, logits: logits?.data, ms, runs: 1 };
 }
 
 async function give(file) {
@@ -87,6 +88,24 @@ async function repeat(feed, mine) {
 /** Everything that does not depend on the chosen patch. */
 function show(picture) {
   byId("results").hidden = false;
+  if (results[0].depth) showDepths(picture);
+  else showFeatures(picture);
+  showNumbers();
+  showClasses();
+  maps.choose(Math.floor(grid[0] / 2), Math.floor(grid[1] / 2));
+}
+
+function showDepths(picture) {
+  const panels = results.map(({ name }) => [`depth ${name}`, `${name}: depth`, model.size]);
+  maps.show([["seen", "What the model sees", model.size], ...panels]);
+  maps.paint("seen", seen(picture));
+  for (const { name, depth } of results) {
+    const values = Array.from(depth);
+    maps.paint(`depth ${name}`, ramp(values, limits(values.map((value) => [value]))[0]));
+  }
+}
+
+function showFeatures(picture) {
   const [first, second] = results;
   const colour = results.map(({ name }) => [`pca ${name}`, `${name}: principal components`, grid]);
   const gap = second ? [["apart", `How far apart ${first.name} and ${second.name} are`, grid]] : [];
@@ -103,9 +122,6 @@ function show(picture) {
     const gaps = first.rows.map((row, patch) => 1 - cosine(row, second.rows[patch]));
     maps.paint("apart", ramp(gaps, [0, Math.max(...gaps)]));
   }
-  showNumbers();
-  showClasses();
-  maps.choose(Math.floor(grid[0] / 2), Math.floor(grid[1] / 2));
 }
 
 /** The picture as it was resized and cropped: [red, green, blue] by rows. */
@@ -115,6 +131,15 @@ function seen({ rgb, height, width }) {
   const count = model.size[0] * model.size[1];
   return Array.from({ length: count }, (_, place) =>
     mean.map((shift, plane) => 255 * (values[plane * count + place] * std[plane] + shift)));
+}
+
+function showPlace(row, column) {
+  if (!results[0].depth) return showLikeness(row, column);
+  const middle = [row, column].map((place) => Math.floor((place + 0.5) * model.stride));
+  const told = results.map(({ name, depth }) =>
+    `${name} ${depth[middle[0] * model.size[1] + middle[1]].toPrecision(3)}`);
+  byId("patch").textContent =
+    `Chosen: row ${row + 1}, column ${column + 1}. Depth there: ${told.join(", ")}.`;
 }
 
 function showLikeness(row, column) {
@@ -140,8 +165,8 @@ function showNumbers() {
   const row = (cells, tag) => make("tr", {}, ...cells.map((text, index) =>
     make(index ? tag : "th", { className: index ? "number" : "" }, text)));
   const body = results.map((result) => {
-    const { name, ms, tokens } = result;
-    const { most, cosine: alike } = apart(tokens, first.tokens);
+    const { name, ms, values } = result;
+    const { most, cosine: alike } = apart(values, first.values);
     const compared = result === first ? ["", ""] : [most.toExponential(1), alike.toFixed(6)];
     return row([name, ms.toFixed(ms < 10 ? 1 : 0), ...compared], "td");
   });

@@ -1,0 +1,95 @@
+"""`zoo run`: what models say of pictures, by name, from a checkpoint, a file and a folder."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import ViTForImageClassification
+
+import zoo as package
+from tests.references.classifiers import CLASSES, OWN
+from zoo.answers.answer import best
+from zoo.images.photograph import photograph
+from zoo.images.pixel_values import pixel_values
+
+NEAR = 1e-5
+"""Of shares; JAX and ONNX Runtime differ by 1e-6 there."""
+
+
+def test_the_same_answers_wherever_a_model_lies(zoo):
+    """Best first, the five best, of two pictures, the bundled photograph without one."""
+    zoo("export", "vit_digits", "--opset", 18)
+    zoo("build", "vit_digits", "--variant", "fp32", "--out", "built")
+    photograph().rotate(90).save(zoo.here / "turned.png")
+    model = package.from_pretrained("vit_digits")
+    pixels = package.preprocess(model, [photograph(), photograph().rotate(90)])
+    logits = np.stack([np.asarray(model(each).logits) for each in pixels])
+    shares = torch.from_numpy(logits).softmax(-1).numpy()
+    for place in ("vit_digits", "vit_digits-opset18.onnx", "built/vit_digits"):
+        (first,) = zoo.json("run", place)
+        (second,) = zoo.json("run", place, "turned.png")
+        assert [first["picture"], second["picture"]] == ["chelsea.png", "turned.png"]
+        for found, wanted in ((first, shares[0]), (second, shares[1])):
+            order = [int(answer["label"]) for answer in found["answers"]]
+            assert order == np.argsort(-wanted)[:5].tolist() and set(found) == {
+                "picture",
+                "answers",
+            }
+            for answer in found["answers"]:
+                assert abs(answer["score"] - wanted[int(answer["label"])]) <= NEAR
+    told = zoo("run", "built/vit_digits").out.splitlines()
+    assert told[0].strip() == "chelsea.png" and told[2].split()[0] == str(shares[0].argmax())
+    (same,) = package.load(str(zoo.here / "built/vit_digits")).answer(photograph())
+    assert (
+        same.answers
+        == package.load("vit_digits", folder="built/vit_digits").answer([photograph()])[0].answers
+    )
+
+
+def test_a_checkpoint_of_somebody_s_own(zoo):
+    own = OWN["vit"](zoo.here / "own")
+    (found,) = zoo.json("run", "own")
+    model = ViTForImageClassification.from_pretrained(own.path).eval()
+    how = package.from_pretrained("vit", own.path).preprocessing
+    with torch.no_grad():
+        pixels = torch.from_numpy(pixel_values([photograph()], how, how.size))
+        shares = model(pixels, interpolate_pos_encoding=True).logits[0].softmax(-1).numpy()
+    wanted = {answer.label: answer.score for answer in best(shares, CLASSES)}
+    got = {answer["label"]: answer["score"] for answer in found["answers"]}
+    assert list(got) == list(wanted)
+    np.testing.assert_allclose([*got.values()], [*wanted.values()], rtol=0, atol=NEAR)
+
+
+def test_features_are_files(zoo):
+    (found,) = zoo.json("run", "dinov3_vits16", "--weights", "random", "--out", "made")
+    assert found["answers"] == []
+    tokens, pooled = (np.load(zoo.here / file) for file in found["files"])
+    assert tokens.shape == (201, 384) and np.array_equal(pooled, tokens[0])
+    assert (
+        "exists already"
+        in zoo("run", "dinov3_vits16", "--weights", "random", "--out", "made", code=2).error
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vit_digits", "none.png"), "no picture that can be read"),
+        (("none.onnx",), "none.onnx has no manifest"),
+        (("dinov9",), "there is no model called 'dinov9'"),
+        (("built/vit_digits", "--weights", "random"), "has no effect here"),
+    ],
+)
+def test_what_cannot_be_run(zoo, arguments, message):
+    if arguments[0].startswith("built"):
+        zoo("build", "vit_digits", "--variant", "fp32", "--out", "built")
+    assert message in zoo("run", *arguments, code=2).error
+
+
+def test_depths_have_the_size_of_the_picture(zoo):
+    picture = photograph().crop((0, 0, 150, 101))
+    picture.save(zoo.here / "part.png")
+    (found,) = zoo.json("run", "depth_digits", "part.png")
+    assert found == {"picture": "part.png", "answers": [], "files": ["part-depth.png"]}
+    with Image.open(zoo.here / "part-depth.png") as drawn:
+        assert drawn.size == picture.size
