@@ -2,9 +2,11 @@
 
 import math
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,9 +28,12 @@ from zoo.manifest.measured import Calibration, Candidate, Ranging
 from zoo.models.preprocessing import Preprocessing
 from zoo.runtime import session
 
-
 FIXED: tuple[Ranging, ...] = ("minmax", "entropy")
 """Ranges that are known before the file runs."""
+
+
+Writer: TypeAlias = Callable[..., None]
+"""Writes a float32 file in another precision, as `derive` does."""
 
 
 @dataclass(frozen=True)
@@ -77,20 +82,21 @@ def write_best(
     of what lies beside it. **Raises** `BadRequest` where there is no range.
     """
     seen = calibrator.ranges(source, progress)
-    ranges = {"minmax": widest(seen), "entropy": likeliest(seen)}
     means = {name: each.means for name, each in seen.items()}
+    writers: dict[Ranging, Writer] = {
+        "minmax": partial(write_fixed, ranges=widest(seen), means=means),
+        "entropy": partial(write_fixed, ranges=likeliest(seen), means=means),
+    }
+    if converter.find_target(target).dynamic_integers:
+        writers["dynamic"] = partial(derive, precision="int8", pixels=pixels)
     # Each in a folder of its own, since a model knows the name of the file with its tensors.
-    ways: tuple[Ranging, ...] = ("dynamic", *FIXED)
-    files = {way: file.parent / f"{file.stem}-{way}" / file.name for way in ways}
-    digests = {way: Digests() for way in ways}
-    for way, path in files.items():
+    files = {way: file.parent / f"{file.stem}-{way}" / file.name for way in writers}
+    digests = {way: Digests() for way in writers}
+    for way, write in writers.items():
         progress.stage(f"int8, {way}: writing")
-        path.parent.mkdir()
+        files[way].parent.mkdir()
         with digests[way].taken() as written:
-            if way == "dynamic":
-                derive(source, path, "int8", pixels, written, target)
-            else:
-                write_fixed(source, path, ranges[way], means, written, target)
+            write(source, files[way], written=written, runtime=target)
     progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
     measured = compare_files(source, files, calibrator)
     best = choose(measured, LIMITS["int8"].value)

@@ -23,13 +23,14 @@ def likeliest_reach(counts: Counts, reach: float) -> float:
     with what lies outside added to its outermost parts, and that in `LEVELS` levels.
     """
     middle = len(counts) // 2
-    kept = range(LEVELS // 2, middle + 1)
-    best = min(kept, key=lambda half: _divergence(counts, middle - half, middle + half + 1))
+    best = min(range(LEVELS // 2, middle + 1), key=lambda half: divergence(counts, half))
     return reach * (2 * best + 1) / len(counts)
 
 
-def _divergence(counts: Counts, start: int, end: int) -> float:
-    """Between a part of a histogram and the same in few levels."""
+def divergence(counts: Counts, half: int) -> float:
+    """Between a histogram and the same in few levels. It is cut off behind the `half`-th part on
+    either side of its middle one."""
+    start, end = len(counts) // 2 - half, len(counts) // 2 + half + 1
     part = counts[start:end]
     reference = part.copy()
     reference[0] += counts[:start].sum()
