@@ -66,7 +66,7 @@ go from the least to the largest number on some pictures; or are cut where the d
 distributions is least."""
 
 
-class Candidate(Model):
+class RangedFile(Model):
     """An int8 file that was made and measured, whether or not it was chosen."""
 
     cosine: float | None = Field(
@@ -85,7 +85,7 @@ class Calibration(Model):
     sha256: Digest = Field(
         description="Digest of what `sha256sum` prints of all of them, by names in their folder."
     )
-    candidates: dict[Ranging, Candidate] = Field(description="Measured in the same rounds.")
+    candidates: dict[Ranging, RangedFile] = Field(description="Measured in the same rounds.")
 
 
 class Speeds(Model):

@@ -25,7 +25,7 @@ from zoo.export.quantise.fixed_columns import LEVELS
 from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.images.picture_folder import MOST, read_picture_folder
-from zoo.manifest.measured import Candidate, Speed
+from zoo.manifest.measured import RangedFile, Speed
 from zoo.manifest.read import near
 
 EXPORT = ("export", "vit_digits", "--precision", "int8", "--calibrate", "seen", "--out", "out")
@@ -91,7 +91,7 @@ def test_least_and_largest(name, tmp_path):
 def test_the_choice(measured, best):
     """The fastest that is near enough; the more exact of two that are equally fast."""
     candidates = {
-        way: Candidate(cosine=cosine, speed=Speed(p50_ms=time, ratio=1 / time))
+        way: RangedFile(cosine=cosine, speed=Speed(p50_ms=time, ratio=1 / time))
         for way, (cosine, time) in measured.items()
     }
     assert choose(candidates, 0.99) == best

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
-from zoo.bench.beside import affordable, speeds_beside
+from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import interleave, run_once
 from zoo.manifest.measured import Speeds
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import converter
 from weights.progress import Progress
-from zoo.bench.beside import affordable, speeds_beside
+from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import Task, interleave, run_once
 from zoo.export.calibrate.choice import choose
 from zoo.export.calibrate.observed import Observed, observe
@@ -24,7 +24,7 @@ from zoo.files.digests import Digests
 from zoo.images.picture_folder import PictureFolder, pixel_batches
 from zoo.images.pixel_values import Size
 from zoo.manifest.choices import Target
-from zoo.manifest.measured import Calibration, Candidate, Ranging
+from zoo.manifest.measured import Calibration, RangedFile, Ranging
 from zoo.models.preprocessing import Preprocessing
 from zoo.runtime import session
 
@@ -116,7 +116,7 @@ def write_best(
 
 def compare_files(
     source: Path, files: Mapping[Ranging, Path], calibrator: Calibrator
-) -> dict[Ranging, Candidate]:
+) -> dict[Ranging, RangedFile]:
     """How near files are to the float32 one on the pictures that were held out, and how fast."""
     first, live = session(source), {way: session(path) for way, path in files.items()}
     cosines = dict.fromkeys(files, 1.0)
@@ -135,6 +135,6 @@ def compare_files(
     fixed = [seconds for way in FIXED for seconds in times[way]]
     speeds = speeds_beside(times | dict.fromkeys(FIXED, fixed), "fp32")
     return {
-        way: Candidate(cosine=cosine if math.isfinite(cosine) else None, speed=speeds[way])
+        way: RangedFile(cosine=cosine if math.isfinite(cosine) else None, speed=speeds[way])
         for way, cosine in cosines.items()
     }

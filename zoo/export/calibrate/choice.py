@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from zoo.manifest.measured import Candidate, Ranging
+from zoo.manifest.measured import RangedFile, Ranging
 
 ALIKE = 1.1
 """Files whose medians are this close are equally fast: another run may turn them round."""
 
 
-def choose(candidates: Mapping[Ranging, Candidate], least: float) -> Ranging:
+def choose(candidates: Mapping[Ranging, RangedFile], least: float) -> Ranging:
     """The fastest of those whose cosine is at least `least`; of equally fast ones the most exact.
 
     Where none is near enough, it is the most exact of all.
