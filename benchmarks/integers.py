@@ -25,6 +25,7 @@ from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
 from zoo.export.quantise.blocks import BLOCK, Blocks
 from zoo.export.quantise.columns import STEPS, Columns
+from zoo.export.quantise.fixed_columns import ActivationRange, FixedColumns
 from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
 from zoo.export.quantise.parameters import added
@@ -62,6 +63,14 @@ class Fixed(Columns):
         levels = ir.node("QuantizeLinear", [product.left, *known])
         operands = [levels.outputs[0], integers, known[0], scales, known[1]]
         return [levels, ir.node("MatMulIntegerToFloat", operands, domain=CONTRIB)]
+
+
+def pairs(source: Path, pixels: np.ndarray) -> Callable[[ir.Model], Codec]:
+    """The same ranges in the standard's operators, which `--calibrate` writes."""
+    found = fixed(source, pixels)(ir.load(source)).ranges
+    return lambda lower: FixedColumns(
+        lower.graph, {name: ActivationRange(*map(float, ends)) for name, ends in found.items()}
+    )
 
 
 class EightInBlocks(Blocks):
@@ -166,6 +175,7 @@ def variants(folder: Path, model: str, pixels: np.ndarray) -> dict[str, Path]:
     made["opset 18"] = lowered(sources["18"], pixels, columns)
     made["all eight bits"] = lowered(source, pixels, lambda _: AllBits())
     made["fixed scales of tensors"] = lowered(source, pixels, fixed(source, pixels))
+    made["the same, QuantizeLinear"] = lowered(source, pixels, pairs(source, pixels))
     made["eight bits in blocks"] = lowered(source, pixels, lambda _: EightInBlocks())
     made["four bits in blocks"] = lowered(source, pixels, lambda _: Blocks())
     made["attention in integers"] = lowered(source, pixels, columns)

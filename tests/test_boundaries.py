@@ -37,7 +37,7 @@ ROOMS = {
     ),
     "zoo": (
         *("errors", "html", "progress", "version", "processes", "models", "registry", "images"),
-        *("files", "runtime", "manifest", "checkpoints", "export", "bench", "show", "answers"),
+        *("files", "runtime", "manifest", "checkpoints", "bench", "export", "show", "answers"),
         *("artifacts", "report", "hub", "digits", "site", "cli"),
     ),
 }

@@ -109,7 +109,8 @@ class Target:
     ``kernels`` says by operation of the graph which dtypes take a detour; ``bfloat16`` has the
     operations that take it, and without, all do; ``lacks`` are operators of the standard that are
     not there. ``attention_layout`` and ``opset`` are what it runs best of what it takes, which are
-    ``opsets``; ``fixed`` says that it takes no open sizes.
+    ``opsets``; ``fixed`` says that it takes no open sizes, ``dynamic_integers`` that products of
+    integers take no longer where the file itself computes the range of what is multiplied.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Target:
     opset: int = 23
     opsets: range = OPSETS
     fixed: bool = False
+    dynamic_integers: bool = False
 
     def at(self, opset: int | None) -> int:
         """The opset that is asked for, or else its own. **Raises** `SpecError` if it has not."""

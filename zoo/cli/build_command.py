@@ -16,7 +16,7 @@ from zoo.cli import options
 from zoo.cli.console import print_result, tell_recognised
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import BadRequest
-from zoo.export.request import Options, read_signature
+from zoo.export.request import Options, read_calibration, read_signature
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def build(
         str | None, options.size_option("dynamic, and the model's own for uint8")
     ] = None,
     input: options.Images = "float32",
+    calibrate: options.Calibrate = None,
     jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
     memory: Annotated[
         float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE)
@@ -77,8 +78,11 @@ def build(
         entries = [find_entry(name, choice)[0] for name in names]
     folder = out.absolute()  # workers may have another working folder
     signatures = {entry.name: read_signature(entry, asked) for entry in entries}
+    has_int8 = any(VARIANTS[name].precision == "int8" for name in variants)
+    pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
+    how = (force, keep_inexact, offline, pictures)
     plans = [
-        FolderPlan(name, folder / name, choice, signature, variants, force, keep_inexact, offline)
+        FolderPlan(name, folder / name, choice, signature, variants, *how)
         for name, signature in signatures.items()
     ]
     if dry_run:
@@ -130,7 +134,7 @@ def build_record(plan: FolderPlan, outcome: Outcome) -> dict[str, Any]:
 def show_builds(outcomes: Sequence[Outcome]) -> None:
     """One line a file of every folder, then what could not be made, and why."""
     from zoo.cli.tables import counted, print_lines, print_table
-    from zoo.manifest.words import build_rows
+    from zoo.manifest.words import build_rows, calibration_words
 
     rows = [
         (outcome.model, *row)
@@ -142,5 +146,8 @@ def show_builds(outcomes: Sequence[Outcome]) -> None:
     if rows:
         print_table(headings, rows, counted(len(outcomes), "folder"))
     for outcome in outcomes:
+        variants = (each for manifest in outcome.manifests for each in manifest.variants.values())
+        ranged = (calibration_words(each.calibration) for each in variants if each.calibration)
+        print_lines(outcome.model, ranged)
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
         print_lines(outcome.model, (*wrong, outcome.error))

@@ -194,6 +194,15 @@ Precision = Annotated[
         FILE,
     ),
 ]
+Calibrate = Annotated[
+    Path | None,
+    value(
+        "FOLDER",
+        "For int8: a folder with pictures, on which the ranges of activations are measured. The "
+        "file gets these or computes its own, whichever is faster and near enough to fp32.",
+        FILE,
+    ),
+]
 Target = Annotated[
     choices.Target,
     value(

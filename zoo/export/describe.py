@@ -95,6 +95,7 @@ def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxrun
             for miss in made.near_misses
         ),
         verification=made.verification,
+        **({"calibration": made.calibration} if made.calibration else {}),
     )
 
 

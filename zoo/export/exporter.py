@@ -55,7 +55,16 @@ def export_model(
 
             running = prefetching(runs(entry, model, weights.arrays, signature))
             samples = stack.enter_context(running)
-        maker = Maker(entry, model, weights, signature, samples, asked.target, asked.layout)
+        maker = Maker(
+            entry,
+            model,
+            weights,
+            signature,
+            samples,
+            asked.target,
+            asked.layout,
+            request.pictures,
+        )
         files = stack.enter_context(making_files(request.files, request.folder, maker, progress))
         done = {spec: _put(request, file, made, provenance(), maker) for spec, file, made in files}
         return [done[spec] for spec in request.files]

@@ -23,9 +23,10 @@ from zoo.files.digests import Digests
 from zoo.files.staging import sidecar_path, staged, writing
 from zoo.images.in_graph import front
 from zoo.images.photograph import photographs
+from zoo.images.picture_folder import PictureFolder
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Layout, Precision, Target
-from zoo.manifest.measured import Verification
+from zoo.manifest.measured import Calibration, Verification
 from zoo.models.builder import Model, batched, networks_in
 from zoo.registry.entry import ModelInfo
 
@@ -40,7 +41,8 @@ class Made:
     """A file that was made: its graph, what nearly fused in it, and how it was checked.
 
     `digests` are the sha256 of the file and of what lies beside it, by their names. `live` is the
-    session that the file ran in, unless that keeps a file open.
+    session that the file ran in, unless that keeps a file open. `calibration` says on which
+    pictures its activations were ranged, if on any.
     """
 
     model: ir.Model
@@ -49,6 +51,7 @@ class Made:
     verification: Verification | None
     digests: Mapping[str, str]
     live: Session | None = None
+    calibration: Calibration | None = None
 
     def may_stay(self, keep_inexact: bool) -> bool:
         """Whether it may be put in its place: no check failed, or of a low precision that is known
@@ -59,7 +62,11 @@ class Made:
 
 @dataclass(frozen=True)
 class Maker:
-    """All that the files of one model are made from; without `samples` they are not checked."""
+    """All that the files of one model are made from; without `samples` they are not checked.
+
+    Activations of int8 are ranged on `pictures`, if there are any; `calibrations` are what came of
+    that, by the names of the files.
+    """
 
     entry: ModelInfo
     model: Model
@@ -68,7 +75,9 @@ class Maker:
     samples: Callable[[], Sequence[Sample]] | None = None
     target: Target = "onnxruntime"
     layout: Layout | None = None
+    pictures: PictureFolder | None = None
     digests: Digests = field(default_factory=Digests)
+    calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def at_opset(
         self, opset: int, specs: Sequence[FileSpec], stage: Path, progress: Progress
@@ -97,7 +106,18 @@ class Maker:
         """Write a float32 file in a lower precision."""
         progress.stage(f"{precision}: writing")
         how, signature = self.entry.preprocessing, self.signature
-        pixels = pixel_values(photographs(signature.batch or 1), how, signature.size or how.size)
+        size, batch = signature.size or how.size, signature.batch or 1
+        pixels = pixel_values(photographs(batch), how, size)
+        if precision == "int8" and self.pictures is not None:
+            # ONNX Runtime is imported only where something runs in it.
+            from zoo.export.calibrate.candidates import Calibrator, write_best
+
+            calibrator = Calibrator(self.pictures, how, size, batch)
+            with writing(file):
+                found = write_best(source, file, calibrator, pixels, self.target, progress)
+            self.calibrations[file.name] = found[0]
+            self.digests.update(found[1])
+            return
         with writing(file), self.digests.taken() as written:
             derive(source, file, precision, pixels, written, self.target)
 
@@ -132,7 +152,8 @@ class Maker:
         names = {file.name, sidecar_path(file).name}
         digests = {name: self.digests[name] for name in names & self.digests.keys()}
         near = source.report.near_misses
-        return Made(model, near, precision, verification, digests, live)
+        calibration = self.calibrations.get(file.name)
+        return Made(model, near, precision, verification, digests, live, calibration)
 
 
 @contextmanager

@@ -87,11 +87,7 @@ def derive(
     `pixels` is an input on which the size of the values is measured, and their means; `written` is
     told the bytes, as by `converter.save`. The `runtime` is the one that `source` was made for.
     """
-    codec, half = CODECS.get(precision), HALVES.get(precision)
-    model = ir.load(source)
-    inner = [v for node in model.graph for v in node.outputs if not v.is_graph_output()]
-    if all(value.dtype is None for value in inner):  # as some runtimes want it
-        ir.passes.common.ShapeInferencePass()(model)
+    codec, half, model = CODECS.get(precision), HALVES.get(precision), load_typed(source)
     large = outgrown(model.clone(), pixels) if half == "float16" else []
     averages = means(model.clone(), pixels) if codec else {}
     factors = even_out(model) if codec else {}
@@ -101,6 +97,15 @@ def derive(
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
     converter.find_target(runtime).settle(model)
     converter.save(model, target, written=written)
+
+
+def load_typed(source: Path) -> ir.Model:
+    """A model of which all values have types, which files for some runtimes leave out."""
+    model = ir.load(source)
+    inner = [v for node in model.graph for v in node.outputs if not v.is_graph_output()]
+    if all(value.dtype is None for value in inner):
+        ir.passes.common.ShapeInferencePass()(model)
+    return model
 
 
 def outgrown(model: ir.Model, pixels: NDArray[np.float32]) -> list[str]:

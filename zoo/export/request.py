@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from zoo.checkpoints.weights_argument import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
+from zoo.images.picture_folder import PictureFolder, read_picture_folder
 from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.registry.entry import ModelInfo
 
@@ -45,7 +46,8 @@ Size = tuple[int, int] | Literal["dynamic"] | None
 class Options:
     """What a file is to be; without opsets the target's own is meant.
 
-    `layers` are blocks, from 1, or the last of them, as in `"last4"`.
+    `layers` are blocks, from 1, or the last of them, as in `"last4"`. The activations of int8 are
+    ranged on the pictures of the folder `calibrate`, if there is one.
     """
 
     opsets: Sequence[int] = ()
@@ -58,6 +60,7 @@ class Options:
     target: Target = "onnxruntime"
     layout: Layout | None = None
     precision: Precision = "fp32"
+    calibrate: Path | None = None
     out: Path | None = None
     force: bool = False
     keep_inexact: bool = False
@@ -89,6 +92,7 @@ class Request:
     signature: Signature
     folder: Path
     files: tuple[FileSpec, ...]
+    pictures: PictureFolder | None = None
 
     @property
     def targets(self) -> tuple[Path, ...]:
@@ -117,7 +121,20 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
         check_targets(folder / file.path, options.force)
     signature = read_signature(entry, options)
     check_target(runtime, options.precision, signature)
-    return Request(entry, options, weights, signature, folder, files)
+    pictures = read_calibration(options.calibrate, options.precision == "int8")
+    return Request(entry, options, weights, signature, folder, files, pictures)
+
+
+def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | None:
+    """The pictures that activations are to be ranged on. **Raises** `BadRequest`."""
+    if folder is None:
+        return None
+    if not has_int8:
+        raise BadRequest(
+            f"calibrate {folder} is about int8, which is not what is asked for: ask for int8, or "
+            "leave it out."
+        )
+    return read_picture_folder(folder)
 
 
 def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:

@@ -47,7 +47,9 @@ def disk(request: Request) -> int:
     joined = request.signature.input == "uint8"
     # Others are made from a file in float32, which lies beside them as long.
     source = written(entry, "fp32") if precision != "fp32" else 0
-    return (len(request.files) + joined) * written(entry, precision) + source
+    # Of those that are calibrated, three are made to choose from.
+    others = 2 * written(entry, precision) if request.pictures else 0
+    return (len(request.files) + joined) * written(entry, precision) + source + others
 
 
 def memory(entry: ModelInfo, copies: float) -> int:

@@ -26,6 +26,7 @@ def to_onnx(
     size: Size = None,
     batch: int | None = None,
     precision: Precision = "fp32",
+    calibrate: str | os.PathLike[str] | None = None,
     target: Target = "onnxruntime",
     input: Input = "float32",
     layers: Sequence[int] | str | None = None,
@@ -51,6 +52,8 @@ def to_onnx(
       default.
     - `batch`: images at once; open by default.
     - `precision`: `"fp32"`, `"fp16"`, `"bf16"`, `"int8"`, `"q4"` or `"q4f16"`.
+    - `calibrate`: a folder with pictures, for `"int8"`: the ranges of activations are measured on
+      them, and the file gets these or computes its own, whichever is faster and near enough.
     - `target`: the runtime that the file is for: `"onnxruntime"`, `"tensorrt"`, `"openvino"`,
       `"web"`, `"tract"`, `"opencv"` or `"iree"`; `"portable"` for all of these, and others that
       want fixed sizes; or `"standard"` for any that has all operators of the opset.
@@ -96,6 +99,7 @@ def to_onnx(
         layers=layers or (),
         input=input,
         precision=precision,
+        calibrate=None if calibrate is None else Path(calibrate),
         target=target,
         out=out,
         force=True,

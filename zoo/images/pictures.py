@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -83,6 +84,22 @@ def _picture(given: Picture) -> Image:
             "arrays [height, width, 3] of RGB."
         )
     return Image.fromarray(array)
+
+
+def extensions() -> set[str]:
+    """How the names of pictures end that are read, such as `.png`."""
+    from PIL import Image
+
+    return {end for end, name in Image.registered_extensions().items() if name in FORMATS}
+
+
+def check_begins(path: Path) -> None:
+    """**Raises** `BadRequest` where a file does not begin as a picture does."""
+    from PIL import Image
+
+    name = repr(os.fspath(path))
+    with _readable(name), open_regular(path) as file, Image.open(file, formats=FORMATS):
+        pass
 
 
 @contextmanager

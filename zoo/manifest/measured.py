@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from zoo.manifest.fields import Count, Label, Line, Model, Text
+from zoo.manifest.fields import Count, Digest, Label, Line, Model, Text
 
 Measure = Literal["max_abs", "max_rel", "cosine"]
 
@@ -58,6 +58,34 @@ class Speed(Model):
 
     p50_ms: float = Field(description="Median of its runs, in milliseconds.")
     ratio: float | None = Field(description="How many times faster than `fp32`; null without one.")
+
+
+Ranging = Literal["dynamic", "minmax", "entropy"]
+"""How an int8 file knows the ranges of activations: it computes them anew for every input; or they
+go from the least to the largest number on some pictures; or are cut where the divergence of the
+distributions is least."""
+
+
+class RangedFile(Model):
+    """An int8 file that was made and measured, whether or not it was chosen."""
+
+    cosine: float | None = Field(
+        description="The least of an output on a picture that was held out, against float32; null "
+        "if it is no number."
+    )
+    speed: Speed = Field(description="In ONNX Runtime on the CPU, beside the float32 file.")
+
+
+class Calibration(Model):
+    """How the ranges of an int8 file's activations were chosen, and on which pictures."""
+
+    method: Ranging = Field(description="Which of the candidates the file is.")
+    pictures: Count = Field(description="How many gave the ranges.")
+    held_out: Count = Field(description="How many others the candidates were measured on.")
+    sha256: Digest = Field(
+        description="Digest of what `sha256sum` prints of all of them, by names in their folder."
+    )
+    candidates: dict[Ranging, RangedFile] = Field(description="Measured in the same rounds.")
 
 
 class Speeds(Model):

@@ -14,7 +14,7 @@ from zoo.errors import BadRequest
 from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Text, Three
-from zoo.manifest.measured import Speeds, Verification
+from zoo.manifest.measured import Calibration, Speeds, Verification
 from zoo.models import config
 from zoo.models.preprocessing import Preprocessing
 
@@ -168,6 +168,10 @@ class Variant(Model):
     fused: dict[Line, Count] = Field(description="How many of each that older opsets do not have.")
     near_misses: tuple[NearMiss, ...] = Field(description="What could not be fused, and why.")
     verification: Verification | None = Field(description="How it was checked; null if not at all.")
+    calibration: Calibration | None = Field(
+        default=None,
+        description="How activations were ranged, where somebody's own pictures had a part in it.",
+    )
 
     @property
     def file(self) -> str:
@@ -183,7 +187,8 @@ class Variant(Model):
 class Manifest(Model):
     """A model's ONNX files: what they are, where they come from, how they were checked.
 
-    There is no time and no folder in it: an export repeated on a machine gives the same bytes.
+    There is no folder in it, and no time but where speed was measured: another export on the same
+    machine gives the same bytes.
     """
 
     format: Literal["jax-onnx-zoo manifest"] = Field(description="What this is.")

@@ -9,7 +9,7 @@ from zoo.models.config import Config
 from zoo.models.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
-    from zoo.manifest.measured import Comparison, Verification
+    from zoo.manifest.measured import Calibration, Comparison, Verification
     from zoo.manifest.schema import Manifest, StatedWeights, Variant
 
 NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
@@ -41,6 +41,17 @@ def limit(verification: Verification) -> str:
     if verification.measure == "cosine":
         return f"cosine ≥ {verification.limit}"
     return f"≤ {verification.limit:.0e}"
+
+
+def calibration_words(found: Calibration) -> str:
+    """What was chosen of which int8 files."""
+    measured = (
+        f"{name} cosine {'no number' if each.cosine is None else format(each.cosine, '.6f')}, "
+        f"x {each.speed.ratio:.2f}"
+        for name, each in found.candidates.items()
+    )
+    pictures = f"{found.pictures} pictures, measured on {found.held_out} others"
+    return f"int8: {found.method}, by {pictures} ({'; '.join(measured)})"
 
 
 def origin(weights: StatedWeights) -> str:

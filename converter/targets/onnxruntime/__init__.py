@@ -65,4 +65,8 @@ LACKS = (
 )
 """Operators for which something else can stand in."""
 
-TARGET = Target("onnxruntime", KERNELS, LACKS, QUIRKS, BFLOAT16, "3d", versions=versions(">=1.31"))
+TARGET = Target(
+    *("onnxruntime", KERNELS, LACKS, QUIRKS, BFLOAT16, "3d"),
+    versions=versions(">=1.31"),
+    dynamic_integers=True,
+)

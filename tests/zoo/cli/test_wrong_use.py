@@ -29,6 +29,11 @@ WRONG_USE = {
     "show vit_digits cat.png --patch one": "--patch one is no patch",
     "bench alone.onnx --against torch": "architecture",
     "push empty --repo network": "write OWNER/NAME",
+    "export vit_digits --precision int8 --calibrate nowhere": "nowhere is no folder",
+    "export vit_digits --precision int8 --calibrate empty": "empty holds no picture that can be",
+    "export vit_digits --precision int8 --calibrate one": "one holds one picture that",
+    "export vit_digits --calibrate one": "calibrate one is about int8, which is not what is asked",
+    "build vit_digits --variant fp32 --calibrate one": "is about int8, which is not what is asked",
     # Weights
     "export dinov3_vits16 --weights random:x": "no seed",
     "export dinov3_vits16 --offline": "`zoo info dinov3_vits16` says where to get it",
@@ -66,6 +71,7 @@ FILES = {
     "broken.json": b'{"format": "another"}',
     "diary/diary.txt": b"mine",
     "empty/.hidden": b"",
+    "one/a.png": b"no picture",
 }
 
 

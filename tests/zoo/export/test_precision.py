@@ -42,9 +42,9 @@ READERS = {"prenorm": ("attn.qkv",), "norm": ("mlp.fc1", "mlp.w1", "mlp.w2")}
 """What reads the norms of a block."""
 
 
-def write(path, config, opset, values=None):
+def write(path, config, opset, values=None, target="onnxruntime"):
     """A float32 file of any image size."""
-    export = convert_model(abstract(config), opset, Signature(None, None))
+    export = convert_model(abstract(config), opset, Signature(None, None), target=target)
     export.save(path, values or values_of(config))
     return path
 

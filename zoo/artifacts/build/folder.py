@@ -18,7 +18,7 @@ from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.verify import runs
 from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, write_text, writing
-from zoo.manifest.schema import MANIFEST
+from zoo.manifest.schema import MANIFEST, Variant
 from zoo.models.builder import abstract
 from zoo.models.config import Config
 from zoo.runtime import Session
@@ -39,13 +39,21 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
         loaded = open_weights(choice, entry, progress, plan.offline)
         empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
         ledger = Ledger(plan.folder, empty, plan.variants, plan.force)
-        there = [name for name in plan.variants if name in ledger.content.variants]
+        digest = plan.pictures.digest if plan.pictures else None
+        there = [
+            name
+            for name in plan.variants
+            if name in ledger.content.variants
+            and is_ranged_on(ledger.content.variants[name], digest)
+        ]
         if there == list(plan.variants) and ledger.content.complete:
             return Outcome(plan.model, [ledger.content], already_there=there)
         ledger.write(complete=False)
         model = abstract(loaded.config)
         with prefetching(runs(entry, model, loaded.weights.arrays, plan.signature)) as samples:
-            maker = Maker(entry, model, loaded.weights, plan.signature, samples)
+            maker = Maker(
+                entry, model, loaded.weights, plan.signature, samples, pictures=plan.pictures
+            )
             missing = {VARIANTS[name]: name for name in plan.variants if name not in there}
             right: dict[str, bool] = {}
             sessions: dict[str, Session] = {}
@@ -60,6 +68,12 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
         built = [name for name in right if right[name]]
         failed = [name for name in right if not right[name]]
         return Outcome(plan.model, [ledger.content], built, there, failed)
+
+
+def is_ranged_on(variant: Variant, digest: str | None) -> bool:
+    """Whether its activations were ranged on the pictures of this digest, if it is in int8."""
+    found = variant.calibration.sha256 if variant.calibration else None
+    return variant.precision != "int8" or found == digest
 
 
 def _refuse_others(folder: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
+from zoo.images.picture_folder import PictureFolder
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class FolderPlan:
     """One folder to build: plain data that a worker elsewhere can be sent.
 
     With `force` earlier files are replaced; with `keep_inexact` files of low precision are kept
-    that are not as near to float32 as is asked of them.
+    that are not as near to float32 as is asked of them. Activations of int8 are ranged on
+    `pictures`, if there are any.
     """
 
     model: str
@@ -25,6 +27,7 @@ class FolderPlan:
     force: bool = False
     keep_inexact: bool = False
     offline: bool = False
+    pictures: PictureFolder | None = None
 
 
 VARIANTS = {

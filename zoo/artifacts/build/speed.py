@@ -1,24 +1,17 @@
 """How fast the variants of a folder are, beside each other."""
 
 import platform
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
-from zoo.bench.rounds import Task, interleave, run_once
-from zoo.manifest.measured import Speed, Speeds
-
-ROUNDS = range(5, 26)
-"""How often each is run, from least to most."""
-
-SECONDS = 2.0
-"""How long all runs take, about, unless they are too slow or too fast for that."""
+from zoo.bench.medians import affordable, speeds_beside
+from zoo.bench.rounds import interleave, run_once
+from zoo.manifest.measured import Speeds
 
 
 def speeds(
@@ -35,27 +28,10 @@ def speeds(
             live = sessions.get(name) or runtime.session(path)
             tasks[name] = run_once(live, {live.get_inputs()[0].name: fed})
     rounds = affordable(tasks.values())
-    times = interleave(tasks, rounds)
-    median = {name: 1e3 * float(np.median(found)) for name, found in times.items()}
-    first = median.get("fp32")
-    variants = {
-        name: Speed(p50_ms=round(each, 3), ratio=None if first is None else round(first / each, 3))
-        for name, each in median.items()
-    }
     return Speeds(
         runtime=f"{runtime.VERSION}, CPU, all cores",
         machine=f"{platform.machine()}, {platform.system()}",
         input=fed.shape,
         rounds=rounds,
-        variants=variants,
+        variants=speeds_beside(interleave(tasks, rounds), "fp32"),
     )
-
-
-def affordable(tasks: Collection[Task]) -> int:
-    """How many rounds there is time for."""
-    began = time.perf_counter()
-    for task in tasks:
-        task()
-    seconds = time.perf_counter() - began
-    fastest = SECONDS / ROUNDS[-1]
-    return max(int(SECONDS / max(seconds, fastest)), ROUNDS[0])

@@ -9,7 +9,15 @@ from zoo.export.bulk import Outcome
 from zoo.export.exporter import Exported
 from zoo.manifest.measured import Comparison, Verification
 from zoo.manifest.schema import Manifest, Variant
-from zoo.manifest.words import limit, megabytes, origin, passed, worst_of, worst_words
+from zoo.manifest.words import (
+    calibration_words,
+    limit,
+    megabytes,
+    origin,
+    passed,
+    worst_of,
+    worst_words,
+)
 
 
 def show_exports(exports: Sequence[Exported]) -> None:
@@ -22,6 +30,8 @@ def show_exports(exports: Sequence[Exported]) -> None:
     print_table(headings, rows, exports[0].manifest.model)
     for export in exports:
         say(f"{export.target} was {fate(export)}")
+        if calibration := export.manifest.only.calibration:
+            say(calibration_words(calibration))
     say(f"weights: {origin(exports[0].manifest.weights)}")
     missed = (miss for export in exports for miss in export.manifest.only.near_misses)
     for line in dict.fromkeys(f"not fused: {miss}" for miss in missed):

@@ -23,7 +23,7 @@ def means(model: ir.Model, pixels: NDArray[np.float32]) -> dict[str, Floats]:
     graph = model.graph
     readers = [(each.name, each.left, each.shape[0]) for each in products(graph)]
     widths = {left: width for _, left, width in readers}
-    averages = {left: _average(model, left, width) for left, width in widths.items()}
+    averages = {left: mean_of_rows(model, left, width) for left, width in widths.items()}
     graph.outputs.clear()
     graph.outputs.extend(averages.values())
     live = session(model)
@@ -32,7 +32,7 @@ def means(model: ir.Model, pixels: NDArray[np.float32]) -> dict[str, Floats]:
     return {name: found[left] for name, left, _ in readers}
 
 
-def _average(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
+def mean_of_rows(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
     """The mean of a value over all its axes but the last."""
     axes, sides = (ir.Value(name=f"{value.name}_{end}") for end in ("axes", "sides"))
     axes.const_value, sides.const_value = ir.tensor([0]), ir.tensor([-1, width])

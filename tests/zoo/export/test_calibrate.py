@@ -1,0 +1,195 @@
+"""int8 whose activations are ranged on somebody's pictures: ranges, the choice, and the files."""
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod
+from onnxruntime.quantization.calibrate import HistogramCollector, create_calibrator
+from PIL import Image
+
+import converter
+from tests.runtimes import load
+from tests.runtimes.networks import furthest
+from tests.zoo.export.test_precision import MODELS, pixels, write
+from tests.zoo.models.test_digits import accuracy
+from zoo import from_pretrained, to_onnx
+from zoo.digits.data import split_digits
+from zoo.errors import BadRequest
+from zoo.export.calibrate.choice import choose
+from zoo.export.calibrate.divergence import divergence, likeliest_reach
+from zoo.export.calibrate.observed import BINS, histogram, observe
+from zoo.export.calibrate.ranges import likeliest, widest, write_fixed
+from zoo.export.precision import load_typed
+from zoo.export.quantise.fixed_columns import LEVELS
+from zoo.export.quantise.products import products
+from zoo.export.quantise.smooth_quant import even_out
+from zoo.images.picture_folder import MOST, read_picture_folder
+from zoo.manifest.measured import RangedFile, Speed
+from zoo.manifest.read import near
+
+EXPORT = ("export", "vit_digits", "--precision", "int8", "--calibrate", "seen", "--out", "out")
+NAME = "vit_digits-opset23-int8.onnx"
+RANGES = {"minmax": widest, "entropy": likeliest}
+
+
+@pytest.mark.parametrize("kind", ["standard_t", "exponential", "standard_gamma"])
+def test_least_divergence(kind):
+    """That of the cut which ONNX Runtime's own calibrator finds, which sums 2,049 terms in float32
+    and is 2e-6 off by that."""
+    values = getattr(np.random.default_rng(0), kind)(3, size=(50, 401)).astype(np.float32) - 1
+    reach, low, high = float(abs(values).max()), values.min(), values.max()
+    counts, edges = np.histogram(values, BINS, (-reach, reach))
+    theirs = HistogramCollector("entropy", False, BINS, LEVELS, 99.99, "same")
+    wanted = theirs.get_entropy_threshold((counts, edges, low, high, reach), LEVELS)
+    # In halves of parts, which the last edge is an odd number of.
+    cuts = [
+        round(end / reach * BINS) // 2 for end in (float(wanted[1]), likeliest_reach(counts, reach))
+    ]
+    assert 0 <= divergence(counts, cuts[0]) - divergence(counts, cuts[1]) < 1e-5
+    assert kind != "standard_t" or max(cuts) < BINS // 4
+    moved = histogram(values, reach) - counts
+    assert moved.sum() == 0 and abs(moved).sum() < values.size / 1000
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self, batches):
+        self.fed = iter([{"pixel_values": batch} for batch in batches])
+
+    def get_next(self):
+        return next(self.fed, None)
+
+
+@pytest.mark.parametrize("name", ["dinov3_vits16", "vit5_small"])
+def test_least_and_largest(name, tmp_path):
+    """As in ONNX Runtime's own calibrator, batch by batch, of pictures that are not square."""
+    file = write(tmp_path / "source.onnx", MODELS[name], 18)
+    batches = [(1 + index) * pixels(MODELS[name]) for index in range(3)]
+    seen = observe(load_typed(file), lambda: batches)
+    theirs = create_calibrator(
+        file, ["MatMul"], str(tmp_path / "more.onnx"), CalibrationMethod.MinMax
+    )
+    theirs.collect_data(Reader(batches))
+    wanted = theirs.compute_data()
+    there = [*products(ir.load(file).graph)]
+    assert len(there) == len(seen)
+    for product in there:
+        ends, found = wanted[product.left.name].range_value, seen[product.name]
+        np.testing.assert_allclose((found.low, found.high), np.ravel(ends), rtol=1e-6)
+        assert found.counts[[0, -1]].any() and found.means.shape == product.shape[:1]
+
+
+@pytest.mark.parametrize(
+    ("measured", "best"),
+    [
+        ({"dynamic": (0.999, 2.0), "minmax": (0.995, 1.0), "entropy": (0.98, 0.5)}, "minmax"),
+        ({"dynamic": (0.999, 1.0), "minmax": (0.995, 0.95), "entropy": (None, 0.95)}, "dynamic"),
+        ({"dynamic": (0.9, 9.0), "minmax": (0.8, 1.0), "entropy": (None, 1.0)}, "dynamic"),
+        ({"minmax": (0.991, 1.0), "entropy": (0.992, 1.0)}, "entropy"),
+    ],
+)
+def test_the_choice(measured, best):
+    """The fastest that is near enough; the more exact of two that are equally fast."""
+    candidates = {
+        way: RangedFile(cosine=cosine, speed=Speed(p50_ms=time, ratio=1 / time))
+        for way, (cosine, time) in measured.items()
+    }
+    assert choose(candidates, 0.99) == best
+
+
+def fixed(source, file, way, batches, runtime="onnxruntime"):
+    """A file with ranges that the batches gave."""
+    model = load_typed(source)
+    even_out(model)
+    seen = observe(model, lambda: batches)
+    means = {name: each.means for name, each in seen.items()}
+    write_fixed(source, file, RANGES[way](seen), means, runtime=runtime)
+    return file
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+def test_it_runs_elsewhere(opset, tmp_path):
+    """The standard's own operators, which tract multiplies as ONNX Runtime does."""
+    load.need("tract")
+    config = MODELS["dinov3_vits16"]
+    image = pixels(config)
+    source = write(tmp_path / "source.onnx", config, opset, target="tract")
+    file = fixed(source, tmp_path / "file.onnx", "minmax", [image], "tract")
+    onnx.checker.check_model(file, full_check=True)
+    assert {node.domain for node in onnx.load(file).graph.node} == {""}
+    wanted = converter.run(source, [image])
+    found = converter.run(file, [image])
+    assert min(converter.compare(found[name], wanted[name]).cosine for name in wanted) > 0.99
+    assert furthest(load.RUNTIMES["tract"](file)([image]), [*found.values()]) < 3e-2
+
+
+@pytest.fixture
+def seen(zoo):
+    """A few digits, some in a folder inside; and what is no picture."""
+    (zoo.here / "seen" / "more").mkdir(parents=True)
+    for index, image in enumerate(split_digits()[0].images[:20]):
+        place = zoo.here / "seen" / ("more" if index % 2 else "")
+        Image.fromarray(image).save(place / f"{index}.png")
+    (zoo.here / "seen" / "labels.csv").write_text("0.png,0")
+    return zoo.here / "seen"
+
+
+def test_from_pictures_to_a_file(seen, zoo):
+    told = zoo(*EXPORT, "--size", "8x12", "--batch", 3).out
+    assert "by 18 pictures, measured on 2 others (minmax cosine 0.99" in told
+    assert {path.name for path in (zoo.here / "out").iterdir()} == {
+        NAME,
+        f"{NAME[:-5]}.manifest.json",
+    }
+    assert "as listed" in zoo("verify", zoo.here / "out" / NAME).out
+    calibration = near(zoo.here / "out" / NAME).only.calibration
+    assert set(calibration.candidates) == {"dynamic", "minmax", "entropy"}
+    assert calibration.sha256 == read_picture_folder(seen).digest
+    (seen / "0.png").rename(seen / "00.png")
+    assert calibration.sha256 != read_picture_folder(seen).digest
+
+
+@pytest.mark.full
+def test_a_build_is_of_its_pictures(seen, zoo):
+    """Files that were ranged on others are made anew; a target of another runtime gets ranges."""
+    build = ("build", "vit_digits", "--variant", "fp32,int8")
+    for more, built in (
+        (("--calibrate", "seen"), ["int8", "fp32"]),
+        (("--calibrate", "seen"), []),
+        ((), ["int8"]),
+    ):
+        (record,) = zoo.json(*build, *more)
+        assert sorted(record["built"]) == sorted(built)
+        assert ("calibration" in record["manifest"]["variants"]["int8"]) == bool(more)
+    (found,) = zoo.json(*EXPORT, "--target", "openvino")
+    assert set(found["variants"]["int8"]["calibration"]["candidates"]) == {"minmax", "entropy"}
+
+
+def test_what_is_no_folder_of_pictures(seen, tmp_path):
+    """In Python; the command says the same."""
+    model = from_pretrained("vit_digits")
+    (seen / "bad.png").write_bytes(b"no picture")
+    wrong = {"is no folder": tmp_path / "nowhere", "bad.png' is no picture that": seen}
+    for said, folder in wrong.items():
+        with pytest.raises(BadRequest, match=said):
+            to_onnx(model, tmp_path / "a.onnx", precision="int8", calibrate=folder)
+    assert not [*tmp_path.glob("*.onnx")]
+
+
+def test_many_pictures_are_taken_evenly(tmp_path):
+    picture = Image.new("RGB", (1, 1))
+    for index in range(2 * MOST):
+        picture.save(tmp_path / f"{index:04}.bmp")
+    found = read_picture_folder(tmp_path)
+    assert [path.stem for path in found.paths] == [f"{2 * index:04}" for index in range(MOST)]
+    assert len(found.kept) == 7 * len(found.held_out) and found.found == 2 * MOST
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", RANGES)
+def test_digits_are_still_read(way, tmp_path):
+    """Within a point of float32: a tenth of a percent of the cosine is no more (0.28 measured)."""
+    to_onnx(from_pretrained("vit_digits"), tmp_path / "source.onnx", verify=False)
+    batches = [(split_digits()[0].images[:256].transpose(0, 3, 1, 2) / np.float32(127.5)) - 1]
+    file = fixed(tmp_path / "source.onnx", tmp_path / "file.onnx", way, batches)
+    assert abs(accuracy(file) - accuracy(tmp_path / "source.onnx")) <= 0.01

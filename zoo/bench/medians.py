@@ -1,0 +1,35 @@
+"""How fast several tasks are beside one of them, in the time that there is for it."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from zoo.bench.rounds import Key, Task
+from zoo.manifest.measured import Speed
+
+ROUNDS = range(5, 26)
+"""How often each is run, from least to most."""
+
+SECONDS = 2.0
+"""How long all runs take, about, unless they are too slow or too fast for that."""
+
+
+def affordable(tasks: Collection[Task]) -> int:
+    """How many rounds there is time for."""
+    began = time.perf_counter()
+    for task in tasks:
+        task()
+    seconds = time.perf_counter() - began
+    fastest = SECONDS / ROUNDS[-1]
+    return max(int(SECONDS / max(seconds, fastest)), ROUNDS[0])
+
+
+def speeds_beside(times: Mapping[Key, Sequence[float]], first: Key) -> dict[Key, Speed]:
+    """p50 of the runs that took these seconds, and how many times faster than `first` that is."""
+    median = {name: 1e3 * float(np.median(found)) for name, found in times.items()}
+    known = median.get(first)
+    return {
+        name: Speed(p50_ms=round(each, 3), ratio=None if known is None else round(known / each, 3))
+        for name, each in median.items()
+    }

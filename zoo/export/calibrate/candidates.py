@@ -1,0 +1,140 @@
+"""int8 files with activations ranged in several ways, measured; the best of them is kept."""
+
+import math
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+import converter
+from weights.progress import Progress
+from zoo.bench.medians import affordable, speeds_beside
+from zoo.bench.rounds import Task, interleave, run_once
+from zoo.export.calibrate.choice import choose
+from zoo.export.calibrate.observed import Observed, observe
+from zoo.export.calibrate.ranges import likeliest, widest, write_fixed
+from zoo.export.precision import LIMITS, derive, load_typed
+from zoo.export.quantise.products import Floats
+from zoo.export.quantise.smooth_quant import even_out
+from zoo.files.digests import Digests
+from zoo.images.picture_folder import PictureFolder, pixel_batches
+from zoo.images.pixel_values import Size
+from zoo.manifest.choices import Target
+from zoo.manifest.measured import Calibration, RangedFile, Ranging
+from zoo.models.preprocessing import Preprocessing
+from zoo.runtime import session
+
+FIXED: tuple[Ranging, ...] = ("minmax", "entropy")
+"""Ranges that are known before the file runs."""
+
+
+Writer: TypeAlias = Callable[..., None]
+"""Writes a float32 file in another precision, as `derive` does."""
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """Somebody's pictures, and how they become what a file takes: `batch` of them at once."""
+
+    pictures: PictureFolder
+    how: Preprocessing
+    size: Size
+    batch: int
+
+    def ranges(self, source: Path, progress: Progress) -> dict[str, Observed]:
+        """What the activations of a float32 file are once its norms are evened out."""
+        kept, model = self.pictures.kept, load_typed(source)
+        even_out(model)
+
+        def told() -> Iterable[Floats]:
+            for pixels in pixel_batches(kept, self.how, self.size, self.batch):
+                yield pixels
+                progress.step(len(pixels))
+
+        if self.pictures.found > len(self.pictures.paths):
+            progress.note(
+                f"{self.pictures.folder} has {self.pictures.found:,} pictures, of which every so "
+                f"many are taken, {len(self.pictures.paths)} in all."
+            )
+        progress.stage(f"int8: ranges on {len(kept)} pictures", 2 * len(kept))
+        return observe(model, told)
+
+    def held_out(self) -> Iterable[Floats]:
+        """`pixel_values` of the pictures that have no part in the ranges."""
+        return pixel_batches(self.pictures.held_out, self.how, self.size, self.batch)
+
+
+def write_best(
+    source: Path,
+    file: Path,
+    calibrator: Calibrator,
+    pixels: Floats,
+    target: Target,
+    progress: Progress,
+) -> tuple[Calibration, Digests]:
+    """Write a float32 file in int8, in the best way there is.
+
+    `pixels` are what `derive` takes. **Returns** what was measured, and the digests of the file and
+    of what lies beside it. **Raises** `BadRequest` where there is no range.
+    """
+    seen = calibrator.ranges(source, progress)
+    means = {name: each.means for name, each in seen.items()}
+    writers: dict[Ranging, Writer] = {
+        "minmax": partial(write_fixed, ranges=widest(seen), means=means),
+        "entropy": partial(write_fixed, ranges=likeliest(seen), means=means),
+    }
+    if converter.find_target(target).dynamic_integers:
+        writers["dynamic"] = partial(derive, precision="int8", pixels=pixels)
+    # Each in a folder of its own, since a model knows the name of the file with its tensors.
+    files = {way: file.parent / f"{file.stem}-{way}" / file.name for way in writers}
+    digests = {way: Digests() for way in writers}
+    for way, write in writers.items():
+        progress.stage(f"int8, {way}: writing")
+        files[way].parent.mkdir()
+        with digests[way].taken() as written:
+            write(source, files[way], written=written, runtime=target)
+    progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
+    measured = compare_files(source, files, calibrator)
+    best = choose(measured, LIMITS["int8"].value)
+    for path in files[best].parent.iterdir():
+        path.replace(file.parent / path.name)
+    for path in files.values():
+        shutil.rmtree(path.parent)
+    told = Calibration(
+        method=best,
+        pictures=len(calibrator.pictures.kept),
+        held_out=len(calibrator.pictures.held_out),
+        sha256=calibrator.pictures.digest,
+        candidates=measured,
+    )
+    return told, digests[best]
+
+
+def compare_files(
+    source: Path, files: Mapping[Ranging, Path], calibrator: Calibrator
+) -> dict[Ranging, RangedFile]:
+    """How near files are to the float32 one on the pictures that were held out, and how fast."""
+    first, live = session(source), {way: session(path) for way, path in files.items()}
+    cosines = dict.fromkeys(files, 1.0)
+    for pixels in calibrator.held_out():
+        wanted = converter.run(first, [pixels])
+        for way, each in live.items():
+            got = converter.run(each, [pixels])
+            found = [converter.compare(got[name], wanted[name]).cosine for name in wanted]
+            cosines[way] = float(np.min([cosines[way], *found]))
+    pixels = next(iter(calibrator.held_out()))
+    fed = {"pixel_values": pixels}
+    tasks: dict[str, Task] = {way: run_once(each, fed) for way, each in live.items()}
+    tasks["fp32"] = run_once(first, fed)
+    times = interleave(tasks, affordable(tasks.values()))
+    # What has the same operators takes the same time.
+    fixed = [seconds for way in FIXED for seconds in times[way]]
+    speeds = speeds_beside(times | dict.fromkeys(FIXED, fixed), "fp32")
+    return {
+        way: RangedFile(cosine=cosine if math.isfinite(cosine) else None, speed=speeds[way])
+        for way, cosine in cosines.items()
+    }

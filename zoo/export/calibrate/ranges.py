@@ -1,0 +1,47 @@
+"""Ranges of activations by what was observed of them, and int8 files that have them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import converter
+from converter.model.streaming import Written
+from zoo.export.calibrate.divergence import likeliest_reach
+from zoo.export.calibrate.observed import Observed
+from zoo.export.precision import load_typed
+from zoo.export.quantise.fixed_columns import ActivationRange, FixedColumns
+from zoo.export.quantise.matrices import quantise
+from zoo.export.quantise.products import Floats
+from zoo.export.quantise.smooth_quant import even_out
+from zoo.manifest.choices import Target
+
+
+def widest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:
+    """From the least number to the largest one."""
+    return {name: cut(each, each.reach) for name, each in seen.items()}
+
+
+def likeliest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:
+    """Cut off where the distribution loses least. Products that read one activation share it."""
+    reaches = {id(each): likeliest_reach(each.counts, each.reach) for each in seen.values()}
+    return {name: cut(each, reaches[id(each)]) for name, each in seen.items()}
+
+
+def cut(each: Observed, reach: float) -> ActivationRange:
+    """The numbers of an activation that are no larger than `reach`, and zero."""
+    return ActivationRange(max(min(each.low, 0.0), -reach), min(max(each.high, 0.0), reach))
+
+
+def write_fixed(
+    source: Path,
+    target: Path,
+    ranges: Mapping[str, ActivationRange],
+    means: Mapping[str, Floats],
+    written: Written | None = None,
+    runtime: Target = "onnxruntime",
+) -> None:
+    """Write a float32 file in int8 with these ranges, and means of the evened activations."""
+    model = load_typed(source)
+    even_out(model)
+    quantise(model, FixedColumns(model.graph, ranges), means)
+    converter.find_target(runtime).settle(model)
+    converter.save(model, target, written=written)
