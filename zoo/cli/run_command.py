@@ -29,7 +29,6 @@ MODEL = typer.Argument(
 )
 PICTURES = typer.Argument(metavar="[PICTURE]...", help="Pictures; a photograph without any.")
 PHOTOGRAPH = "chelsea.png"
-VARIANT = options.value("NAME", "Of a folder, the variant to run.")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ def run(
     model: Annotated[str, MODEL],
     images: Annotated[list[Path] | None, PICTURES] = None,
     weights: Annotated[str | None, options.weights("auto; a file or a folder has its own")] = None,
-    variant: Annotated[str, VARIANT] = "fp32",
     out: Annotated[Path, options.out("the current folder")] = Path(),
     force: options.Force = False,
     json: options.Json = False,
@@ -61,7 +59,7 @@ def run(
     asked = [str(image) for image in images or ()]
     given: list[Image] = pictures(list(asked)) if asked else [photograph()]
     asked = asked or [PHOTOGRAPH]
-    found = _answers(model, given, weights, variant)
+    found = _answers(model, given, weights)
     stems = _stems(asked)
     told = [
         Told(picture, each, _written(each, out / stem, force))
@@ -74,9 +72,7 @@ def run(
     print_result(json, told, _show, lambda all: [_record(each) for each in all])
 
 
-def _answers(
-    model: str, images: Sequence[Image], weights: str | None, variant: str
-) -> list[Answered]:
+def _answers(model: str, images: Sequence[Image], weights: str | None) -> list[Answered]:
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
     from zoo.hub.session import is_built, open_file, open_folder
 
@@ -86,7 +82,7 @@ def _answers(
             raise BadRequest(
                 f"--weights {weights} has no effect here, for {model} has its own: leave it out."
             )
-        built = open_file(path) if model.endswith(".onnx") else open_folder(path, variant)
+        built = open_file(path) if model.endswith(".onnx") else open_folder(path, "fp32")
         return built.answer(images)
     from zoo.answers.in_jax import answers_of
     from zoo.checkpoints.pretrained import from_pretrained

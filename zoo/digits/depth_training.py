@@ -27,7 +27,7 @@ SEEN = 8
 
 
 @dataclass(frozen=True)
-class Measured:
+class DepthScore:
     """The mean error of the nearness where a digit is, of two digits in a scene how often the
     nearer one is said to be, and the share of pixels where it is right whether there is one."""
 
@@ -68,7 +68,7 @@ def predict(
     return jax.vmap(model)(normalised(images, entry.preprocessing)).predicted_depth
 
 
-def measure(model: Model, entry: ModelInfo, scenes: Scenes) -> Measured:
+def measure(model: Model, entry: ModelInfo, scenes: Scenes) -> DepthScore:
     """How right a network is."""
     run = eqx.filter_jit(lambda model, images: predict(model, entry, images))
     found = np.asarray(run(model, jnp.asarray(scenes.images)))
@@ -79,7 +79,7 @@ def measure(model: Model, entry: ModelInfo, scenes: Scenes) -> Measured:
         numbers = [n for n in range(1, which.max() + 1) if (which == n).sum() >= SEEN]
         means = [predicted[which == number].mean() for number in numbers]
         right += [near > far for far, near in combinations(means, 2)]
-    return Measured(
+    return DepthScore(
         error=float(abs(found - scenes.nearness)[on].mean()),
         order=float(np.mean(right)),
         there=float(((found > SMALLEST / LARGEST / 2) == on).mean()),

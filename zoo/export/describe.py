@@ -17,6 +17,7 @@ from zoo.files.staging import sidecar_path
 from zoo.manifest import schema
 from zoo.manifest.choices import Target
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
+from zoo.manifest.stated_preprocessing import StatedPreprocessing
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 from zoo.version import __version__
@@ -53,7 +54,7 @@ def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenan
         sizes=sizes(entry, signature),
         layers=signature.layers,
         reshape=signature.as_maps,
-        preprocessing=schema.StatedPreprocessing(**asdict(how), in_file=signature.input == "uint8"),
+        preprocessing=StatedPreprocessing(**asdict(how), in_file=signature.input == "uint8"),
         weights=weights_origin(provenance, entry),
         tools=tools(),
         files=(),

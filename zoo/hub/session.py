@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.answers.answer import Answered, answer
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.html import html_table
 from zoo.images.pictures import Pictures, pictures, stack
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
+    from zoo.answers.answer import Answered
     from zoo.manifest.schema import Manifest, Variant
     from zoo.runtime import Session
 
@@ -74,6 +74,7 @@ class VisionModel:
 
     def answer(self, images: Pictures) -> list[Answered]:
         """What the model says of each picture: classes, depths, or its features."""
+        from zoo.answers.answer import answer
         from zoo.manifest.stated_entry import stated_entry
 
         several, names = pictures(images), stated_entry(self.manifest).class_names

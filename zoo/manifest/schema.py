@@ -13,10 +13,10 @@ from weights.opening import State, open_inside
 from zoo.errors import BadRequest
 from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Target
-from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Text, Three
+from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Text
 from zoo.manifest.measured import Calibration, Speeds, Verification
+from zoo.manifest.stated_preprocessing import StatedPreprocessing
 from zoo.models import config
-from zoo.models.preprocessing import Preprocessing
 
 MANIFEST = "manifest.json"  # a folder's
 
@@ -28,39 +28,6 @@ class StatedLicence(Model):
     text: Line = Field(description="The file with its words in the zoo; in a folder, `LICENSE`.")
     page: Line = Field(description="A page with its words.")
     download: Line = Field(description="The page that gives out the weights, or nothing.")
-
-
-class StatedPreprocessing(Model):
-    """From RGB of 8 bits to `pixel_values`: resize, crop, rescale, normalise."""
-
-    mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
-    std: Three = Field(description="What red, green and blue are divided by; none is zero.")
-    size: tuple[Side, Side] = Field(description="Height and width of the result, in pixels.")
-    resize: Side | None = Field(
-        description="Pixels of the shorter edge before `size` is cropped from the centre; null "
-        "stretches the image straight to `size`."
-    )
-    rescale: float = Field(description="What the values from 0 to 255 are multiplied by.")
-    rescale_first: bool = Field(description="Whether that comes first, so that nothing is rounded.")
-    resample: Literal["bilinear", "bicubic"] = Field(description="The filter, which antialiases.")
-    multiple: Side | None = Field(
-        default=None,
-        description="Where the sides are free, a picture keeps its aspect ratio, and its sides are "
-        "rounded to multiples of this.",
-    )
-    in_file: bool = Field(description="Whether the ONNX files do all this themselves.")
-
-    @field_validator("std")
-    @classmethod
-    def _check_std(cls, std: Three) -> Three:
-        if 0 in std:
-            raise ValueError("`preprocessing.std` has a zero")
-        return std
-
-    @property
-    def settings(self) -> Preprocessing:
-        """What images are preprocessed with in numpy."""
-        return Preprocessing(**self.model_dump(exclude={"in_file"}))
 
 
 class StatedWeights(Model):

@@ -2,10 +2,9 @@
 arXiv:2301.00808), and as DINOv3 and EUPE distilled it.
 
 Everything but a convolution has the channels last, the residual stream too: norms and matrix
-products want them there, and ONNX Runtime, which reorders around every convolution anyway, then
-takes all transposes into that (measured: none is left). Pointwise convolutions of 1 x 1 would be
-6 % faster in float32 there, but int8 makes matrix products 2.4 times as fast and convolutions
-four times as slow.
+products want them there, and ONNX Runtime, which reorders around every convolution anyway, takes
+all transposes into that (measured: none is left). Pointwise convolutions of 1 x 1 would be 6 %
+faster in float32, but int8 makes matrix products 2.4 times as fast and convolutions 4 times slower.
 """
 
 import math

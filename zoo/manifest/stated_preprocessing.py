@@ -1,0 +1,41 @@
+"""What a manifest says of pictures before they reach the network."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from zoo.manifest.fields import Model, Side, Three
+from zoo.models.preprocessing import Preprocessing
+
+
+class StatedPreprocessing(Model):
+    """From RGB of 8 bits to `pixel_values`: resize, crop, rescale, normalise."""
+
+    mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
+    std: Three = Field(description="What red, green and blue are divided by; none is zero.")
+    size: tuple[Side, Side] = Field(description="Height and width of the result, in pixels.")
+    resize: Side | None = Field(
+        description="Pixels of the shorter edge before `size` is cropped from the centre; null "
+        "stretches the image straight to `size`."
+    )
+    rescale: float = Field(description="What the values from 0 to 255 are multiplied by.")
+    rescale_first: bool = Field(description="Whether that comes first, so that nothing is rounded.")
+    resample: Literal["bilinear", "bicubic"] = Field(description="The filter, which antialiases.")
+    multiple: Side | None = Field(
+        default=None,
+        description="Where the sides are free, a picture keeps its aspect ratio, and its sides are "
+        "rounded to multiples of this.",
+    )
+    in_file: bool = Field(description="Whether the ONNX files do all this themselves.")
+
+    @field_validator("std")
+    @classmethod
+    def _check_std(cls, std: Three) -> Three:
+        if 0 in std:
+            raise ValueError("`preprocessing.std` has a zero")
+        return std
+
+    @property
+    def settings(self) -> Preprocessing:
+        """What images are preprocessed with in numpy."""
+        return Preprocessing(**self.model_dump(exclude={"in_file"}))
