@@ -66,7 +66,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     """By ONNX Runtime, for a file with a manifest.
 
     **Raises** `BadFile` for a file that has none or does not run, and `BadRequest` for one that
-    preprocesses itself, or has another size.
+    preprocesses itself, has another size, or does not give the features of patches.
     """
     from zoo.bench.rounds import resting_session
     from zoo.manifest.read import near
@@ -80,6 +80,11 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     values = pixel_values(images, how, size or manifest.size or how.size)
     try:
         live = resting_session(file, threads=0)
+        if "last_hidden_state" not in {output.name for output in live.get_outputs()}:
+            raise BadRequest(
+                f"{file} gives no last_hidden_state, the features that are drawn: name a file that "
+                "was exported with it."
+            )
         (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
     except runtime.ERRORS as error:
         raise BadFile(f"{file} does not run on these pictures: {first_line(error)}") from error

@@ -101,9 +101,10 @@ def card(manifest: Manifest) -> str:
     """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
     entry, how = stated_entry(manifest), manifest.preprocessing.settings
     variants = manifest.variants
+    given = {item.name for variant in variants.values() for item in variant.outputs}
     return markdown(
         "card.md.jinja",
-        **dict(manifest),
+        **{**dict(manifest), "outputs": given},
         hub_licence=LICENCES.get(manifest.licence.text),
         config=entry.config,
         is_vit=isinstance(entry.config, ViTConfig),
@@ -111,7 +112,6 @@ def card(manifest: Manifest) -> str:
         doubt=doubt(manifest.weights),
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
-        outputs={item.name for variant in variants.values() for item in variant.outputs},
         how=how,
         steps=preprocessing_words(how),
     )
