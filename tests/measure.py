@@ -29,7 +29,7 @@ from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.models.builder import Model, abstract, batched
 from zoo.models.config import Config
-from zoo.models.output import output_names
+from zoo.models.output import by_name
 from zoo.registry.entry import ModelInfo
 
 FAMILIES = (
@@ -74,8 +74,7 @@ def counts(entry: ModelInfo) -> Row:
 def outputs(model: Model, image: np.ndarray) -> Arrays:
     """A model's outputs for one image, in JAX."""
     result = eqx.filter_jit(lambda model, x: model(x))(model, image)
-    arrays = map(np.asarray, jax.tree.leaves(result))
-    return dict(zip(output_names(result), arrays, strict=True))
+    return {name: np.asarray(value) for name, value in by_name(result).items()}
 
 
 def worst(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> tuple[float, float]:

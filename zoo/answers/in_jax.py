@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from PIL.Image import Image
@@ -12,7 +11,6 @@ from zoo.answers.answer import Answered, answer
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import Model, batched
-from zoo.models.output import output_names
 
 
 def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
@@ -24,7 +22,6 @@ def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
     for image in images:
         pixels = pixel_values([image], how, how.fitted(image.height, image.width))
         made = run(model, jnp.asarray(pixels))
-        outputs = [np.asarray(leaf[0]) for leaf in jax.tree.leaves(made)]
-        named = dict(zip(output_names(made), outputs, strict=True))
+        named = {name: np.asarray(value[0]) for name, value in made.items()}
         found.append(answer(named, model.labels, (image.height, image.width)))
     return found

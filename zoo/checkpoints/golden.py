@@ -1,11 +1,11 @@
 """`zoo golden`: what a reference makes of an image and a checkpoint, kept to compare with."""
 
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +20,7 @@ from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
-from zoo.models.builder import abstract
+from zoo.models.builder import abstract, batched
 from zoo.registry.entry import ModelInfo
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
@@ -66,8 +66,8 @@ def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
     if golden.name != "pixel_values":
         raise BadFile(f"its input is {golden.name}, which no model takes: compare with --onnx.")
     model = bind(abstract(loaded.config), loaded.weights.arrays)
-    result = eqx.filter_jit(lambda model, x: jax.vmap(model)(x))(model, golden.fed)
-    return differences(golden, result._asdict())
+    run = partial(eqx.filter_jit(batched), outputs=tuple(golden.outputs))
+    return differences(golden, run(model, golden.fed))
 
 
 def check_onnx(golden: Golden, file: Path) -> dict[str, float]:

@@ -49,6 +49,7 @@ def build(
     size: Annotated[
         str | None, options.size_option("dynamic, and the model's own for uint8")
     ] = None,
+    output: options.Outputs = None,
     input: options.Images = "float32",
     calibrate: options.Calibrate = None,
     jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
@@ -62,7 +63,7 @@ def build(
     Files that an earlier build has finished are kept as they are.
     """
     size = size or ("dynamic" if input == "float32" else None)
-    asked = Options(size=options.read_size(size), input=input)
+    asked = Options(size=options.read_size(size), outputs=output or (), input=input)
     variants, choice = read_variants(variant or ()), read_weights(weights)
     if isinstance(choice, Path):
         choice = choice.absolute()

@@ -232,6 +232,17 @@ Layers = Annotated[
     str | None,
     value("I,J|lastN", "The layers whose hidden states are outputs too: 3,6 or last4.", NETWORK),
 ]
+Outputs = Annotated[
+    list[str] | None,
+    value(
+        "NAME",
+        "An output that a file is to have, such as pooler_output, attentions or class_attention; "
+        f"a wrong name is answered with all of them. {SEVERAL}",
+        NETWORK,
+        callback=split_commas,
+        show_default="what the network gives unasked",
+    ),
+]
 Reshape = Annotated[bool, flag("--reshape", "Give hidden states as maps [B, D, h, w].", NETWORK)]
 Images = Annotated[
     choices.Input,

@@ -60,16 +60,17 @@ def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenan
         files=(),
         variants={},
         complete=False,
-        **_own(entry),
+        **_where_it_applies(entry, signature),
     )
 
 
-def _own(entry: ModelInfo) -> dict[str, Any]:
-    """What is said of a network's classes, and of one in sizes of its own."""
+def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
+    """What is said of a network's classes, of one in sizes of its own, and of outputs by name."""
     known = MODELS.get(entry.name)
     other = known is None or entry.config != known.config
     classes = {"classes": entry.class_names} if entry.config.classes else {}
-    return classes | ({"network": entry.config} if other else {})
+    outputs = {"outputs": signature.outputs} if signature.outputs else {}
+    return classes | outputs | ({"network": entry.config} if other else {})
 
 
 def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxruntime") -> Variant:

@@ -190,8 +190,11 @@ def convert_model(
     (network,) = networks_in(model)
     stride = network.stride
     height, width = signature.size or (f"{stride}*h", f"{stride}*w")
+    computed = partial(
+        batched, layers=signature.layers, as_maps=signature.as_maps, outputs=signature.outputs
+    )
     export = converter.to_onnx(
-        partial(batched, layers=signature.layers, as_maps=signature.as_maps),
+        computed,
         [(signature.batch or "batch_size", 3, height, width)],
         params=model,
         opset=opset,
@@ -199,11 +202,6 @@ def convert_model(
         target=target,
         input_names=["pixel_values"],
     )
-    # Hidden states are called by their layers, not by their places in the output.
-    states = {f"hidden_states.{place}": layer for place, layer in enumerate(signature.layers)}
-    for value in export.model.graph.outputs:
-        if value.name in states:
-            value.name = f"hidden_state_{states[value.name]}"
     if signature.size is None:
         name_sides(export.model.graph, stride)
     return export

@@ -27,8 +27,9 @@ class Signature:
 
     `size` is (height, width), `batch` the batch size; None where the file leaves it open.
     `layers` are the blocks whose hidden states are outputs as well, from 1 and in order,
-    `as_maps` says that those are maps `[batch, dim, height, width]`. With `input` uint8 the file
-    resizes images to `size` itself.
+    `as_maps` says that those are maps `[batch, dim, height, width]`. `outputs` are the fields of
+    the model's output that the file has beside those; empty for what the model gives unasked. With
+    `input` uint8 the file resizes images to `size` itself.
     """
 
     size: tuple[int, int] | None
@@ -36,6 +37,7 @@ class Signature:
     layers: tuple[int, ...] = ()
     as_maps: bool = False
     input: Input = "float32"
+    outputs: tuple[str, ...] = ()
 
 
 Size = tuple[int, int] | Literal["dynamic"] | None
@@ -46,8 +48,9 @@ Size = tuple[int, int] | Literal["dynamic"] | None
 class Options:
     """What a file is to be; without opsets the target's own is meant.
 
-    `layers` are blocks, from 1, or the last of them, as in `"last4"`. The activations of int8 are
-    ranged on the pictures of the folder `calibrate`, if there is one.
+    `layers` are blocks, from 1, or the last of them, as in `"last4"`; `outputs` are names, by
+    default those of what the model gives unasked. The activations of int8 are ranged on the
+    pictures of the folder `calibrate`, if there is one.
     """
 
     opsets: Sequence[int] = ()
@@ -55,6 +58,7 @@ class Options:
     size: Size = None
     batch: int | None = None
     layers: Sequence[int] | str = ()
+    outputs: Sequence[str] = ()
     reshape: bool = False
     input: Input = "float32"
     target: Target = "onnxruntime"
@@ -178,7 +182,8 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
             f"which size: give one such as {entry.preprocessing.size[0]}, or none."
         )
     sides = None if size == "dynamic" else check_size(size or entry.preprocessing.size, entry)
-    return Signature(sides, batch, layers, options.reshape, options.input)
+    outputs = chosen_outputs(options.outputs, layers, entry)
+    return Signature(sides, batch, layers, options.reshape, options.input, outputs)
 
 
 def is_whole(value: object) -> bool:
@@ -202,6 +207,22 @@ def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, .
     if len(set(layers)) < len(layers):
         raise BadRequest(f"layers {','.join(map(str, layers))} name one twice: name each once.")
     return tuple(sorted(layers))
+
+
+def chosen_outputs(
+    outputs: Sequence[str], layers: Sequence[int], entry: ModelInfo
+) -> tuple[str, ...]:
+    """Names of outputs, each once and in the order of a file."""
+    if not outputs:
+        return ()
+    from zoo.models.builder import output_choices
+
+    known = output_choices(entry.config, layers)
+    if strange := [name for name in outputs if name not in known]:
+        raise BadRequest(
+            f"{entry.name} has no output {strange[0]!r}: choose from {', '.join(known)}."
+        )
+    return tuple(name for name in known if name in outputs)
 
 
 def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:

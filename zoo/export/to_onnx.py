@@ -30,6 +30,7 @@ def to_onnx(
     target: Target = "onnxruntime",
     input: Input = "float32",
     layers: Sequence[int] | str | None = None,
+    outputs: Sequence[str] | None = None,
     verify: bool = True,
     keep_inexact: bool = False,
 ) -> Manifest:
@@ -61,6 +62,8 @@ def to_onnx(
       `[batch, height, width, 3]` of any size, which the file preprocesses itself.
     - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a
       network of the zoo itself.
+    - `outputs`: names of those that the file is to have, such as `["attentions"]`; by default what
+      the network gives unasked; only of a network of the zoo itself.
     - `verify`: whether to compare the file with JAX on photographs.
     - `keep_inexact`: also write a file of low precision whose numbers are too far from JAX's; its
       manifest says that it did not pass.
@@ -85,11 +88,12 @@ def to_onnx(
     if out.suffix != ".onnx":
         raise BadRequest(f"{out} is no name of an ONNX file: end it in .onnx.")
     subject = subject_of(model)
-    if layers is not None and not subject.is_network:
-        raise BadRequest(
-            f"layers {layers}: this model returns what its author chose. Leave `layers` out, or "
-            "export the network inside of it."
-        )
+    for option, value in {"layers": layers, "outputs": outputs}.items():
+        if value is not None and not subject.is_network:
+            raise BadRequest(
+                f"{option} {value}: this model returns what its author chose. Leave `{option}` "
+                "out, or export the network inside of it."
+            )
     if not (size is None or size == "dynamic" or isinstance(size, int | tuple)):
         raise BadRequest(f"size {size!r} is none: give 224, (height, width) or 'dynamic'.")
     options = Options(
@@ -97,6 +101,7 @@ def to_onnx(
         size=(size, size) if isinstance(size, int) else size,
         batch=batch,
         layers=layers or (),
+        outputs=outputs or (),
         input=input,
         precision=precision,
         calibrate=None if calibrate is None else Path(calibrate),

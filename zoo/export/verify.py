@@ -72,7 +72,9 @@ def runs(
     the files take and give. A model larger than `LARGEST` runs block by block, and only one block's
     values are in memory.
     """
-    run = partial(batched, layers=signature.layers, as_maps=signature.as_maps)
+    run = partial(
+        batched, layers=signature.layers, as_maps=signature.as_maps, outputs=signature.outputs
+    )
 
     @cache
     def network() -> Callable[[Any], Any]:

@@ -192,6 +192,12 @@ class Manifest(Model):
         max_length=1 << 17,
         description="What the classes of `logits` are called, in their order.",
     )
+    outputs: tuple[Line, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Outputs that were asked for, beside the states of `layers`; without it those "
+        "that the network gives unasked.",
+    )
     network: config.Config | None = Field(
         default=None,
         description="The network, where the zoo's model of that name has other sizes or classes, "

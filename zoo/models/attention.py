@@ -59,7 +59,15 @@ class Attention(eqx.Module):
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> Float[Array, "tokens dim"]:
         """**Arguments:** the tokens, and how positions rotate their queries and keys, if so."""
-        return pointwise(self.proj, attend(*self.operands(x, rotation)))
+        return self.with_weights(x, rotation)[0]
+
+    def with_weights(
+        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+    ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
+        """The same, and how much each token attends to each."""
+        q, k, v = self.operands(x, rotation)
+        weights = attention_weights(q, k)
+        return pointwise(self.proj, mixed(weights, v)), weights
 
     def operands(
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
@@ -77,9 +85,7 @@ class Attention(eqx.Module):
 
 def attend(q: Queries, k: Keys, v: Keys) -> Float[Array, "queries dim"]:
     """**Returns** `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side."""
-    heads, queries, width = q.shape
-    out = jnp.einsum("hqk,hkd->hqd", attention_weights(q, k), v)
-    return out.transpose(1, 0, 2).reshape(queries, heads * width)
+    return mixed(attention_weights(q, k), v)
 
 
 def attention_weights(q: Queries, k: Keys) -> Float[Array, "heads queries keys"]:
@@ -87,3 +93,10 @@ def attention_weights(q: Queries, k: Keys) -> Float[Array, "heads queries keys"]
     scores = jnp.einsum("hqd,hkd->hqk", q, k) * q.shape[-1] ** -0.5
     # The softmax is taken in float32, whatever the parameters' type.
     return jax.nn.softmax(scores.astype(jnp.float32), axis=-1).astype(q.dtype)
+
+
+def mixed(weights: Float[Array, "heads queries keys"], v: Keys) -> Float[Array, "queries dim"]:
+    """**Returns** the weighted means of the values of every head, the heads side by side."""
+    heads, queries, _ = weights.shape
+    out = jnp.einsum("hqk,hkd->hqd", weights, v)
+    return out.transpose(1, 0, 2).reshape(queries, heads * v.shape[-1])

@@ -61,7 +61,14 @@ class Block(eqx.Module):
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> Float[Array, "tokens dim"]:
         """**Arguments** and **returns** as `Attention`."""
-        attended = self.attn(pointwise(self.prenorm, x), rotation)
+        return self.with_weights(x, rotation)[0]
+
+    @eqx.filter_jit
+    def with_weights(
+        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+    ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
+        """The same, and how much each token attends to each."""
+        attended, weights = self.attn.with_weights(pointwise(self.prenorm, x), rotation)
         x = x + (attended if self.ls1 is None else self.ls1(attended))
         fed = self.mlp(pointwise(self.norm, x))
-        return x + (fed if self.ls2 is None else self.ls2(fed))
+        return x + (fed if self.ls2 is None else self.ls2(fed)), weights

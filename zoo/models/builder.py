@@ -17,6 +17,7 @@ from zoo.models.depth import DepthAnything, DepthDecoder
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
 from zoo.models.learned_positions import LearnedPositionEmbedding
+from zoo.models.output import Depth, Output, by_name
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
@@ -152,11 +153,40 @@ def batched(
     pixel_values: Float[Array, "batch 3 H W"],
     layers: Sequence[int] = (),
     as_maps: bool = False,
+    outputs: Sequence[str] = (),
 ) -> Any:
-    """The function that an exported file computes: a network's `Output`, or what a model gives."""
-    if not layers:
+    """The function that an exported file computes: a network's outputs by their names in the file,
+    or what a model gives.
+
+    `outputs` are some of `output_choices`; by default what the network gives unasked.
+    """
+    if not isinstance(model, Model):
         return jax.vmap(lambda image: model(image))(pixel_values)
-    return jax.vmap(lambda image: model(image, layers, as_maps=as_maps))(pixel_values)
+    run = partial(_run, model, layers=layers, as_maps=as_maps, attentions=bool(outputs))
+    return by_name(jax.vmap(run)(pixel_values), layers, outputs)
+
+
+def _run(
+    model: Model,
+    image: Float[Array, "3 H W"],
+    *,
+    layers: Sequence[int],
+    as_maps: bool,
+    attentions: bool,
+) -> Output | Depth:
+    """A network's output, with what only some can be asked for."""
+    if isinstance(model, VisionTransformer):
+        return model(image, layers, as_maps=as_maps, attentions=attentions)
+    return model(image, layers, as_maps=as_maps) if isinstance(model, ConvNeXt) else model(image)
+
+
+def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
+    """Fields of all outputs that a network can give where those layers are asked for."""
+    sides = (4 * config.stride,) * 2
+    image = jax.ShapeDtypeStruct((3, *sides), "float32")
+    run = partial(_run, layers=layers, as_maps=False, attentions=True)
+    found = eqx.filter_eval_shape(run, abstract(config), image)
+    return [field for field, value in found._asdict().items() if jax.tree.leaves(value)]
 
 
 def networks_in(model: object) -> list[Model]:

@@ -1,7 +1,8 @@
 """What every model of the zoo returns, and how the outputs are called in a file."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float
 
@@ -13,12 +14,18 @@ class Output(NamedTuple):
     ConvNeXt's are the mean and then the pixels of its last map. `pooler_output` is one vector for
     the image (`zoo info` says which), `logits` are a classifier's, and `hidden_states` are those
     of the layers that were asked for, as tokens or as maps.
+
+    `attentions` says how much each token attends to each, the sum of a row being one, in the layers
+    that were asked for, or in the last one if none were. `class_attention` is how much of that the
+    class token gives to the patches. Both are empty unless they are asked for.
     """
 
     last_hidden_state: Float[Array, "tokens dim"]
     pooler_output: Float[Array, " dim"] | None = None
     logits: Float[Array, " classes"] | None = None
     hidden_states: tuple[Float[Array, "tokens dim"] | Float[Array, "dim height width"], ...] = ()
+    attentions: tuple[Float[Array, "heads tokens tokens"], ...] = ()
+    class_attention: tuple[Float[Array, "heads patches"], ...] = ()
 
 
 class Depth(NamedTuple):
@@ -27,15 +34,29 @@ class Depth(NamedTuple):
     predicted_depth: Float[Array, "height width"]
 
 
-def output_names(output: Output | Depth, layers: Sequence[int] = ()) -> list[str]:
-    """Names of an output's leaves in their order; it may be abstract, or that of a batch.
+def by_name(
+    output: Output | Depth, layers: Sequence[int] = (), wanted: Sequence[str] = ()
+) -> OrderedDict[str, Any]:
+    """Outputs by their names in a file, in its order. They may be abstract, or those of a batch.
 
-    `layers` are those that were asked for: their hidden states are called by their numbers.
+    **Arguments:**
+
+    - `layers`: those that were asked for. What there is of each is called by its number, as in
+      `attentions_3`.
+    - `wanted`: fields of the output. Hidden states, which nobody gets unasked, are given as well.
+      By default all fields.
     """
-    values = output._asdict()
-    hidden = values.pop("hidden_states", ())
-    names = [name for name, value in values.items() if value is not None]
-    return names + [f"hidden_state_{layer}" for layer, _ in zip(layers, hidden, strict=True)]
+    named: OrderedDict[str, Any] = OrderedDict()
+    for field, value in output._asdict().items():
+        if value is None or (wanted and field not in {*wanted, "hidden_states"}):
+            continue
+        if isinstance(value, tuple):
+            stem = "hidden_state" if field == "hidden_states" else field
+            names = [f"{stem}_{layer}" for layer in layers] or [stem]
+            named.update(zip(names, value, strict=bool(value)))
+        else:
+            named[field] = value
+    return named
 
 
 def check_layers(layers: Sequence[int], count: int) -> None:

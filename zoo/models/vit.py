@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.attention import attention_weights
 from zoo.models.block import Block
 from zoo.models.config import ViTConfig
 from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
@@ -148,6 +147,7 @@ class VisionTransformer(eqx.Module):
         layers: Sequence[int] = (),
         *,
         as_maps: bool = False,
+        attentions: bool = False,
     ) -> Output:
         """Features of one image; `jax.vmap` gives a batch.
 
@@ -157,16 +157,22 @@ class VisionTransformer(eqx.Module):
           the right and bottom edge is dropped.
         - `layers`: blocks, counted from 1, whose normed outputs are wanted as well.
         - `as_maps`: give those as `[dim, height, width]`, patches only.
+        - `attentions`: give what these blocks, or the last one, attend to as well.
 
         **Returns** `prefix_tokens + height * width` rows, and what is made of them.
         """
         check_layers(layers, self.num_hidden_states)
         x, height, width = self.tokens(self.patch_embed(pixel_values))
         rotation = self.rotation(height, width)
+        attending = (layers or range(1, len(self.blocks) + 1)[-1:]) if attentions else ()
+        weights: dict[int, Float[Array, "heads tokens tokens"]] = {}
         states: list[Float[Array, "tokens dim"]] = []
         wanted: dict[int, Float[Array, "tokens dim"]] = {}
         for number, block in enumerate(self.blocks, start=1):
-            x = block(x, rotation)
+            if number in attending:
+                x, weights[number] = block.with_weights(x, rotation)
+            else:
+                x = block(x, rotation)
             states.append(x)
             if number in layers:
                 wanted[number] = pointwise(self.norm, x)
@@ -176,27 +182,22 @@ class VisionTransformer(eqx.Module):
         if as_maps:
             patches = (rows[self.prefix_tokens :] for rows in hidden)
             hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
-        return Output(x, pooled, self.classified(x, pooled, states[:-1]), hidden)
+        logits = self.classified(x, pooled, states[:-1])
+        attended = tuple(weights[number] for number in attending)
+        return Output(x, pooled, logits, hidden, attended, self.class_attention(attended))
 
     def rotation(self, height: Size, width: Size) -> Rotation | None:
         """How queries and keys of a grid are rotated, once for all blocks."""
         rope = self.local_pos_embed
         return None if rope is None else rope(height, width, self.prefix_tokens)
 
-    def class_attention(self, pixel_values: Float[Array, "3 H W"]) -> Float[Array, " patches"]:
-        """How much the class token attends to each patch in the last block, the mean of the heads.
-
-        **Raises** `ValueError` without a class token.
-        """
+    def class_attention(
+        self, attentions: Sequence[Float[Array, "heads tokens tokens"]]
+    ) -> tuple[Float[Array, "heads patches"], ...]:
+        """How much the class token attends to each patch; nothing if there is no class token."""
         if self.cls_token is None:
-            raise ValueError("class_attention is that of a class token, which this model has not")
-        x, height, width = self.tokens(self.patch_embed(pixel_values))
-        rotation = self.rotation(height, width)
-        *before, last = self.blocks
-        for block in before:
-            x = block(x, rotation)
-        q, k, _ = last.attn.operands(pointwise(last.prenorm, x), rotation)
-        return attention_weights(q[:, :1], k)[:, 0, self.prefix_tokens :].mean(0)
+            return ()
+        return tuple(weights[:, 0, self.prefix_tokens :] for weights in attentions)
 
     def tokens(
         self, patches: Float[Array, "dim height width"]

@@ -75,8 +75,9 @@ def draw_residuals(files: Sequence[tuple[str, Mapping[str, Float32], Size]]) -> 
     magnitude occur.
 
     **Arguments:** of each file a title, absolute differences by the output's name, of one image
-    each: tokens `[1, tokens, dim]`, maps `[1, dim, rows, columns]` or vectors `[1, dim]`; and the
-    rows and columns of patches. A vector's map has a column for each of its numbers.
+    each: tokens `[1, tokens, dim]`, maps `[1, dim, rows, columns]`, heads `[1, heads, patches]` or
+    vectors `[1, dim]`; and the rows and columns of patches. A vector's map has a column for each of
+    its numbers.
     """
     from matplotlib.figure import Figure
 
@@ -105,6 +106,8 @@ def patch_means(errors: Float32, grid: Size) -> Float32:
         return finite.mean(axis=0)
     if finite.ndim == 2 and len(finite) >= rows * columns:
         return finite[len(finite) - rows * columns :].mean(axis=1).reshape(grid)
+    if finite.ndim == 2 and finite.shape[1] == rows * columns:
+        return finite.mean(axis=0).reshape(grid)
     return finite.reshape(1, -1)
 
 

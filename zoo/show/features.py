@@ -44,11 +44,10 @@ class Features:
 
 def of_model(model: Model, images: Sequence[Image], size: Size | None) -> Features:
     """In JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
-    import jax
     import jax.numpy as jnp
 
     from zoo.models.builder import Features as Network
-    from zoo.models.vit import VisionTransformer
+    from zoo.models.builder import batched
 
     if not isinstance(model, Network):
         raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
@@ -56,19 +55,18 @@ def of_model(model: Model, images: Sequence[Image], size: Size | None) -> Featur
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     how = model.preprocessing
     values = pixel_values(images, how, size or how.size)
-    pixels = jnp.asarray(values)
-    tokens = jax.vmap(model)(pixels).last_hidden_state
-    attention = None
-    if isinstance(model, VisionTransformer) and model.cls_token is not None:
-        attention = np.asarray(jax.vmap(model.class_attention)(pixels))
-    return _features(values, np.asarray(tokens), how, model.stride, attention)
+    wanted = ("last_hidden_state", "class_attention")
+    found = batched(model, jnp.asarray(values), outputs=wanted)
+    tokens, heads = np.asarray(found["last_hidden_state"]), found.get("class_attention")
+    attention = None if heads is None else np.asarray(heads.mean(axis=1))
+    return _features(values, tokens, how, model.stride, attention)
 
 
 def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     """By ONNX Runtime, for a file with a manifest.
 
     **Raises** `BadFile` for a file that has none or does not run, and `BadRequest` for one that
-    preprocesses itself, or has another size.
+    preprocesses itself, has another size, or does not give the features of patches.
     """
     from zoo.bench.rounds import resting_session
     from zoo.manifest.read import near
@@ -82,6 +80,11 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     values = pixel_values(images, how, size or manifest.size or how.size)
     try:
         live = resting_session(file, threads=0)
+        if "last_hidden_state" not in {output.name for output in live.get_outputs()}:
+            raise BadRequest(
+                f"{file} gives no last_hidden_state, the features that are drawn: name a file that "
+                "was exported with it."
+            )
         (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
     except runtime.ERRORS as error:
         raise BadFile(f"{file} does not run on these pictures: {first_line(error)}") from error

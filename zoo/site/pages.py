@@ -119,7 +119,11 @@ def demo(built: Built) -> dict[str, Any]:
     """What the programs of the page have to know to run the model."""
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
-    small = {name: v.file for name, v in built.variants.items() if len(v.files) == 1}
+    given = {output.name for variant in built.variants.values() for output in variant.outputs}
+    # What the page draws.
+    drawn = {"last_hidden_state", "logits"} if config.classes else {"last_hidden_state"}
+    whole = built.variants.items() if drawn <= given else ()
+    small = {name: v.file for name, v in whole if len(v.files) == 1}
     chosen = {name: small[name] for name in RUN_HERE if name in small}
     if "fp32" in chosen:
         chosen.pop("fused", None)

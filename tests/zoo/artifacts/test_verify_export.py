@@ -52,6 +52,7 @@ MAPS = {"input": "uint8", "reshape": True, "layers": [3]}
     [
         (shaped(2, 3, "h", "w") | {"size": None, "layers": [1, 12]}, Signature(None, 2, (1, 12))),
         (MAPS, Signature((32, 48), None, (3,), True, "uint8")),
+        ({"outputs": ["attentions"]}, Signature((32, 48), None, outputs=("attentions",))),
     ],
 )
 def test_the_signature(changes, signature):
@@ -60,7 +61,7 @@ def test_the_signature(changes, signature):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"inputs": []}, shaped(), shaped(0, 3), {"size": [33, 48]}, {"layers": [13]}],
+    [{"inputs": []}, shaped(), shaped(0, 3), {"size": [33, 48]}, {"layers": [13]}, {"outputs": ["logits"]}],
     ids=str,
 )
 def test_what_the_model_cannot_do_is_no_signature(changes):

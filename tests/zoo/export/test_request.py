@@ -10,6 +10,8 @@ from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import FileSpec, Options, read_files, read_request
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
 
+PAIR = ("pooler_output", "attentions")
+
 
 def test_what_is_asked_for(tmp_path):
     for options, wanted in (
@@ -18,6 +20,7 @@ def test_what_is_asked_for(tmp_path):
         ({"size": "dynamic", "layers": [12, 3, 6]}, {"size": None, "layers": (3, 6, 12)}),
         ({"layers": "last4"}, {"layers": (9, 10, 11, 12)}),
         ({"layers": "last1", "reshape": True}, {"layers": (12,), "as_maps": True}),
+        ({"outputs": ["attentions", "pooler_output"] * 2}, {"outputs": PAIR}),
     ):
         signature = ask(tmp_path, **options).signature
         assert {name: getattr(signature, name) for name in wanted} == wanted
@@ -32,6 +35,9 @@ BAD = {
         *({"layers": n} for n in ((0,), (13,), (3, 13), (1.0,), (True,), "last13", "last0", "3")),
     ),
     "twice": ({"layers": (3, 6, 3)},),
+    "choose from last_hidden_state, pooler_output, attentions, class_attention": (
+        *({"outputs": [name]} for name in ("logits", "hidden_states", "attentions_3", "")),
+    ),
     "hidden states": ({"reshape": True},),
     "17 to 26": tuple({"opsets": [opset]} for opset in (16, 27, 0, -1)),
     "leaves open to which size: give one such as 224": ({"size": "dynamic", "input": "uint8"},),

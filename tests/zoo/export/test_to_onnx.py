@@ -15,7 +15,7 @@ from zoo.cli.console import call
 from zoo.errors import BadRequest, NotVerified
 from zoo.images.photograph import photographs
 from zoo.manifest.read import read_manifest
-from zoo.models.output import output_names
+from zoo.models.builder import batched
 
 ATOL = 1e-5
 """Three times what float32 rounding makes of these outputs of unit size (3e-6)."""
@@ -51,8 +51,7 @@ class Mine(eqx.Module):
 
 def outputs(model, pixels, layers=()):
     """What a network gives in JAX, by the names in a file."""
-    found = jax.vmap(lambda image: model(image, layers))(pixels)
-    return dict(zip(output_names(found, layers), jax.tree.leaves(found), strict=True))
+    return batched(model, pixels, layers)
 
 
 def assert_outputs(file, fed, wanted):
@@ -107,8 +106,11 @@ def test_parameters_of_bfloat16_keep_their_values(digits, tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
 def test_precisions(fine_tuned, tmp_path, precision):
-    manifest = zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", precision=precision)
-    assert manifest.only.precision == precision and manifest.only.passed
+    for outputs in (None, ["attentions", "class_attention"]):
+        options = {"precision": precision, "outputs": outputs}
+        manifest = zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", **options)
+        assert manifest.only.precision == precision and manifest.only.passed
+    assert [each.name for each in manifest.only.outputs] == outputs
 
 
 def test_the_manifest_has_the_digest_of_equinoxs_file(fine_tuned, tmp_path):
@@ -154,6 +156,7 @@ def test_models_that_are_not_of_the_zoo(digits, tmp_path):
         (zoo.create("vit_digits", abstract=True), "shapes in place of par", "mine.onnx", {}),
         (digits, r"end it in \.onnx", "mine", {}),
         (Mine(digits, mlp, 0.5), "Leave `layers` out", "mine.onnx", {"layers": [1]}),
+        (Mine(digits, mlp, 0.5), "Leave `outputs` out", "mine.onnx", {"outputs": ["scores"]}),
     ):
         with pytest.raises(BadRequest, match=told):
             zoo.to_onnx(model, tmp_path / name, **options)

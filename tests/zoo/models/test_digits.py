@@ -53,7 +53,7 @@ def test_the_file():
 def test_exports_without_options(zoo):
     """Nor network or checkpoint: what is in the package is taken, whatever lies beside it."""
     pixels, labels = held_out_pixels()
-    seen = eqx.filter_jit(batched)(load("vit_digits"), pixels).logits.argmax(-1)
+    seen = eqx.filter_jit(batched)(load("vit_digits"), pixels)["logits"].argmax(-1)
     assert (seen == labels).mean() >= 0.97
     (zoo.here / ENTRY.checkpoint).write_text("somebody else's")
     assert "from this package" in zoo("export", "vit_digits", "--opset", 18, 23, "--offline").out

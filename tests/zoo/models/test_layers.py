@@ -83,7 +83,6 @@ def test_other_channels_and_a_rest_that_fills_no_patch(channels):
 
 
 NO_TOKEN = ViTConfig(dim=32, depth=1, heads=2, hidden=64, cls_token=False)
-MEAN = replace(NO_TOKEN, pool="mean")
 IMAGE = jnp.ones((3, 32, 48))
 LINEAR = eqx.nn.Linear(2, 3, key=KEY)
 HEADS = "multiple of heads: got 24 and 5"
@@ -97,7 +96,6 @@ def test_what_does_not_fit():
         (lambda: Attention(24, 5, qkv_bias=True, qk_norm=None, key=KEY), HEADS),
         (lambda: AttentionPool(24, 5, 40, ffn=Mlp, norm=eqx.nn.LayerNorm, key=KEY), HEADS),
         (lambda: model_of(NO_TOKEN), "pool is class_token, and there is none"),
-        (lambda: model_of(MEAN).class_attention(IMAGE), "class_attention is that of a class"),
         (lambda: bind(LINEAR, {"weight": IMAGE}), r"weight has shape \(3, 2\)"),
     ):
         with pytest.raises(ValueError, match=told):

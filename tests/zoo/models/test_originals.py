@@ -47,7 +47,7 @@ def assert_outputs(name, hidden, pooled, case, atol):
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in SIZES for size in SIZES[name]])
 def test_in_jax(name, size):
     images, case = two_images(name, size)
-    hidden, pooled, *_ = forward(original(name).model, images)
+    hidden, pooled, *_ = forward(original(name).model, images).values()
     assert_outputs(name, hidden, pooled, case, ATOL)
 
 
@@ -96,13 +96,13 @@ def test_hidden_states(name, as_maps, tmp_path):
     images, case = two_images(name, "224x224")
     model, wanted = original(name).model, list(states(case))
     layers = tuple(layer for layer, *_ in wanted)
-    in_jax = forward(model, images, layers, as_maps=as_maps).hidden_states
+    in_jax = forward(model, images, layers, as_maps=as_maps)
     signature = Signature((224, 224), None, layers, as_maps)
     convert_model(model, 23, signature).save(tmp_path / "model.onnx")
     in_file = run(tmp_path / "model.onnx", [images])
-    for (layer, cls, patches, which), found in zip(wanted, in_jax, strict=True):
-        for got, atol in ((found, ATOL), (in_file[f"hidden_state_{layer}"], ONNX_ATOL)):
-            got = np.asarray(got[1])
+    for layer, cls, patches, which in wanted:
+        for found, atol in ((in_jax, ATOL), (in_file, ONNX_ATOL)):
+            got = np.asarray(found[f"hidden_state_{layer}"][1])
             rows = got.reshape(len(got), -1).T if as_maps else got[model.prefix_tokens :]
             if as_maps:
                 assert got.shape[1] == got.shape[2]

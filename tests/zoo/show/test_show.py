@@ -3,8 +3,6 @@
 The charts of `zoo bench` and `zoo verify` are asked for by tests/test_pages.py.
 """
 
-from dataclasses import replace
-
 import jax
 import numpy as np
 import pytest
@@ -12,11 +10,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-from tests.references.running import transformers_model
-from weights.namings import huggingface_names
-from weights.tree import leaf_values
-from zoo import from_pretrained, info, preprocess
-from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo import from_pretrained, preprocess
 from zoo.images.photograph import photographs
 from zoo.show.chart import bars, draw_residuals, patch_means, summary
 from zoo.show.draw import components, likeness, ramp
@@ -56,8 +50,15 @@ def test_a_file_and_its_model_show_the_same(zoo):
     np.testing.assert_array_equal(ours.pixels, theirs.pixels)
     np.testing.assert_allclose(ours.patches, theirs.patches, atol=1e-4)
     pixels = preprocess(model, photographs(2), size=(8, 12))
-    tokens = np.asarray(jax.vmap(model)(pixels).last_hidden_state)
+    found = jax.vmap(lambda image: model(image, attentions=True))(pixels)
+    tokens = np.asarray(found.last_hidden_state)
     np.testing.assert_allclose(ours.patches[1, 2, 5], tokens[1, 5 + 2 * 6 + 5], atol=1e-6)
+    (weights,) = found.attentions
+    wanted = weights[:, :, 0, 5:].mean(1).reshape(2, 4, 6)
+    np.testing.assert_allclose(ours.attention, wanted, atol=1e-6)
+    photographs(1)[0].save("a.png")
+    zoo("export", "vit_digits", "--output", "logits", "--no-verify", "--out", "a.onnx")
+    assert "gives no last_hidden_state" in zoo("show", "a.onnx", "a.png", code=2).error
 
 
 def test_the_command(zoo):
@@ -70,29 +71,6 @@ def test_the_command(zoo):
     assert "features.png exists already" in zoo(*command, code=2).error
     told = zoo(*command[:-1], "4,0", "--force", code=2).error
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
-
-
-@pytest.mark.full
-def test_the_class_token_looks_where_it_does_in_transformers():
-    import torch
-    from transformers import AutoConfig, DINOv3ViTModel
-
-    model, config = from_pretrained("vit_digits"), info("vit_digits").config
-    features = replace(config, classes=0)
-    settings = transformers_config(features, (), key_bias=config.qkv_bias)
-    kind = settings.pop("model_type")
-    settings = AutoConfig.for_model(kind, **settings, attn_implementation="eager")
-    values = {k: v for k, v in leaf_values(model).items() if not k.startswith("head.")}
-    values["mask_token"] = np.zeros((1, config.dim), np.float32)
-    theirs = transformers_model(DINOv3ViTModel, settings, huggingface_names.DINOV3_VIT, values)
-    periods = torch.from_numpy(np.array(values["local_pos_embed.periods"]))
-    theirs.rope_embeddings.inv_freq = 1 / periods
-    pixels = np.array(preprocess(model, photographs(1), size=(16, 24)))
-    with torch.inference_mode():
-        found = theirs(torch.from_numpy(pixels), output_attentions=True).attentions[-1]
-    wanted = found[0, :, 0, 1 + config.registers :].mean(0).numpy()
-    got = model.class_attention(jax.numpy.asarray(pixels[0]))
-    np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
 def test_bars_are_as_long_as_the_numbers():
@@ -116,3 +94,5 @@ def test_errors_are_drawn_where_they_are():
     as_map = np.moveaxis(errors[:, 2:].reshape(1, 3, 5, 4), 3, 1)
     np.testing.assert_array_equal(patch_means(as_map, (3, 5)), patch_means(errors, (3, 5)))
     assert patch_means(np.ones((1, 7), np.float32), (3, 5)).shape == (1, 7)
+    heads = np.moveaxis(errors[:, 2:], 2, 1)
+    np.testing.assert_array_equal(patch_means(heads, (3, 5)), patch_means(errors, (3, 5)))

@@ -3,7 +3,6 @@
 from functools import partial
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from weights.progress import Progress
@@ -21,8 +20,7 @@ from zoo.export.verify import Sample, reference, verify_file
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import worst_of
-from zoo.models.builder import abstract
-from zoo.models.output import output_names
+from zoo.models.builder import abstract, output_choices
 from zoo.registry.entry import ModelInfo
 
 
@@ -58,19 +56,16 @@ def compare_with_jax(
             judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
             return Judged(Finding("JAX", False, first_line(error)))
-        return Judged(*judged, partial(first_residuals, live, samples[0], signature, entry))
+        return Judged(*judged, partial(first_residuals, live, samples[0], entry))
 
     return compare
 
 
-def first_residuals(
-    live: runtime.Session, sample: Sample, signature: Signature, entry: ModelInfo
-) -> Residuals:
+def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> Residuals:
     """Where a file differs from JAX on the first photograph."""
-    names = output_names(sample.outputs, signature.layers)
+    wanted = {name: np.asarray(value) for name, value in sample.outputs.items()}
     (source,) = live.get_inputs()
-    got = dict(zip(names, live.run(names, {source.name: sample.fed}), strict=True))
-    wanted = dict(zip(names, map(np.asarray, jax.tree.leaves(sample.outputs)), strict=True))
+    got = dict(zip(wanted, live.run([*wanted], {source.name: sample.fed}), strict=True))
     height, width = sample.pixels.shape[2:]
     stride = entry.config.stride
     return residuals((height // stride, width // stride), got, wanted)
@@ -89,13 +84,24 @@ def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
         batch == 0
         or any(side % entry.config.stride for side in manifest.size or ())
         or any(not 1 <= layer <= entry.config.num_hidden_states for layer in manifest.layers)
+        or (
+            manifest.outputs
+            and not {*manifest.outputs} <= {*output_choices(entry.config, manifest.layers)}
+        )
     ):
         raise BadFile(
             f"the manifest describes no export of {manifest.model} (size {manifest.size}, layers "
-            f"{list(manifest.layers)}, batch {batch}): export the model again."
+            f"{list(manifest.layers)}, outputs {list(manifest.outputs)}, batch {batch}): export "
+            "the model again."
         )
-    batch_size = batch if isinstance(batch, int) else None
-    return Signature(manifest.size, batch_size, manifest.layers, manifest.reshape, manifest.input)
+    return Signature(
+        manifest.size,
+        batch if isinstance(batch, int) else None,
+        manifest.layers,
+        manifest.reshape,
+        manifest.input,
+        manifest.outputs,
+    )
 
 
 def read_choice(

@@ -23,7 +23,6 @@ from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
 from zoo.models.config import Config, ViTConfig
-from zoo.models.output import output_names
 from zoo.models.preprocessing import Preprocessing
 
 PHOTOGRAPH = "photograph.png"
@@ -79,11 +78,10 @@ IN_BROWSERS = ("fp32", "q4", "q4f16", "fp16")
 def golden(maker: Maker, sample: Sample) -> Golden:
     """The photograph as the network gets it from a client, and what it makes of it in JAX."""
     taken = "pixel_values" if sample.images is None else "image"
-    names = output_names(sample.outputs, maker.signature.layers)
-    outputs = zip(names, map(np.asarray, jax.tree.leaves(sample.outputs)), strict=True)
+    outputs = {name: np.asarray(value) for name, value in sample.outputs.items()}
     digest = maker.weights.provenance.sha256 or ""
     made_by = f"jax {jax.__version__}"
-    return Golden(maker.entry.name, made_by, digest, taken, sample.fed, dict(outputs))
+    return Golden(maker.entry.name, made_by, digest, taken, sample.fed, outputs)
 
 
 def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
@@ -103,9 +101,10 @@ def card(manifest: Manifest) -> str:
     """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
     entry, how = stated_entry(manifest), manifest.preprocessing.settings
     variants = manifest.variants
+    given = {item.name for variant in variants.values() for item in variant.outputs}
     return markdown(
         "card.md.jinja",
-        **dict(manifest),
+        **{**dict(manifest), "outputs": given},
         hub_licence=LICENCES.get(manifest.licence.text),
         config=entry.config,
         is_vit=isinstance(entry.config, ViTConfig),
@@ -113,7 +112,6 @@ def card(manifest: Manifest) -> str:
         doubt=doubt(manifest.weights),
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
-        outputs={item.name for variant in variants.values() for item in variant.outputs},
         how=how,
         steps=preprocessing_words(how),
     )

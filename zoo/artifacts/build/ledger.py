@@ -9,7 +9,7 @@ from zoo.files.staging import replacing, sidecar_path, write_text, writing
 from zoo.manifest.read import read_manifest, to_text
 from zoo.manifest.schema import MANIFEST, File, Manifest
 
-IDENTITY = {"model", "input", "size", "weights"}
+IDENTITY = {"model", "input", "size", "outputs", "weights"}
 """What has to be the same for earlier files to belong to this build."""
 
 
