@@ -61,7 +61,14 @@ def test_the_signature(changes, signature):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"inputs": []}, shaped(), shaped(0, 3), {"size": [33, 48]}, {"layers": [13]}, {"outputs": ["logits"]}],
+    [
+        {"inputs": []},
+        shaped(),
+        shaped(0, 3),
+        {"size": [33, 48]},
+        {"layers": [13]},
+        {"outputs": ["logits"]},
+    ],
     ids=str,
 )
 def test_what_the_model_cannot_do_is_no_signature(changes):
