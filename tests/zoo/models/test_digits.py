@@ -19,6 +19,8 @@ from zoo import info
 from zoo.checkpoints.inspect import inspect
 from zoo.digits import __main__ as train_digits
 from zoo.digits import data as digits
+from zoo.digits.depth_training import RECIPE, measure, train_depth
+from zoo.digits.scenes import draw_scenes
 from zoo.digits.training import Recipe, grey, initial, normalised, save_weights, train
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.images.pixel_values import pixel_values
@@ -86,6 +88,23 @@ def test_split():
     seen, unseen = digits.split_digits(0, validate=True)
     assert len(seen.labels) + len(unseen.labels) == len(kept)
     assert not np.array_equal(digits.split_digits(1)[1].labels, digits.split_digits(0)[1].labels)
+
+
+def test_depths_of_scenes_that_nobody_trained_on():
+    entry = info("depth_digits")
+    assert sha256((DATA / entry.checkpoint).read_bytes()).hexdigest() == entry.digest
+    assert (DATA / entry.checkpoint).stat().st_size <= 2_000_000
+    _, apart = digits.split_digits()
+    found = measure(load("depth_digits"), entry, draw_scenes(apart, 300, 5))
+    assert found.order >= 0.87 and found.error <= 0.06 and found.there >= 0.975
+
+
+@pytest.mark.full
+def test_training_for_depth_lowers_the_loss():
+    seen, _ = digits.split_digits()
+    recipe = replace(RECIPE, epochs=3)
+    _, losses = train_depth(info("depth_digits"), draw_scenes(seen, 320, 0), 0, recipe)
+    assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
 
 @pytest.mark.full

@@ -24,14 +24,16 @@ PICTURES = "vit_tiny_patch16_224"
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    """Built folders of `vit_digits`, trained, and of a classifier of photographs, random."""
+    """Built folders of `vit_digits`, trained, of a classifier of photographs, random, and of
+    `depth_digits`."""
     place = tmp_path_factory.getbasetemp()
     # The workers of a run share them: who comes second finds them built.
     place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
     wanted = ("--variant", "fp32,int8", "--out", str(place), "--offline")
     assert call(app, ["build", "vit_digits", *wanted]) == 0
+    assert call(app, ["build", "depth_digits", *wanted]) == 0
     assert call(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
-    return [place / "vit_digits", place / PICTURES]
+    return [place / "vit_digits", place / PICTURES, place / "depth_digits"]
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from PIL import Image
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
-from zoo.show.draw import components
+from zoo.show.draw import components, ramp
 
 from .conftest import PICTURES
 
@@ -182,6 +182,19 @@ def test_a_photograph_is_dropped(visit, made):
     visit.shoot("features", "section[aria-labelledby=try]")
 
 
+def test_depths_of_a_photograph(visit, made):
+    page = visit.open("depth_digits.html")
+    page.get_by_role("button", name="take the photograph").click()
+    said(page, "Done.")
+    session = onnxruntime.InferenceSession(made.folder / "models/depth_digits/onnx/model.onnx")
+    how = MODELS["depth_digits"].preprocessing
+    (depth,) = session.run(None, {"pixel_values": pixel_values([photograph()], how, how.size)})
+    shown = pixels(page, "fp32: depth").astype(int)
+    assert depth.max() > 0.1 and abs(shown - ramp(depth[0])).max() <= 1
+    assert page.locator("#patch").inner_text().startswith("Chosen: row 3, column 3. Depth there: ")
+    nothing_is_in_the_way(page)
+
+
 def nothing_is_in_the_way(page):
     """Of people who see, hear or move otherwise, as far as axe-core can tell."""
     from axe_playwright_python.sync_playwright import Axe
@@ -210,16 +223,16 @@ def test_the_table_is_sorted_and_filtered(visit):
     visit.shoot("catalogue")
     page.get_by_role("button", name="Size").click()
     sizes = [float(text) for text in column(page, 6)]
-    assert sizes == sorted(sizes) and len(sizes) == 4
+    assert sizes == sorted(sizes) and len(sizes) == 6
     page.get_by_role("button", name="Size").focus()
     page.keyboard.press("Enter")
     assert [float(text) for text in column(page, 6)] == sizes[::-1]
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("Size")
     page.get_by_label("Precision").select_option("int8")
-    assert column(page, 4) == ["int8", "int8"]
+    assert column(page, 4) == ["int8"] * 3
     page.get_by_label("Search").fill("digits")
-    assert column(page, 3) == ["digits"]
-    assert page.get_by_role("status").inner_text() == "1 of 4 files"
+    assert column(page, 3) == ["digits"] * 2
+    assert page.get_by_role("status").inner_text() == "2 of 6 files"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +240,7 @@ def test_the_table_is_sorted_and_filtered(visit):
 )
 def test_pages_are_for_everybody(visit):
     """axe-core finds nothing, and no page is wider than the screen."""
-    for name in ("index", "vit_digits", PICTURES):
+    for name in ("index", "vit_digits", PICTURES, "depth_digits"):
         page = visit.open(f"{name}.html")
         for summary in page.locator("summary").all():
             summary.click()

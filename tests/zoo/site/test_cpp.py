@@ -71,7 +71,7 @@ FED = {
 
 @pytest.mark.parametrize("which", FED)
 def test_the_program_of_a_page_gives_what_python_gives(which, said, folders, of_bytes):
-    folder = dict(zip(FED, (*folders, of_bytes), strict=True))[which]
+    folder = dict(zip(FED, (*folders[:2], of_bytes), strict=True))[which]
     models = read_all([folder], Lines())
     page = pages(models, catalogue(models, Lines()), 0)[f"{folder.name}.html"]
     (shown,) = SHOWN.findall(page)

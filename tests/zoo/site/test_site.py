@@ -60,7 +60,7 @@ def test_what_is_written(made, folders):
         assert not forbidden.search(text)
         assert there.issuperset(re.findall(r'(?:src|href)="(?!https|#)([^"]+)"', text))
     assert "These weights are random." in (site / f"{PICTURES}.html").read_text()
-    assert len(record["rows"]) == 4
+    assert len(record["rows"]) == 6
     for row in record["rows"]:
         (folder,) = [folder for folder in folders if folder.name == row["model"]]
         manifest = json.loads((folder / "manifest.json").read_text())
