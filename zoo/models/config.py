@@ -11,8 +11,11 @@ from typing import ClassVar, Literal
 
 Four = tuple[int, int, int, int]
 
-MOST, DEEPEST = 1 << 17, 512
-"""What a network has at most of anything, and of blocks: more is no network, but a trap."""
+MOST, DEEPEST, MOST_WORDS = 1 << 17, 512, 1 << 21
+"""What a network has at most of anything, of blocks, and of words: more is a trap."""
+
+Taken = Literal["pixel_values", "input_ids"]
+"""What a network may take: images that were preprocessed, and texts as numbers of words."""
 
 TASKS = ("image-feature-extraction", "image-classification")
 """Of a network without classes, and with."""
@@ -89,6 +92,8 @@ class ViTConfig:
     pool: Literal["token", "mean", "attention"] | None = "token"
     classes: int = 0
     head_tokens: int | None = None
+
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
 
     @property
     def is_sound(self) -> bool:
@@ -167,7 +172,8 @@ class ConvNeXtConfig:
     pool: Literal["token"] = "token"
     classes: int = 0
 
-    # As the properties of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
+    # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None
@@ -217,6 +223,7 @@ class OnBackbone:
     backbone: ViTConfig
 
     # As the properties of `ViTConfig`: it gives neither rows of tokens nor what is inside.
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     prefix_tokens: ClassVar[int] = 0
     num_hidden_states: ClassVar[int] = 0
     classes: ClassVar[int] = 0
@@ -274,7 +281,95 @@ class DepthConfig(OnBackbone):
         return f"{self.backbone.text}; {unit} depth of blocks {', '.join(map(str, self.layers))}"
 
 
+@dataclass(frozen=True)
+class TextConfig:
+    """Hyperparameters of a transformer for texts; the defaults are SigLIP 2's.
+
+    A text is `tokens` numbers below `vocabulary`. `projection` counts the channels of its vector:
+    as many as those of the images' that it is compared with.
+    """
+
+    dim: int
+    depth: int
+    heads: int
+    hidden: int
+    projection: int
+    vocabulary: int = 256_000
+    tokens: int = 64
+    activation: Literal["gelu", "gelu_tanh"] = "gelu_tanh"
+    norm_eps: float = 1e-6
+
+    # As the properties of `ViTConfig`: a text has no sides, and nothing inside is given.
+    task: ClassVar[str] = "feature-extraction"
+    takes: ClassVar[tuple[Taken, ...]] = ("input_ids",)
+    prefix_tokens: ClassVar[int] = 0
+    num_hidden_states: ClassVar[int] = 0
+    classes: ClassVar[int] = 0
+    stride: ClassVar[int] = 1
+    native: ClassVar[None] = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        counts = (self.dim, self.heads, self.hidden, self.depth, self.projection, self.tokens)
+        sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
+        return sized and 0 < self.vocabulary <= MOST_WORDS and self.dim % self.heads == 0
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        return (
+            f"{self.depth} blocks of width {self.dim}, {self.heads} heads, mlp {self.hidden}, "
+            f"{self.tokens} of {self.vocabulary:,} words"
+        )
+
+
+@dataclass(frozen=True)
+class DualConfig:
+    """Hyperparameters of a network for images beside one for texts, in one space of vectors."""
+
+    vision: ViTConfig
+    words: TextConfig
+
+    # As the properties of `ViTConfig`: it gives neither rows of tokens nor what is inside.
+    task: ClassVar[str] = "zero-shot-image-classification"
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values", "input_ids")
+    prefix_tokens: ClassVar[int] = 0
+    num_hidden_states: ClassVar[int] = 0
+    classes: ClassVar[int] = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        return self.vision.is_sound and self.words.is_sound and self.dim == self.words.projection
+
+    @property
+    def dim(self) -> int:
+        """Channels of a vector."""
+        return self.vision.dim
+
+    @property
+    def depth(self) -> int:
+        """Blocks of both towers."""
+        return self.vision.depth + self.words.depth
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.vision.stride
+
+    @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        return self.vision.native
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        return f"images: {self.vision.text}; texts: {self.words.text}"
+
+
 FeatureConfig = ViTConfig | ConvNeXtConfig
 """Networks that give features, and logits if they are classifiers."""
 
-Config = FeatureConfig | DepthConfig
+Config = FeatureConfig | DepthConfig | TextConfig | DualConfig
