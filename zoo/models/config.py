@@ -366,7 +366,8 @@ class DualConfig:
     @property
     def text(self) -> str:
         """The architecture in a line."""
-        return f"images: {self.vision.text}; texts: {self.words.text}"
+        words = f"{self.words.depth} blocks of width {self.words.dim}"
+        return f"{self.vision.text}; for texts {words}"
 
 
 FeatureConfig = ViTConfig | ConvNeXtConfig
