@@ -33,7 +33,7 @@ class Subject:
 def subject_of(model: Callable[..., Any]) -> Subject:
     """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
     found = networks_in(model)
-    if len(found) != 1 or not found[0].name:
+    if len(found) != 1 or not (found[0].name and found[0].config):
         told = f"{len(found)} of them" if len(found) != 1 else "one that was built by hand"
         raise BadRequest(
             "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "

@@ -309,6 +309,11 @@ class TextConfig:
     native: ClassVar[None] = None
 
     @property
+    def words(self) -> TextConfig:
+        """The part that is for texts."""
+        return self
+
+    @property
     def is_sound(self) -> bool:
         """Whether a network can have these sizes."""
         counts = (self.dim, self.heads, self.hidden, self.depth, self.projection, self.tokens)

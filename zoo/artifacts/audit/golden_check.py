@@ -32,7 +32,8 @@ def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
     except BadFile as error:
         lost = Finding("golden", False, "there are no golden numbers to compare with")
         return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
-    told = f"{golden.name} {'x'.join(map(str, golden.fed.shape))}"
+    shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.fed.items()}
+    told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     return Finding("golden numbers", True, told), partial(rerun, golden, manifest)
 
 
@@ -43,7 +44,7 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
     if lost:
         return Judged(Finding("golden", False, f"only one side has {', '.join(lost)}"))
     try:
-        got = dict(zip(names, live.run(names, {golden.name: golden.fed}), strict=True))
+        got = dict(zip(names, live.run(names, golden.fed), strict=True))
         found = [
             compared(golden.fed, name, converter.compare(np.asarray(got[name]), wanted))
             for name, wanted in golden.outputs.items()
@@ -51,7 +52,8 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
     except runtime.ERRORS as error:
         return Judged(Finding("golden", False, first_line(error)))
     judged = finding("golden", judge(GOLDEN, LIMITS[variant.precision], found))
-    return Judged(*judged, partial(_by_patch, manifest, got, golden.outputs))
+    by_patch = partial(_by_patch, manifest, got, golden.outputs)
+    return Judged(*judged, by_patch if "input_ids" not in golden.fed else None)
 
 
 def _by_patch(
