@@ -14,14 +14,8 @@ from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import Model, abstract
-from zoo.models.config import (
-    Config,
-    ConvNeXtConfig,
-    DepthConfig,
-    DualConfig,
-    TextConfig,
-    ViTConfig,
-)
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, ViTConfig
+from zoo.models.text_config import TextConfig
 
 State = Mapping[str, Float32]
 

@@ -4,7 +4,8 @@ from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import huggingface_names
 from zoo.checkpoints.settings.huggingface import transformers_kind
-from zoo.models.config import Config, DualConfig, TextConfig
+from zoo.models.config import Config, DualConfig
+from zoo.models.text_config import TextConfig
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:

@@ -26,14 +26,8 @@ from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.models.builder import abstract
-from zoo.models.config import (
-    Config,
-    DualConfig,
-    FeatureConfig,
-    OnBackbone,
-    TextConfig,
-    ViTConfig,
-)
+from zoo.models.config import Config, DualConfig, FeatureConfig, OnBackbone, ViTConfig
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 

@@ -14,17 +14,10 @@ from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.weights_argument import Choice, Seed
-from zoo.models.config import (
-    Config,
-    DepthConfig,
-    DualConfig,
-    FeatureConfig,
-    OnBackbone,
-    RopePeriods,
-    TextConfig,
-    ViTConfig,
-)
+from zoo.models.config import Config, DepthConfig, DualConfig, FeatureConfig, OnBackbone, ViTConfig
+from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 
 ACTIVATIONS: dict[str, Literal["gelu", "gelu_tanh"]] = {

@@ -12,15 +12,8 @@ from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import body, described, readings, text_body, vit_body
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
 from zoo.errors import BadRequest
-from zoo.models.config import (
-    Config,
-    ConvNeXtConfig,
-    DepthConfig,
-    DualConfig,
-    OnBackbone,
-    TextConfig,
-    ViTConfig,
-)
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, OnBackbone, ViTConfig
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 

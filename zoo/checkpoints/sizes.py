@@ -13,10 +13,10 @@ from zoo.models.config import (
     DepthConfig,
     DualConfig,
     FeatureConfig,
-    RopePeriods,
-    TextConfig,
     ViTConfig,
 )
+from zoo.models.position_config import RopePeriods
+from zoo.models.text_config import TextConfig
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""

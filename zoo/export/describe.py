@@ -18,7 +18,7 @@ from zoo.manifest import schema
 from zoo.manifest.choices import Target
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
-from zoo.models.config import TextConfig
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 from zoo.version import __version__

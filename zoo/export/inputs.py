@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.models.config import Config, DualConfig, Taken, TextConfig
+from zoo.models.config import Config, DualConfig
+from zoo.models.text_config import Taken, TextConfig
 from zoo.registry.entry import ModelInfo
 
 Inputs = Mapping[str, NDArray[Any]]

@@ -11,15 +11,7 @@ import jax.random as jr
 from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from zoo.models.block import Block
-from zoo.models.config import (
-    Config,
-    ConvNeXtConfig,
-    DepthConfig,
-    DualConfig,
-    RopePeriods,
-    TextConfig,
-    ViTConfig,
-)
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, ViTConfig
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
 from zoo.models.depth import DepthAnything, DepthDecoder
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
@@ -27,9 +19,11 @@ from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Depth, Output, Similarities, by_name
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
 from zoo.models.text import DualEncoder, TextTransformer
+from zoo.models.text_config import TextConfig
 from zoo.models.vit import VisionTransformer
 
 Features: TypeAlias = VisionTransformer | ConvNeXt

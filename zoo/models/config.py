@@ -9,53 +9,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from zoo.models.position_config import LearnedPositions, RopeGrid, RopePeriods
+from zoo.models.text_config import DEEPEST, MOST, Opaque, Taken, TextConfig
+
 Four = tuple[int, int, int, int]
-
-MOST, DEEPEST, MOST_WORDS = 1 << 17, 512, 1 << 21
-"""What a network has at most of anything, of blocks, and of words: more is a trap."""
-
-Taken = Literal["pixel_values", "input_ids"]
-"""What a network may take: images that were preprocessed, and texts as numbers of words."""
 
 TASKS = ("image-feature-extraction", "image-classification")
 """Of a network without classes, and with."""
-
-
-@dataclass(frozen=True)
-class LearnedPositions:
-    """A learned table of positions, and how it is brought to another grid than its own.
-
-    `grid` is the number of patches along each side of the images it was trained on; `cls_token`
-    says that its first row is the class token's. Another grid is interpolated by cubic
-    convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
-    without (a = -0.75). `offset` is added to the wanted grid before the scale is taken from it,
-    as DINOv2 does.
-    """
-
-    grid: int
-    cls_token: bool = True
-    antialias: bool = False
-    offset: float = 0.0
-
-
-@dataclass(frozen=True)
-class RopePeriods:
-    """DINOv3's rotary positions: coordinates in [-1, 1], periods up to `base`."""
-
-    base: float = 100.0
-
-
-@dataclass(frozen=True)
-class RopeGrid:
-    """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
-
-    `length` is that of the images of training in patches, frequencies go down to 1 / `theta`, and
-    the registers are the patches of a small square image with a `theta` of their own.
-    """
-
-    length: int = 14
-    theta: float = 10000.0
-    register_theta: float = 100.0
 
 
 @dataclass(frozen=True)
@@ -217,16 +177,12 @@ def _classes(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class OnBackbone:
+class OnBackbone(Opaque):
     """What a network on top of a vision transformer has of that."""
 
     backbone: ViTConfig
 
-    # As the properties of `ViTConfig`: it gives neither rows of tokens nor what is inside.
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    prefix_tokens: ClassVar[int] = 0
-    num_hidden_states: ClassVar[int] = 0
-    classes: ClassVar[int] = 0
 
     @property
     def dim(self) -> int:
@@ -282,66 +238,14 @@ class DepthConfig(OnBackbone):
 
 
 @dataclass(frozen=True)
-class TextConfig:
-    """Hyperparameters of a transformer for texts; the defaults are SigLIP 2's.
-
-    A text is `tokens` numbers below `vocabulary`. `projection` counts the channels of its vector:
-    as many as those of the images' that it is compared with.
-    """
-
-    dim: int
-    depth: int
-    heads: int
-    hidden: int
-    projection: int
-    vocabulary: int = 256_000
-    tokens: int = 64
-    activation: Literal["gelu", "gelu_tanh"] = "gelu_tanh"
-    norm_eps: float = 1e-6
-
-    # As the properties of `ViTConfig`: a text has no sides, and nothing inside is given.
-    task: ClassVar[str] = "feature-extraction"
-    takes: ClassVar[tuple[Taken, ...]] = ("input_ids",)
-    prefix_tokens: ClassVar[int] = 0
-    num_hidden_states: ClassVar[int] = 0
-    classes: ClassVar[int] = 0
-    stride: ClassVar[int] = 1
-    native: ClassVar[None] = None
-
-    @property
-    def words(self) -> TextConfig:
-        """The part that is for texts."""
-        return self
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        counts = (self.dim, self.heads, self.hidden, self.depth, self.projection, self.tokens)
-        sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
-        return sized and 0 < self.vocabulary <= MOST_WORDS and self.dim % self.heads == 0
-
-    @property
-    def text(self) -> str:
-        """The architecture in a line."""
-        return (
-            f"{self.depth} blocks of width {self.dim}, {self.heads} heads, mlp {self.hidden}, "
-            f"{self.tokens} of {self.vocabulary:,} words"
-        )
-
-
-@dataclass(frozen=True)
-class DualConfig:
+class DualConfig(Opaque):
     """Hyperparameters of a network for images beside one for texts, in one space of vectors."""
 
     vision: ViTConfig
     words: TextConfig
 
-    # As the properties of `ViTConfig`: it gives neither rows of tokens nor what is inside.
     task: ClassVar[str] = "zero-shot-image-classification"
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values", "input_ids")
-    prefix_tokens: ClassVar[int] = 0
-    num_hidden_states: ClassVar[int] = 0
-    classes: ClassVar[int] = 0
 
     @property
     def is_sound(self) -> bool:

@@ -9,10 +9,11 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from zoo.models.block import Block
-from zoo.models.config import DualConfig, TextConfig
+from zoo.models.config import DualConfig
 from zoo.models.layers import MakeNorm, Norm, pointwise
 from zoo.models.output import Output, Similarities
 from zoo.models.preprocessing import Preprocessing
+from zoo.models.text_config import TextConfig
 from zoo.models.vit import VisionTransformer
 
 

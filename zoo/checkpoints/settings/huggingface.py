@@ -6,18 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo.errors import BadRequest
-from zoo.models.config import (
-    Config,
-    ConvNeXtConfig,
-    DepthConfig,
-    DualConfig,
-    LearnedPositions,
-    OnBackbone,
-    RopePeriods,
-    TextConfig,
-    ViTConfig,
-)
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, OnBackbone, ViTConfig
+from zoo.models.position_config import LearnedPositions, RopePeriods
 from zoo.models.preprocessing import Preprocessing
+from zoo.models.text_config import TextConfig
 
 ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 RESAMPLE = {"bilinear": 2, "bicubic": 3}

@@ -14,7 +14,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, timm_names
-from zoo.models.config import DualConfig, LearnedPositions, TextConfig, ViTConfig
+from zoo.models.config import DualConfig, ViTConfig
+from zoo.models.position_config import LearnedPositions
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
 
