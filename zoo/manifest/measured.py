@@ -59,6 +59,13 @@ def worst(comparisons: Sequence[Comparison], measure: Measure) -> float | None:
     return min(known) if measure == "cosine" else max(known)
 
 
+class StatedSimilarity(Model):
+    """How an image and a text fit: `scale` times the cosine of their vectors, plus `bias`."""
+
+    scale: float = Field(description="What the cosine is multiplied by.")
+    bias: float = Field(description="What is added; a sigmoid makes a probability of the sum.")
+
+
 class Speed(Model):
     """How fast a variant is."""
 

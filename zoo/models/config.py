@@ -14,6 +14,8 @@ from zoo.models.text_config import DEEPEST, MOST, Opaque, Taken, TextConfig
 
 Four = tuple[int, int, int, int]
 
+OF_DINOV3 = RopePeriods()
+
 TASKS = ("image-feature-extraction", "image-classification")
 """Of a network without classes, and with."""
 
@@ -48,7 +50,7 @@ class ViTConfig:
     registers: int = 4
     mask_token: bool = True
     positions: LearnedPositions | None = None
-    rope: RopePeriods | RopeGrid | None = RopePeriods()
+    rope: RopePeriods | RopeGrid | None = OF_DINOV3
     pool: Literal["token", "mean", "attention"] | None = "token"
     classes: int = 0
     head_tokens: int | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from zoo.artifacts.build.plan import VARIANTS
+from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
 from zoo.export.inputs import Inputs, sample_inputs
@@ -21,7 +21,7 @@ from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
-from zoo.models.config import Config, ViTConfig
+from zoo.models.config import ViTConfig
 from zoo.models.preprocessing import Preprocessing
 
 PHOTOGRAPH = "photograph.png"
@@ -41,11 +41,9 @@ LICENCES = {
 """Licences that hubs have a word for."""
 
 
-def write_extras(
-    stage: Path, maker: Maker, config: Config, sample: Sample, manifest: Manifest
-) -> None:
+def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) -> None:
     """Write them to `stage`, with the numbers of a golden sample."""
-    settings = portable_config(config, maker.entry.class_names, maker.entry.family)
+    settings = portable_config(maker.entry.config, maker.entry.class_names, maker.entry.family)
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if told := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": told}
@@ -63,7 +61,7 @@ def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> 
     browser is to take where there is no int8, for which it would ask."""
     told: dict[str, Any] = {}
     if outside:
-        told["use_external_data_format"] = {VARIANTS[name].name: 1 for name in outside}
+        told["use_external_data_format"] = {FILES[name].name: 1 for name in outside}
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:
         told["device_config"] = {"wasm": {"dtype": dtype}}
