@@ -17,7 +17,7 @@ import converter
 from converter.ir.names import Names
 from weights import Weights
 from weights.progress import Progress
-from zoo.export.inputs import BATCHES, input_specs, sample_inputs
+from zoo.export.network_inputs import BATCHES, input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import FileSpec, Signature
 from zoo.files.digests import Digests

@@ -18,7 +18,7 @@ import converter
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
-from zoo.export.inputs import Inputs, sample_inputs
+from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Signature
 from zoo.export.resources import LARGEST

@@ -141,8 +141,12 @@ class VisionModel:
         pixels = self.preprocess(picture)
         if len(pixels) != 1:
             raise BadRequest(f"got {len(pixels)} pictures to classify: give them one by one.")
-        if isinstance(labels, str) or "{}" not in template:
-            raise BadRequest(f"got labels {labels!r} in {template!r}: give several, and a {{}}.")
+        is_list = not isinstance(labels, str) and all(isinstance(each, str) for each in labels)
+        if not is_list or "{}" not in template:
+            raise BadRequest(
+                f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of strings, "
+                "and a sentence with {} in it."
+            )
         ids = self.tokenizer([template.replace("{}", label) for label in labels])
         feeds = {"pixel_values": pixels, "input_ids": ids}
         (logits,) = self.session.run(["logits_per_image"], feeds)

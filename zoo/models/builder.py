@@ -209,11 +209,12 @@ def _run(
     attentions: bool,
 ) -> Output | Depth | Similarities:
     """A network's output, with what only some can be asked for."""
+    if isinstance(model, DualEncoder):
+        return model(*inputs)
+    (given,) = inputs
     if isinstance(model, VisionTransformer):
-        return model(*inputs, layers, as_maps=as_maps, attentions=attentions)
-    return (
-        model(*inputs, layers, as_maps=as_maps) if isinstance(model, ConvNeXt) else model(*inputs)
-    )
+        return model(given, layers, as_maps=as_maps, attentions=attentions)
+    return model(given, layers, as_maps=as_maps) if isinstance(model, ConvNeXt) else model(given)
 
 
 def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:

@@ -104,8 +104,8 @@ class TextTransformer(eqx.Module):
 class DualEncoder(eqx.Module):
     """Images and texts become vectors of one space, and every image meets every text there.
 
-        image_embeds = normalised(vision(image).pooler_output)
-        text_embeds = normalised(words(text).pooler_output)
+        image_embeds = unit_vector(vision(image).pooler_output)
+        text_embeds = unit_vector(words(text).pooler_output)
         logits_per_image = exp(logit_scale) image_embeds text_embedsᵀ + logit_bias
 
     `jax.nn.sigmoid(logits_per_image)` is how likely each text is about each image, whatever the
@@ -163,13 +163,13 @@ class DualEncoder(eqx.Module):
 
         **Arguments:** preprocessed RGB, and numbers of words.
         """
-        image = jax.vmap(lambda each: normalised(self.vision(each).pooler_output))(pixel_values)
-        text = jax.vmap(lambda each: normalised(self.words(each).pooler_output))(input_ids)
+        image = jax.vmap(lambda each: unit_vector(self.vision(each).pooler_output))(pixel_values)
+        text = jax.vmap(lambda each: unit_vector(self.words(each).pooler_output))(input_ids)
         logits = text @ image.T * jnp.exp(self.logit_scale) + self.logit_bias
         return Similarities(logits.T, logits, text, image)
 
 
-def normalised(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
+def unit_vector(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
     """A vector at length 1. **Raises** `ValueError` for a tower that gives none."""
     if vector is None:
         raise ValueError("a tower without pooler_output has no vector: give it a pool")

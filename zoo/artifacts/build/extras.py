@@ -13,8 +13,8 @@ import numpy as np
 from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
-from zoo.export.inputs import Inputs, sample_inputs
 from zoo.export.make import Maker
+from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden, write_golden
 from zoo.manifest.markdown import markdown

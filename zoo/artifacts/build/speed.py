@@ -8,7 +8,7 @@ from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import interleave, run_once
-from zoo.export.inputs import Inputs
+from zoo.export.network_inputs import Inputs
 from zoo.manifest.measured import Speeds
 
 
