@@ -47,7 +47,7 @@ def files_of(model: object, name: str, pictures: Sequence[Image.Image], folder: 
     place.mkdir()
     for index, picture in enumerate(pictures):
         picture.save(place / f"{index:04}.png")
-    derive(source, files["dynamic"], "int8", pixel_values(photographs(1), how, how.size))
+    derive(source, files["dynamic"], "int8", [pixel_values(photographs(1), how, how.size)])
     calibrator = Calibrator(read_picture_folder(place), how, how.size, 1)
     seen = calibrator.ranges(source, Quiet())
     means = {name: each.means for name, each in seen.items()}

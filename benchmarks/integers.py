@@ -137,7 +137,7 @@ def attend_in_integers(model: ir.Model) -> None:
 
 def lowered(source: Path, pixels: np.ndarray, codec: Callable[[ir.Model], Codec]) -> ir.Model:
     """A float32 file with matrices as a codec holds them."""
-    averages, model = means(ir.load(source), pixels), ir.load(source)
+    averages, model = means(ir.load(source), [pixels]), ir.load(source)
     factors = even_out(model)
     found = {name: mean / factors.get(name, 1) for name, mean in averages.items()}
     quantise(model, codec(model), found)

@@ -14,7 +14,8 @@ from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import Model, abstract
-from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, ViTConfig
+from zoo.models.text_config import TextConfig
 
 State = Mapping[str, Float32]
 
@@ -63,6 +64,11 @@ def nano(config: Config) -> Config:
     if isinstance(config, DepthConfig):
         sizes = {"layers": (1, 2, 3, 4), "channels": (8, 12, 16, 20), "fused": 16, "hidden": 6}
         return replace(config, backbone=replace(nano(config.backbone), depth=4), **sizes)
+    if isinstance(config, TextConfig):
+        few = replace(config, dim=24, depth=2, heads=2, hidden=80, vocabulary=96)
+        return replace(few, projection=32)
+    if isinstance(config, DualConfig):
+        return DualConfig(nano(config.vision), nano(config.words))
     positions = config.positions and replace(config.positions, grid=4)
     hidden = 88 if config.ffn == "swiglu_fused" else 128
     sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}

@@ -37,7 +37,8 @@ ROOMS = {
     ),
     "zoo": (
         *("errors", "html", "progress", "version", "processes", "models", "registry", "images"),
-        *("files", "runtime", "manifest", "checkpoints", "bench", "export", "show", "answers"),
+        *("files", "runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
+        "answers",
         *("artifacts", "report", "hub", "digits", "site", "cli"),
     ),
 }

@@ -24,10 +24,11 @@ KINDS = {
     "*freqs": "frequencies",
     "*.bias_mask": "mask",
     "*_token *_tokens *.latent *.probe": "token",
-    "*pos_embed *pos_embed.weight *position_embedding*": "positions",
+    "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
     "*.gamma*": "scale",
     # The last bias of a depth decoder: behind it negative numbers are cut off.
     "*norm*.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
+    "logit_scale logit_bias": "norm",
     "*.grn.weight": "scale",
     "*.grn.beta": "narrow",
     # Queries, keys and values, also by themselves: of a pooling head, and in transformers' files.

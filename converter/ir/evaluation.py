@@ -72,7 +72,8 @@ def evaluate(
 
 def _array(value: Value, array: Any) -> Any:
     """What is given for a value, in JAX."""
-    return jnp.asarray(array, value.dtype)
+    # An input that no node uses may have more bits than JAX is set to.
+    return jnp.asarray(array, jax.dtypes.canonicalize_dtype(value.dtype))
 
 
 def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:

@@ -3,7 +3,9 @@
 from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import huggingface_names
-from zoo.models.config import Config
+from zoo.checkpoints.settings.huggingface import transformers_kind
+from zoo.models.config import Config, DualConfig
+from zoo.models.text_config import TextConfig
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
@@ -22,6 +24,22 @@ def transformers(config: Config, values: Values):
 def by_transformers(config: Config, values: Values, image) -> Arrays:
     model = transformers(config, values)
     return running.run_transformers(model, image, interpolate_pos_encoding=True)
+
+
+def texts(config: TextConfig, values: Values):
+    from transformers import SiglipTextConfig, SiglipTextModel
+
+    settings = SiglipTextConfig(**transformers_kind(config).settings(config))
+    return running.transformers_model(
+        SiglipTextModel, settings, huggingface_names.SIGLIP_TEXT, values
+    )
+
+
+def both(config: DualConfig, values: Values):
+    from transformers import SiglipConfig, SiglipModel
+
+    settings = SiglipConfig(**transformers_kind(config).settings(config))
+    return running.transformers_model(SiglipModel, settings, huggingface_names.SIGLIP_DUAL, values)
 
 
 REFERENCES = running.both(by_equimo, by_transformers, siglip2_vitb16_224="siglip2_vitb16_224")

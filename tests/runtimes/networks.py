@@ -48,7 +48,7 @@ def write(
     export.save(file, values_of(config))
     if precision != "fp32":
         source = file.rename(file.with_suffix(".source"))
-        derive(source, file, precision, pixels(config, signature.batch or 1), None, target)
+        derive(source, file, precision, [pixels(config, signature.batch or 1)], None, target)
     return file
 
 

@@ -3,7 +3,7 @@
 The models in memory use other names since transformers 5; it translates when it loads and saves.
 """
 
-from weights.mapping import Naming, Rule
+from weights.mapping import Naming, Rule, nested, same
 from weights.transforms import (
     BIAS_THIRDS,
     FIRST_THIRD,
@@ -114,18 +114,22 @@ VIT = Naming(
 
 SIGLIP_LAYER = "encoder.layers.{i}."
 
+_SIGLIP_BLOCKS = (
+    *_projections(tuple(SIGLIP_LAYER + f"self_attn.{part}_proj" for part in "qkv")),
+    Rule("blocks.{i}.attn.proj.{p}", (SIGLIP_LAYER + "self_attn.out_proj.{p}",)),
+    Rule("blocks.{i}.prenorm.{p}", (SIGLIP_LAYER + "layer_norm1.{p}",)),
+    Rule("blocks.{i}.norm.{p}", (SIGLIP_LAYER + "layer_norm2.{p}",)),
+    Rule("blocks.{i}.mlp.{layer}.{p}", (SIGLIP_LAYER + "mlp.{layer}.{p}",)),
+)
+
 # `SiglipVisionModel`, alone, in a `SiglipModel` beside the tower for texts, or under a classifier.
 SIGLIP_VIT = Naming(
     "huggingface",
     (
+        *_SIGLIP_BLOCKS,
         Rule("patch_embed.proj.weight", ("embeddings.patch_embedding.weight",)),
         Rule("patch_embed.proj.bias", ("embeddings.patch_embedding.bias",), PER_CHANNEL),
         Rule("global_pos_embed.weight", ("embeddings.position_embedding.weight",)),
-        *_projections(tuple(SIGLIP_LAYER + f"self_attn.{part}_proj" for part in "qkv")),
-        Rule("blocks.{i}.attn.proj.{p}", (SIGLIP_LAYER + "self_attn.out_proj.{p}",)),
-        Rule("blocks.{i}.prenorm.{p}", (SIGLIP_LAYER + "layer_norm1.{p}",)),
-        Rule("blocks.{i}.norm.{p}", (SIGLIP_LAYER + "layer_norm2.{p}",)),
-        Rule("blocks.{i}.mlp.{layer}.{p}", (SIGLIP_LAYER + "mlp.{layer}.{p}",)),
         Rule("norm.{p}", ("post_layernorm.{p}",)),
         Rule("attn_pool.latent", ("head.probe",), UNBATCH),
         Rule("attn_pool.q.{p}", ("head.attention.in_proj_{p}",), FIRST_THIRD),
@@ -137,4 +141,28 @@ SIGLIP_VIT = Naming(
     ),
     prefixes=(("vision_model.", ""),),
     unused=("logit_scale", "logit_bias", "text_model.**"),
+)
+
+# `SiglipTextModel`, alone or in a `SiglipModel`.
+SIGLIP_TEXT = Naming(
+    "huggingface",
+    (
+        *_SIGLIP_BLOCKS,
+        Rule("token_embed.weight", ("embeddings.token_embedding.weight",)),
+        Rule("pos_embed", ("embeddings.position_embedding.weight",)),
+        Rule("norm.{p}", ("final_layer_norm.{p}",)),
+        *same("head.{p}"),
+    ),
+    prefixes=(("text_model.", ""),),
+    unused=("logit_scale", "logit_bias", "vision_model.**"),
+)
+
+# `SiglipModel`: both.
+SIGLIP_DUAL = Naming(
+    "huggingface",
+    (
+        *nested(SIGLIP_VIT.rules, "vision.", "vision_model."),
+        *nested(SIGLIP_TEXT.rules, "words.", "text_model."),
+        *same("logit_scale", "logit_bias"),
+    ),
 )

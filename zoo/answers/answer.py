@@ -67,3 +67,13 @@ def softmax(logits: Float32) -> Float32:
     """Probabilities of classes that exclude each other, along the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(logits: Float32) -> Float32:
+    """Probabilities of what excludes nothing else."""
+    return np.asarray(1 / (1 + np.exp(-logits)))
+
+
+def unit(vectors: Float32) -> Float32:
+    """Vectors at length 1, along the last axis."""
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))

@@ -11,6 +11,7 @@ from zoo.answers.answer import Answered, answer
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import Model, batched
+from zoo.models.text import DualEncoder, TextTransformer
 
 
 def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
@@ -18,6 +19,8 @@ def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
     that does not know its preprocessing."""
     if (how := model.preprocessing) is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+    if isinstance(model, TextTransformer | DualEncoder):
+        raise BadRequest("this model takes texts: build it, and ask what `zoo.load` gives.")
     run, found = eqx.filter_jit(batched), []
     for image in images:
         pixels = pixel_values([image], how, how.fitted(image.height, image.width))

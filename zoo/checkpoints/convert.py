@@ -25,7 +25,7 @@ from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import check_free, put, staged, write_text, writing
-from zoo.models.config import Config, OnBackbone
+from zoo.models.config import Config, FeatureConfig
 from zoo.registry.entry import ModelInfo
 
 
@@ -155,7 +155,7 @@ def write_as(naming: str, path: Path, items: Items, entry: ModelInfo, progress: 
     if naming in FORMATS["pytorch"]:
         write_pth(path, items, progress)
     elif naming == "equimo":
-        assert not isinstance(entry.config, OnBackbone), "Equimo has none of these"
+        assert isinstance(entry.config, FeatureConfig), "Equimo has no others"
         write_archive(path, items, equimo_metadata(entry.config), progress)
     elif naming == "eqx":
         write_eqx(path, items, progress)
@@ -168,7 +168,8 @@ def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress)
     path.mkdir()
     key_bias = any(key.endswith(".k_proj.bias") for key in items)
     write_json(path / CONFIG, transformers_config(entry.config, entry.class_names, key_bias))
-    write_json(path / PROCESSOR, transformers_processor(entry.preprocessing))
+    if "pixel_values" in entry.config.takes:
+        write_json(path / PROCESSOR, transformers_processor(entry.preprocessing))
     write_safetensors(path / TENSORS, items, progress)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,7 +42,7 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
     else:
         raise BadRequest(f"--reference {reference}: write `transformers`, or name an .npz file.")
     digest = loaded.weights.provenance.sha256 or ""
-    return Golden(entry.name, name, digest, "pixel_values", values, outputs)
+    return Golden(entry.name, name, digest, {"pixel_values": values}, outputs)
 
 
 def read_outputs(path: Path) -> Arrays:
@@ -63,11 +64,12 @@ def read_outputs(path: Path) -> Arrays:
 
 def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
     """Largest absolute difference of the model in JAX, by output. **Raises** `BadFile`."""
-    if golden.name != "pixel_values":
-        raise BadFile(f"its input is {golden.name}, which no model takes: compare with --onnx.")
+    if (named := tuple(golden.fed)) != loaded.config.takes:
+        told = " and ".join(named)
+        raise BadFile(f"its input is {told}, which the model does not take: compare with --onnx.")
     model = bind(abstract(loaded.config), loaded.weights.arrays)
     run = partial(eqx.filter_jit(batched), outputs=tuple(golden.outputs))
-    return differences(golden, run(model, golden.fed))
+    return differences(golden, run(model, *map(jnp.asarray, golden.fed.values())))
 
 
 def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
@@ -75,7 +77,7 @@ def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
     from zoo.runtime import ERRORS, session
 
     try:
-        found = converter.run(session(file), [golden.fed])
+        found = converter.run(session(file), [*golden.fed.values()])
     except ERRORS as error:
         raise BadFile(
             f"{file} does not run on the golden file's input ({first_line(error)}): name the file "

@@ -26,7 +26,8 @@ from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.models.builder import abstract
-from zoo.models.config import Config, OnBackbone, ViTConfig
+from zoo.models.config import Config, DualConfig, FeatureConfig, OnBackbone, ViTConfig
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
@@ -132,7 +133,7 @@ def _as_recorded(entry: ModelInfo, found: list[Shape]) -> Iterator[tuple[Config,
     classifier that the last two records may be."""
     config, parameters = entry.config, entry.parameters
     yield config, parameters
-    if isinstance(config, OnBackbone):
+    if not isinstance(config, FeatureConfig):
         return
     if len(found) > 1 and len(found[-2]) == 2 and found[-2][:1] == found[-1]:
         body = parameters - config.classes * (config.dim + 1)
@@ -191,12 +192,16 @@ def recognise(checkpoint: Checkpoint) -> Naming:
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """A quick look, before one that has to build the model, at leaves that tell most apart."""
+    within = ""
     if isinstance(config, OnBackbone):
         config, within = config.backbone, "backbone."
-    else:
-        within = ""
+    elif isinstance(config, DualConfig):
+        config, within = config.vision, "vision."
     leaves: dict[str, Shape] = {"norm.weight": (config.dim,)}
-    if isinstance(config, ViTConfig):
+    if isinstance(config, TextConfig):
+        leaves["token_embed.weight"] = (config.vocabulary, config.dim)
+        leaves[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
+    elif isinstance(config, ViTConfig):
         leaves["patch_embed.proj.weight"] = (config.dim, 3, config.patch_size, config.patch_size)
         leaves[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
         if config.positions is not None:

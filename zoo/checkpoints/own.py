@@ -14,8 +14,10 @@ from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.weights_argument import Choice, Seed
-from zoo.models.config import Config, DepthConfig, FeatureConfig, OnBackbone, RopePeriods, ViTConfig
+from zoo.models.config import Config, DepthConfig, DualConfig, FeatureConfig, OnBackbone, ViTConfig
+from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 
 ACTIVATIONS: dict[str, Literal["gelu", "gelu_tanh"]] = {
@@ -25,8 +27,12 @@ ACTIVATIONS: dict[str, Literal["gelu", "gelu_tanh"]] = {
 }
 """transformers' words for what the configurations call otherwise."""
 
-FREE = ("image_size", "layerscale_value", "layer_scale_init_value")
-"""Settings that change nothing: what training began with, and sizes that are read otherwise."""
+FREE = (
+    *("image_size", "layerscale_value", "layer_scale_init_value"),
+    *("pad_token_id", "bos_token_id", "eos_token_id"),
+)
+"""Settings that change nothing: what training began with, sizes that are read otherwise, and words
+that the tokenizer knows."""
 
 
 def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
@@ -95,7 +101,9 @@ def described(
 
 def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
-    said = settings if isinstance(config, OnBackbone) else settings.network
+    said = settings.words if isinstance(config, TextConfig) else settings.network
+    if isinstance(config, OnBackbone | DualConfig):
+        said = settings
     _check_alike(said.model_dump(mode="json"), transformers_kind(config).settings(config))
 
 
@@ -128,6 +136,11 @@ def settled(config: Config, naming: Naming, settings: Settings | None) -> Config
         return _settled_vit(config, naming, settings)
     if isinstance(config, DepthConfig):
         return _settled_depth(config, naming, settings)
+    if isinstance(config, TextConfig):
+        return _settled_text(config, settings)
+    if isinstance(config, DualConfig):
+        vision = _settled_vit(config.vision, naming, settings)
+        return DualConfig(vision, _settled_text(config.words, settings))
     network = settings.network if settings else None
     eps = (network and network.layer_norm_eps) or config.norm_eps
     # All other norms are fixed in transformers.
@@ -135,7 +148,9 @@ def settled(config: Config, naming: Naming, settings: Settings | None) -> Config
     return replace(config, activation=_activation(config, network), final_norm_eps=last)
 
 
-def _activation(config: FeatureConfig, network: Settings | None) -> Literal["gelu", "gelu_tanh"]:
+def _activation(
+    config: FeatureConfig | TextConfig, network: Settings | None
+) -> Literal["gelu", "gelu_tanh"]:
     return ACTIVATIONS.get((network and network.hidden_act) or "", config.activation)
 
 
@@ -149,6 +164,16 @@ def _settled_vit(config: ViTConfig, naming: Naming, settings: Settings | None) -
         head_tokens=0
         if config.classes and _mean_alone(config, naming, settings)
         else config.head_tokens,
+    )
+
+
+def _settled_text(config: TextConfig, settings: Settings | None) -> TextConfig:
+    network = settings.words if settings else None
+    return replace(
+        config,
+        activation=_activation(config, network),
+        norm_eps=(network and network.layer_norm_eps) or config.norm_eps,
+        heads=(network and network.num_attention_heads) or config.heads,
     )
 
 
@@ -189,6 +214,10 @@ def body(config: Config) -> Config:
         return vit_body(config)
     if isinstance(config, DepthConfig):
         return replace(config, backbone=vit_body(config.backbone))
+    if isinstance(config, DualConfig):
+        return DualConfig(vit_body(config.vision), text_body(config.words))
+    if isinstance(config, TextConfig):
+        return text_body(config)
     return replace(config, classes=0, norm_eps=0.0, activation="gelu", final_norm_eps=None)
 
 
@@ -197,3 +226,8 @@ def vit_body(config: ViTConfig) -> ViTConfig:
     common = replace(config, classes=0, norm_eps=0.0, activation="gelu", head_tokens=None)
     where = common.positions and replace(common.positions, grid=0)
     return replace(common, positions=where)
+
+
+def text_body(config: TextConfig) -> TextConfig:
+    """The same of a transformer for texts."""
+    return replace(config, norm_eps=0.0, activation="gelu")

@@ -9,10 +9,11 @@ from weights.errors import MappingError
 from weights.load import PERIODS, fits
 from weights.mapping import Naming, leaf_shape
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import body, described, readings, vit_body
+from zoo.checkpoints.own import body, described, readings, text_body, vit_body
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
 from zoo.errors import BadRequest
-from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, OnBackbone, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, OnBackbone, ViTConfig
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
@@ -29,6 +30,10 @@ class Candidate:
     def is_variant(self) -> bool:
         """Whether the sizes are the entry's too."""
         return body(self.config) == body(self.entry.config_for(self.naming.name))
+
+    def known(self, checkpoint: Checkpoint) -> int:
+        """How many of a checkpoint's tensors the network has a use for."""
+        return sum(self.naming.leaf(key) is not None for key in checkpoint.tensors)
 
     @property
     def called(self) -> str:
@@ -66,6 +71,9 @@ def likely(checkpoint: Checkpoint, settings: Settings | None) -> list[Candidate]
     tells, or what timm calls the network."""
     fitting = list(candidates(checkpoint, settings))
     found = [each for each in fitting if each.is_variant] or fitting
+    # A tower beside another is a network too; both together leave nothing out.
+    most = max((each.known(checkpoint) for each in found), default=0)
+    found = [each for each in found if each.known(checkpoint) == most]
     names = {file.path.name for file in checkpoint.files}
     found = [each for each in found if names & {*each.entry.files}] or found
     if settings is None or not settings.architecture:
@@ -88,11 +96,20 @@ def candidates(checkpoint: Checkpoint, settings: Settings | None) -> Iterator[Ca
 
 def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """Whether a checkpoint has just the tensors of a network, however many heads that has."""
-    if isinstance(config, ViTConfig) and not config.is_sound:
-        config = replace(config, heads=1)
-    elif isinstance(config, OnBackbone) and not config.is_sound:
-        config = replace(config, backbone=replace(config.backbone, heads=1))
+    if not config.is_sound:
+        config = _one_head(config)
     return config.is_sound and fits(naming, checkpoint.tensors, model_shapes(config))
+
+
+def _one_head(config: Config) -> Config:
+    """A network of the same tensors that any number of channels suits."""
+    if isinstance(config, ViTConfig | TextConfig):
+        return replace(config, heads=1)
+    if isinstance(config, OnBackbone):
+        return replace(config, backbone=replace(config.backbone, heads=1))
+    if isinstance(config, DualConfig):
+        return DualConfig(replace(config.vision, heads=1), replace(config.words, heads=1))
+    return config
 
 
 def _kind(config: Config) -> Config:
@@ -103,6 +120,10 @@ def _kind(config: Config) -> Config:
     if isinstance(config, DepthConfig):
         below = _vit_kind(config.backbone)
         return DepthConfig(below, layers=none, channels=none, fused=0, hidden=0)
+    if isinstance(config, TextConfig):
+        return _text_kind(config)
+    if isinstance(config, DualConfig):
+        return DualConfig(_vit_kind(config.vision), _text_kind(config.words))
     common = body(config)
     assert isinstance(common, ConvNeXtConfig)
     return replace(common, depths=none, dims=none)
@@ -114,17 +135,39 @@ def _vit_kind(config: ViTConfig) -> ViTConfig:
     return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0)
 
 
+def _text_kind(config: TextConfig) -> TextConfig:
+    sizes = replace(text_body(config), dim=0, depth=0, heads=0, hidden=0, projection=0)
+    return replace(sizes, vocabulary=0, tokens=0)
+
+
 def check_heads(found: Candidate, checkpoint: Checkpoint, settings: Settings | None) -> None:
     """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
     has, or where they cannot be as many."""
-    config = found.config.backbone if isinstance(found.config, OnBackbone) else found.config
-    if not isinstance(config, ViTConfig):
-        return
     file = found.naming.normalise(checkpoint.tensors)
-    told = settings is not None and settings.network.num_attention_heads is not None
-    if not told and leaf_shape(found.naming, file, PERIODS) is None:
+    by_tensor = leaf_shape(found.naming, file, PERIODS) is not None
+    for config, network in _towers(found.config, settings):
+        told = network is not None and network.num_attention_heads is not None
+        _check_heads(config, found.entry.family, told or by_tensor)
+
+
+def _towers(
+    config: Config, settings: Settings | None
+) -> Iterator[tuple[ViTConfig | TextConfig, Settings | None]]:
+    """The transformers in a network, and the settings that are about them."""
+    if isinstance(config, OnBackbone):
+        config = config.backbone
+    towers = (config.vision, config.words) if isinstance(config, DualConfig) else (config,)
+    for tower in towers:
+        if isinstance(tower, ViTConfig):
+            yield tower, settings and settings.network
+        elif isinstance(tower, TextConfig):
+            yield tower, settings and settings.words
+
+
+def _check_heads(config: ViTConfig | TextConfig, family: str, told: bool) -> None:
+    if not told:
         raise BadRequest(
-            f"{found.entry.family} of {config.dim} channels: no tensor tells how many heads share "
+            f"{family} of {config.dim} channels: no tensor tells how many heads share "
             f'them. Write {{"num_attention_heads": NUMBER}} into a {CONFIG} beside {TENSORS}, and '
             "give their folder."
         )

@@ -11,10 +11,12 @@ from zoo.models.config import (
     Config,
     ConvNeXtConfig,
     DepthConfig,
+    DualConfig,
     FeatureConfig,
-    RopePeriods,
     ViTConfig,
 )
+from zoo.models.position_config import RopePeriods
+from zoo.models.text_config import TextConfig
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""
@@ -35,6 +37,12 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
         return _convnext(config, shapes)
     if isinstance(config, DepthConfig):
         return _depth(config, shapes)
+    if isinstance(config, TextConfig):
+        return _text(config, shapes)
+    if isinstance(config, DualConfig):
+        vision = _vit(config.vision, lambda leaf: shapes(f"vision.{leaf}"))
+        words = _text(config.words, lambda leaf: shapes(f"words.{leaf}"))
+        return DualConfig(vision, words) if vision and words else None
     return _vit(config, shapes)
 
 
@@ -55,6 +63,22 @@ def _depth(config: DepthConfig, shapes: Shapes) -> Config | None:
     if backbone is None or 0 in (*channels, fused, hidden):
         return None
     return replace(config, backbone=backbone, channels=_four(channels), fused=fused, hidden=hidden)
+
+
+def _text(config: TextConfig, shapes: Shapes) -> TextConfig | None:
+    words, positions = (shapes(leaf) or () for leaf in ("token_embed.weight", "pos_embed"))
+    hidden = _hidden(shapes, *FEED_FORWARD["mlp"])
+    if len(words) != 2 or len(positions) != 2 or not hidden:
+        return None
+    return replace(
+        config,
+        dim=words[1],
+        depth=_counted(shapes, "blocks.{}.prenorm.weight"),
+        hidden=hidden,
+        projection=_rows(shapes, "head.weight"),
+        vocabulary=words[0],
+        tokens=positions[0],
+    )
 
 
 def _four(numbers: list[int]) -> tuple[int, int, int, int]:

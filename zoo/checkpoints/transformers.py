@@ -37,6 +37,11 @@ def run_transformers(
             "to compare with transformers, PyTorch and transformers are needed: "
             'run `pip install "jax-onnx-zoo[torch]" transformers`.'
         ) from error
+    if loaded.config.takes != ("pixel_values",):
+        raise BadRequest(
+            f"{entry.name} takes more than images: compute its outputs with another program, and "
+            "name the .npz with --reference."
+        )
     naming = naming_to_write(entry, "huggingface")
     check_positions(loaded.config, pixels.shape[2:])
     items = items_for(naming, loaded.weights.arrays, model_shapes(loaded.config))
@@ -56,7 +61,7 @@ def run_transformers(
         return {"predicted_depth": result.predicted_depth.numpy()}
     tokens = result.last_hidden_state
     # ViT's own pooler is none of a classifier's parts.
-    is_token = loaded.config.pool == "token" and isinstance(loaded.config, ViTConfig)
+    is_token = isinstance(loaded.config, ViTConfig) and loaded.config.pool == "token"
     pooled = tokens[:, 0] if is_token else result.pooler_output
     outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
     return outputs | {"pooler_output": pooled.numpy()}

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.artifacts.build.plan import USUAL, VARIANTS, FolderPlan, read_variants
+from zoo.artifacts.build.plan import FILES, USUAL, VARIANTS, FolderPlan, read_variants, with_towers
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli import options
@@ -63,7 +63,9 @@ def build(
     Files that an earlier build has finished are kept as they are.
     """
     size = size or ("dynamic" if input == "float32" else None)
-    asked = Options(size=options.read_size(size), outputs=output or (), input=input)
+    asked = Options(
+        size=options.read_size(size), outputs=output or (), input=input, calibrate=calibrate
+    )
     variants, choice = read_variants(variant or ()), read_weights(weights)
     if isinstance(choice, Path):
         choice = choice.absolute()
@@ -81,9 +83,10 @@ def build(
     signatures = {entry.name: read_signature(entry, asked) for entry in entries}
     has_int8 = any(VARIANTS[name].precision == "int8" for name in variants)
     pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
+    chosen = {entry.name: with_towers(variants, entry.config) for entry in entries}
     how = (force, keep_inexact, offline, pictures)
     plans = [
-        FolderPlan(name, folder / name, choice, signature, variants, *how)
+        FolderPlan(name, folder / name, choice, signature, chosen[name], *how)
         for name, signature in signatures.items()
     ]
     if dry_run:
@@ -96,7 +99,7 @@ def build(
 
 def wanted_folders(plan: FolderPlan) -> Wanted:
     """The files of a build that is only talked about."""
-    chosen = [VARIANTS[name] for name in plan.variants]
+    chosen = [FILES[name] for name in plan.variants]
     files = {plan.folder / each.path: each.precision for each in chosen}
     return *find_entry(plan.model, plan.weights), files
 

@@ -18,6 +18,7 @@ from zoo.manifest import schema
 from zoo.manifest.choices import Target
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 from zoo.version import __version__
@@ -126,6 +127,8 @@ def _distributions(library: str) -> list[str]:
 
 def sizes(entry: ModelInfo, signature: Signature) -> str:
     """What happens at which image size, for who reads the manifest."""
+    if isinstance(entry.config, TextConfig):
+        return f"none: a text is {entry.config.tokens} words, a shorter one is padded"
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
     if signature.size is not None:

@@ -17,14 +17,13 @@ import converter
 from converter.ir.names import Names
 from weights import Weights
 from weights.progress import Progress
+from zoo.export.network_inputs import BATCHES, input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import FileSpec, Signature
 from zoo.files.digests import Digests
 from zoo.files.staging import sidecar_path, staged, writing
 from zoo.images.in_graph import front
-from zoo.images.photograph import photographs
 from zoo.images.picture_folder import PictureFolder
-from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Layout, Precision, Target
 from zoo.manifest.measured import Calibration, Verification
 from zoo.models.builder import Model, batched, networks_in
@@ -105,21 +104,22 @@ class Maker:
     def lower(self, source: Path, file: Path, precision: Precision, progress: Progress) -> None:
         """Write a float32 file in a lower precision."""
         progress.stage(f"{precision}: writing")
-        how, signature = self.entry.preprocessing, self.signature
+        entry, signature = self.entry, self.signature
+        how = entry.preprocessing
         size, batch = signature.size or how.size, signature.batch or 1
-        pixels = pixel_values(photographs(batch), how, size)
+        inputs = [*sample_inputs(entry, batch, size).values()]
         if precision == "int8" and self.pictures is not None:
             # ONNX Runtime is imported only where something runs in it.
             from zoo.export.calibrate.candidates import Calibrator, write_best
 
             calibrator = Calibrator(self.pictures, how, size, batch)
             with writing(file):
-                found = write_best(source, file, calibrator, pixels, self.target, progress)
+                found = write_best(source, file, calibrator, inputs, self.target, progress)
             self.calibrations[file.name] = found[0]
             self.digests.update(found[1])
             return
         with writing(file), self.digests.taken() as written:
-            derive(source, file, precision, pixels, written, self.target)
+            derive(source, file, precision, inputs, written, self.target)
 
     def take_images(self, file: Path, opset: int, progress: Progress) -> None:
         """Put preprocessing in front of a file that is to take images; else leave it."""
@@ -188,22 +188,22 @@ def convert_model(
 ) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
     (network,) = networks_in(model)
-    stride = network.stride
-    height, width = signature.size or (f"{stride}*h", f"{stride}*w")
+    config = network.config
+    assert config is not None, "a network that was built by hand has no configuration"
     computed = partial(
         batched, layers=signature.layers, as_maps=signature.as_maps, outputs=signature.outputs
     )
     export = converter.to_onnx(
         computed,
-        [(signature.batch or "batch_size", 3, height, width)],
+        input_specs(config, signature),
         params=model,
         opset=opset,
         attention_layout=layout,
         target=target,
-        input_names=["pixel_values"],
+        input_names=config.takes,
     )
     if signature.size is None:
-        name_sides(export.model.graph, stride)
+        name_sides(export.model.graph, config.stride)
     return export
 
 
@@ -214,7 +214,7 @@ def name_sides(graph: ir.Graph, stride: int) -> None:
         f"{stride}*w": "width",
         "h": "grid_height",
         "w": "grid_width",
-        "batch_size": "batch_size",
+        **{batch: batch for batch in ("batch_size", *BATCHES.values())},
     }
     counts = Names()
     for value in (*graph.inputs, *graph.outputs):

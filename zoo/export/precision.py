@@ -1,10 +1,10 @@
 """The precisions of a file, and how files of lower precision are made from one in float32."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
@@ -78,18 +78,18 @@ def derive(
     source: Path,
     target: Path,
     precision: Precision,
-    pixels: NDArray[np.float32],
+    inputs: Sequence[NDArray[Any]],
     written: Written | None = None,
     runtime: Target = "onnxruntime",
 ) -> None:
     """Write the float32 file `source` in a lower precision.
 
-    `pixels` is an input on which the size of the values is measured, and their means; `written` is
-    told the bytes, as by `converter.save`. The `runtime` is the one that `source` was made for.
+    `inputs` are what the size of the values is measured on, and their means; `written` is told the
+    bytes, as by `converter.save`. The `runtime` is the one that `source` was made for.
     """
     codec, half, model = CODECS.get(precision), HALVES.get(precision), load_typed(source)
-    large = outgrown(model.clone(), pixels) if half == "float16" else []
-    averages = means(model.clone(), pixels) if codec else {}
+    large = outgrown(model.clone(), inputs) if half == "float16" else []
+    averages = means(model.clone(), inputs) if codec else {}
     factors = even_out(model) if codec else {}
     if half:
         model = converter.lower_precision(model, half, large, "standard")
@@ -108,7 +108,7 @@ def load_typed(source: Path) -> ir.Model:
     return model
 
 
-def outgrown(model: ir.Model, pixels: NDArray[np.float32]) -> list[str]:
+def outgrown(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
     """Names of the values of a model that float16 may be too small for; it is used up."""
     # ONNX Runtime is imported only where something runs in it.
     from zoo.runtime import session
@@ -118,7 +118,7 @@ def outgrown(model: ir.Model, pixels: NDArray[np.float32]) -> list[str]:
     values = [v for node in graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]
     graph.outputs.clear()
     graph.outputs.extend(_peak(graph, value) for value in values)
-    peaks = converter.run(session(model), [pixels])
+    peaks = converter.run(session(model), inputs)
     found = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
     for name, value in graph.initializers.items():
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:

@@ -124,7 +124,7 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     for file in files:
         check_targets(folder / file.path, options.force)
     signature = read_signature(entry, options)
-    check_target(runtime, options.precision, signature)
+    check_target(runtime, options.precision, signature, entry)
     pictures = read_calibration(options.calibrate, options.precision == "int8")
     return Request(entry, options, weights, signature, folder, files, pictures)
 
@@ -153,7 +153,9 @@ def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:
     return opsets
 
 
-def check_target(runtime: Runtime, precision: Precision, signature: Signature) -> None:
+def check_target(
+    runtime: Runtime, precision: Precision, signature: Signature, entry: ModelInfo
+) -> None:
     """Refuse what the target's runtime cannot run."""
     from zoo.export.precision import CODECS
 
@@ -161,7 +163,8 @@ def check_target(runtime: Runtime, precision: Precision, signature: Signature) -
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
     instead = {
-        "size 224 instead of dynamic": signature.size is None,
+        "size 224 instead of dynamic": signature.size is None
+        and "pixel_values" in entry.config.takes,
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
@@ -172,6 +175,7 @@ def check_target(runtime: Runtime, precision: Precision, signature: Signature) -
 def read_signature(entry: ModelInfo, options: Options) -> Signature:
     """What the file is to take and to give."""
     layers, size, batch = chosen_layers(options.layers, entry), options.size, options.batch
+    check_takes(entry, options)
     if options.reshape and not layers:
         raise BadRequest("reshape is about hidden states: say of which layers.")
     if batch is not None and not (is_whole(batch) and batch > 0):
@@ -181,9 +185,22 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
             "input uint8 resizes images inside the file, so that size dynamic leaves open to "
             f"which size: give one such as {entry.preprocessing.size[0]}, or none."
         )
-    sides = None if size == "dynamic" else check_size(size or entry.preprocessing.size, entry)
+    sides = None
+    if size != "dynamic" and "pixel_values" in entry.config.takes:
+        sides = check_size(size or entry.preprocessing.size, entry)
     outputs = chosen_outputs(options.outputs, layers, entry)
     return Signature(sides, batch, layers, options.reshape, options.input, outputs)
+
+
+def check_takes(entry: ModelInfo, options: Options) -> None:
+    """**Raises** `BadRequest` where an option is about images, and a model takes texts."""
+    takes = entry.config.takes
+    if "pixel_values" not in takes and options.size not in (None, "dynamic"):
+        raise BadRequest(f"{entry.name} takes texts, which have no size: leave it out.")
+    if "input_ids" in takes and options.input == "uint8":
+        raise BadRequest(f"{entry.name} takes texts: input uint8 is for models of images alone.")
+    if "input_ids" in takes and options.calibrate is not None:
+        raise BadRequest(f"{entry.name} takes texts: calibrate is for models of images alone.")
 
 
 def is_whole(value: object) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
 from zoo.errors import BadRequest
 from zoo.models.builder import Features, count_parameters, networks_in
-from zoo.models.config import OnBackbone, ViTConfig
+from zoo.models.config import FeatureConfig, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import architecture
 
@@ -33,7 +33,7 @@ class Subject:
 def subject_of(model: Callable[..., Any]) -> Subject:
     """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
     found = networks_in(model)
-    if len(found) != 1 or not found[0].name:
+    if len(found) != 1 or not (found[0].name and found[0].config):
         told = f"{len(found)} of them" if len(found) != 1 else "one that was built by hand"
         raise BadRequest(
             "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "
@@ -53,7 +53,7 @@ def subject_of(model: Callable[..., Any]) -> Subject:
     entry = architecture(network.name)
     # As the network is now: somebody may have cut it, or given it other classes.
     config = network.config or entry.config
-    if isinstance(network, Features) and not isinstance(config, OnBackbone):
+    if isinstance(network, Features) and isinstance(config, FeatureConfig):
         config = replace(config, classes=len(network.head.weight) if network.head else 0)
     if isinstance(config, ViTConfig):
         config = replace(config, depth=network.num_hidden_states)

@@ -18,10 +18,11 @@ import converter
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
+from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Signature
 from zoo.export.resources import LARGEST
-from zoo.images.photograph import photographs, photographs_of_one_size
+from zoo.images.photograph import photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
 from zoo.manifest.measured import Comparison, Verification
@@ -36,6 +37,7 @@ SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1), (1.1, 0.6))
 smaller, both larger, and one of each."""
 
 PIXELS = "chelsea.png, preprocessed; mirrored and cropped where the batch is larger"
+TEXTS = "random words in texts of several lengths, padded"
 IMAGES = "chelsea.png in 8 bits, and cropped on its side; mirrored where the batch is larger"
 
 VIEWS = 2
@@ -44,22 +46,22 @@ VIEWS = 2
 
 @dataclass(frozen=True)
 class Sample:
-    """Preprocessed photographs and their outputs in JAX; `images` where the file takes those."""
+    """What a network takes and its outputs in JAX; `images` where the file takes those."""
 
-    pixels: NDArray[np.float32]
+    inputs: Inputs
     outputs: Any
     images: NDArray[np.uint8] | None = None
 
     @property
-    def fed(self) -> NDArray[Any]:
+    def fed(self) -> Inputs:
         """What a file gets."""
-        return self.pixels if self.images is None else self.images
+        return self.inputs if self.images is None else {"image": self.images}
 
 
 def reference(
     entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Sample]:
-    """What a model makes of photographs in JAX: all of `runs`."""
+    """What a model makes of photographs and texts in JAX: all of `runs`."""
     return [run() for run in runs(entry, model, values, signature)]
 
 
@@ -83,22 +85,24 @@ def runs(
         return partial(eqx.filter_jit(run), bind(model, values))
 
     def sample(step: int, batch: int, size: tuple[int, int]) -> Sample:
-        as_images = signature.input == "uint8"
-        photos = photographs_of_one_size(batch, step) if as_images else photographs(batch)
-        pixels = pixel_values(photos, entry.preprocessing, size)
-        images = np.stack([*map(np.asarray, photos)]) if as_images else None
-        return Sample(pixels, jax.block_until_ready(network()(pixels)), images)
+        inputs, images = sample_inputs(entry, batch, size, signature.batch is None), None
+        if signature.input == "uint8":
+            photos = photographs_of_one_size(batch, step)
+            inputs = {"pixel_values": pixel_values(photos, entry.preprocessing, size)}
+            images = np.stack([*map(np.asarray, photos)])
+        return Sample(inputs, jax.block_until_ready(network()(*inputs.values())), images)
 
     tried = enumerate(sample_shapes(entry, signature))
     return [partial(sample, step, batch, size) for step, (batch, size) in tried]
 
 
 def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Batch size and (height, width) of every sample: what is open gets several values."""
+    """Batch size and (height, width) of every sample: what is open gets several values. Texts have
+    no sides."""
     views = VIEWS if signature.input == "uint8" else 1
     batches = BATCHES if signature.batch is None else (signature.batch,) * views
-    if signature.size is not None:
-        return ((batch, signature.size) for batch in batches)
+    if signature.size is not None or "pixel_values" not in entry.config.takes:
+        return ((batch, signature.size or (0, 0)) for batch in batches)
     stride, (height, width) = entry.config.stride, entry.native
     sides = (
         (round(tall * height / stride) * stride, round(wide * width / stride) * stride)
@@ -115,7 +119,7 @@ def verify_file(
     limit: Limit | None = None,
     live: runtime.Session | None = None,
 ) -> Verification:
-    """Run an ONNX file on the same photographs and compare with float32 in JAX.
+    """Run an ONNX file on the same photographs and texts and compare with float32 in JAX.
 
     Of a file that takes images the `pixel_values` inside are compared as well, as in float32: one
     level of 8 bits is at least 0.004 there, in the outputs it may be nothing. `limit` replaces what
@@ -130,8 +134,14 @@ def verify_file(
         first = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
         inside.extend(_compared(first, samples))
     live = live or runtime.session(runnable(file, precision), provider)
-    outputs, fed = list(_compared(live, samples)), IMAGES if takes_images else PIXELS
+    outputs, fed = list(_compared(live, samples)), IMAGES if takes_images else words(samples[0])
     return judge(fed, limit or LIMITS[precision], outputs, inside)
+
+
+def words(sample: Sample) -> str:
+    """What a network got, in words."""
+    told = {"pixel_values": PIXELS, "input_ids": TEXTS}
+    return "; ".join(told[name] for name in sample.inputs)
 
 
 def judge(
@@ -150,8 +160,8 @@ def judge(
 def _compared(live: runtime.Session, samples: Sequence[Sample]) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
-        wanted = sample.pixels if names == ["pixel_values"] else sample.outputs
-        errors = converter.check(live, lambda _, wanted=wanted: wanted, [sample.fed])
+        wanted = sample.inputs if names == ["pixel_values"] else sample.outputs
+        errors = converter.check(live, lambda *_, wanted=wanted: wanted, [*sample.fed.values()])
         numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(wanted)]
         for (output, error), known in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
@@ -162,9 +172,13 @@ NOTHING = converter.Errors(math.nan, math.nan, math.nan)
 """What is known of an output that is not all numbers in JAX."""
 
 
-def compared(fed: NDArray[Any], output: str, error: converter.Errors) -> Comparison:
+def compared(fed: Inputs, output: str, error: converter.Errors) -> Comparison:
     """The record of one comparison."""
-    batch, *sides = fed.shape
-    # Images are of unsigned integers, and have their channels last.
-    height, width = sides[:2] if fed.dtype == np.uint8 else sides[1:]
-    return Comparison(batch=batch, height=height, width=width, output=output, **asdict(error))
+    told: dict[str, int] = {}
+    if "input_ids" in fed:
+        told["batch"], told["tokens"] = fed["input_ids"].shape
+    if "pixel_values" in fed:
+        told["batch"], _, told["height"], told["width"] = fed["pixel_values"].shape
+    if "image" in fed:
+        told["batch"], told["height"], told["width"], _ = fed["image"].shape
+    return Comparison(output=output, **told, **asdict(error))

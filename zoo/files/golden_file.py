@@ -1,7 +1,8 @@
 """Golden files: one input of a network, and what a reference makes of it, as safetensors.
 
-The tensors are `pixel_values [n, 3, H, W]` in float32 or `image [n, H, W, 3]` in uint8, and the
-outputs by name. The header says of which model and weights they are, and who computed them.
+The tensors are `pixel_values [n, 3, H, W]` in float32 or `image [n, H, W, 3]` in uint8 of images,
+`input_ids [n, tokens]` in int64 of texts, and the outputs by name. The header says of which model
+and weights they are, and who computed them.
 """
 
 from collections.abc import Mapping
@@ -16,26 +17,27 @@ from weights.errors import WeightsError
 from weights.writers.safetensors_writer import write_arrays
 from zoo.errors import BadFile
 
-INPUTS = ("pixel_values", "image")
+INPUTS = {"pixel_values": 4, "image": 4, "input_ids": 2}
+"""What a network may take, and how many axes it has."""
+
 TOLD = ("model", "reference", "weights_sha256")  # what the header says
 
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden file's content: `fed` is the input that is called `name`."""
+    """A golden file's content: `fed` are the inputs by name."""
 
     model: str
     reference: str
     weights_sha256: str
-    name: str
-    fed: NDArray[np.generic]
+    fed: Mapping[str, NDArray[np.generic]]
     outputs: Mapping[str, NDArray[np.generic]]
 
 
 def write_golden(path: Path, golden: Golden) -> None:
     """Write a golden file."""
     told = {name: getattr(golden, name) for name in TOLD}
-    write_arrays(path, {golden.name: golden.fed, **golden.outputs}, told)
+    write_arrays(path, {**golden.fed, **golden.outputs}, told)
 
 
 def read_golden(path: Path) -> Golden:
@@ -46,8 +48,9 @@ def read_golden(path: Path) -> Golden:
         arrays, told = read_arrays(path)
     except (WeightsError, OSError) as error:
         raise BadFile(str(error)) from error
-    given = [name for name in INPUTS if name in arrays]
-    if len(given) != 1 or len(arrays) < 2 or arrays[given[0]].ndim != 4:
-        raise BadFile(f"{path} holds no single image and outputs, but {ascii(list(arrays))[:200]}.")
+    fed = {name: arrays.pop(name) for name in INPUTS if name in arrays}
+    if not fed or not arrays or any(value.ndim != INPUTS[name] for name, value in fed.items()):
+        found = ascii([*fed, *arrays])[:200]
+        raise BadFile(f"{path} holds no images or texts and outputs, but {found}.")
     model, reference, digest = (str(told.get(name, "")) for name in TOLD)
-    return Golden(model, reference, digest, given[0], arrays.pop(given[0]), arrays)
+    return Golden(model, reference, digest, fed, arrays)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,16 @@ from zoo.images.pictures import Pictures, pictures, stack
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from zoo.answers.answer import Answered
+    from zoo.answers.answer import Answer, Answered
     from zoo.manifest.schema import Manifest, Variant
     from zoo.runtime import Session
+    from zoo.texts.tokenizer import Tokenizer
+
+TEMPLATE = "This is a photo of {}."
+"""As transformers' pipeline puts labels into a sentence."""
+
+TOWERS = {"pixel_values": "vision", "input_ids": "text"}
+"""How the variants of towers begin, by what they take."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +38,7 @@ class VisionModel:
     variant: Variant
     path: Path
     session: Session
+    towers: dict[str, Session] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         outputs = ", ".join(output.name for output in self.session.get_outputs())
@@ -68,7 +77,13 @@ class VisionModel:
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
         """The model's outputs for these pictures, as `[n, ...]`, by name."""
-        feeds = {self.session.get_inputs()[0].name: self.preprocess(images)}
+        (taken, *others) = (each.name for each in self.session.get_inputs())
+        if others or taken == "input_ids":
+            raise BadRequest(
+                f"{self.manifest.model} takes more than pictures: ask its `text`, `image` or "
+                "`classify`."
+            )
+        feeds = {taken: self.preprocess(images)}
         names = [output.name for output in self.session.get_outputs()]
         return dict(zip(names, self.session.run(names, feeds), strict=True))
 
@@ -81,6 +96,80 @@ class VisionModel:
         outputs = [{name: found[0] for name, found in self([image]).items()} for image in several]
         sizes = [(image.height, image.width) for image in several]
         return [answer(made, names, size) for made, size in zip(outputs, sizes, strict=True)]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What makes `input_ids` of texts. **Raises** `BadRequest` for a model of pictures alone,
+        `BadFile`, or `MissingLibrary` without the library tokenizers."""
+        from zoo.texts.tokenizer import read_tokenizer
+
+        lengths = [each.shape[1] for each in self.variant.inputs if each.name == "input_ids"]
+        if not lengths:
+            raise BadRequest(f"{self.manifest.model} takes pictures alone: give it no texts.")
+        return read_tokenizer(self.path.parent.parent, int(lengths[0]))
+
+    def text(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of texts, `[n, dim]`, at length 1: a product with those of pictures is a cosine,
+        of which the manifest's `similarity` makes a logit. **Raises** as `tokenizer`."""
+        return self._vectors("input_ids", self.tokenizer(texts))
+
+    def image(self, images: Pictures) -> NDArray[np.float32]:
+        """Vectors of pictures, `[n, dim]`, at length 1. **Raises** `BadRequest` for a model without
+        texts that they could be compared with."""
+        return self._vectors("pixel_values", self.preprocess(images))
+
+    def classify(
+        self, picture: Pictures, labels: Sequence[str], template: str = TEMPLATE
+    ) -> list[Answer]:
+        """How likely each label is about a picture, whatever the others are; the likeliest first.
+
+        **Arguments:** one picture; what may be in it, in words; and the sentence that they are put
+        into, with `{}` in their place.
+
+        **Raises** `BadRequest` for a model that does not compare pictures with texts.
+
+        >>> zoo.load("siglip2_vitb16_224_dual").classify("cat.png", ["a cat", "a dog"])[0].label
+        'a cat'
+        """
+        from zoo.answers.answer import best, sigmoid
+
+        if [each.name for each in self.variant.inputs] != ["pixel_values", "input_ids"]:
+            raise BadRequest(
+                f"{self.manifest.model} compares no pictures with texts: load one of "
+                '`zoo.list_models("*_dual")`.'
+            )
+        pixels = self.preprocess(picture)
+        if len(pixels) != 1:
+            raise BadRequest(f"got {len(pixels)} pictures to classify: give them one by one.")
+        is_list = not isinstance(labels, str) and all(isinstance(each, str) for each in labels)
+        if not is_list or "{}" not in template:
+            raise BadRequest(
+                f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of strings, "
+                "and a sentence with {} in it."
+            )
+        ids = self.tokenizer([template.replace("{}", label) for label in labels])
+        feeds = {"pixel_values": pixels, "input_ids": ids}
+        (logits,) = self.session.run(["logits_per_image"], feeds)
+        return list(best(sigmoid(logits[0]), labels, len(labels)))
+
+    def _vectors(self, taken: str, given: NDArray[Any]) -> NDArray[np.float32]:
+        """What the tower that takes something makes of it, at length 1."""
+        from zoo.answers.answer import unit
+
+        (vectors,) = self._tower(taken).run(["pooler_output"], {taken: given})
+        return unit(vectors)
+
+    def _tower(self, taken: str) -> Session:
+        """The session of the file that takes nothing else; it is opened once."""
+        if [each.name for each in self.variant.inputs] == [taken]:
+            return self.session
+        named = self.manifest.variants.items()
+        own = next((name for name, variant in named if variant == self.variant), "")
+        tower = f"{TOWERS[taken]}_{own}"
+        if taken not in self.towers:
+            path = complete_file(self.manifest, tower, self.path.parent.parent)
+            self.towers[taken] = _session(path, self.session.get_providers())
+        return self.towers[taken]
 
 
 def load(
@@ -113,9 +202,9 @@ def load(
     """
     from zoo.hub.pulled import pulled_folder
 
-    if folder is None and model.endswith(".onnx"):
+    if folder is None and isinstance(model, str) and model.endswith(".onnx"):
         return open_file(Path(model), providers)
-    if folder is None and is_built(Path(model)):
+    if folder is None and isinstance(model, str) and is_built(Path(model)):
         return open_folder(Path(model), variant, providers)
     name = info(model).name
     if folder is not None and revision is not None:
@@ -141,6 +230,12 @@ def open_folder(
     manifest = read_folder_manifest(place)
     if name is not None and manifest.model != name:
         raise BadFile(f"{place} holds {manifest.model}, not {name}: name another folder.")
+    path = complete_file(manifest, variant, place)
+    return VisionModel(manifest, manifest.one(variant), path, _session(path, providers))
+
+
+def complete_file(manifest: Manifest, variant: str, place: Path) -> Path:
+    """The file of a variant, which is all there. **Raises** `BadFile` or `BadRequest`."""
     chosen = manifest.one(variant)
     for file in chosen.files:
         if not manifest.listed[file].is_complete(place):
@@ -148,8 +243,7 @@ def open_folder(
                 f"{place / file} is missing or has another size than its manifest says: run "
                 f"`zoo pull {manifest.model} --variant {variant} --out {place}`."
             )
-    path = place / chosen.file
-    return VisionModel(manifest, chosen, path, _session(path, providers))
+    return place / chosen.file
 
 
 def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel:

@@ -12,14 +12,15 @@ Measure = Literal["max_abs", "max_rel", "cosine"]
 
 
 class Comparison(Model):
-    """How far ONNX Runtime's output is from JAX's, at one batch and image size.
+    """How far ONNX Runtime's output is from JAX's, at one batch and size.
 
     What would be infinite, or not a number, is null.
     """
 
-    batch: Count = Field(description="Images at once.")
-    height: Count = Field(description="Of the images, in pixels.")
-    width: Count = Field(description="Of the images, in pixels.")
+    batch: Count = Field(description="Images at once, or texts where there are none.")
+    height: Count | None = Field(default=None, description="Of the images, in pixels.")
+    width: Count | None = Field(default=None, description="Of the images, in pixels.")
+    tokens: Count | None = Field(default=None, description="Words of each text, with its padding.")
     output: Text = Field(description="Which output was compared.")
     max_abs: float | None = Field(description="The largest absolute difference.")
     max_rel: float | None = Field(description="The same, divided by the largest value in JAX.")
@@ -29,6 +30,11 @@ class Comparison(Model):
     @classmethod
     def _or_none(cls, value: object) -> object:
         return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    @property
+    def size(self) -> str:
+        """Of the images, or else of the texts."""
+        return f"{self.height} x {self.width}" if self.height else f"{self.tokens} words"
 
     def error(self, measure: Measure) -> float | None:
         """The error that counts."""
@@ -51,6 +57,13 @@ def worst(comparisons: Sequence[Comparison], measure: Measure) -> float | None:
     if not known or len(known) < len(comparisons):
         return None
     return min(known) if measure == "cosine" else max(known)
+
+
+class StatedSimilarity(Model):
+    """How an image and a text fit: `scale` times the cosine of their vectors, plus `bias`."""
+
+    scale: float = Field(description="What the cosine is multiplied by.")
+    bias: float = Field(description="What is added; a sigmoid makes a probability of the sum.")
 
 
 class Speed(Model):

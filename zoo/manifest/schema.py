@@ -14,7 +14,7 @@ from zoo.errors import BadRequest
 from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Target
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Text
-from zoo.manifest.measured import Calibration, Speeds, Verification
+from zoo.manifest.measured import Calibration, Speeds, StatedSimilarity, Verification
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
 from zoo.models import config
 
@@ -202,6 +202,10 @@ class Manifest(Model):
         default=None,
         description="The network, where the zoo's model of that name has other sizes or classes, "
         "or where there is none of that name, but a family.",
+    )
+
+    similarity: StatedSimilarity | None = Field(
+        default=None, description="Of a network that compares images with texts."
     )
 
     @field_validator("network")

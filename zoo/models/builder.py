@@ -8,25 +8,28 @@ from typing import Any, TypeAlias
 import equinox as eqx
 import jax
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from zoo.models.block import Block
-from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, RopePeriods, ViTConfig
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, ViTConfig
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
 from zoo.models.depth import DepthAnything, DepthDecoder
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
 from zoo.models.learned_positions import LearnedPositionEmbedding
-from zoo.models.output import Depth, Output, by_name
+from zoo.models.output import Depth, Output, Similarities, by_name
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
+from zoo.models.text import DualEncoder, TextTransformer
+from zoo.models.text_config import TextConfig
 from zoo.models.vit import VisionTransformer
 
 Features: TypeAlias = VisionTransformer | ConvNeXt
 """Networks that give features, and logits if they are classifiers."""
 
-Model: TypeAlias = Features | DepthAnything
+Model: TypeAlias = Features | DepthAnything | TextTransformer | DualEncoder
 
 ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh}
 NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
@@ -53,6 +56,10 @@ def build_model(
 def _maker(config: Config) -> Callable[..., Model]:
     if isinstance(config, ViTConfig):
         return _vit(config)
+    if isinstance(config, DualConfig):
+        return partial(DualEncoder, _vit(config.vision), _text(config.words))
+    if isinstance(config, TextConfig):
+        return _text(config)
     return _convnext(config) if isinstance(config, ConvNeXtConfig) else _depth(config)
 
 
@@ -124,6 +131,30 @@ def _depth(config: DepthConfig) -> partial[DepthAnything]:
     return partial(DepthAnything, _vit(config.backbone), decoder, layers=config.layers)
 
 
+def _text(config: TextConfig) -> partial[TextTransformer]:
+    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+    block = partial(
+        Block,
+        heads=config.heads,
+        hidden=config.hidden,
+        ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
+        norm=norm,
+        qkv_bias=True,
+        qk_norm=None,
+        layer_scale=None,
+    )
+    return partial(
+        TextTransformer,
+        config.dim,
+        config.depth,
+        block,
+        vocabulary=config.vocabulary,
+        tokens=config.tokens,
+        norm=norm,
+        projection=config.projection,
+    )
+
+
 def _feed_forward(config: ViTConfig) -> MakeFeedForward:
     if config.ffn == "mlp":
         return partial(Mlp, activation=ACTIVATIONS[config.activation])
@@ -150,7 +181,7 @@ def abstract(
 
 def batched(
     model: Callable[..., Any],
-    pixel_values: Float[Array, "batch 3 H W"],
+    *inputs: Shaped[Array, "..."],
     layers: Sequence[int] = (),
     as_maps: bool = False,
     outputs: Sequence[str] = (),
@@ -158,35 +189,51 @@ def batched(
     """The function that an exported file computes: a network's outputs by their names in the file,
     or what a model gives.
 
-    `outputs` are some of `output_choices`; by default what the network gives unasked.
+    **Arguments:** a model, and batches of what it takes: of images `[batch, 3, H, W]`, of texts
+    `[batch, tokens]`. `outputs` are some of `output_choices`; by default what the network gives
+    unasked.
     """
     if not isinstance(model, Model):
-        return jax.vmap(lambda image: model(image))(pixel_values)
+        return jax.vmap(lambda image: model(image))(*inputs)
+    if isinstance(model, DualEncoder):
+        return by_name(model(*inputs), layers, outputs)  # every image meets every text
     run = partial(_run, model, layers=layers, as_maps=as_maps, attentions=bool(outputs))
-    return by_name(jax.vmap(run)(pixel_values), layers, outputs)
+    return by_name(jax.vmap(run)(*inputs), layers, outputs)
 
 
 def _run(
     model: Model,
-    image: Float[Array, "3 H W"],
-    *,
+    *inputs: Shaped[Array, "..."],
     layers: Sequence[int],
     as_maps: bool,
     attentions: bool,
-) -> Output | Depth:
+) -> Output | Depth | Similarities:
     """A network's output, with what only some can be asked for."""
+    if isinstance(model, DualEncoder):
+        return model(*inputs)
+    (given,) = inputs
     if isinstance(model, VisionTransformer):
-        return model(image, layers, as_maps=as_maps, attentions=attentions)
-    return model(image, layers, as_maps=as_maps) if isinstance(model, ConvNeXt) else model(image)
+        return model(given, layers, as_maps=as_maps, attentions=attentions)
+    return model(given, layers, as_maps=as_maps) if isinstance(model, ConvNeXt) else model(given)
 
 
 def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
     """Fields of all outputs that a network can give where those layers are asked for."""
+    run = partial(_run, layers=layers, as_maps=False, attentions=True)
+    found = eqx.filter_eval_shape(run, abstract(config), *_least(config))
+    return [field for field, value in found._asdict().items() if jax.tree.leaves(value)]
+
+
+def _least(config: Config) -> list[jax.ShapeDtypeStruct]:
+    """A small image, a text, or a batch of both, as a network takes them."""
     sides = (4 * config.stride,) * 2
     image = jax.ShapeDtypeStruct((3, *sides), "float32")
-    run = partial(_run, layers=layers, as_maps=False, attentions=True)
-    found = eqx.filter_eval_shape(run, abstract(config), image)
-    return [field for field, value in found._asdict().items() if jax.tree.leaves(value)]
+    if not isinstance(config, TextConfig | DualConfig):
+        return [image]
+    text = jax.ShapeDtypeStruct((config.words.tokens,), "int32")
+    if isinstance(config, TextConfig):
+        return [text]
+    return [jax.ShapeDtypeStruct((1, *each.shape), each.dtype) for each in (image, text)]
 
 
 def networks_in(model: object) -> list[Model]:

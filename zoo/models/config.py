@@ -9,50 +9,15 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from zoo.models.position_config import LearnedPositions, RopeGrid, RopePeriods
+from zoo.models.text_config import DEEPEST, MOST, Opaque, Taken, TextConfig
+
 Four = tuple[int, int, int, int]
 
-MOST, DEEPEST = 1 << 17, 512
-"""What a network has at most of anything, and of blocks: more is no network, but a trap."""
+OF_DINOV3 = RopePeriods()
 
 TASKS = ("image-feature-extraction", "image-classification")
 """Of a network without classes, and with."""
-
-
-@dataclass(frozen=True)
-class LearnedPositions:
-    """A learned table of positions, and how it is brought to another grid than its own.
-
-    `grid` is the number of patches along each side of the images it was trained on; `cls_token`
-    says that its first row is the class token's. Another grid is interpolated by cubic
-    convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
-    without (a = -0.75). `offset` is added to the wanted grid before the scale is taken from it,
-    as DINOv2 does.
-    """
-
-    grid: int
-    cls_token: bool = True
-    antialias: bool = False
-    offset: float = 0.0
-
-
-@dataclass(frozen=True)
-class RopePeriods:
-    """DINOv3's rotary positions: coordinates in [-1, 1], periods up to `base`."""
-
-    base: float = 100.0
-
-
-@dataclass(frozen=True)
-class RopeGrid:
-    """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
-
-    `length` is that of the images of training in patches, frequencies go down to 1 / `theta`, and
-    the registers are the patches of a small square image with a `theta` of their own.
-    """
-
-    length: int = 14
-    theta: float = 10000.0
-    register_theta: float = 100.0
 
 
 @dataclass(frozen=True)
@@ -85,10 +50,12 @@ class ViTConfig:
     registers: int = 4
     mask_token: bool = True
     positions: LearnedPositions | None = None
-    rope: RopePeriods | RopeGrid | None = RopePeriods()
+    rope: RopePeriods | RopeGrid | None = OF_DINOV3
     pool: Literal["token", "mean", "attention"] | None = "token"
     classes: int = 0
     head_tokens: int | None = None
+
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
 
     @property
     def is_sound(self) -> bool:
@@ -167,7 +134,8 @@ class ConvNeXtConfig:
     pool: Literal["token"] = "token"
     classes: int = 0
 
-    # As the properties of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
+    # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None
@@ -211,15 +179,12 @@ def _classes(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class OnBackbone:
+class OnBackbone(Opaque):
     """What a network on top of a vision transformer has of that."""
 
     backbone: ViTConfig
 
-    # As the properties of `ViTConfig`: it gives neither rows of tokens nor what is inside.
-    prefix_tokens: ClassVar[int] = 0
-    num_hidden_states: ClassVar[int] = 0
-    classes: ClassVar[int] = 0
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
 
     @property
     def dim(self) -> int:
@@ -274,7 +239,49 @@ class DepthConfig(OnBackbone):
         return f"{self.backbone.text}; {unit} depth of blocks {', '.join(map(str, self.layers))}"
 
 
+@dataclass(frozen=True)
+class DualConfig(Opaque):
+    """Hyperparameters of a network for images beside one for texts, in one space of vectors."""
+
+    vision: ViTConfig
+    words: TextConfig
+
+    task: ClassVar[str] = "zero-shot-image-classification"
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values", "input_ids")
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        return self.vision.is_sound and self.words.is_sound and self.dim == self.words.projection
+
+    @property
+    def dim(self) -> int:
+        """Channels of a vector."""
+        return self.vision.dim
+
+    @property
+    def depth(self) -> int:
+        """Blocks of both towers."""
+        return self.vision.depth + self.words.depth
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.vision.stride
+
+    @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        return self.vision.native
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        words = f"{self.words.depth} blocks of width {self.words.dim}"
+        return f"{self.vision.text}; for texts {words}"
+
+
 FeatureConfig = ViTConfig | ConvNeXtConfig
 """Networks that give features, and logits if they are classifiers."""
 
-Config = FeatureConfig | DepthConfig
+Config = FeatureConfig | DepthConfig | TextConfig | DualConfig

@@ -34,8 +34,17 @@ class Depth(NamedTuple):
     predicted_depth: Float[Array, "height width"]
 
 
+class Similarities(NamedTuple):
+    """How well images and texts fit each other, and the vectors of length 1 that say so."""
+
+    logits_per_image: Float[Array, "images texts"]
+    logits_per_text: Float[Array, "texts images"]
+    text_embeds: Float[Array, "texts dim"]
+    image_embeds: Float[Array, "images dim"]
+
+
 def by_name(
-    output: Output | Depth, layers: Sequence[int] = (), wanted: Sequence[str] = ()
+    output: Output | Depth | Similarities, layers: Sequence[int] = (), wanted: Sequence[str] = ()
 ) -> OrderedDict[str, Any]:
     """Outputs by their names in a file, in its order. They may be abstract, or those of a batch.
 

@@ -47,7 +47,8 @@ class ModelInfo:
     `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
     included, rotary periods and frequencies not. `pooler` says what `pooler_output` is, where there
     is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each
-    of those of its publisher's classifiers; without any, classes are called by their numbers.
+    of those of its publisher's classifiers; without any, classes are called by their numbers. What
+    takes texts has the `preprocessing` of the images that they are compared with.
     """
 
     name: str

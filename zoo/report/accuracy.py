@@ -75,7 +75,9 @@ def measure_model(
     against = None
     if outputs is not None:
         found = {"in_jax": in_jax, "in_file": in_file}
-        against = Against(library=outputs.reference, size=outputs.fed.shape[2:], **found)
+        against = Against(
+            library=outputs.reference, size=outputs.fed["pixel_values"].shape[2:], **found
+        )
     return Measured(
         model=entry.name,
         checkpoint=path.name,

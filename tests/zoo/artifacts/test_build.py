@@ -245,8 +245,10 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     how = describe_shared(entry, signature, weights.provenance).preprocessing.settings
     assert how.size == (size or (224, 224))
     got = golden(maker, golden_sample(maker, how))
-    np.testing.assert_array_equal(got.fed, pixel_values([photograph()], how, how.size))
-    run = jax.vmap(bind(model, weights.arrays))(got.fed)
+    np.testing.assert_array_equal(
+        got.fed["pixel_values"], pixel_values([photograph()], how, how.size)
+    )
+    run = jax.vmap(bind(model, weights.arrays))(got.fed["pixel_values"])
     assert set(got.outputs) == {"last_hidden_state", "pooler_output"}
     for name, value in got.outputs.items():
         np.testing.assert_allclose(value, getattr(run, name), rtol=0, atol=1e-5)

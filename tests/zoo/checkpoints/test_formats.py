@@ -36,7 +36,8 @@ from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
 from zoo.models.builder import abstract
-from zoo.models.config import ConvNeXtConfig, LearnedPositions, OnBackbone
+from zoo.models.config import ConvNeXtConfig, OnBackbone
+from zoo.models.position_config import LearnedPositions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

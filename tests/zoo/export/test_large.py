@@ -43,7 +43,7 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
     file = tmp_path / "model.onnx"
     convert_model(model, 23, signature).save(file, values)
     if precision != "fp32":
-        derive(file, tmp_path / "low.onnx", precision, make_image(0, 64, 96)[None])
+        derive(file, tmp_path / "low.onnx", precision, [make_image(0, 64, 96)[None]])
         file = tmp_path / "low.onnx"
     monkeypatch.setattr("zoo.export.verify.LARGEST", 0)
     samples = reference(entry, model, values, signature)

@@ -73,7 +73,7 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
     matrices = len([*products(ir.load(source).graph)])
     for precision in LOWER:
         file = tmp_path / f"{precision}.onnx"
-        derive(source, file, precision, image)
+        derive(source, file, precision, [image])
         onnx.checker.check_model(file, full_check=True)
         model = ir.load(file)
         assert {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)} == {FLOAT}
@@ -116,12 +116,12 @@ def test_large_values_stay_in_float32(tmp_path):
     values["blocks.0.ls2.gamma"] = np.ones_like(values["blocks.0.ls2.gamma"])
     source = write(tmp_path / "source.onnx", config, 18, values)
     image = pixels(config)
-    names = outgrown(ir.load(source), image)
+    names = outgrown(ir.load(source), [image])
     assert names
     naive = converter.lower_precision(ir.load(source), "float16")
     converter.save(naive, tmp_path / "naive.onnx")
     assert not worst(tmp_path / "naive.onnx", "fp16", source, image) >= LIMITS["fp16"].value
-    derive(source, tmp_path / "half.onnx", "fp16", image)
+    derive(source, tmp_path / "half.onnx", "fp16", [image])
     assert worst(tmp_path / "half.onnx", "fp16", source, image) >= LIMITS["fp16"].value
     assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "naive.onnx", "half.onnx"}
 
@@ -175,7 +175,7 @@ def test_outlier_channels(name, tmp_path):
         np.testing.assert_allclose(after[output], before[output], rtol=0, atol=2e-5)
     for precision in LOWER:
         file = tmp_path / f"{precision}.onnx"
-        derive(source, file, precision, image)
+        derive(source, file, precision, [image])
         assert worst(file, precision, source, image) >= least(precision, matrices)
     options = {"op_types_to_quantize": ["MatMul"], "weight_type": QuantType.QInt8}
     quantize_dynamic(source, file, per_channel=True, **options)
@@ -224,6 +224,6 @@ def test_products_with_integers(precision):
 def test_means_of_activations(opset):
     x, params = drawn(1, 1, 3, 4, 6), {"matrix": drawn(0, 6, 5)}
     export = converter.to_onnx(lambda p, x: x @ p["matrix"], [x], params=params, opset=opset)
-    (found,) = means(export.model, x).values()
+    (found,) = means(export.model, [x]).values()
     mean = x.mean((0, 1, 2))
     np.testing.assert_allclose(found, (mean + mean[::-1]) / 2, atol=1e-6)

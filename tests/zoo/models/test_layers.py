@@ -18,12 +18,13 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 from tests.seeded import model_of
 from weights import bind
 from zoo.models.attention import Attention
-from zoo.models.config import LearnedPositions, RopeGrid, RopePeriods, ViTConfig
+from zoo.models.config import ViTConfig
 from zoo.models.convnext import Stem
 from zoo.models.feed_forward import Mlp
 from zoo.models.layers import PatchEmbedding
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.pool import AttentionPool
+from zoo.models.position_config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.models.resize import resize_aligned
 from zoo.models.rope import AxialRoPE, GridRoPE
 

@@ -18,7 +18,8 @@ from tests.synthetic import digest, make_image, make_state
 from weights import bind
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import abstract, batched, count_parameters
-from zoo.models.config import ConvNeXtConfig, LearnedPositions, OnBackbone
+from zoo.models.config import ConvNeXtConfig, OnBackbone
+from zoo.models.position_config import LearnedPositions
 
 RELATIVE = 1e-5
 """Of Equimo and timm, in the largest value. Measured: 8e-7."""

@@ -56,7 +56,8 @@ def compare_with_jax(
             judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
             return Judged(Finding("JAX", False, first_line(error)))
-        return Judged(*judged, partial(first_residuals, live, samples[0], entry))
+        by_patch = partial(first_residuals, live, samples[0], entry)
+        return Judged(*judged, by_patch if entry.config.takes == ("pixel_values",) else None)
 
     return compare
 
@@ -64,10 +65,9 @@ def compare_with_jax(
 def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> Residuals:
     """Where a file differs from JAX on the first photograph."""
     wanted = {name: np.asarray(value) for name, value in sample.outputs.items()}
-    (source,) = live.get_inputs()
-    got = dict(zip(wanted, live.run([*wanted], {source.name: sample.fed}), strict=True))
-    height, width = sample.pixels.shape[2:]
+    got = dict(zip(wanted, live.run([*wanted], sample.fed), strict=True))
     stride = entry.config.stride
+    height, width = sample.inputs["pixel_values"].shape[2:]
     return residuals((height // stride, width // stride), got, wanted)
 
 

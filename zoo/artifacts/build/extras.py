@@ -10,19 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from zoo.artifacts.build.plan import VARIANTS
+from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
 from zoo.export.make import Maker
+from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden, write_golden
-from zoo.images.photograph import photographs
-from zoo.images.pixel_values import pixel_values
 from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
-from zoo.models.config import Config, ViTConfig
+from zoo.models.config import ViTConfig
 from zoo.models.preprocessing import Preprocessing
 
 PHOTOGRAPH = "photograph.png"
@@ -42,11 +41,9 @@ LICENCES = {
 """Licences that hubs have a word for."""
 
 
-def write_extras(
-    stage: Path, maker: Maker, config: Config, sample: Sample, manifest: Manifest
-) -> None:
+def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) -> None:
     """Write them to `stage`, with the numbers of a golden sample."""
-    settings = portable_config(config, maker.entry.class_names, maker.entry.family)
+    settings = portable_config(maker.entry.config, maker.entry.class_names, maker.entry.family)
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if told := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": told}
@@ -64,7 +61,7 @@ def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> 
     browser is to take where there is no int8, for which it would ask."""
     told: dict[str, Any] = {}
     if outside:
-        told["use_external_data_format"] = {VARIANTS[name].name: 1 for name in outside}
+        told["use_external_data_format"] = {FILES[name].name: 1 for name in outside}
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:
         told["device_config"] = {"wasm": {"dtype": dtype}}
@@ -77,24 +74,27 @@ IN_BROWSERS = ("fp32", "q4", "q4f16", "fp16")
 
 def golden(maker: Maker, sample: Sample) -> Golden:
     """The photograph as the network gets it from a client, and what it makes of it in JAX."""
-    taken = "pixel_values" if sample.images is None else "image"
     outputs = {name: np.asarray(value) for name, value in sample.outputs.items()}
     digest = maker.weights.provenance.sha256 or ""
     made_by = f"jax {jax.__version__}"
-    return Golden(maker.entry.name, made_by, digest, taken, sample.fed, outputs)
+    return Golden(maker.entry.name, made_by, digest, sample.fed, outputs)
 
 
 def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     """The first sample, unless its pixels are not those that the published settings lead to."""
     assert maker.samples is not None
     first = maker.samples()[0]
-    pixels = pixel_values(photographs(1), how, how.size)
-    if first.images is not None or np.array_equal(first.pixels, pixels):
+    wanted = sample_inputs(replace(maker.entry, preprocessing=how), 1, how.size)
+    if first.images is not None or _same_images(first.inputs, wanted):
         return first
     # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.
     entry = replace(maker.entry, preprocessing=how)
     signature = replace(maker.signature, size=how.size, batch=1)
     return reference(entry, maker.model, maker.weights.arrays, signature)[0]
+
+
+def _same_images(one: Inputs, other: Inputs) -> bool:
+    return "pixel_values" not in one or np.array_equal(one["pixel_values"], other["pixel_values"])
 
 
 def card(manifest: Manifest) -> str:

@@ -1,26 +1,32 @@
 """Building one folder, file by file; what an earlier build proved is left as it is."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from weights.progress import Progress
 from zoo.artifacts.build.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.artifacts.build.ledger import Ledger
-from zoo.artifacts.build.plan import VARIANTS, FolderPlan
+from zoo.artifacts.build.parts import Part, parts_of
+from zoo.artifacts.build.plan import FILES, VARIANTS, FolderPlan
+from zoo.artifacts.build.similarity import similarity
 from zoo.artifacts.build.speed import speeds
+from zoo.artifacts.build.tokenizer_files import Words, find_words, write_words
 from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.load import open_weights
+from zoo.checkpoints.load import read_for_model
+from zoo.checkpoints.source import opened
 from zoo.errors import BadOutput
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
+from zoo.export.request import Signature
 from zoo.export.verify import runs
 from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, write_text, writing
 from zoo.manifest.schema import MANIFEST, Variant
 from zoo.models.builder import abstract
-from zoo.models.config import Config
 from zoo.runtime import Session
 
 CARD = "README.md"
@@ -32,12 +38,14 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
     **Raises** a `ZooError` or a `WeightsError`; what is finished by then stays.
     """
     with locked_output(plan.folder, progress):
-        refuse_links(plan.folder, [spec.path for spec in VARIANTS.values()])
+        refuse_links(plan.folder, [spec.path for spec in FILES.values()])
         if not plan.force:
             _refuse_others(plan.folder)
         entry, choice = find_entry(plan.model, plan.weights)
-        loaded = open_weights(choice, entry, progress, plan.offline)
+        with opened(choice, entry, progress, plan.offline) as source:
+            loaded = read_for_model(source, entry)
         empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
+        empty = empty.changed(similarity=similarity(loaded))
         ledger = Ledger(plan.folder, empty, plan.variants, plan.force)
         digest = plan.pictures.digest if plan.pictures else None
         there = [
@@ -49,22 +57,20 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
         if there == list(plan.variants) and ledger.content.complete:
             return Outcome(plan.model, [ledger.content], already_there=there)
         ledger.write(complete=False)
-        model = abstract(loaded.config)
-        with prefetching(runs(entry, model, loaded.weights.arrays, plan.signature)) as samples:
-            maker = Maker(
-                entry, model, loaded.weights, plan.signature, samples, pictures=plan.pictures
-            )
-            missing = {VARIANTS[name]: name for name in plan.variants if name not in there}
-            right: dict[str, bool] = {}
+        words = find_words(source, entry, plan.offline, progress)
+        right: dict[str, bool] = {}
+        *towers, whole = parts_of(entry, loaded)
+        for tower in towers:
+            with making(tower, plan, there, progress) as (_, files):
+                right |= {n: _put_variant(plan, ledger, n, file, made) for n, file, made in files}
+        with making(whole, plan, there, progress) as (maker, files):
             sessions: dict[str, Session] = {}
-            with making_files([*missing], plan.folder, maker, progress) as files:
-                for spec, file, made in files:
-                    name = missing[spec]
-                    right[name] = _put_variant(plan, ledger, name, file, made)
-                    if right[name] and made.live:
-                        sessions[name] = made.live
+            for name, file, made in files:
+                right[name] = _put_variant(plan, ledger, name, file, made)
+                if right[name] and made.live:
+                    sessions[name] = made.live
             ledger.drop_strangers()
-            finish(maker, loaded.config, ledger, sessions, all(right.values()), progress)
+            finish(maker, ledger, sessions, words, all(right.values()), progress)
         built = [name for name in right if right[name]]
         failed = [name for name in right if not right[name]]
         return Outcome(plan.model, [ledger.content], built, there, failed)
@@ -76,9 +82,33 @@ def is_ranged_on(variant: Variant, digest: str | None) -> bool:
     return variant.precision != "int8" or found == digest
 
 
+@contextmanager
+def making(
+    part: Part, plan: FolderPlan, there: Sequence[str], progress: Progress
+) -> Generator[tuple[Maker, Iterator[tuple[str, Path, Made]]]]:
+    """What makes the files of a part, and those that are missing, while the block runs."""
+    model, weights = abstract(part.loaded.config), part.loaded.weights
+    signature = signature_of(part, plan)
+    missing = {
+        spec: name
+        for name, spec in part.files.items()
+        if name in plan.variants and name not in there
+    }
+    with prefetching(runs(part.entry, model, weights.arrays, signature)) as samples:
+        maker = Maker(part.entry, model, weights, signature, samples, pictures=plan.pictures)
+        with making_files([*missing], plan.folder, maker, progress) as files:
+            yield maker, ((missing[spec], file, made) for spec, file, made in files)
+
+
+def signature_of(part: Part, plan: FolderPlan) -> Signature:
+    """What the files of a part take: texts have no size."""
+    has_sides = "pixel_values" in part.loaded.config.takes
+    return plan.signature if has_sides else replace(plan.signature, size=None)
+
+
 def _refuse_others(folder: Path) -> None:
     """**Raises** `BadOutput` if what is in the way of a build is the user's."""
-    names = (CARD, *EXTRAS, *sorted({Path(spec.path).parts[0] for spec in VARIANTS.values()}))
+    names = (CARD, *EXTRAS, *sorted({Path(spec.path).parts[0] for spec in FILES.values()}))
     theirs = [name for name in names if os.path.lexists(folder / name)]
     if theirs and not (folder / MANIFEST).exists():
         raise BadOutput(
@@ -91,32 +121,34 @@ def _put_variant(plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: 
     """Publish a variant if it may stay; whether it does."""
     if not made.may_stay(plan.keep_inexact):
         return False
-    folder = Path(VARIANTS[name].path).parent
+    folder = Path(FILES[name].path).parent
     # The sidecar first: a model without its tensors would be a wrong file.
     paths = [path for path in (sidecar_path(file), file) if path.exists()]
     names = [(folder / path.name).as_posix() for path in paths]
     variants = {**ledger.content.variants, name: describe_variant(made, names)}
-    in_order = {name: variants[name] for name in VARIANTS if name in variants}
+    in_order = {name: variants[name] for name in FILES if name in variants}
     ledger.publish(file.parent, names, made.digests, variants=in_order)
     return True
 
 
 def finish(
     maker: Maker,
-    config: Config,
     ledger: Ledger,
     sessions: Mapping[str, Session],
+    words: Words | None,
     complete: bool,
     progress: Progress,
 ) -> None:
     """What belongs to all variants, written anew; `sessions` are those that they just ran in."""
     sample = golden_sample(maker, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
-    files = {name: ledger.folder / VARIANTS[name].path for name in ledger.content.variants}
+    variants = ledger.content.variants
+    files = {name: ledger.folder / VARIANTS[name].path for name in VARIANTS if name in variants}
     measured = speeds(files, sample.fed, sessions)
     progress.stage("writing what goes along")
     with staged(ledger.folder) as stage, writing(ledger.folder):
-        write_extras(stage, maker, config, sample, ledger.content)
-        ledger.publish(stage, EXTRAS, {}, speeds=measured)
+        write_extras(stage, maker, sample, ledger.content)
+        more = write_words(stage, words) if words else ()
+        ledger.publish(stage, [*EXTRAS, *more], {}, speeds=measured)
         write_text(stage / CARD, card(ledger.content))
         ledger.publish(stage, [CARD], {}, complete=complete)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from zoo.artifacts.build.plan import VARIANTS
+from zoo.artifacts.build.plan import FILES
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import replacing, sidecar_path, write_text, writing
 from zoo.manifest.read import read_manifest, to_text
@@ -74,7 +74,7 @@ class Ledger:
 
     def drop_strangers(self) -> None:
         """Remove files of an earlier build that this one has no part in."""
-        for spec in VARIANTS.values():
+        for spec in FILES.values():
             for path in (self.folder / spec.path, sidecar_path(self.folder / spec.path)):
                 if path.relative_to(self.folder).as_posix() not in self.content.listed:
                     path.unlink(missing_ok=True)

@@ -1,13 +1,14 @@
 """What a folder is built from, where, and which files are to be in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
 from zoo.images.picture_folder import PictureFolder
+from zoo.models.config import Config, DualConfig
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,16 @@ VARIANTS = {
     "q4f16": FileSpec("onnx/model_q4f16.onnx", 18, "q4f16"),
 }
 
+TOWERS = {
+    f"{tower}_{name}": replace(spec, path=spec.path.replace("/model", f"/{tower}_model"))
+    for tower in ("text", "vision")
+    for name, spec in VARIANTS.items()
+}
+"""The same of each part of a model of two: transformers.js asks for files of these names."""
+
+FILES = VARIANTS | TOWERS
+"""All that may be in a folder, in its order."""
+
 USUAL = ("fp32", "fused", "fp16", "int8")
 """Those that are built unless others are asked for: no CPU runtime computes in bfloat16, and four
 bits are for who counts bytes."""
@@ -61,3 +72,10 @@ def read_variants(names: Sequence[str]) -> tuple[str, ...]:
                 f"--variant {name} is not known: choose from {', '.join(VARIANTS)}, all."
             )
     return tuple(name for name in VARIANTS if name in (names or USUAL))
+
+
+def with_towers(names: tuple[str, ...], config: Config) -> tuple[str, ...]:
+    """The variants of a folder, with those of the towers of a network that has two."""
+    if not isinstance(config, DualConfig):
+        return names
+    return tuple(name for name in FILES if name in names or name.partition("_")[2] in names)

@@ -3,21 +3,21 @@
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import interleave, run_once
+from zoo.export.network_inputs import Inputs
 from zoo.manifest.measured import Speeds
 
 
 def speeds(
-    files: Mapping[str, Path], fed: NDArray[Any], sessions: Mapping[str, runtime.Session]
+    files: Mapping[str, Path],
+    fed: Inputs,
+    sessions: Mapping[str, runtime.Session],
 ) -> Speeds:
-    """p50 of a run on one image, and how many times faster than `fp32` that is.
+    """p50 of a run on one sample, and how many times faster than `fp32` that is.
 
     Rounds are interleaved, so that a change of the machine's speed meets all alike. Variants
     without kernels on a CPU are left out. `sessions` are those that there are already.
@@ -26,12 +26,12 @@ def speeds(
     for name, path in files.items():
         if VARIANTS[name].precision != "bf16":
             live = sessions.get(name) or runtime.session(path)
-            tasks[name] = run_once(live, {live.get_inputs()[0].name: fed})
+            tasks[name] = run_once(live, fed)
     rounds = affordable(tasks.values())
     return Speeds(
         runtime=f"{runtime.VERSION}, CPU, all cores",
         machine=f"{platform.machine()}, {platform.system()}",
-        input=fed.shape,
+        input=next(iter(fed.values())).shape,
         rounds=rounds,
         variants=speeds_beside(interleave(tasks, rounds), "fp32"),
     )

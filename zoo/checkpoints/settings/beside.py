@@ -62,6 +62,7 @@ class Settings(Model, extra="allow"):
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
     id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = Field({})
     vision_config: Settings | None = None
+    text_config: Settings | None = None
     backbone_config: Settings | None = None
     out_indices: tuple[Annotated[int, Field(ge=1, le=512)], ...] = ()
     depth_estimation_type: Literal["relative", "metric"] = "relative"
@@ -75,6 +76,11 @@ class Settings(Model, extra="allow"):
     def network(self) -> Settings:
         """The part about the network for images, where a model has several."""
         return self.vision_config or self.backbone_config or self
+
+    @property
+    def words(self) -> Settings:
+        """The part about the network for texts, where a model has several."""
+        return self.text_config or self
 
     @property
     def timm_name(self) -> str:

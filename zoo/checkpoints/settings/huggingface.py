@@ -6,19 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo.errors import BadRequest
-from zoo.models.config import (
-    Config,
-    ConvNeXtConfig,
-    DepthConfig,
-    LearnedPositions,
-    OnBackbone,
-    RopePeriods,
-    ViTConfig,
-)
+from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, OnBackbone, ViTConfig
+from zoo.models.position_config import LearnedPositions, RopePeriods
 from zoo.models.preprocessing import Preprocessing
+from zoo.models.text_config import TextConfig
 
 ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 RESAMPLE = {"bilinear": 2, "bicubic": 3}
+PICTURES = {"num_channels": 3}
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ def transformers_config(config: Config, names: Sequence[str], key_bias: bool) ->
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
-    network = {"num_channels": 3} | kind.settings(config)
+    network = (PICTURES if config.takes == ("pixel_values",) else {}) | kind.settings(config)
     settings = {kind.nested: network} if kind.nested else network
     settings = named | settings | labels(config.classes, names)
     return settings | ({"key_bias": key_bias} if kind is DINOV3 else {})
@@ -75,7 +70,7 @@ def _features(config: Config) -> Config:
         return config.backbone
     if isinstance(config, ViTConfig):
         return replace(config, classes=0, head_tokens=None)
-    return replace(config, classes=0)
+    return replace(config, classes=0) if isinstance(config, ConvNeXtConfig) else config
 
 
 def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
@@ -93,6 +88,10 @@ def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
     if isinstance(config, DepthConfig):
         return DEPTH
+    if isinstance(config, TextConfig):
+        return SIGLIP_TEXT
+    if isinstance(config, DualConfig):
+        return SIGLIP_DUAL
     if isinstance(config, ConvNeXtConfig):
         if config.response_norm:
             return CONVNEXT_V2
@@ -217,6 +216,33 @@ def _intermediate(config: ViTConfig) -> dict[str, Any]:
     return _learned(config) | {"intermediate_size": config.hidden}
 
 
+def _text(config: TextConfig) -> dict[str, Any]:
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.hidden,
+        "hidden_act": ACTIVATION[config.activation],
+        "layer_norm_eps": config.norm_eps,
+        "vocab_size": config.vocabulary,
+        "max_position_embeddings": config.tokens,
+        "projection_size": config.projection,
+        # Gemma's.
+        **{"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2},
+    }
+
+
+def _dual(config: DualConfig) -> dict[str, Any]:
+    return {
+        "text_config": {"model_type": SIGLIP_TEXT.model_type, **_text(config.words)},
+        "vision_config": {
+            "model_type": SIGLIP.model_type,
+            **PICTURES,
+            **_intermediate(config.vision),
+        },
+    }
+
+
 DINOV3 = Kind("DINOv3ViTModel", "dinov3_vit", _dinov3)
 DINOV3_CONVNEXT = Kind("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_convnext)
 DINOV2 = Kind("Dinov2Model", "dinov2", _dinov2)
@@ -231,6 +257,8 @@ SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate, asks=Tr
 SIGLIP_CLASSIFIER = replace(
     SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
 )
+SIGLIP_TEXT = Kind("SiglipTextModel", "siglip_text_model", _text)
+SIGLIP_DUAL = Kind("SiglipModel", "siglip", _dual, asks=True)
 CONVNEXT = Kind("ConvNextForImageClassification", "convnext", _convnext)
 CONVNEXT_V2 = Kind("ConvNextV2ForImageClassification", "convnextv2", _convnext)
 DEPTH = Kind("DepthAnythingForDepthEstimation", "depth_anything", _depth)

@@ -85,7 +85,7 @@ def verdict(variant: Variant) -> str:
         return "not verified"
     shapes: dict[str, list[Comparison]] = {}
     for found in verification.comparisons:
-        shape = f"{found.batch} x {found.height} x {found.width}"
+        shape = f"{found.batch} x {found.size}"
         shapes.setdefault(shape, []).append(found)
     lines = [f"{worst_words(verification, found)} at {shape}" for shape, found in shapes.items()]
     return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)})"])
@@ -97,7 +97,7 @@ def show_verification(file: Path, verification: Verification) -> None:
     for found in verification.comparisons:
         errors = ((found.max_abs, ".1e"), (found.max_rel, ".1e"), (found.cosine, ".7f"))
         told = ("" if error is None else f"{error:{style}}" for error, style in errors)
-        rows.append((found.output, found.batch, f"{found.height}x{found.width}", *told))
+        rows.append((found.output, found.batch, found.size.replace(" x ", "x"), *told))
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
     title = f"{file.name}: {passed(verification.passed)} ({limit(verification)})"
     print_table(headings, rows, title)

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,13 +72,13 @@ def write_best(
     source: Path,
     file: Path,
     calibrator: Calibrator,
-    pixels: Floats,
+    inputs: Sequence[Floats],
     target: Target,
     progress: Progress,
 ) -> tuple[Calibration, Digests]:
     """Write a float32 file in int8, in the best way there is.
 
-    `pixels` are what `derive` takes. **Returns** what was measured, and the digests of the file and
+    `inputs` are what `derive` takes. **Returns** what was measured, and the digests of the file and
     of what lies beside it. **Raises** `BadRequest` where there is no range.
     """
     seen = calibrator.ranges(source, progress)
@@ -88,7 +88,7 @@ def write_best(
         "entropy": partial(write_fixed, ranges=likeliest(seen), means=means),
     }
     if converter.find_target(target).dynamic_integers:
-        writers["dynamic"] = partial(derive, precision="int8", pixels=pixels)
+        writers["dynamic"] = partial(derive, precision="int8", inputs=inputs)
     # Each in a folder of its own, since a model knows the name of the file with its tensors.
     files = {way: file.parent / f"{file.stem}-{way}" / file.name for way in writers}
     digests = {way: Digests() for way in writers}

@@ -1,5 +1,8 @@
 """What the activations that matrices meet are in the mean, on a photograph."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
@@ -8,14 +11,15 @@ import converter
 from zoo.export.quantise.products import Floats, products
 
 TURNS = (np.s_[..., ::-1, :], np.s_[..., ::-1, ::-1])
-"""Upside down, mirrored or not. Files are checked on photographs that stand as they were taken, so
-what they are checked on has no part in how they are made."""
+"""Upside down, mirrored or not; texts in another order, and backwards. Files are checked on
+photographs that stand as they were taken, so what they are checked on has no part in how they are
+made."""
 
 AXES_ARE_INPUTS = 18
 """The opset from which `ReduceMean` takes its axes as an input."""
 
 
-def means(model: ir.Model, pixels: NDArray[np.float32]) -> dict[str, Floats]:
+def means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, Floats]:
     """By the names of the matrices; `model` is in float32, and used up."""
     # ONNX Runtime is imported only where something runs in it.
     from zoo.runtime import session
@@ -27,7 +31,7 @@ def means(model: ir.Model, pixels: NDArray[np.float32]) -> dict[str, Floats]:
     graph.outputs.clear()
     graph.outputs.extend(averages.values())
     live = session(model)
-    first, second = (converter.run(live, [pixels[turn]]) for turn in TURNS)
+    first, second = (converter.run(live, [each[turn] for each in inputs]) for turn in TURNS)
     found = {left: (first[str(v.name)] + second[str(v.name)]) / 2 for left, v in averages.items()}
     return {name: found[left] for name, left, _ in readers}
 

@@ -10,7 +10,7 @@ registers, no offset and antialiasing with them.
 from dataclasses import replace
 
 from weights.namings import equimo_names, huggingface_names, meta_names, timm_names
-from zoo.models.config import LearnedPositions
+from zoo.models.position_config import LearnedPositions
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
 

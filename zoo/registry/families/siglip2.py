@@ -1,30 +1,49 @@
-"""SigLIP 2's vision transformers (Tschannen et al., 2025, arXiv:2502.14786), without the tower for
-texts.
+"""SigLIP 2 (Tschannen et al., 2025, arXiv:2502.14786): its vision transformers, its transformers
+for texts, and both beside each other, for classes that are described in words.
 
-`pooler_output` is the image's embedding, as `SiglipVisionModel` of transformers gives it. Equimo's
-archives leave that head out: an export of one has `last_hidden_state` only. The network for 378
-pixels is called 384 by Google, and its 27 x 27 patches leave a rest of 6 pixels there.
+`pooler_output` is the image's or the text's embedding, as `SiglipVisionModel` and
+`SiglipTextModel` of transformers give it. Equimo's archives leave out the images' head: an export
+of one has `last_hidden_state` only. The network for 378 pixels is called 384 by Google, and its
+27 x 27 patches leave a rest of 6 pixels there.
 
 The GELU is the original's approximation by a hyperbolic tangent, as in transformers. timm (1.0.31)
 runs some of the same weights with the exact one, which moves the features by 1e-3.
 """
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, timm_names
-from zoo.models.config import LearnedPositions
+from zoo.models.config import DualConfig, ViTConfig
+from zoo.models.position_config import LearnedPositions
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
 
 SOURCE = "google-research/big_vision"
 
-# Google's name for it by Equimo's and timm's, and its dimensions.
+
+class Size(NamedTuple):
+    """Google's name by Equimo's and timm's; dimensions of the towers; parameters of that for texts.
+
+    The giant's is that of so400m, whose vectors are made as wide as those of its images.
+    """
+
+    google: str
+    vision: shared.Dimensions
+    words: shared.Dimensions
+    parameters: int
+
+
 SIZES = {
-    "b": ("base", shared.BASE),
-    "l": ("large", shared.LARGE),
-    "so400m": ("so400m", shared.SO400M),
-    "giantopt": ("giant-opt", (1536, 40, 16, 6144)),
+    "b": Size("base", shared.BASE, shared.BASE, 282_303_744),
+    "l": Size("large", shared.LARGE, shared.LARGE, 565_570_560),
+    "so400m": Size("so400m", shared.SO400M, shared.SO400M, 707_782_896),
+    "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
+
+# Neither Equimo nor timm has them.
+NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=(), published={}, libraries={})
 
 # size, patch, pixels, parameters, whether timm has the exact GELU
 VARIANTS = (
@@ -46,20 +65,12 @@ VARIANTS = (
 )
 
 
-def _model(size: str, patch: int, pixels: int, parameters: int, exact: bool) -> ModelInfo:
+def _vision(size: str, patch: int, pixels: int, parameters: int, exact: bool) -> ModelInfo:
     name = f"siglip2_vit{size}{patch}_{pixels}"
-    google, dimensions = SIZES[size]
+    google = SIZES[size].google
     called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
     in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
-    config = shared.plain_vit(
-        *dimensions,
-        activation="gelu_tanh",
-        norm_eps=1e-6,
-        patch_size=patch,
-        cls_token=False,
-        positions=LearnedPositions(grid=pixels // patch, cls_token=False),
-        pool="attention",
-    )
+    config = _vit(size, patch, pixels)
     return ModelInfo(
         name=name,
         family="siglip2",
@@ -80,4 +91,47 @@ def _model(size: str, patch: int, pixels: int, parameters: int, exact: bool) -> 
     )
 
 
-MODELS = tuple(_model(*row) for row in VARIANTS)
+def _vit(size: str, patch: int, pixels: int) -> ViTConfig:
+    return shared.plain_vit(
+        *SIZES[size].vision,
+        activation="gelu_tanh",
+        norm_eps=1e-6,
+        patch_size=patch,
+        cls_token=False,
+        positions=LearnedPositions(grid=pixels // patch, cls_token=False),
+        pool="attention",
+    )
+
+
+def _text(size: str, vision: ModelInfo) -> ModelInfo:
+    """The tower for texts beside that for images."""
+    return replace(
+        vision,
+        name=f"{vision.name}_text",
+        family="siglip2_text",
+        config=TextConfig(*SIZES[size].words, projection=vision.config.dim),
+        namings=(huggingface_names.SIGLIP_TEXT,),
+        parameters=SIZES[size].parameters,
+        pooler="a linear layer on the last token",
+        **NOWHERE_ELSE,
+    )
+
+
+def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
+    """Both towers, with the scale and the bias of how well they fit."""
+    assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
+    return replace(
+        vision,
+        name=f"{vision.name}_dual",
+        family="siglip2_dual",
+        config=DualConfig(vision.config, text.config),
+        namings=(huggingface_names.SIGLIP_DUAL,),
+        parameters=vision.parameters + text.parameters + 2,
+        pooler="",
+        **NOWHERE_ELSE,
+    )
+
+
+_VISION = tuple(_vision(*row) for row in VARIANTS)
+_TEXT = tuple(_text(size, vision) for (size, *_), vision in zip(VARIANTS, _VISION, strict=True))
+MODELS = (*_VISION, *_TEXT, *map(_dual, _VISION, _TEXT))

@@ -5,7 +5,7 @@ Source: `pytorch/image_encoder.py` and `run_image_encoder_inference.py` of googl
 """
 
 from weights.namings import equimo_names, meta_names
-from zoo.models.config import LearnedPositions
+from zoo.models.position_config import LearnedPositions
 from zoo.models.preprocessing import Preprocessing
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared

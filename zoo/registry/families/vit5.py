@@ -14,7 +14,8 @@ Source: `models_vit5.py` and `rope.py` of wangf3014/ViT-5.
 from dataclasses import replace
 
 from weights.namings import equimo_names, original_names
-from zoo.models.config import LearnedPositions, RopeGrid, ViTConfig
+from zoo.models.config import ViTConfig
+from zoo.models.position_config import LearnedPositions, RopeGrid
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
 

@@ -10,7 +10,7 @@ GELU, an epsilon of 1e-5 and the mean of the patches before the classifier, timm
 from dataclasses import replace
 
 from weights.namings import equimo_names, huggingface_names, timm_names
-from zoo.models.config import LearnedPositions
+from zoo.models.position_config import LearnedPositions
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
 

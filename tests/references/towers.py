@@ -1,0 +1,44 @@
+"""A checkpoint of SigLIP 2 in transformers, in sizes of its own, with a tokenizer of its own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.references import siglip2
+from tests.seeded import nano, values_of
+from zoo import info
+from zoo.checkpoints.settings.huggingface import transformers_processor
+
+LABELS = ("a cat", "a dog", "a red car", "the sky at night")
+SENTENCES = ("This is a photo of a cat.", "a dog in a red car", "the sky at night, remote")
+
+
+def tokenizer() -> Any:
+    """A byte-pair encoding as Gemma's, of some sentences."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    made = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    made.train_from_iterator(
+        SENTENCES, trainers.BpeTrainer(vocab_size=90, special_tokens=special, show_progress=False)
+    )
+    made.post_processor = processors.TemplateProcessing("$A <eos>", special_tokens=[("<eos>", 1)])
+    return made
+
+
+def save_towers(folder: Path) -> Any:
+    """Write the checkpoint with all that goes along; the model in transformers."""
+    config = nano(info("siglip2_vitb16_224_dual").config)
+    model = siglip2.both(config, values_of(config))
+    model.save_pretrained(folder)
+    tokenizer().save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "GemmaTokenizer", "pad_token": "<pad>", "eos_token": "<eos>"}
+    settings |= {"bos_token": "<bos>", "unk_token": "<unk>", "padding_side": "right"}
+    # Without a mask: padding has a part in SigLIP's vectors.
+    settings |= {"model_input_names": ["input_ids"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    how = info("siglip2_vitb16_224").preprocessing.at((64, 64))
+    (folder / "preprocessor_config.json").write_text(json.dumps(transformers_processor(how)))
+    return model

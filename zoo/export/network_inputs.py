@@ -1,0 +1,65 @@
+"""What networks take: how the inputs of their files are called and shaped, and samples of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.export.request import Signature
+from zoo.images.photograph import photographs
+from zoo.images.pixel_values import pixel_values
+from zoo.models.config import Config, DualConfig
+from zoo.models.text_config import Taken, TextConfig
+from zoo.registry.entry import ModelInfo
+
+Inputs = Mapping[str, NDArray[Any]]
+"""By the names that they have in a file."""
+
+BATCHES: dict[Taken, str] = {"pixel_values": "image_batch_size", "input_ids": "text_batch_size"}
+"""Open batch sizes of a file that takes several things, as Optimum calls them."""
+
+MORE = 2
+"""How many more texts than images are tried, where there may be."""
+
+LEAST = 3
+"""Words of the shortest text that is tried; what follows is padding."""
+
+
+def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | str, ...], Any]]:
+    """Shapes and types of what a network takes, in its order; what is open has a name."""
+    stride, specs = config.stride, list[tuple[tuple[int | str, ...], Any]]()
+    sides = signature.size or (f"{stride}*h", f"{stride}*w")
+    for name in config.takes:
+        batch = signature.batch or (BATCHES[name] if len(config.takes) > 1 else "batch_size")
+        if name == "pixel_values":
+            specs.append(((batch, 3, *sides), np.float32))
+        elif isinstance(config, TextConfig | DualConfig):
+            # In JAX they are int32; others' files take what their tokenizers give.
+            specs.append(((batch, config.words.tokens), np.int64))
+    return specs
+
+
+def sample_inputs(
+    entry: ModelInfo, batch: int, size: tuple[int, int], open_batch: bool = False
+) -> dict[str, NDArray[Any]]:
+    """Preprocessed photographs and texts, as far as a network takes them.
+
+    **Arguments:** how many of each, (height, width) of the images, and whether there may be another
+    number of texts than of images.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    if "pixel_values" in entry.config.takes:
+        found["pixel_values"] = pixel_values(photographs(batch), entry.preprocessing, size)
+    if isinstance(entry.config, TextConfig | DualConfig):
+        both = isinstance(entry.config, DualConfig)
+        found["input_ids"] = texts(entry.config.words, batch + MORE * (both and open_batch))
+    return found
+
+
+def texts(config: TextConfig, count: int) -> NDArray[np.int64]:
+    """Texts of random words, of several lengths, padded with zeros: `[count, tokens]`."""
+    rng = np.random.default_rng(0)
+    words = rng.integers(1, config.vocabulary, (count, config.tokens))
+    lengths = rng.integers(min(LEAST, config.tokens), config.tokens + 1, (count, 1))
+    return np.where(np.arange(config.tokens) < lengths, words, 0)

@@ -1,0 +1,42 @@
+"""How vision transformers are told where patches are: plain data without JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LearnedPositions:
+    """A learned table of positions, and how it is brought to another grid than its own.
+
+    `grid` is the number of patches along each side of the images it was trained on; `cls_token`
+    says that its first row is the class token's. Another grid is interpolated by cubic
+    convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
+    without (a = -0.75). `offset` is added to the wanted grid before the scale is taken from it,
+    as DINOv2 does.
+    """
+
+    grid: int
+    cls_token: bool = True
+    antialias: bool = False
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class RopePeriods:
+    """DINOv3's rotary positions: coordinates in [-1, 1], periods up to `base`."""
+
+    base: float = 100.0
+
+
+@dataclass(frozen=True)
+class RopeGrid:
+    """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
+
+    `length` is that of the images of training in patches, frequencies go down to 1 / `theta`, and
+    the registers are the patches of a small square image with a `theta` of their own.
+    """
+
+    length: int = 14
+    theta: float = 10000.0
+    register_theta: float = 100.0

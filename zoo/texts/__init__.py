@@ -1,0 +1,1 @@
+"""From texts to `input_ids`, as a checkpoint's own `tokenizer.json` says. This costs no JAX."""

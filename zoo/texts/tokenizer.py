@@ -1,0 +1,123 @@
+"""Texts as numbers of words, by the files of a checkpoint's tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from weights.opening import read_at_most
+from zoo.errors import BadFile, BadRequest, MissingLibrary, first_line
+from zoo.manifest.fields import Line, Model
+from zoo.manifest.read import wrong
+
+if TYPE_CHECKING:
+    import tokenizers
+
+WORDS, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+LARGEST = 256 << 20  # bytes; Gemma's 256,000 words are 34 MB
+
+
+class AddedWord(Model):
+    """A word that has more settings than its letters."""
+
+    content: Line
+
+
+class TokenizerSettings(Model):
+    """`tokenizer_config.json`, as far as it is used here."""
+
+    pad_token: Line | AddedWord = "<pad>"
+    padding_side: Literal["left", "right"] = "right"
+
+    @property
+    def pad(self) -> str:
+        """The word that a shorter text is filled up with."""
+        return self.pad_token if isinstance(self.pad_token, str) else self.pad_token.content
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Makes `input_ids` of texts: all of the length of a network's, cut or padded."""
+
+    backend: tokenizers.Tokenizer
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Numbers `[texts, tokens]`. **Raises** `BadRequest` for something that is no texts."""
+        given = [texts] if isinstance(texts, str) else list(texts)
+        if not given or not all(isinstance(text, str) for text in given):
+            raise BadRequest(f"got {ascii(texts)[:80]} for texts: give strings, at least one.")
+        return np.array([found.ids for found in self.backend.encode_batch(given)], np.int64)
+
+
+def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
+    """The tokenizer in a folder, for texts of so many words. **Raises** `BadFile`, or
+    `MissingLibrary` where the library that reads it is not installed."""
+    try:
+        import tokenizers
+    except ModuleNotFoundError as error:
+        raise MissingLibrary(
+            "texts need the library tokenizers, which is not installed: run "
+            '`pip install "jax-onnx-zoo[words]"`.'
+        ) from error
+    settings, _ = read_tokenizer_settings(folder)
+    try:
+        backend = tokenizers.Tokenizer.from_str(read_words(folder))
+    except Exception as error:  # of no other class
+        raise BadFile(
+            f"{folder / WORDS} cannot be used ({first_line(error)}): take the checkpoint's own."
+        ) from error
+    pad = backend.token_to_id(settings.pad)
+    if pad is None:
+        raise BadFile(
+            f"{folder / WORDS} has no word {settings.pad!r}, which {SETTINGS} pads with: take both "
+            "files of one checkpoint."
+        )
+    backend.enable_truncation(tokens)
+    backend.enable_padding(
+        direction=settings.padding_side, pad_id=pad, pad_token=settings.pad, length=tokens
+    )
+    return Tokenizer(backend)
+
+
+def read_words(folder: Path) -> str:
+    """`tokenizer.json` of a folder. **Raises** `BadFile`."""
+    path = folder / WORDS
+    try:
+        text = _content(path).decode()
+        json.loads(text)
+    except ValueError as error:
+        raise BadFile(f"{path} is no JSON: take the checkpoint's own.") from error
+    return text
+
+
+def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, Any]]:
+    """What `tokenizer_config.json` says, as far as it is used here, and all of it; the usual
+    without one. **Raises** `BadFile`."""
+    path = folder / SETTINGS
+    if not path.exists():
+        return TokenizerSettings(), {}
+    content = _content(path)
+    try:
+        return TokenizerSettings.model_validate_json(content), json.loads(content)
+    except ValidationError as error:
+        told = wrong(error)
+        raise BadFile(f"{path} cannot be used: {told}. Take the checkpoint's own.") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = read_at_most(path, LARGEST + 1)
+    except OSError as error:
+        raise BadFile(
+            f"{path} cannot be read ({error.strerror}): put the checkpoint's own there."
+        ) from error
+    if len(content) > LARGEST:
+        raise BadFile(f"{path} is too large for a tokenizer: take the checkpoint's own.")
+    return content
