@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             cases[item.nodeid.partition("[")[0]].append(item)
     for group in cases.values():
         mark = group[0].get_closest_marker("sampled")
-        (size,), full = mark.args, mark.kwargs.get("full", 3)
+        (size,), full = mark.args, mark.kwargs.get("full", 5)
         chosen = {item for item in group if drawn(item, size)} or {min(group, key=number)}
         for item in group:
             if item not in chosen:

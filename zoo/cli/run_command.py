@@ -28,6 +28,11 @@ MODEL = typer.Argument(
     "its manifest, or a folder of `zoo build` or `zoo pull`, which run in ONNX Runtime.",
 )
 PICTURES = typer.Argument(metavar="[PICTURE]...", help="Pictures; a photograph without any.")
+LABELS = options.value(
+    "TEXT,TEXT",
+    "What may be in the pictures, in words; of a folder that holds a tower for texts too.",
+    callback=options.split_commas,
+)
 PHOTOGRAPH = "chelsea.png"
 
 
@@ -44,6 +49,7 @@ def run(
     model: Annotated[str, MODEL],
     images: Annotated[list[Path] | None, PICTURES] = None,
     weights: Annotated[str | None, options.weights("auto; a file or a folder has its own")] = None,
+    labels: Annotated[list[str] | None, LABELS] = None,
     out: Annotated[Path, options.out("the current folder")] = Path(),
     force: options.Force = False,
     json: options.Json = False,
@@ -59,7 +65,7 @@ def run(
     asked = [str(image) for image in images or ()]
     given: list[Image] = pictures(list(asked)) if asked else [photograph()]
     asked = asked or [PHOTOGRAPH]
-    found = _answers(model, given, weights)
+    found = _answers(model, given, weights, labels or [])
     stems = _stems(asked)
     told = [
         Told(picture, each, _written(each, out / stem, force))
@@ -72,8 +78,11 @@ def run(
     print_result(json, told, _show, lambda all: [_record(each) for each in all])
 
 
-def _answers(model: str, images: Sequence[Image], weights: str | None) -> list[Answered]:
+def _answers(
+    model: str, images: Sequence[Image], weights: str | None, labels: Sequence[str]
+) -> list[Answered]:
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
+    from zoo.answers.answer import Answered
     from zoo.hub.session import is_built, open_file, open_folder
 
     path = Path(model)
@@ -83,7 +92,14 @@ def _answers(model: str, images: Sequence[Image], weights: str | None) -> list[A
                 f"--weights {weights} has no effect here, for {model} has its own: leave it out."
             )
         built = open_file(path) if model.endswith(".onnx") else open_folder(path, "fp32")
+        if labels:
+            return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
         return built.answer(images)
+    if labels:
+        raise BadRequest(
+            f"--labels is for a folder with a tower for texts, and {model} is none: make one with "
+            "`zoo build MODEL_dual`."
+        )
     from zoo.answers.in_jax import answers_of
     from zoo.checkpoints.pretrained import from_pretrained
 

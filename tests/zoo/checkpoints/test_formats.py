@@ -92,7 +92,7 @@ def test_what_its_library_writes(name, naming, tmp_path):
     assert_leaves(loaded.arrays, want, but={*loaded.filled, *([PERIODS] if computed else [])})
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(
     ("name", "form"),
     [

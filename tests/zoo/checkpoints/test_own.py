@@ -46,7 +46,7 @@ def size_of(own):
     return "{}x{}".format(*own.size)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("kind", OWN)
 def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):

@@ -112,7 +112,7 @@ def assert_names(graph, config, unused):
     assert leaves - unused - folded <= names
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_fixed_batch_of_one(name, opset):
@@ -126,7 +126,7 @@ def test_a_fixed_batch_of_one(name, opset):
         assert one <= many if operator in MOVES else one == many, operator
 
 
-@pytest.mark.sampled(38)
+@pytest.mark.sampled(90)
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", SMALL)
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):

@@ -62,7 +62,7 @@ def pixels(config):
     return make_image(0, height, width + 2 * config.stride)[None]
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_network_in_every_precision(name, opset, tmp_path):

@@ -43,7 +43,7 @@ def assert_outputs(name, hidden, pooled, case, atol):
         np.testing.assert_allclose(got, want, rtol=0, atol=atol)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in SIZES for size in SIZES[name]])
 def test_in_jax(name, size):
     images, case = two_images(name, size)
@@ -63,7 +63,7 @@ FILES = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "opset", "layout", "size"), FILES)
 def test_in_a_file(name, opset, layout, size, tmp_path):
     """In a batch that is open."""

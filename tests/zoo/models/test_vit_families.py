@@ -52,7 +52,7 @@ def equimos_parameters(name):
     return None
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_parameters_are_those_of_equimos_model(name):
     entry = zoo.info(name)
@@ -129,7 +129,7 @@ def test_convnext_agrees_with_timm():
     assert_near(forward(model_of(config), image)._asdict(), want)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("name", "factors"),
     [
