@@ -144,8 +144,8 @@ class VisionModel:
         is_list = not isinstance(labels, str) and all(isinstance(each, str) for each in labels)
         if not is_list or "{}" not in template:
             raise BadRequest(
-                f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of strings, "
-                "and a sentence with {} in it."
+                f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of "
+                "strings, and a sentence with {} in it."
             )
         ids = self.tokenizer([template.replace("{}", label) for label in labels])
         feeds = {"pixel_values": pixels, "input_ids": ids}
