@@ -22,9 +22,11 @@ from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cos
 from tests.clients.tensors import decode, decode_all
 from tests.formats import in_transformers, leaves, small
 from tests.references.classifiers import CLASSES, OWN
+from tests.references.towers import LABELS, save_towers
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.read import read_folder_manifest
+from zoo.texts.tokenizer import read_tokenizer
 
 pytestmark = pytest.mark.full
 
@@ -119,10 +121,10 @@ def test_a_browser_needs_no_options_where_there_is_no_int8(node, root):
     assert_equals("fp32", outputs, {"pixel_values": 0} | folder.outputs)
 
 
-def built(checkpoint, folder):
+def built(checkpoint, folder, variants="fp32,int8"):
     """What `zoo build` makes of a checkpoint of somebody's own."""
     build = [sys.executable, "-m", "zoo", "build", "--weights", checkpoint]
-    folders.call([*build, "--variant", "fp32,int8", "--out", folder], folders.REPOSITORY)
+    folders.call([*build, "--variant", variants, "--out", folder], folders.REPOSITORY)
     (path,) = folder.iterdir()
     return path, read_folder_manifest(path).preprocessing.settings
 
@@ -175,6 +177,30 @@ def test_depths(node, tmp_path):
     assert wanted.shape == (56, 84) and wanted.std() > 0.05
     for dtype, limit in (("fp32", 1e-5), ("q8", 0.05)):
         np.testing.assert_allclose(decode(answers[dtype]), wanted, rtol=0, atol=limit)
+
+
+def test_labels_in_words(node, tmp_path):
+    """Of both towers, whose folder asks transformers.js for no options; and of each alone."""
+    model = save_towers(tmp_path / "own")
+    path, how = built(tmp_path / "own", tmp_path / "built", "fp32,fp16,int8")
+    image = photograph().resize((64, 64))
+    image.save(tmp_path / "square.png")
+    sentences = [f"This is a photo of {label}." for label in LABELS]
+    with torch.no_grad():
+        pixels = torch.from_numpy(pixel_values([image], how, how.size))
+        ids, alone = (torch.from_numpy(read_tokenizer(path, 64)(x)) for x in (sentences, LABELS))
+        shares = model(pixel_values=pixels, input_ids=ids).logits_per_image[0].sigmoid().tolist()
+        texts = model.text_model(alone).pooler_output
+        vector = model.vision_model(pixels).pooler_output
+    request = {"folder": str(path), "picture": str(tmp_path / "square.png"), "labels": LABELS}
+    request["dtypes"] = ["fp32", "fp16", "q8"]
+    answers = folders.ask(["node", node / "run_zero_shot.mjs"], request)
+    for dtype, limit in (("fp32", 1e-5), ("fp16", 1e-3), ("q8", 0.02)):
+        scores = {each["label"]: each["score"] for each in answers[dtype]["answers"]}
+        np.testing.assert_allclose([scores[x] for x in LABELS], shares, rtol=0, atol=limit)
+        for name, wanted in (("texts", texts), ("image", vector)):
+            got = decode(answers[dtype][name])
+            assert got.shape == wanted.shape and cosine(got, wanted.numpy()) >= 1 - limit
 
 
 def test_optimum(folder):

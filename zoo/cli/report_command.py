@@ -42,7 +42,10 @@ def report(
     from zoo.report.accuracy import measure_model
 
     _check_page(out)
-    entries, variants = fitting(filter or ()), read_variants(variant or ())
+    # What a report measures are pictures.
+    fit = fitting(filter or ())
+    entries = [entry for entry in fit if entry.config.takes == ("pixel_values",)]
+    variants = read_variants(variant or ())
     task = neighbours.read_task(images) if images else None
     whole, measured, code = content.read_report(page.numbers(out)), [], 0
     there = matching.find(weights_dir, entries)

@@ -18,7 +18,7 @@ from zoo.export.quantise.products import Codec
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.manifest.choices import Precision, Target
 from zoo.manifest.measured import Comparison, Measure
-from zoo.models.config import Config, OnBackbone
+from zoo.models.config import Config, DualConfig, OnBackbone
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,13 @@ LIMITS: dict[Precision, Limit] = {
 }
 
 OF_ANY_SIZE = Limit("max_rel", 1e-4)
-"""In float32 of a network of somebody's own, and of depths, which may have any size."""
+"""In float32 of a network of somebody's own, and of depths and similarities, which may have any
+size."""
 
 
 def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
     """What is asked of a network's file in a precision, made from weights of a kind."""
-    of_any_size = kind == "own" or isinstance(config, OnBackbone)
+    of_any_size = kind == "own" or isinstance(config, OnBackbone | DualConfig)
     return OF_ANY_SIZE if precision == "fp32" and of_any_size else LIMITS[precision]
 
 

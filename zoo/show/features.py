@@ -76,6 +76,8 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
         raise BadFile(f"{file} has no manifest that says how to preprocess: keep it beside it.")
     if manifest.input != "float32":
         raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
+    if stated_entry(manifest).config.takes != ("pixel_values",):
+        raise BadRequest(f"{file} may take texts: name a file that takes pictures alone.")
     how = manifest.preprocessing.settings
     values = pixel_values(images, how, size or manifest.size or how.size)
     try:

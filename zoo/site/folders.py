@@ -62,7 +62,12 @@ def _read(folder: Path, progress: Progress) -> Built:
     odd = [file.name for file in files if PurePosixPath(file.name).suffix not in SERVED]
     if odd:
         raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {AGAIN}.")
+    entry = stated_entry(manifest)
+    if entry.config.takes != ("pixel_values",):
+        raise BadRequest(
+            f"{folder} takes texts, and the pages of a site ask pictures alone: leave it out."
+        )
     checked = check_listed(folder, files, progress)
     if not checked.passed:
         raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")
-    return Built(folder, manifest, stated_entry(manifest), variants, manifest.speeds, files)
+    return Built(folder, manifest, entry, variants, manifest.speeds, files)
