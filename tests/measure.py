@@ -41,6 +41,8 @@ FAMILIES = (
     "eupe",
     "vit",
     "depth_anything",
+    "eomt",
+    "segmenter",
     "digits",
 )
 REFERENCES: dict[str, dict[str, Reference]] = {

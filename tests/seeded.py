@@ -14,7 +14,15 @@ from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import Model, abstract
-from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, ViTConfig
+from zoo.models.config import (
+    Config,
+    ConvNeXtConfig,
+    DepthConfig,
+    DualConfig,
+    MaskConfig,
+    SegmenterConfig,
+    ViTConfig,
+)
 from zoo.models.text_config import TextConfig
 
 State = Mapping[str, Float32]
@@ -69,6 +77,11 @@ def nano(config: Config) -> Config:
         return replace(few, projection=32)
     if isinstance(config, DualConfig):
         return DualConfig(nano(config.vision), nano(config.words))
+    if isinstance(config, MaskConfig):
+        sizes = {"queries": 9, "query_blocks": 2, "classes": 7}
+        return replace(config, backbone=replace(nano(config.backbone), depth=3), **sizes)
+    if isinstance(config, SegmenterConfig):
+        return replace(config, backbone=replace(nano(config.backbone), depth=5), classes=7)
     positions = config.positions and replace(config.positions, grid=4)
     hidden = 88 if config.ffn == "swiglu_fused" else 128
     sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}
@@ -86,6 +99,8 @@ REPRESENTATIVES = (
     *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr"),
     *("tips_vitg14_lr", "eupe_vitt16", "siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
     *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
+    *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
+    "dinov2_vits14_ade20k_ms",
 )
 """The smallest of each family, and those that are built in another way."""
 

@@ -23,11 +23,14 @@ KINDS = {
     "*reg*freqs": "register_frequencies",
     "*freqs": "frequencies",
     "*.bias_mask": "mask",
-    "*_token *_tokens *.latent *.probe": "token",
+    "attn_mask_probs": "zeros",
+    "*batch_norm.var *.running_var": "scale",
+    "*batch_norm.mean *.running_mean": "narrow",
+    "*_token *_tokens *.latent *.probe queries query.weight": "token",
     "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
     "*.gamma*": "scale",
     # The last bias of a depth decoder: behind it negative numbers are cut off.
-    "*norm*.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
+    "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
     "logit_scale logit_bias": "norm",
     "*.grn.weight": "scale",
     "*.grn.beta": "narrow",
@@ -40,6 +43,7 @@ KINDS = {
     "downsample_layers.0.0.weight downsample_layers.[!0].1.weight": "wide",
     # Other convolutions of a depth decoder.
     "decoder.*.weight depth_head.*.weight neck.*.weight": "wide",
+    "mask_head.*.weight class_*.weight": "wide",
     "*.fc1.weight *.w1.weight *.w2.weight *.w12.weight head.weight": "wide",
     "*.weight *.bias": "narrow",
 }
@@ -110,6 +114,7 @@ DRAWS: dict[str, Draw] = {
     "norm": around_one,
     "scale": below_one,
     "mask": lambda shape, _: key_mask(shape),
+    "zeros": lambda shape, _: np.zeros(shape, np.float32),
     "periods": lambda shape, _: periods(shape[0]),
     "frequencies": lambda shape, _: frequencies(shape[0], 10000.0),
     "register_frequencies": lambda shape, _: frequencies(shape[0], 100.0),

@@ -36,13 +36,14 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
     tensors = apply(naming, plans, file)
     check_masks(file)
     made_up = filled(plans, file)
-    periods = "float32" if PERIODS in made_up else "file"
+    rotary = {path for path in shapes if path.endswith(PERIODS)}
+    periods = "float32" if rotary & {*made_up} else "file"
     provenance = Provenance(
         kind=naming.name,
         name=checkpoint.path.name,
-        rope_periods=periods if PERIODS in shapes else None,
+        rope_periods=periods if rotary else None,
     )
-    missing = tuple(name for name in made_up if name != PERIODS)
+    missing = tuple(name for name in made_up if name not in rotary)
     return Weights(LazyArrays(tensors), provenance, missing)
 
 

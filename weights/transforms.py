@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+from weights.errors import BadValues
 from weights.initializers import Float32, Shape, exact_periods, key_mask
 
 
@@ -91,6 +92,18 @@ def _unmask(leaf: Float32) -> tuple[Float32, ...]:
 
 
 MASKED = Transform("MASKED", lambda values, mask: values * mask + PLUS_ZERO, _unmask)
+
+
+def _no_masks(probs: Float32) -> Float32:
+    if probs.any():
+        raise BadValues(
+            "attn_mask_probs are not zeros: queries attend to their masks alone in this network, "
+            "which the zoo's does not do. Train on until that has faded, or set them to zeros."
+        )
+    return probs
+
+
+NO_MASKS = Transform("NO_MASKS", _no_masks, lambda leaf: (leaf,))
 
 
 def zeros(shape: Shape) -> Float32:

@@ -1,7 +1,8 @@
 """A linear classifier that Meta publishes by itself, and the backbone that it belongs on.
 
-Source: `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3. Together they are called what
-the module is that torch.hub makes of them.
+Of pictures: `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3. Together they are called
+what the module is that torch.hub makes of them. Of patches: `notebooks/semantic_segmentation.ipynb`
+of facebookresearch/dinov2, whose heads have the names of mmsegmentation.
 """
 
 import re
@@ -10,8 +11,14 @@ from pathlib import Path
 from weights.errors import WeightsNotFound
 from weights.files import Checkpoint
 
-NAME = re.compile(r"(?P<backbone>.+?)(_imagenet1k)?_linear4?_head(-[0-9a-f]{8,64})?\.pth")
+NAME = re.compile(
+    r"(?P<backbone>.+?)(_imagenet1k|_ade20k|_voc2012)?_(linear4?|ms)_head(-[0-9a-f]{8,64})?\.pth"
+)
 """What such a file is called, behind the name of its backbone."""
+
+
+OF_PATCHES = "decode_head."
+"""How the keys of a classifier of patches begin."""
 
 
 def heads_in(folder: Path) -> list[Path]:
@@ -21,7 +28,8 @@ def heads_in(folder: Path) -> list[Path]:
 
 def is_head(checkpoint: Checkpoint) -> bool:
     """Whether a file holds a classifier alone."""
-    return set(checkpoint.tensors) == {"weight", "bias"}
+    of_patches = all(key.startswith(OF_PATCHES) for key in checkpoint.tensors)
+    return of_patches or set(checkpoint.tensors) == {"weight", "bias"}
 
 
 def backbone_of(head: Path) -> Path:
@@ -41,7 +49,10 @@ def backbone_of(head: Path) -> Path:
 
 def on_backbone(head: Checkpoint, backbone: Checkpoint) -> Checkpoint:
     """A classifier and its backbone as one checkpoint, whose path is their folder."""
-    tensors = {f"linear_head.{key}": tensor for key, tensor in head.tensors.items()}
+    tensors = {
+        key if key.startswith(OF_PATCHES) else f"linear_head.{key}": tensor
+        for key, tensor in head.tensors.items()
+    }
     return Checkpoint(
         head.path.parent,
         "PyTorch archives of a backbone and a classifier",

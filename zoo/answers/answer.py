@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.answers import masks
 from zoo.answers.depth_map import depth_map, draw_depth
+from zoo.answers.scores import softmax
 from zoo.images.pixel_values import Float32, Size
 
 if TYPE_CHECKING:
@@ -20,8 +22,16 @@ Outputs = Mapping[str, NDArray[Any]]
 BEST = 5
 
 
+class Fed(NamedTuple):
+    """(height, width) of a network's input, and whether that was padded."""
+
+    size: Size
+    padded: bool
+
+
 class Answer(NamedTuple):
-    """A name, and how sure the network is of it, from 0 to 1."""
+    """A name, and how sure the network is of it, from 0 to 1; of a class of patches the share of
+    the picture that it has."""
 
     label: str
     score: float
@@ -31,12 +41,12 @@ class Answer(NamedTuple):
 class Answered:
     """What a network says of one picture.
 
-    `answers` are names, best first. `drawing` shows what `kind` says at the size of the picture,
-    of which `values` are the numbers, `[height, width]`. `features` are outputs that say nothing
-    yet.
+    `answers` are names, best first, of areas one for each segment. `drawing` shows what `kind` says
+    at the size of the picture, of which `values` are the numbers, `[height, width]`. `features` are
+    outputs that say nothing yet.
     """
 
-    kind: Literal["classes", "depth", "features"]
+    kind: Literal["classes", "areas", "depth", "features"]
 
     answers: tuple[Answer, ...] = ()
     drawing: Image | None = None
@@ -44,14 +54,27 @@ class Answered:
     features: Outputs = field(default_factory=dict)
 
 
-def answer(outputs: Outputs, names: Sequence[str], size: Size) -> Answered:
-    """What the outputs for a picture of a size say; `names` are those of the classes.
+def answer(outputs: Outputs, names: Sequence[str], size: Size, fed: Fed) -> Answered:
+    """What the outputs for a picture of a size say; `names` are those of the classes, and `fed` is
+    what the network got of it.
 
     Which task a network has is told by the names of its outputs, which are transformers'.
     """
     if "predicted_depth" in outputs:
         depth = depth_map(outputs["predicted_depth"], size)
         return Answered("depth", drawing=draw_depth(depth), values=depth)
+    if "masks_queries_logits" in outputs:
+        found = masks.post_process_panoptic_segmentation(masks.Masks(outputs, size, *fed))
+        told = (Answer(names[each.label_id], each.score) for each in found.segments_info)
+        best_first = tuple(sorted(told, key=lambda each: -each.score))
+        areas = found.segmentation
+        return Answered("areas", best_first, masks.draw_areas(areas), areas)
+    if "logits" in outputs and outputs["logits"].ndim == 3:
+        areas = masks.class_map(outputs["logits"], size)
+        counts = np.bincount(areas.ravel(), minlength=len(names))
+        shares = (counts / areas.size).astype(np.float32)
+        seen = best(shares, names, int(np.count_nonzero(counts)))
+        return Answered("areas", seen, masks.draw_areas(areas), areas)
     if "logits" in outputs:
         return Answered("classes", best(softmax(outputs["logits"]), names))
     return Answered("features", features=outputs)
@@ -61,17 +84,6 @@ def best(scores: Float32, names: Sequence[str], count: int = BEST) -> tuple[Answ
     """The names with the largest scores, the first of equals first."""
     places = np.argsort(-scores, kind="stable")[:count]
     return tuple(Answer(names[place], float(scores[place])) for place in places)
-
-
-def softmax(logits: Float32) -> Float32:
-    """Probabilities of classes that exclude each other, along the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def sigmoid(logits: Float32) -> Float32:
-    """Probabilities of what excludes nothing else."""
-    return np.asarray(1 / (1 + np.exp(-logits)))
 
 
 def unit(vectors: Float32) -> Float32:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL.Image import Image
 
-from zoo.answers.answer import Answered, answer
+from zoo.answers.answer import Answered, Fed, answer
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import Model, batched
@@ -23,8 +23,9 @@ def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
         raise BadRequest("this model takes texts: build it, and ask what `zoo.load` gives.")
     run, found = eqx.filter_jit(batched), []
     for image in images:
-        pixels = pixel_values([image], how, how.fitted(image.height, image.width))
+        fed = Fed(how.fitted(image.height, image.width), how.padded)
+        pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
-        found.append(answer(named, model.labels, (image.height, image.width)))
+        found.append(answer(named, model.labels, (image.height, image.width), fed))
     return found

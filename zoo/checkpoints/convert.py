@@ -167,9 +167,11 @@ def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress)
     """A folder that transformers loads."""
     path.mkdir()
     key_bias = any(key.endswith(".k_proj.bias") for key in items)
-    write_json(path / CONFIG, transformers_config(entry.config, entry.class_names, key_bias))
+    how = entry.preprocessing
+    settings = transformers_config(entry.config, entry.class_names, key_bias, how.size)
+    write_json(path / CONFIG, settings)
     if "pixel_values" in entry.config.takes:
-        write_json(path / PROCESSOR, transformers_processor(entry.preprocessing))
+        write_json(path / PROCESSOR, transformers_processor(how))
     write_safetensors(path / TENSORS, items, progress)
 
 

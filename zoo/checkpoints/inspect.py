@@ -11,7 +11,7 @@ from zoo.checkpoints.load import fitting_models, open_named, recognise
 from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import read_settings
 
-ROTARY = "local_pos_embed."  # where the paths of rotary periods begin
+ROTARY = "local_pos_embed."  # in the paths of rotary periods
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def inspect(path: Path) -> Inspection:
 
 def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
     """Where rotary periods would come from, in words."""
-    rotary = [rule for rule in naming.rules if rule.target.startswith(ROTARY)]
-    if any((naming.leaf(key) or "").startswith(ROTARY) for key in checkpoint.tensors):
+    rotary = [rule for rule in naming.rules if ROTARY in rule.target]
+    if any(ROTARY in (naming.leaf(key) or "") for key in checkpoint.tensors):
         return "the file's own"
     return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"

@@ -134,8 +134,9 @@ def settled(config: Config, naming: Naming, settings: Settings | None) -> Config
     """With what no tensor tells: from the settings beside them, or what their library does."""
     if isinstance(config, ViTConfig):
         return _settled_vit(config, naming, settings)
-    if isinstance(config, DepthConfig):
-        return _settled_depth(config, naming, settings)
+    if isinstance(config, OnBackbone):
+        config = replace(config, backbone=_settled_vit(config.backbone, naming, settings))
+        return _settled_depth(config, settings) if isinstance(config, DepthConfig) else config
     if isinstance(config, TextConfig):
         return _settled_text(config, settings)
     if isinstance(config, DualConfig):
@@ -177,9 +178,8 @@ def _settled_text(config: TextConfig, settings: Settings | None) -> TextConfig:
     )
 
 
-def _settled_depth(config: DepthConfig, naming: Naming, settings: Settings | None) -> DepthConfig:
-    """With the layers that are read, and the unit, too."""
-    config = replace(config, backbone=_settled_vit(config.backbone, naming, settings))
+def _settled_depth(config: DepthConfig, settings: Settings | None) -> DepthConfig:
+    """With the layers that are read, and the unit."""
     if settings is None or settings.backbone_config is None:
         return config
     read = settings.backbone_config.out_indices
@@ -212,7 +212,7 @@ def body(config: Config) -> Config:
     """A network without what somebody's own may have otherwise: classes, grid, details."""
     if isinstance(config, ViTConfig):
         return vit_body(config)
-    if isinstance(config, DepthConfig):
+    if isinstance(config, OnBackbone):
         return replace(config, backbone=vit_body(config.backbone))
     if isinstance(config, DualConfig):
         return DualConfig(vit_body(config.vision), text_body(config.words))

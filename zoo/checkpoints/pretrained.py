@@ -65,7 +65,7 @@ def from_pretrained(
     with bar() as progress:
         loaded = open_weights(choice, entry, progress)
         values = {
-            path: jnp.asarray(value, None if path.startswith(FLOAT32) else dtype)
+            path: jnp.asarray(value, None if FLOAT32 in path else dtype)
             for path, value in loaded.weights.arrays.items()
         }
     known = {"preprocessing": entry.preprocessing, "labels": entry.class_names}

@@ -12,7 +12,16 @@ from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import body, described, readings, text_body, vit_body
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
 from zoo.errors import BadRequest
-from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, OnBackbone, ViTConfig
+from zoo.models.config import (
+    Config,
+    ConvNeXtConfig,
+    DepthConfig,
+    DualConfig,
+    MaskConfig,
+    OnBackbone,
+    SegmenterConfig,
+    ViTConfig,
+)
 from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
@@ -124,6 +133,10 @@ def _kind(config: Config) -> Config:
         return _text_kind(config)
     if isinstance(config, DualConfig):
         return DualConfig(_vit_kind(config.vision), _text_kind(config.words))
+    if isinstance(config, MaskConfig):
+        return MaskConfig(_vit_kind(config.backbone), queries=0, query_blocks=0, classes=0)
+    if isinstance(config, SegmenterConfig):
+        return SegmenterConfig(_vit_kind(config.backbone), layers=0, classes=0)
     common = body(config)
     assert isinstance(common, ConvNeXtConfig)
     return replace(common, depths=none, dims=none)

@@ -13,6 +13,8 @@ from zoo.models.config import (
     DepthConfig,
     DualConfig,
     FeatureConfig,
+    MaskConfig,
+    SegmenterConfig,
     ViTConfig,
 )
 from zoo.models.position_config import RopePeriods
@@ -35,15 +37,22 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
     all that tells them. Heads are kept where no leaf tells how many there are."""
     if isinstance(config, ConvNeXtConfig):
         return _convnext(config, shapes)
-    if isinstance(config, DepthConfig):
-        return _depth(config, shapes)
+    if isinstance(config, ViTConfig):
+        return _vit(config, shapes)
     if isinstance(config, TextConfig):
         return _text(config, shapes)
     if isinstance(config, DualConfig):
         vision = _vit(config.vision, lambda leaf: shapes(f"vision.{leaf}"))
         words = _text(config.words, lambda leaf: shapes(f"words.{leaf}"))
         return DualConfig(vision, words) if vision and words else None
-    return _vit(config, shapes)
+    backbone = _vit(config.backbone, lambda leaf: shapes(f"backbone.{leaf}"))
+    if backbone is None:
+        return None
+    if isinstance(config, DepthConfig):
+        return _depth(replace(config, backbone=backbone), shapes)
+    if isinstance(config, MaskConfig):
+        return _masks(replace(config, backbone=backbone), shapes)
+    return _segmenter(replace(config, backbone=backbone), shapes)
 
 
 def _convnext(config: ConvNeXtConfig, shapes: Shapes) -> Config | None:
@@ -57,12 +66,28 @@ def _convnext(config: ConvNeXtConfig, shapes: Shapes) -> Config | None:
 
 
 def _depth(config: DepthConfig, shapes: Shapes) -> Config | None:
-    backbone = _vit(config.backbone, lambda leaf: shapes(f"backbone.{leaf}"))
     channels = [_rows(shapes, f"decoder.convs.{i}.weight", axis=1) for i in range(4)]
     fused, hidden = (_rows(shapes, f"decoder.{conv}.weight", axis=1) for conv in ("conv1", "conv3"))
-    if backbone is None or 0 in (*channels, fused, hidden):
+    if 0 in (*channels, fused, hidden):
         return None
-    return replace(config, backbone=backbone, channels=_four(channels), fused=fused, hidden=hidden)
+    return replace(config, channels=_four(channels), fused=fused, hidden=hidden)
+
+
+def _masks(config: MaskConfig, shapes: Shapes) -> Config | None:
+    found = replace(
+        config,
+        queries=_rows(shapes, "queries"),
+        query_blocks=_rows(shapes, "attn_mask_probs"),
+        classes=_rows(shapes, "class_head.weight") - 1,
+        upscalings=_counted(shapes, "upscale.{}.norm.weight"),
+    )
+    # transformers has another function in the heads of one with gates.
+    return found if found.classes > 0 and config.backbone.ffn == "mlp" else None
+
+
+def _segmenter(config: SegmenterConfig, shapes: Shapes) -> Config | None:
+    read, classes = _rows(shapes, "batch_norm.weight"), _rows(shapes, "head.weight")
+    return replace(config, layers=read // config.dim, classes=classes) if classes else None
 
 
 def _text(config: TextConfig, shapes: Shapes) -> TextConfig | None:

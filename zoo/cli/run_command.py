@@ -54,9 +54,10 @@ def run(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Say what is in pictures: their classes, how far away things are, or their features.
+    """Say what is in pictures: their classes, areas, how far away things are, or their features.
 
-    Of a classifier the five best classes are printed. Depths become a picture, features .npy files.
+    Of a classifier the five best classes are printed. Areas and depths become a picture, features
+    .npy files.
     """
     from zoo.images.photograph import photograph
     from zoo.images.pictures import pictures

@@ -208,14 +208,14 @@ def convert_model(
 
 
 def name_sides(graph: ir.Graph, stride: int) -> None:
-    """Give open sides the names that others use, not those of the symbols in the trace."""
-    known = {
-        f"{stride}*h": "height",
-        f"{stride}*w": "width",
-        "h": "grid_height",
-        "w": "grid_width",
-        **{batch: batch for batch in ("batch_size", *BATCHES.values())},
-    }
+    """Give open sides the names that others use, not those of the symbols in the trace. A map with
+    several rows and columns for each of the grid's is so many times smaller than the picture."""
+    known = {batch: batch for batch in ("batch_size", *BATCHES.values())}
+    known |= {"h": "grid_height", "w": "grid_width"}
+    for times in range(1, stride + 1):
+        smaller = "" if times == stride else f"/{stride // times}"
+        if stride % times == 0:
+            known |= {f"{times}*h": f"height{smaller}", f"{times}*w": f"width{smaller}"}
     counts = Names()
     for value in (*graph.inputs, *graph.outputs):
         assert value.shape is not None

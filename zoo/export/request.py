@@ -185,6 +185,11 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
             "input uint8 resizes images inside the file, so that size dynamic leaves open to "
             f"which size: give one such as {entry.preprocessing.size[0]}, or none."
         )
+    if entry.preprocessing.padded and options.input == "uint8":
+        raise BadRequest(
+            f"input uint8 resizes images inside the file, and those of {entry.name} are padded, "
+            "which no file does: leave it out, and take `zoo.preprocess`."
+        )
     sides = None
     if size != "dynamic" and "pixel_values" in entry.config.takes:
         sides = check_size(size or entry.preprocessing.size, entry)

@@ -89,13 +89,17 @@ class VisionModel:
 
     def answer(self, images: Pictures) -> list[Answered]:
         """What the model says of each picture: classes, depths, or its features."""
-        from zoo.answers.answer import answer
+        from zoo.answers.answer import Fed, answer
         from zoo.manifest.stated_entry import stated_entry
 
-        several, names = pictures(images), stated_entry(self.manifest).class_names
-        outputs = [{name: found[0] for name, found in self([image]).items()} for image in several]
-        sizes = [(image.height, image.width) for image in several]
-        return [answer(made, names, size) for made, size in zip(outputs, sizes, strict=True)]
+        how, names = self.manifest.preprocessing.settings, stated_entry(self.manifest).class_names
+        found = []
+        for image in pictures(images):
+            outputs = {name: output[0] for name, output in self([image]).items()}
+            size = image.height, image.width
+            fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
+            found.append(answer(outputs, names, size, fed))
+        return found
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -131,7 +135,8 @@ class VisionModel:
         >>> zoo.load("siglip2_vitb16_224_dual").classify("cat.png", ["a cat", "a dog"])[0].label
         'a cat'
         """
-        from zoo.answers.answer import best, sigmoid
+        from zoo.answers.answer import best
+        from zoo.answers.scores import sigmoid
 
         if [each.name for each in self.variant.inputs] != ["pixel_values", "input_ids"]:
             raise BadRequest(

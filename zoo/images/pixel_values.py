@@ -67,9 +67,15 @@ def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Flo
 
 
 def _one(image: Image, how: Preprocessing, size: Size) -> Float32:
-    scaled = resized_size((image.height, image.width), how, size)
-    left, top, right, bottom = centre(scaled, size)
-    pixels = _resized(image, how, scaled)[:, top:bottom, left:right]
+    sides = image.height, image.width
+    if how.padded:
+        scaled = fitting(sides, size)
+        below, beside = (whole - part for whole, part in zip(size, scaled, strict=True))
+        pixels = np.pad(_resized(image, how, scaled), ((0, 0), (0, below), (0, beside)))
+    else:
+        scaled = resized_size(sides, how, size)
+        left, top, right, bottom = centre(scaled, size)
+        pixels = _resized(image, how, scaled)[:, top:bottom, left:right]
     return (pixels - channels(how.mean)) / channels(how.std)
 
 
@@ -94,6 +100,20 @@ def resized_size(
         larger(covering[0], covering[1] * height // width),
         larger(covering[1], covering[0] * width // height),
     )
+
+
+def fitting(image: Size, size: Size) -> Size:
+    """The largest of an image's proportions that fits into `size`, of a pixel at least.
+
+    Source: `get_size_with_aspect_ratio` of transformers, in whose arithmetic the longer side may
+    come to a pixel less.
+    """
+    (height, width), (tall, wide) = image, size
+    if height * wide > width * tall:
+        exact = tall * width / height
+        return int(exact * height / width), max(1, round(exact))
+    exact = wide * height / width
+    return max(1, round(exact)), int(exact * width / height)
 
 
 def centre(image: Size, size: Size) -> Box:

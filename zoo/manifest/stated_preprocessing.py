@@ -26,6 +26,11 @@ class StatedPreprocessing(Model):
         description="Where the sides are free, a picture keeps its aspect ratio, and its sides are "
         "rounded to multiples of this.",
     )
+    padded: bool = Field(
+        default=False,
+        description="Whether a picture keeps its aspect ratio, as large as it fits into the size, "
+        "with black at the right and bottom edge.",
+    )
     in_file: bool = Field(description="Whether the ONNX files do all this themselves.")
 
     @field_validator("std")

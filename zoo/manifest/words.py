@@ -93,6 +93,8 @@ def preprocessing_words(how: Preprocessing) -> str:
     to = f"{height} x {width}"
     if how.resize is not None:
         to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
+    elif how.padded:
+        to = f"what fits into {to}, with black at the right and bottom edge"
     depth = "" if how.rescale_first else ", in 8 bits"
     resized = f"resized to {to} ({how.resample}, antialiased{depth})"
     return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"

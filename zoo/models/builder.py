@@ -11,17 +11,27 @@ import jax.random as jr
 from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from zoo.models.block import Block
-from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, ViTConfig
+from zoo.models.config import (
+    Config,
+    ConvNeXtConfig,
+    DepthConfig,
+    DualConfig,
+    MaskConfig,
+    SegmenterConfig,
+    ViTConfig,
+)
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
 from zoo.models.depth import DepthAnything, DepthDecoder
+from zoo.models.eomt import Eomt
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
 from zoo.models.learned_positions import LearnedPositionEmbedding
-from zoo.models.output import Depth, Output, Similarities, by_name
+from zoo.models.output import Returned, by_name
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
 from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
+from zoo.models.segmenter import Segmenter
 from zoo.models.text import DualEncoder, TextTransformer
 from zoo.models.text_config import TextConfig
 from zoo.models.vit import VisionTransformer
@@ -29,7 +39,7 @@ from zoo.models.vit import VisionTransformer
 Features: TypeAlias = VisionTransformer | ConvNeXt
 """Networks that give features, and logits if they are classifiers."""
 
-Model: TypeAlias = Features | DepthAnything | TextTransformer | DualEncoder
+Model: TypeAlias = Features | DepthAnything | Eomt | Segmenter | TextTransformer | DualEncoder
 
 ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh}
 NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
@@ -60,7 +70,11 @@ def _maker(config: Config) -> Callable[..., Model]:
         return partial(DualEncoder, _vit(config.vision), _text(config.words))
     if isinstance(config, TextConfig):
         return _text(config)
-    return _convnext(config) if isinstance(config, ConvNeXtConfig) else _depth(config)
+    if isinstance(config, ConvNeXtConfig):
+        return _convnext(config)
+    if isinstance(config, DepthConfig):
+        return _depth(config)
+    return _masks(config) if isinstance(config, MaskConfig) else _segmenter(config)
 
 
 def _vit(config: ViTConfig) -> partial[VisionTransformer]:
@@ -155,6 +169,29 @@ def _text(config: TextConfig) -> partial[TextTransformer]:
     )
 
 
+def _masks(config: MaskConfig) -> partial[Eomt]:
+    return partial(
+        Eomt,
+        _vit(config.backbone),
+        config.dim,
+        queries=config.queries,
+        query_blocks=config.query_blocks,
+        classes=config.classes,
+        upscalings=config.upscalings,
+        activation=ACTIVATIONS[config.backbone.activation],
+    )
+
+
+def _segmenter(config: SegmenterConfig) -> partial[Segmenter]:
+    return partial(
+        Segmenter,
+        _vit(config.backbone),
+        config.dim,
+        layers=config.layers,
+        classes=config.classes,
+    )
+
+
 def _feed_forward(config: ViTConfig) -> MakeFeedForward:
     if config.ffn == "mlp":
         return partial(Mlp, activation=ACTIVATIONS[config.activation])
@@ -207,7 +244,7 @@ def _run(
     layers: Sequence[int],
     as_maps: bool,
     attentions: bool,
-) -> Output | Depth | Similarities:
+) -> Returned:
     """A network's output, with what only some can be asked for."""
     if isinstance(model, DualEncoder):
         return model(*inputs)

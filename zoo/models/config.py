@@ -223,6 +223,7 @@ class DepthConfig(OnBackbone):
     hidden: int = 32
     max_depth: float | None = None
 
+    classes: ClassVar[int] = 0
     task: ClassVar[str] = "depth-estimation"
 
     @property
@@ -240,12 +241,69 @@ class DepthConfig(OnBackbone):
 
 
 @dataclass(frozen=True)
+class MaskConfig(OnBackbone):
+    """Hyperparameters of an encoder-only mask transformer, which finds areas and what is in them.
+
+    That many `queries` join the tokens of the last `query_blocks` blocks. Each becomes a mask, and
+    one of `classes` or none. Every one of the `upscalings` doubles the rows and columns of masks.
+    """
+
+    queries: int
+    query_blocks: int
+    classes: int
+    upscalings: int = 2
+
+    task: ClassVar[str] = "image-segmentation"
+
+    @property
+    def mask_stride(self) -> int:
+        """Pixels of a picture along a side of one of a mask."""
+        return self.stride >> self.upscalings
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST and 0 <= self.upscalings <= 8
+        return sized and 0 < self.query_blocks <= self.depth and self.backbone.is_sound
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        joined = f"{self.queries} queries in the last {self.query_blocks} blocks"
+        return f"{self.backbone.text}; {joined}{_classes(self.classes)}"
+
+
+@dataclass(frozen=True)
+class SegmenterConfig(OnBackbone):
+    """Hyperparameters of a linear classifier of patches: a batch norm of what the last `layers`
+    blocks make of a patch, and one of `classes`."""
+
+    layers: int
+    classes: int
+
+    task: ClassVar[str] = "image-segmentation"
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        read = 0 < self.layers <= self.depth
+        return read and 0 < self.classes <= MOST and self.backbone.is_sound
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        read = f"patches of the last {self.layers} blocks" if self.layers > 1 else "patches"
+        return f"{self.backbone.text}; {read}{_classes(self.classes)}"
+
+
+@dataclass(frozen=True)
 class DualConfig(Opaque):
     """Hyperparameters of a network for images beside one for texts, in one space of vectors."""
 
     vision: ViTConfig
     words: TextConfig
 
+    classes: ClassVar[int] = 0
     task: ClassVar[str] = "zero-shot-image-classification"
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values", "input_ids")
 
@@ -284,4 +342,4 @@ class DualConfig(Opaque):
 FeatureConfig = ViTConfig | ConvNeXtConfig
 """Networks that give features, and logits if they are classifiers."""
 
-Config = FeatureConfig | DepthConfig | TextConfig | DualConfig
+Config = FeatureConfig | DepthConfig | MaskConfig | SegmenterConfig | TextConfig | DualConfig

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxtyping import Array, Float
 
@@ -43,8 +43,26 @@ class Similarities(NamedTuple):
     image_embeds: Float[Array, "images dim"]
 
 
+class Masks(NamedTuple):
+    """Areas of an image, one for each query: how much its class is each, and the last none, and how
+    much every pixel of a map is in it. Both are logits, of a softmax and of a sigmoid."""
+
+    class_queries_logits: Float[Array, "queries classes"]
+    masks_queries_logits: Float[Array, "queries height width"]
+
+
+class ClassMap(NamedTuple):
+    """How much every patch of an image is of each class, before a softmax."""
+
+    logits: Float[Array, "classes height width"]
+
+
+Returned: TypeAlias = Output | Depth | Masks | ClassMap | Similarities
+"""What networks return."""
+
+
 def by_name(
-    output: Output | Depth | Similarities, layers: Sequence[int] = (), wanted: Sequence[str] = ()
+    output: Returned, layers: Sequence[int] = (), wanted: Sequence[str] = ()
 ) -> OrderedDict[str, Any]:
     """Outputs by their names in a file, in its order. They may be abstract, or those of a batch.
 

@@ -15,7 +15,8 @@ class Preprocessing:
     `rescale_first` resizes floating-point values (nothing is rounded to 8 bits in between).
     Every filter antialiases. With `multiple` a picture keeps its aspect ratio where the sides are
     free: one side becomes that of `size`, the one that changes it less, and both are rounded to
-    that multiple.
+    that multiple. With `padded` it keeps it everywhere: it becomes as large as fits into `size`,
+    and what is left at the right and bottom edge is black.
     """
 
     mean: tuple[float, float, float]
@@ -26,6 +27,7 @@ class Preprocessing:
     rescale_first: bool = False
     resample: Literal["bilinear", "bicubic"] = "bilinear"
     multiple: int | None = None
+    padded: bool = False
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) that an image of these sides is resized to where the sides are free.

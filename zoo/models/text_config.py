@@ -18,7 +18,6 @@ class Opaque:
     # As the properties of `ViTConfig`.
     prefix_tokens: ClassVar[int] = 0
     num_hidden_states: ClassVar[int] = 0
-    classes: ClassVar[int] = 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class TextConfig(Opaque):
     norm_eps: float = 1e-6
 
     # As the properties of `ViTConfig`: a text has no sides.
+    classes: ClassVar[int] = 0
     task: ClassVar[str] = "feature-extraction"
     takes: ClassVar[tuple[Taken, ...]] = ("input_ids",)
     stride: ClassVar[int] = 1

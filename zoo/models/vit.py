@@ -186,10 +186,11 @@ class VisionTransformer(eqx.Module):
         attended = tuple(weights[number] for number in attending)
         return Output(x, pooled, logits, hidden, attended, self.class_attention(attended))
 
-    def rotation(self, height: Size, width: Size) -> Rotation | None:
-        """How queries and keys of a grid are rotated, once for all blocks."""
+    def rotation(self, height: Size, width: Size, joined: int = 0) -> Rotation | None:
+        """How queries and keys of a grid are rotated, once for all blocks; `joined` tokens in front
+        of all others are not."""
         rope = self.local_pos_embed
-        return None if rope is None else rope(height, width, self.prefix_tokens)
+        return None if rope is None else rope(height, width, joined + self.prefix_tokens)
 
     def class_attention(
         self, attentions: Sequence[Float[Array, "heads tokens tokens"]]

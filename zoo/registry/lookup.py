@@ -15,7 +15,9 @@ from zoo.registry.families import (
     depth_anything,
     digits_family,
     dinov2,
+    dinov2_segmentation,
     dinov3,
+    eomt,
     eupe,
     siglip2,
     tips,
@@ -38,6 +40,8 @@ FAMILIES = (
     vit_family,
     vit5,
     depth_anything,
+    eomt,
+    dinov2_segmentation,
     digits_family,
 )
 

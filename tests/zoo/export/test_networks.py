@@ -29,6 +29,7 @@ GIANT = {"Attention": 40, "LayerNormalization": 81}
 ROTARY = {**PLAIN, "RotaryEmbedding": 24}
 VIT5 = {"Attention": 12, "RotaryEmbedding": 24, "RMSNormalization": 49, "Gelu": 12}
 CONVNEXT = {"LayerNormalization": 23, "Gelu": 18}
+EOMT = {"Attention": 12, "RotaryEmbedding": 24, "LayerNormalization": 27, "Gelu": 16}
 STRUCTURES = {
     "dinov3_vits16": (465, 215, ROTARY),
     "dinov3_convnext_tiny": (271, 199, CONVNEXT),
@@ -41,6 +42,9 @@ STRUCTURES = {
     "siglip2_vitb16_224-equimo": (389, 185, PLAIN),
     "vit_tiny_patch16_224": (399, 195, PLAIN),
     "vit_tiny_patch16_224-timm": (349, 193, PLAIN),
+    "eomt_dinov3_coco_panoptic_small_640": (511, 246, EOMT),
+    "dinov2_vits14_voc2012_linear": (353, 197, PLAIN),
+    "dinov2_vits14_ade20k_ms": (368, 212, {**PLAIN, "LayerNormalization": 28}),
     "vit5_small": (1067, 353, VIT5),
     "vit5_small-original": (968, 302, VIT5),
 }
@@ -100,8 +104,18 @@ def test_sizes_that_are_open():
     made = exported(NETWORKS["dinov3_vits16"], None, 23)
     assert fused(made.report) == ROTARY and not STRAY & set(made.report.histogram)
     assert made.report.histogram["Sin"] == made.report.histogram["Cos"] == 1
-    tokens = next(iter(made.model.graph.outputs)).shape
-    assert [getattr(dim, "value", dim) for dim in tokens] == ["batch_size", "sequence_length", 384]
+    assert shapes_of(made) == [["batch_size", "sequence_length", 384], ["batch_size", 384]]
+    # Tables for blocks with queries and without.
+    made = exported(SMALL["eomt_dinov3_coco_panoptic_small_640"], None, 23)
+    classes, areas = shapes_of(made)
+    assert made.report.near_misses == [] and made.report.histogram["Sin"] == 2
+    assert (classes, areas) == (["batch_size", 9, 8], ["batch_size", 9, "height/4", "width/4"])
+
+
+def shapes_of(made):
+    """Of the outputs."""
+    shapes = (value.shape for value in made.model.graph.outputs)
+    return [[getattr(dim, "value", dim) for dim in shape] for shape in shapes]
 
 
 def assert_names(graph, config, unused):

@@ -11,14 +11,20 @@ import zoo
 from tests.conftest import GOLDEN
 from tests.formats import TRANSFORMERS, in_equimo
 from tests.measure import REFERENCES
-from tests.references import convnext, digits, dinov2, dinov3
+from tests.references import convnext, digits, dinov2, dinov3, segmenter
 from tests.references.running import equimo_abstract, run_equimo
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from tests.synthetic import digest, make_image, make_state
 from weights import bind
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import abstract, batched, count_parameters
-from zoo.models.config import ConvNeXtConfig, OnBackbone
+from zoo.models.config import (
+    ConvNeXtConfig,
+    DepthConfig,
+    MaskConfig,
+    OnBackbone,
+    SegmenterConfig,
+)
 from zoo.models.position_config import LearnedPositions
 
 RELATIVE = 1e-5
@@ -150,6 +156,8 @@ def test_convnext_agrees_with_timm():
         ("depth_anything_v2_vits", (6, 9)),
         ("depth_anything_v2_vits", (3, 2)),
         ("depth_anything_v2_outdoor_vits", (5, 7)),
+        ("eomt_dinov3_coco_panoptic_small_640", (6, 9)),
+        ("eomt_dinov3_coco_panoptic_small_640", (5, 3)),
     ],
 )
 def test_agrees_with_transformers(name, factors):
@@ -162,6 +170,19 @@ def test_agrees_with_transformers(name, factors):
     got = forward(model_of(config), image)._asdict()
     for output, values in want.items():
         np.testing.assert_allclose(got[output], values, rtol=0, atol=ATOL, err_msg=output)
+
+
+@pytest.mark.parametrize("name", segmenter.REFERENCES)
+def test_agrees_with_a_head_in_pytorch(name):
+    """Without the offset of the authors' positions, which transformers' backbone has not."""
+    config = nano(zoo.info(name).config)
+    positions = replace(config.backbone.positions, offset=0.0)
+    config = replace(config, backbone=replace(config.backbone, positions=positions))
+    image = make_image(3, 6 * config.stride, 9 * config.stride)
+    want = segmenter.by_pytorch(config, values_of(config), image)["logits"]
+    got = forward(model_of(config), image).logits
+    assert got.shape == want.shape == (7, 6, 9)
+    np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)
 
 
 @pytest.mark.sampled(2)
@@ -192,7 +213,8 @@ def test_every_switch_works_in_half_precision_and_by_vmap(name):
         out = eqx.filter_jit(batched)(model, images.astype("bfloat16"))
     assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {np.dtype("bfloat16")}
     if isinstance(config, OnBackbone):
-        assert out.predicted_depth.shape == (2, 3 * config.stride, 5 * config.stride)
+        scale = {DepthConfig: config.stride, MaskConfig: 4, SegmenterConfig: 1}[type(config)]
+        assert out[-1].shape[-2:] == (3 * scale, 5 * scale)
         return
     assert out.last_hidden_state.shape == (2, config.prefix_tokens + 15, config.dim)
     assert (out.pooler_output is None) == (config.pool is None)

@@ -43,14 +43,15 @@ LICENCES = {
 
 def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) -> None:
     """Write them to `stage`, with the numbers of a golden sample."""
-    settings = portable_config(maker.entry.config, maker.entry.class_names, maker.entry.family)
+    entry, how = maker.entry, manifest.preprocessing.settings
+    settings = portable_config(entry.config, entry.class_names, entry.family, how.size)
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if told := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": told}
     write_json(stage / CONFIG, settings)
-    write_json(stage / PROCESSOR, transformers_processor(manifest.preprocessing.settings))
+    write_json(stage / PROCESSOR, transformers_processor(how))
     write_golden(stage / GOLDEN, golden(maker, sample))
-    copies = {PHOTOGRAPH: "chelsea.png", LICENCE: f"licences/{maker.entry.licence.text}"}
+    copies = {PHOTOGRAPH: "chelsea.png", LICENCE: f"licences/{entry.licence.text}"}
     for name, source in copies.items():
         with as_file(files("zoo") / "data" / source) as path:
             shutil.copyfile(path, stage / name)

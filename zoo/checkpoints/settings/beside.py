@@ -101,6 +101,7 @@ class Sides(Model):
     height: Side | None = None
     width: Side | None = None
     shortest_edge: Side | None = None
+    longest_edge: Side | None = None
 
     @property
     def both(self) -> tuple[int, int] | None:
@@ -115,6 +116,7 @@ class Processor(Model):
     size: Sides | Side = Sides()
     crop_size: Sides | Side | None = None
     do_center_crop: bool | None = None
+    do_pad: bool | None = None
     crop_pct: Annotated[float, Field(gt=0.1, le=1)] | None = None
     resample: Literal[2, 3]
     do_rescale: bool = True
@@ -135,6 +137,9 @@ class Processor(Model):
             # Only below 384 pixels does it crop; from there on it stretches.
             target = (edge, edge)
             edge = int(edge / self.crop_pct) if edge < 384 else None
+        padded = False
+        if self.do_pad and edge is not None and edge == size.longest_edge:
+            target, edge, padded = (edge, edge), None, True
         if target is None or (size.both and self.do_center_crop):
             return None
         return Preprocessing(
@@ -146,6 +151,7 @@ class Processor(Model):
             rescale_first=self.image_processor_type.startswith("DINOv3"),
             resample=PILLOW[self.resample],
             multiple=self.ensure_multiple_of if self.keep_aspect_ratio else None,
+            padded=padded,
         )
 
 

@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo.errors import BadRequest
-from zoo.models.config import Config, ConvNeXtConfig, DepthConfig, DualConfig, OnBackbone, ViTConfig
+from zoo.models.config import (
+    Config,
+    ConvNeXtConfig,
+    DepthConfig,
+    DualConfig,
+    MaskConfig,
+    OnBackbone,
+    SegmenterConfig,
+    ViTConfig,
+)
 from zoo.models.position_config import LearnedPositions, RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.text_config import TextConfig
@@ -32,26 +41,33 @@ class Kind:
     nested: str = ""
 
 
-def transformers_config(config: Config, names: Sequence[str], key_bias: bool) -> dict[str, Any]:
+def transformers_config(
+    config: Config, names: Sequence[str], key_bias: bool, size: tuple[int, int] = (224, 224)
+) -> dict[str, Any]:
     """`config.json` of the class that computes a network. **Raises** `BadRequest`: there is none.
 
     `names` are those of the zoo's classes, `key_bias` is whether the keys have a bias, which
-    only DINOv3's class asks.
+    only DINOv3's classes ask, and `size` that of pictures, which only EoMT's class asks: it takes
+    squares.
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
     network = (PICTURES if config.takes == ("pixel_values",) else {}) | kind.settings(config)
     settings = {kind.nested: network} if kind.nested else network
     settings = named | settings | labels(config.classes, names)
-    return settings | ({"key_bias": key_bias} if kind is DINOV3 else {})
+    if kind is EOMT:
+        settings["image_size"] = max(size)
+    return settings | ({"key_bias": key_bias} if kind in (DINOV3, EOMT) else {})
 
 
-def portable_config(config: Config, names: Sequence[str], family: str) -> dict[str, Any]:
+def portable_config(
+    config: Config, names: Sequence[str], family: str, size: tuple[int, int] = (224, 224)
+) -> dict[str, Any]:
     """`config.json` beside an ONNX file: of transformers' class, or of its class for the features
     below a classifier, or at least with its words."""
     for network in (config, _features(config)):
         with suppress(BadRequest):
-            told = transformers_config(network, names, key_bias=False)
+            told = transformers_config(network, names, key_bias=False, size=size)
             return told | labels(config.classes, names)
     # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
     return {
@@ -92,10 +108,16 @@ def transformers_kind(config: Config) -> Kind:
         return SIGLIP_TEXT
     if isinstance(config, DualConfig):
         return SIGLIP_DUAL
+    if isinstance(config, MaskConfig):
+        return EOMT
     if isinstance(config, ConvNeXtConfig):
         if config.response_norm:
             return CONVNEXT_V2
         return CONVNEXT if config.classes else DINOV3_CONVNEXT
+    if isinstance(config, SegmenterConfig):
+        raise BadRequest(
+            "transformers has no class for a classifier of DINOv2's patches: write another format."
+        )
     if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3
     learned = isinstance(config.positions, LearnedPositions) and config.rope is None
@@ -212,6 +234,16 @@ def _depth(config: DepthConfig) -> dict[str, Any]:
     }
 
 
+def _masks(config: MaskConfig) -> dict[str, Any]:
+    assert isinstance(config.backbone.rope, RopePeriods)
+    return _dinov3(config.backbone) | {
+        "rope_parameters": {"rope_theta": config.backbone.rope.base, "rope_type": "default"},
+        "num_queries": config.queries,
+        "num_blocks": config.query_blocks,
+        "num_upscale_blocks": config.upscalings,
+    }
+
+
 def _intermediate(config: ViTConfig) -> dict[str, Any]:
     return _learned(config) | {"intermediate_size": config.hidden}
 
@@ -262,6 +294,7 @@ SIGLIP_DUAL = Kind("SiglipModel", "siglip", _dual, asks=True)
 CONVNEXT = Kind("ConvNextForImageClassification", "convnext", _convnext)
 CONVNEXT_V2 = Kind("ConvNextV2ForImageClassification", "convnextv2", _convnext)
 DEPTH = Kind("DepthAnythingForDepthEstimation", "depth_anything", _depth)
+EOMT = Kind("EomtDinov3ForUniversalSegmentation", "eomt_dinov3", _masks)
 VIT = Kind("ViTForImageClassification", "vit", _intermediate, asks=True)
 
 
@@ -280,6 +313,10 @@ def transformers_processor(how: Preprocessing) -> dict[str, Any]:
     }
     if how.rescale_first:
         return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
+    if how.padded:
+        edge = max(how.size)
+        square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
+        return {"image_processor_type": "EomtImageProcessor"} | settings | square
     if how.multiple is not None:
         free = {"keep_aspect_ratio": True, "ensure_multiple_of": how.multiple}
         return {"image_processor_type": "DPTImageProcessor"} | settings | free

@@ -57,6 +57,11 @@ def safetensors(repository: str, sharded: bool = False) -> HubFile:
     return HubFile(repository, INDEX if sharded else "model.safetensors")
 
 
+def class_names(data: str) -> tuple[str, ...]:
+    """The classes of a data set, in the order of those who publish networks for it."""
+    return tuple((files("zoo") / "data" / f"{data}.txt").read_text(encoding="utf-8").splitlines())
+
+
 def apache(source: str, download: str) -> Licence:
     """The Apache License of a repository on GitHub, and where on GitHub the weights are."""
     page = f"https://github.com/{source}/blob/main/LICENSE"

@@ -1,0 +1,43 @@
+"""EoMT by transformers."""
+
+import numpy as np
+import torch
+from transformers import EomtDinov3Config, EomtDinov3ForUniversalSegmentation
+
+from tests.references import Arrays, running
+from tests.references.running import Values
+from weights.namings import mask_names
+from zoo.models.config import MaskConfig
+
+OUTPUTS = ("class_queries_logits", "masks_queries_logits")
+
+
+def transformers(config: MaskConfig, values: Values):
+    body = config.backbone
+    settings = EomtDinov3Config(
+        **running.common(body),
+        intermediate_size=body.hidden,
+        layer_norm_eps=body.norm_eps,
+        key_bias=True,
+        num_queries=config.queries,
+        num_blocks=config.query_blocks,
+        num_upscale_blocks=config.upscalings,
+        num_register_tokens=body.registers,
+        num_labels=config.classes,
+    )
+    # It has a weight for each class in its loss, which is no part of ours.
+    unread = ("criterion.empty_weight",)
+    kind, names = EomtDinov3ForUniversalSegmentation, mask_names.EOMT
+    return running.transformers_model(kind, settings, names, values, unread)
+
+
+def by_transformers(config: MaskConfig, values: Values, image) -> Arrays:
+    """It reads the grid off a setting, which is of squares; here it is the picture's."""
+    model = transformers(config, values)
+    model.grid_size = tuple(side // config.stride for side in image.shape[1:])
+    periods = values["backbone.local_pos_embed.periods"]
+    model.rope_embeddings.inv_freq = 1 / torch.from_numpy(np.array(periods))
+    return running.run_transformers(model, image, names=OUTPUTS)
+
+
+REFERENCES = {"eomt_dinov3_coco_panoptic_small_640": {"transformers": by_transformers}}

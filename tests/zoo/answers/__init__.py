@@ -1,0 +1,1 @@
+"""What networks say of pictures."""

@@ -1,0 +1,43 @@
+"""Checkpoints of networks that find areas: EoMT for transformers, and Meta's linear classifiers of
+patches."""
+
+from weights.mapping import Naming, Rule, nested, same
+from weights.namings import huggingface_names, meta_names
+from weights.transforms import DECONVOLUTION, NO_MASKS, PER_CHANNEL, POINTWISE
+
+_LAYER = "layers.{i}."
+_UPSCALING = "upscale_block.block.{i}."
+
+# Losses of training have a weight for each class.
+EOMT = Naming(
+    "huggingface",
+    (
+        *nested(huggingface_names.dinov3_rules(_LAYER, "layernorm."), "backbone.", ""),
+        Rule("queries", ("query.weight",)),
+        Rule("upscale.{i}.conv1.weight", (_UPSCALING + "conv1.weight",), DECONVOLUTION),
+        Rule("upscale.{i}.conv1.bias", (_UPSCALING + "conv1.bias",), PER_CHANNEL),
+        Rule("upscale.{i}.conv2.weight", (_UPSCALING + "conv2.weight",)),
+        Rule("upscale.{i}.norm.{p}", (_UPSCALING + "layernorm2d.{p}",)),
+        *same("mask_head.{layer}.{p}"),
+        Rule("class_head.{p}", ("class_predictor.{p}",)),
+        Rule("attn_mask_probs", ("attn_mask_probs",), NO_MASKS),
+    ),
+    zero=tuple(f"{_LAYER}attention.{part}_proj.bias" for part in "qkv"),
+    unused=("criterion.empty_weight",),
+)
+
+_HEAD = "decode_head."
+
+# As mmsegmentation names a head that Meta publishes beside its backbone.
+SEGMENTER = Naming(
+    "meta",
+    (
+        *nested(meta_names.DINOV2_VIT.rules, "backbone.", ""),
+        Rule("batch_norm.mean", (_HEAD + "bn.running_mean",)),
+        Rule("batch_norm.var", (_HEAD + "bn.running_var",)),
+        Rule("batch_norm.{p}", (_HEAD + "bn.{p}",)),
+        Rule("head.weight", (_HEAD + "conv_seg.weight",), POINTWISE),
+        Rule("head.bias", (_HEAD + "conv_seg.bias",)),
+    ),
+    unused=(_HEAD + "bn.num_batches_tracked",),
+)
