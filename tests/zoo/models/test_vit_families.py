@@ -214,8 +214,8 @@ def test_every_switch_works_in_half_precision_and_by_vmap(name):
     assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {np.dtype("bfloat16")}
     if isinstance(config, OnBackbone):
         scale = {DepthConfig: config.stride, MaskConfig: 4, SegmenterConfig: 1}[type(config)]
-        assert out[-1].shape[-2:] == (3 * scale, 5 * scale)
+        assert [*out.values()][-1].shape[-2:] == (3 * scale, 5 * scale)
         return
-    assert out.last_hidden_state.shape == (2, config.prefix_tokens + 15, config.dim)
-    assert (out.pooler_output is None) == (config.pool is None)
-    assert (out.logits is None) == (config.classes == 0)
+    assert out["last_hidden_state"].shape == (2, config.prefix_tokens + 15, config.dim)
+    assert ("pooler_output" in out) == (config.pool is not None)
+    assert ("logits" in out) == (config.classes != 0)
