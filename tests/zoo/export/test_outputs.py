@@ -58,7 +58,7 @@ def test_attentions_are_those_of_transformers(name, grid, opset, tmp_path):
     image = make_image(1, *size)
     one, two = by_transformers(name, config, image)
     for layers, wanted in (((), {"": two}), ((1, 2), {"_1": one, "_2": two})):
-        in_jax = forward(model_of(config), image[None], layers, outputs=ATTENTION)
+        in_jax = forward(model_of(config), image[None], layers=layers, outputs=ATTENTION)
         assert_attentions(in_jax, wanted, config.prefix_tokens, ATOL)
         signature = Signature(size, None, layers, outputs=ATTENTION)
         export = convert_model(abstract(config), opset, signature)

@@ -51,7 +51,7 @@ class Mine(eqx.Module):
 
 def outputs(model, pixels, layers=()):
     """What a network gives in JAX, by the names in a file."""
-    return batched(model, pixels, layers)
+    return batched(model, pixels, layers=layers)
 
 
 def assert_outputs(file, fed, wanted):
