@@ -96,7 +96,7 @@ def test_hidden_states(name, as_maps, tmp_path):
     images, case = two_images(name, "224x224")
     model, wanted = original(name).model, list(states(case))
     layers = tuple(layer for layer, *_ in wanted)
-    in_jax = forward(model, images, layers, as_maps=as_maps)
+    in_jax = forward(model, images, layers=layers, as_maps=as_maps)
     signature = Signature((224, 224), None, layers, as_maps)
     convert_model(model, 23, signature).save(tmp_path / "model.onnx")
     in_file = run(tmp_path / "model.onnx", [images])

@@ -50,6 +50,6 @@ MODELS = (
         preprocessing=shared.centred(size=(32, 32), rescale_first=True),
         checkpoint="depth_digits.safetensors",
         digest="695953f224f147daac0333b4e0543609dc14d4bf6c868ad1b3fcf04356cf5089",
-        parameters=367_565,
+        parameters=366_797,
     ),
 )
