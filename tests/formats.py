@@ -69,7 +69,7 @@ def leaves(name: str, who: str) -> dict[str, Float32]:
         found = leaves(name, first.name)
         token, rows = found["cls_token"], found["global_pos_embed.weight"]
         return found | {"cls_token": token + rows[:1], "global_pos_embed.weight": rows[1:]}
-    if config != entry.config_for(first.name):
+    if config != entry.config_for(first.name) or first.name == "huggingface":
         return values_of(config)
     return leaves_of(config, first, state_of(config, first, 4))
 

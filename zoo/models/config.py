@@ -263,8 +263,10 @@ class MaskConfig(OnBackbone):
     @property
     def is_sound(self) -> bool:
         """Whether a network can have these sizes."""
-        sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST and 0 <= self.upscalings <= 8
-        return sized and 0 < self.query_blocks <= self.depth and self.backbone.is_sound
+        sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST
+        joined = 0 < self.query_blocks <= self.depth and self.backbone.is_sound
+        # No pixel of a mask is smaller than the picture's.
+        return sized and joined and self.upscalings >= 0 and self.stride % 2**self.upscalings == 0
 
     @property
     def text(self) -> str:
