@@ -20,7 +20,8 @@ from tests.synthetic import save_pth
 from weights.initializers import Float32
 from weights.mapping import Naming
 from weights.namings import convnext_names, timm_names
-from zoo.models.config import Config, ConvNeXtConfig, ViTConfig
+from zoo.models.config import Config, ViTConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.registry.entry import ModelInfo
 
 NANO = ViTConfig(dim=32, depth=2, heads=2, hidden=128, untied_norms=True)

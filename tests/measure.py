@@ -58,6 +58,7 @@ MODELS = (
     *("dinov3_vits16", "dinov3_convnext_tiny", "dinov2_vits14", "dinov2_vits14_reg"),
     *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_vitt16", "eupe_convnext_tiny"),
     *("vit_tiny_patch16_224", "vit5_small", "vit_digits", "convnext_tiny", "convnextv2_atto"),
+    *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
     "depth_anything_v2_vits",
 )
 """One of each family."""

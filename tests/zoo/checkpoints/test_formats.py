@@ -36,13 +36,8 @@ from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
 from zoo.models.builder import abstract
-from zoo.models.config import (
-    ConvNeXtConfig,
-    DepthConfig,
-    MaskConfig,
-    OnBackbone,
-    SegmenterConfig,
-)
+from zoo.models.config import DepthConfig, MaskConfig, OnBackbone, SegmenterConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
