@@ -16,13 +16,13 @@ from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import Model, abstract
 from zoo.models.config import (
     Config,
-    ConvNeXtConfig,
     DepthConfig,
     DualConfig,
     MaskConfig,
     SegmenterConfig,
     ViTConfig,
 )
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.text_config import TextConfig
 
 State = Mapping[str, Float32]

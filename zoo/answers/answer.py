@@ -64,7 +64,7 @@ def answer(outputs: Outputs, names: Sequence[str], size: Size, fed: Fed) -> Answ
         depth = depth_map(outputs["predicted_depth"], size)
         return Answered("depth", drawing=draw_depth(depth), values=depth)
     if "masks_queries_logits" in outputs:
-        found = masks.post_process_panoptic_segmentation(masks.Masks(outputs, size, *fed))
+        found = masks.post_process_panoptic_segmentation(masks.QueryMasks(outputs, size, *fed))
         told = (Answer(names[each.label_id], each.score) for each in found.segments_info)
         best_first = tuple(sorted(told, key=lambda each: -each.score))
         areas = found.segmentation

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.answers.scores import sigmoid, softmax
-from zoo.images.pixel_values import Float32, Size, fitting
+from zoo.images.pixel_values import Float32, Size, size_inside
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,7 +38,7 @@ class Segmentation(NamedTuple):
     segments_info: tuple[Segment, ...]
 
 
-class Masks:
+class QueryMasks:
     """The outputs for one picture, and from which size to which their masks are brought.
 
     Masks are resized as torch's `interpolate(mode="bilinear")` does: first to `size`, (height,
@@ -54,7 +54,7 @@ class Masks:
         self.scores = softmax(np.asarray(outputs["class_queries_logits"], np.float32))
         self.masks = np.asarray(outputs["masks_queries_logits"], np.float32)
         self.target, self.size = target, size
-        self.shown = fitting(target, size) if padded else size
+        self.shown = size_inside(target, size) if padded else size
 
     def at_size(self, query: int) -> Float32:
         """Logits of a mask at the size of the input, without what is padded."""
@@ -66,7 +66,7 @@ class Masks:
         return resize_bilinear(self.at_size(query), self.target)
 
 
-def post_process_semantic_segmentation(masks: Masks) -> Areas:
+def post_process_semantic_segmentation(masks: QueryMasks) -> Areas:
     """The class of every pixel `[height, width]`.
 
     transformers takes padding for a part of the picture here; this leaves it out, as its two other
@@ -79,7 +79,7 @@ def post_process_semantic_segmentation(masks: Masks) -> Areas:
     return _largest(total, masks.target)
 
 
-def post_process_instance_segmentation(masks: Masks, threshold: float = 0.8) -> Segmentation:
+def post_process_instance_segmentation(masks: QueryMasks, threshold: float = 0.8) -> Segmentation:
     """One segment for each query whose class, times the mean of its mask where that is, is as sure
     as `threshold`; of two in one place the later is seen."""
     areas = np.full(masks.target, NOWHERE)
@@ -99,7 +99,7 @@ def post_process_instance_segmentation(masks: Masks, threshold: float = 0.8) -> 
 
 
 def post_process_panoptic_segmentation(
-    masks: Masks,
+    masks: QueryMasks,
     threshold: float = 0.8,
     mask_threshold: float = 0.5,
     overlap_mask_area_threshold: float = 0.8,

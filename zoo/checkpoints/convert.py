@@ -22,7 +22,8 @@ from weights.writers.safetensors_writer import write_safetensors
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
 from zoo.checkpoints.settings.equimo import equimo_metadata
-from zoo.checkpoints.settings.huggingface import transformers_config, transformers_processor
+from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import check_free, put, staged, write_text, writing
 from zoo.models.config import Config, FeatureConfig

@@ -14,7 +14,6 @@ from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_sett
 from zoo.errors import BadRequest
 from zoo.models.config import (
     Config,
-    ConvNeXtConfig,
     DepthConfig,
     DualConfig,
     MaskConfig,
@@ -22,6 +21,7 @@ from zoo.models.config import (
     SegmenterConfig,
     ViTConfig,
 )
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS

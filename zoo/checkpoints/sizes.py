@@ -9,7 +9,6 @@ from typing import Literal
 from weights.initializers import Shape
 from zoo.models.config import (
     Config,
-    ConvNeXtConfig,
     DepthConfig,
     DualConfig,
     FeatureConfig,
@@ -17,6 +16,7 @@ from zoo.models.config import (
     SegmenterConfig,
     ViTConfig,
 )
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import RopePeriods
 from zoo.models.text_config import TextConfig
 

@@ -69,7 +69,7 @@ def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Flo
 def _one(image: Image, how: Preprocessing, size: Size) -> Float32:
     sides = image.height, image.width
     if how.padded:
-        scaled = fitting(sides, size)
+        scaled = size_inside(sides, size)
         below, beside = (whole - part for whole, part in zip(size, scaled, strict=True))
         pixels = np.pad(_resized(image, how, scaled), ((0, 0), (0, below), (0, beside)))
     else:
@@ -102,7 +102,7 @@ def resized_size(
     )
 
 
-def fitting(image: Size, size: Size) -> Size:
+def size_inside(image: Size, size: Size) -> Size:
     """The largest of an image's proportions that fits into `size`, of a pixel at least.
 
     Source: `get_size_with_aspect_ratio` of transformers, in whose arithmetic the longer side may

@@ -13,7 +13,6 @@ from jaxtyping import Array, PRNGKeyArray, Shaped
 from zoo.models.block import Block
 from zoo.models.config import (
     Config,
-    ConvNeXtConfig,
     DepthConfig,
     DualConfig,
     MaskConfig,
@@ -21,6 +20,7 @@ from zoo.models.config import (
     ViTConfig,
 )
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.depth import DepthAnything, DepthDecoder
 from zoo.models.eomt import Eomt
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused

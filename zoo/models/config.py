@@ -9,15 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from zoo.models.convnext_config import TASKS, ConvNeXtConfig, Four, class_words
 from zoo.models.position_config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.models.text_config import DEEPEST, MOST, Opaque, Taken, TextConfig
 
-Four = tuple[int, int, int, int]
-
 OF_DINOV3 = RopePeriods()
-
-TASKS = ("image-feature-extraction", "image-classification")
-"""Of a network without classes, and with."""
 
 
 @dataclass(frozen=True)
@@ -112,70 +108,8 @@ class ViTConfig:
         rows = named.get(self.registers, f"{self.registers} registers")
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
-            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}{_classes(self.classes)}"
+            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}{class_words(self.classes)}"
         )
-
-
-@dataclass(frozen=True)
-class ConvNeXtConfig:
-    """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`.
-
-    `response_norm` is what the second version has in place of a layer scale. `final_norm_eps` is
-    that of the norm behind the stages, where it is not that of all others.
-    """
-
-    depths: Four
-    dims: Four
-    activation: Literal["gelu", "gelu_tanh"] = "gelu"
-    norm_eps: float = 1e-6
-    final_norm_eps: float | None = None
-    layer_scale: float | None = 1e-6
-    response_norm: bool = False
-    pool: Literal["token"] = "token"
-    classes: int = 0
-
-    # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    prefix_tokens: ClassVar[int] = 1
-    stride: ClassVar[int] = 32
-    native: ClassVar[None] = None
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        sized = all(0 < count <= MOST for count in (*self.dims, *self.depths))
-        return sized and self.depth <= DEEPEST and 0 <= self.classes <= MOST
-
-    @property
-    def dim(self) -> int:
-        """Channels of the last stage."""
-        return self.dims[-1]
-
-    @property
-    def depth(self) -> int:
-        """Blocks of all stages."""
-        return sum(self.depths)
-
-    @property
-    def num_hidden_states(self) -> int:
-        """How many layers there are to ask for: the stages."""
-        return len(self.depths)
-
-    @property
-    def task(self) -> str:
-        """What hubs call that which it does."""
-        return TASKS[self.classes > 0]
-
-    @property
-    def text(self) -> str:
-        """The architecture in a line."""
-        stages = zip(self.depths, self.dims, strict=True)
-        told = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
-        return f"4 stages of blocks: {told}{_classes(self.classes)}"
-
-
-def _classes(count: int) -> str:
-    return f", {count} classes" if count else ""
 
 
 @dataclass(frozen=True)
@@ -263,14 +197,16 @@ class MaskConfig(OnBackbone):
     @property
     def is_sound(self) -> bool:
         """Whether a network can have these sizes."""
-        sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST and 0 <= self.upscalings <= 8
-        return sized and 0 < self.query_blocks <= self.depth and self.backbone.is_sound
+        sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST
+        joined = 0 < self.query_blocks <= self.depth and self.backbone.is_sound
+        # No pixel of a mask is smaller than the picture's.
+        return sized and joined and self.upscalings >= 0 and self.stride % 2**self.upscalings == 0
 
     @property
     def text(self) -> str:
         """The architecture in a line."""
         joined = f"{self.queries} queries in the last {self.query_blocks} blocks"
-        return f"{self.backbone.text}; {joined}{_classes(self.classes)}"
+        return f"{self.backbone.text}; {joined}{class_words(self.classes)}"
 
 
 @dataclass(frozen=True)
@@ -293,7 +229,7 @@ class SegmenterConfig(OnBackbone):
     def text(self) -> str:
         """The architecture in a line."""
         read = f"patches of the last {self.layers} blocks" if self.layers > 1 else "patches"
-        return f"{self.backbone.text}; {read}{_classes(self.classes)}"
+        return f"{self.backbone.text}; {read}{class_words(self.classes)}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.config import ConvNeXtConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.layers import Activation, LayerScale, MakeNorm, Norm, pointwise
 from zoo.models.output import Output, check_layers
 from zoo.models.preprocessing import Preprocessing

@@ -7,7 +7,8 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.config import DepthConfig, Four
+from zoo.models.config import DepthConfig
+from zoo.models.convnext_config import Four
 from zoo.models.layers import Size
 from zoo.models.output import Depth, check_layers
 from zoo.models.preprocessing import Preprocessing

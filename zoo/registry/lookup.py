@@ -17,7 +17,7 @@ from zoo.registry.families import (
     dinov2,
     dinov2_segmentation,
     dinov3,
-    eomt,
+    eomt_family,
     eupe,
     siglip2,
     tips,
@@ -40,7 +40,7 @@ FAMILIES = (
     vit_family,
     vit5,
     depth_anything,
-    eomt,
+    eomt_family,
     dinov2_segmentation,
     digits_family,
 )
@@ -60,8 +60,8 @@ _BY_NAME = dict(reversed([*_WHOLE, *_OWNERLESS, *_TAGLESS]))
 def list_models(filter: str | None = None) -> list[str]:
     """Names of the models, by family; `filter` is a shell pattern such as `"*vitl*"`.
 
-    >>> zoo.list_models("dinov2_vits14*")
-    ['dinov2_vits14', 'dinov2_vits14_reg']
+    >>> zoo.list_models("dinov3_vits*")
+    ['dinov3_vits16', 'dinov3_vits16plus']
     """
     return [name for name in MODELS if filter is None or fnmatch.fnmatchcase(name, filter)]
 

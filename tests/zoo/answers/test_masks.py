@@ -43,7 +43,7 @@ def assert_segments(got, want):
 def test_segments_are_those_of_transformers(size):
     for seed in range(5):
         found = outputs(seed)
-        theirs, ours = for_transformers(found), masks.Masks(found, size, (SIDE, SIDE))
+        theirs, ours = for_transformers(found), masks.QueryMasks(found, size, (SIDE, SIDE))
         for stuff in ([], [0, 2, 3]):
             want = PROCESSOR.post_process_panoptic_segmentation(
                 theirs, [size], threshold=0.7, stuff_classes=stuff
@@ -54,14 +54,14 @@ def test_segments_are_those_of_transformers(size):
         assert_segments(masks.post_process_instance_segmentation(ours, 0.6), want[0])
         # It takes padding for a part of the picture here.
         want = PROCESSOR.post_process_semantic_segmentation(theirs, [size])[0]
-        whole = masks.Masks(found, size, (SIDE, SIDE), padded=False)
+        whole = masks.QueryMasks(found, size, (SIDE, SIDE), padded=False)
         np.testing.assert_array_equal(masks.post_process_semantic_segmentation(whole), want)
 
 
 def test_nothing_is_there():
     found = outputs(0)
     found["class_queries_logits"][:] = [0] * CLASSES + [9]
-    ours = masks.Masks(found, (30, 40), (SIDE, SIDE))
+    ours = masks.QueryMasks(found, (30, 40), (SIDE, SIDE))
     for got in (
         masks.post_process_panoptic_segmentation(ours),
         masks.post_process_instance_segmentation(ours),

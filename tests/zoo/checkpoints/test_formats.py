@@ -36,7 +36,8 @@ from zoo.checkpoints.load import Loaded, fitting_models, load_checkpoint, model_
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
 from zoo.models.builder import abstract
-from zoo.models.config import ConvNeXtConfig, OnBackbone
+from zoo.models.config import DepthConfig, MaskConfig, OnBackbone, SegmenterConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -62,7 +63,10 @@ def others(config):
     """A network with other blocks, and one with other patches or widths."""
     if isinstance(config, OnBackbone):
         bodies = [replace(config, backbone=other) for other in others(config.backbone)]
-        return [*bodies, replace(config, fused=config.fused + 2)]
+        own = {DepthConfig: "fused", MaskConfig: "queries", SegmenterConfig: "classes"}[
+            type(config)
+        ]
+        return [*bodies, replace(config, **{own: 2 + getattr(config, own)})]
     changes = {"depths": (1, 1, 1, 1)}, {"dims": (8, 16, 24, 40)}
     if not isinstance(config, ConvNeXtConfig):
         changes = {"depth": config.depth + 1}, {"patch_size": config.patch_size + 1}
@@ -84,12 +88,13 @@ def test_what_its_library_writes(name, naming, tmp_path):
         assert not fits(naming, found, model_shapes(other))
     loaded = read(path, naming, config)
     assert loaded.provenance.kind == who
-    computed = PERIODS in want and who in ("huggingface", "timm") and entry.family == "dinov3"
+    rotary = {path for path in want if path.endswith(PERIODS)}
+    computed = rotary and who in ("huggingface", "timm") and entry.family in ("dinov3", "eomt")
     periods = "float32" if computed else "file"
-    assert loaded.provenance.rope_periods == (periods if PERIODS in want else None)
+    assert loaded.provenance.rope_periods == (periods if rotary else None)
     unused = {leaf for leaf in want if leaf.startswith(("mask_token", "local_cls_norm"))}
     assert set(loaded.filled) <= (unused if who in ("huggingface", "timm") else set())
-    assert_leaves(loaded.arrays, want, but={*loaded.filled, *([PERIODS] if computed else [])})
+    assert_leaves(loaded.arrays, want, but={*loaded.filled, *(rotary if computed else [])})
 
 
 @pytest.mark.sampled(15)
@@ -109,7 +114,7 @@ def test_what_we_write(name, form, tmp_path):
     config, values = entry.config_for(naming.name), leaves(name, naming.name)
     written(entry, Loaded(config, weights_of(values)), form, tmp_path / "w")
     got = read(tmp_path / "w", naming, config)
-    assert_leaves(got.arrays, values, but={*got.filled, PERIODS})
+    assert_leaves(got.arrays, values, but={*got.filled, PERIODS, f"backbone.{PERIODS}"})
     image = make_image(3, *native(config))
     want = forward(bind(abstract(config), values), image)._asdict()
     for output, value in IN[form](name, entry, config, tmp_path / "w", image).items():
@@ -171,7 +176,7 @@ def by_transformers(name, entry, config, path, image):
 
     loaded = Loaded(config, weights_of(leaves(name, "huggingface")))
     outputs = {key: value[0] for key, value in run_transformers(entry, loaded, image[None]).items()}
-    if config.classes:
+    if config.task == "image-classification":
         model = AutoModelForImageClassification.from_pretrained(path).eval()
         with torch.no_grad():
             outputs["logits"] = model(torch.from_numpy(image[None])).logits[0]

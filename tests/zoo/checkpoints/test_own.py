@@ -11,9 +11,10 @@ import onnxruntime
 import pytest
 import torch
 import transformers
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import zoo as package
+from tests.references.areas import AREAS
 from tests.references.classifiers import CLASSES, OWN
 from tests.seeded import REPRESENTATIVES, nano
 from weights.tensors import Provenance
@@ -25,10 +26,13 @@ from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
 from zoo.models.builder import abstract
-from zoo.models.config import OnBackbone, ViTConfig
+from zoo.models.config import DepthConfig, MaskConfig, SegmenterConfig, ViTConfig
 
 NOISE = 1e-5
 """Four times the largest difference of logits of about 1 between PyTorch and ONNX Runtime here."""
+
+AREA_NOISE = 5e-5
+"""The same of masks, whose logits are some tens."""
 
 
 def assert_logits(file, own):
@@ -62,6 +66,39 @@ def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
     assert told["classes"] == (list(CLASSES) if named else ["0", "1", "2"])
     assert f"is {told['model']}: " in said.err and "3 classes" in said.err
     zoo("verify", "w.onnx", "--weights", own.path)
+
+
+@pytest.mark.parametrize(("kind", "opset"), [("eomt", 23), ("patches", 18)])
+def test_areas_of_a_network_without_a_name(kind, opset, zoo, tmp_path):
+    """In sizes of no table; masks of pictures that are no squares."""
+    own = AREAS[kind](tmp_path / "own")
+    said = zoo(
+        *("export", "--weights", own.path, "--size", size_of(own), "--opset", opset),
+        *("--out", "w.onnx"),
+    )
+    pictures = np.random.default_rng(5).standard_normal((2, 3, *own.size), np.float32)
+    want = own.outputs(torch.from_numpy(pictures))
+    session = onnxruntime.InferenceSession(zoo.here / "w.onnx")
+    for name, got in zip(want, session.run([*want], {"pixel_values": pictures}), strict=True):
+        assert np.ptp(want[name]) > 0.5
+        np.testing.assert_allclose(got, want[name], rtol=0, atol=AREA_NOISE)
+    assert f"is {own.family}: " in said.err and "3 classes" in said.err
+    told = json.loads((zoo.here / "w.manifest.json").read_text())
+    assert told["classes"] == list(CLASSES)
+
+
+def test_transformers_reads_what_is_written_of_masks(zoo, tmp_path):
+    """Its class is the same network, in whose last blocks no mask hides patches."""
+    own = AREAS["eomt"](tmp_path / "own")
+    zoo("weights", "convert", own.path, "hf")
+    model = transformers.AutoModelForUniversalSegmentation.from_pretrained(zoo.here / "hf").eval()
+    assert (model.config.image_size, [*model.config.id2label.values()]) == (64, [*CLASSES])
+    model.grid_size = (2, 3)
+    pictures = torch.randn((1, 3, 32, 48), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        found = model(pictures)
+    for name, value in own.outputs(pictures).items():
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=AREA_NOISE)
 
 
 @pytest.mark.full
@@ -144,7 +181,7 @@ def test_a_manifest_states_every_network():
     """In sizes of its own, with classes of its own: what it says makes the same network again."""
     for entry in (package.info(name) for name in REPRESENTATIVES):
         config, names = nano(entry.config), CLASSES
-        if isinstance(config, OnBackbone):
+        if isinstance(config, DepthConfig):
             names = ()
         else:
             config = replace(config, classes=3)
@@ -176,7 +213,9 @@ def test_sizes_that_are_sound_make_a_network():
             side = 2 * config.stride
             picture = jax.ShapeDtypeStruct((3, side, 3 * side), "float32")
             output = eqx.filter_eval_shape(lambda m, x: m(x), abstract(config), picture)
-            wide = 3 * side if isinstance(config, OnBackbone) else config.dim
+            wide = {DepthConfig: 3 * side, SegmenterConfig: 6}.get(type(config), config.dim)
+            if isinstance(config, MaskConfig):
+                wide = config.classes + 1
             assert output[0].shape[-1] == wide
     assert sound > 15
 
@@ -185,6 +224,13 @@ def settings(folder, **others):
     """Those beside a checkpoint, with others."""
     told = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**told, **others}))
+
+
+def masked(folder):
+    """As transformers initialises what says how often masks hide patches."""
+    tensors = load_file(folder / "model.safetensors")
+    tensors["attn_mask_probs"] = np.ones_like(tensors["attn_mask_probs"])
+    save_file(tensors, folder / "model.safetensors")
 
 
 WRONG = {
@@ -235,6 +281,10 @@ WRONG = {
         ),
         "its sha256 begins with abcdef01",
     ),
+    "masks that hide patches": (
+        *("eomt", lambda folder: masked(folder)),
+        r"attn_mask_probs are not zeros: .* Train on until that has faded, or set them to zeros",
+    ),
     "tensors of something else": (
         "vit",
         lambda folder: save_file({"weight": np.ones((3, 4))}, folder / "model.safetensors"),
@@ -247,7 +297,7 @@ WRONG = {
 def test_what_cannot_be_known(case, zoo, tmp_path):
     """One sentence, and nothing is written."""
     kind, spoil, message = WRONG[case]
-    own = OWN[kind](tmp_path / "own")
+    own = (OWN | AREAS)[kind](tmp_path / "own")
     spoil(tmp_path / "own")
     assert re.search(message, zoo("export", "--weights", own.path, code=2).error)
     assert list(zoo.here.iterdir()) == []

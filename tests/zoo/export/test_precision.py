@@ -22,7 +22,7 @@ from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.models.builder import abstract
-from zoo.models.config import ConvNeXtConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 
 FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 

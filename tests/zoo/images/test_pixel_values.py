@@ -15,7 +15,7 @@ import converter
 import zoo as package
 from converter.verify.sessions import run
 from tests.seeded import nano, values_of
-from zoo.checkpoints.settings.huggingface import transformers_processor
+from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.verify import reference, verify_file

@@ -18,13 +18,8 @@ from tests.synthetic import digest, make_image, make_state
 from weights import bind
 from zoo.checkpoints.load import model_shapes
 from zoo.models.builder import abstract, batched, count_parameters
-from zoo.models.config import (
-    ConvNeXtConfig,
-    DepthConfig,
-    MaskConfig,
-    OnBackbone,
-    SegmenterConfig,
-)
+from zoo.models.config import DepthConfig, MaskConfig, OnBackbone, SegmenterConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions
 
 RELATIVE = 1e-5

@@ -6,7 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import zoo.models
-from zoo.models import config
+from zoo.models import config, convnext_config
 
 SETTINGS = {
     field.name
@@ -31,5 +31,5 @@ def test_a_setting_is_called_so_by_a_layer_and_has_its_default_in_the_configurat
     """Those of norms, which are Equinox's, are given to them by `build_model`."""
     assert not {each.name for each in arguments() if each.default is not each.empty} & SETTINGS
     names = {each.name for each in arguments()}
-    for stated in (config.ViTConfig, config.ConvNeXtConfig):
+    for stated in (config.ViTConfig, convnext_config.ConvNeXtConfig):
         assert {field.name for field in fields(stated)} - names <= NORMS

@@ -12,7 +12,8 @@ import numpy as np
 
 from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
-from zoo.checkpoints.settings.huggingface import portable_config, transformers_processor
+from zoo.checkpoints.settings.huggingface import portable_config
+from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.export.make import Maker
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.verify import Sample, reference

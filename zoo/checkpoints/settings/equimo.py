@@ -3,7 +3,8 @@
 from importlib.metadata import version
 from typing import Any
 
-from zoo.models.config import ConvNeXtConfig, FeatureConfig, ViTConfig
+from zoo.models.config import FeatureConfig, ViTConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions, RopeGrid
 
 EQUIMO = "1.1.0"  # the version whose format is written

@@ -8,7 +8,6 @@ from typing import Any
 from zoo.errors import BadRequest
 from zoo.models.config import (
     Config,
-    ConvNeXtConfig,
     DepthConfig,
     DualConfig,
     MaskConfig,
@@ -16,12 +15,11 @@ from zoo.models.config import (
     SegmenterConfig,
     ViTConfig,
 )
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions, RopePeriods
-from zoo.models.preprocessing import Preprocessing
 from zoo.models.text_config import TextConfig
 
 ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
-RESAMPLE = {"bilinear": 2, "bicubic": 3}
 PICTURES = {"num_channels": 3}
 
 
@@ -296,31 +294,3 @@ CONVNEXT_V2 = Kind("ConvNextV2ForImageClassification", "convnextv2", _convnext)
 DEPTH = Kind("DepthAnythingForDepthEstimation", "depth_anything", _depth)
 EOMT = Kind("EomtDinov3ForUniversalSegmentation", "eomt_dinov3", _masks)
 VIT = Kind("ViTForImageClassification", "vit", _intermediate, asks=True)
-
-
-def transformers_processor(how: Preprocessing) -> dict[str, Any]:
-    """`preprocessor_config.json` of the image processor that works as `how` says."""
-    size = {"height": how.size[0], "width": how.size[1]}
-    settings = {
-        "do_resize": True,
-        "size": size,
-        "resample": RESAMPLE[how.resample],
-        "do_rescale": True,
-        "rescale_factor": how.rescale,
-        "do_normalize": True,
-        "image_mean": list(how.mean),
-        "image_std": list(how.std),
-    }
-    if how.rescale_first:
-        return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
-    if how.padded:
-        edge = max(how.size)
-        square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
-        return {"image_processor_type": "EomtImageProcessor"} | settings | square
-    if how.multiple is not None:
-        free = {"keep_aspect_ratio": True, "ensure_multiple_of": how.multiple}
-        return {"image_processor_type": "DPTImageProcessor"} | settings | free
-    if how.resize is None:
-        return {"image_processor_type": "SiglipImageProcessor"} | settings
-    cropped = {"size": {"shortest_edge": how.resize}, "do_center_crop": True, "crop_size": size}
-    return {"image_processor_type": "BitImageProcessor"} | settings | cropped

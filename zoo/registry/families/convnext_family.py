@@ -8,7 +8,7 @@ and timm (1.0.31) have 1e-6 everywhere.
 from dataclasses import replace
 
 from weights.namings import convnext_names
-from zoo.models.config import ConvNeXtConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from weights.namings import depth_names
 from weights.sources.hub import HubFile
-from zoo.models.config import DepthConfig, Four
+from zoo.models.config import DepthConfig
+from zoo.models.convnext_config import Four
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import dinov2, shared
 

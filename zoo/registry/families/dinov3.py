@@ -5,7 +5,8 @@ of the file's sha256.
 """
 
 from weights.namings import convnext_names, equimo_names, huggingface_names, meta_names, timm_names
-from zoo.models.config import Config, ConvNeXtConfig, ViTConfig
+from zoo.models.config import Config, ViTConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.preprocessing import Preprocessing
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared

@@ -6,7 +6,8 @@ from importlib.resources import files
 
 from weights.containers.safetensors import INDEX
 from weights.sources.hub import HubFile
-from zoo.models.config import ConvNeXtConfig, ViTConfig
+from zoo.models.config import ViTConfig
+from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.preprocessing import Preprocessing
 from zoo.registry.entry import Licence
 

@@ -1,0 +1,82 @@
+"""Networks of somebody's own that find areas, with the outputs that PyTorch computes: EoMT as
+transformers saves it, and Meta's classifier of patches beside its backbone."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
+
+import zoo
+from tests.references import segmenter
+from tests.references.classifiers import CLASSES, seeded
+from tests.references.running import Values, file_state
+from tests.seeded import nano, values_of
+from tests.synthetic import save_pth
+
+Areas = Callable[[torch.Tensor], Values]
+
+
+@dataclass(frozen=True)
+class Own:
+    """A checkpoint: what is given for `--weights`, its outputs by name, pictures (height, width)
+    that it takes, and the family of its network."""
+
+    path: Path
+    outputs: Areas
+    size: tuple[int, int]
+    family: str
+
+
+def eomt(folder: Path) -> Own:
+    """By `save_pretrained`, with its image processor."""
+    model = seeded("EomtDinov3ForUniversalSegmentation", SETTINGS)
+    model.attn_mask_probs.zero_()
+    model.save_pretrained(folder)
+    sides = {"shortest_edge": 64, "longest_edge": 64}
+    EomtImageProcessorPil(size=sides, do_pad=True).save_pretrained(folder)
+
+    def outputs(pictures: torch.Tensor) -> Values:
+        # Its setting is of squares.
+        model.grid_size = tuple(side // 16 for side in pictures.shape[2:])
+        with torch.no_grad():
+            found = model(pictures)
+        names = ("class_queries_logits", "masks_queries_logits")
+        return {name: found[name].numpy() for name in names}
+
+    return Own(folder, outputs, (64, 96), "eomt")
+
+
+SETTINGS = {
+    **{"hidden_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_blocks": 2},
+    **{"intermediate_size": 80, "num_queries": 7, "image_size": 64, "num_register_tokens": 3},
+}
+
+
+def patches(folder: Path) -> Own:
+    """Two files as Meta publishes them, and settings with more than it gives."""
+    config = replace(nano(zoo.info("dinov2_vits14_ade20k_ms").config), classes=len(CLASSES))
+    values, naming = values_of(config), zoo.info("dinov2_vits14_ade20k_ms").namings[0]
+    state = file_state(naming, values)
+    head = {key: value for key, value in state.items() if key.startswith("decode_head.")}
+    folder.mkdir()
+    save_pth(folder / "dinov2_vits14_pretrain.pth", {k: state[k] for k in state if k not in head})
+    counted = {"decode_head.bn.num_batches_tracked": torch.tensor(7)}
+    tensors = {key: torch.from_numpy(value) for key, value in head.items()} | counted
+    torch.save({"state_dict": tensors}, folder / "dinov2_vits14_ade20k_ms_head.pth")
+    told = {"num_attention_heads": config.backbone.heads, "id2label": dict(enumerate(CLASSES))}
+    (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    # At the size of its positions, which transformers' backbone interpolates by another rule.
+    side = config.native[0]
+
+    def outputs(pictures: torch.Tensor) -> Values:
+        found = [segmenter.by_pytorch(config, values, each.numpy())["logits"] for each in pictures]
+        return {"logits": np.stack(found)}
+
+    return Own(folder, outputs, (side, side), "dinov2_segmentation")
+
+
+AREAS: Mapping[str, Callable[[Path], Own]] = {"eomt": eomt, "patches": patches}

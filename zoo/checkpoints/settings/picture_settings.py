@@ -1,0 +1,35 @@
+"""transformers' settings of what is done to pictures."""
+
+from typing import Any
+
+from zoo.models.preprocessing import Preprocessing
+
+RESAMPLE = {"bilinear": 2, "bicubic": 3}
+
+
+def transformers_processor(how: Preprocessing) -> dict[str, Any]:
+    """`preprocessor_config.json` of the image processor that works as `how` says."""
+    size = {"height": how.size[0], "width": how.size[1]}
+    settings = {
+        "do_resize": True,
+        "size": size,
+        "resample": RESAMPLE[how.resample],
+        "do_rescale": True,
+        "rescale_factor": how.rescale,
+        "do_normalize": True,
+        "image_mean": list(how.mean),
+        "image_std": list(how.std),
+    }
+    if how.rescale_first:
+        return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
+    if how.padded:
+        edge = max(how.size)
+        square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
+        return {"image_processor_type": "EomtImageProcessor"} | settings | square
+    if how.multiple is not None:
+        free = {"keep_aspect_ratio": True, "ensure_multiple_of": how.multiple}
+        return {"image_processor_type": "DPTImageProcessor"} | settings | free
+    if how.resize is None:
+        return {"image_processor_type": "SiglipImageProcessor"} | settings
+    cropped = {"size": {"shortest_edge": how.resize}, "do_center_crop": True, "crop_size": size}
+    return {"image_processor_type": "BitImageProcessor"} | settings | cropped
