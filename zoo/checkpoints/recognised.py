@@ -117,7 +117,8 @@ def _one_head(config: Config) -> Config:
     if isinstance(config, OnBackbone):
         return replace(config, backbone=replace(config.backbone, heads=1))
     if isinstance(config, DualConfig):
-        return DualConfig(replace(config.vision, heads=1), replace(config.words, heads=1))
+        towers = {"vision": replace(config.vision, heads=1), "words": replace(config.words, heads=1)}
+        return replace(config, **towers)
     return config
 
 
@@ -132,7 +133,8 @@ def _kind(config: Config) -> Config:
     if isinstance(config, TextConfig):
         return _text_kind(config)
     if isinstance(config, DualConfig):
-        return DualConfig(_vit_kind(config.vision), _text_kind(config.words))
+        vision, words = _vit_kind(config.vision), _text_kind(config.words)
+        return replace(config, vision=vision, words=words)
     if isinstance(config, MaskConfig):
         return MaskConfig(_vit_kind(config.backbone), queries=0, query_blocks=0, classes=0)
     if isinstance(config, SegmenterConfig):
@@ -145,12 +147,14 @@ def _kind(config: Config) -> Config:
 def _vit_kind(config: ViTConfig) -> ViTConfig:
     # The first register changes how positions are interpolated; others are only more of them.
     few = replace(vit_body(config), ffn="mlp", registers=min(1, config.registers))
-    return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0)
+    top = few.top and replace(few.top, depth=0, hidden=0)
+    return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0, top=top)
 
 
 def _text_kind(config: TextConfig) -> TextConfig:
-    sizes = replace(text_body(config), dim=0, depth=0, heads=0, hidden=0, projection=0)
-    return replace(sizes, vocabulary=0, tokens=0)
+    sizes = replace(text_body(config), dim=0, depth=0, heads=0, hidden=0)
+    projection = None if config.projection is None else 0
+    return replace(sizes, projection=projection, vocabulary=0, tokens=0)
 
 
 def check_heads(found: Candidate, checkpoint: Checkpoint, settings: Settings | None) -> None:

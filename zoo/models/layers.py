@@ -49,6 +49,11 @@ def gelu_tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jax.nn.gelu(x, approximate=True)
 
 
+def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """`max(x, 0)`."""
+    return jax.nn.relu(x)
+
+
 class LayerScale(eqx.Module):
     """`x · gamma`, channel by channel, which lets deep networks start as shallow ones.
 

@@ -19,7 +19,7 @@ from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions, RopePeriods
 from zoo.models.text_config import TextConfig
 
-ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 PICTURES = {"num_channels": 3}
 
 
@@ -102,10 +102,8 @@ def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
     if isinstance(config, DepthConfig):
         return DEPTH
-    if isinstance(config, TextConfig):
-        return SIGLIP_TEXT
-    if isinstance(config, DualConfig):
-        return SIGLIP_DUAL
+    if isinstance(config, TextConfig | DualConfig):
+        return _words_kind(config)
     if isinstance(config, MaskConfig):
         return EOMT
     if isinstance(config, ConvNeXtConfig):
@@ -119,6 +117,8 @@ def transformers_kind(config: Config) -> Kind:
     if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3
     learned = isinstance(config.positions, LearnedPositions) and config.rope is None
+    if config.positions and config.positions.linear and not config.classes:
+        return TIPS
     if learned and config.mask_token and config.pool == "token":
         if not config.classes:
             return DINOV2_WITH_REGISTERS if config.registers else DINOV2
@@ -135,6 +135,16 @@ def transformers_kind(config: Config) -> Kind:
         "transformers has no class for this network (ViT-5, a classifier of another vector than "
         "its classes', SigLIP 2 without its head): write another format."
     )
+
+
+def _words_kind(config: TextConfig | DualConfig) -> Kind:
+    """The class of a network that takes texts."""
+    pool = config.words.pool
+    if pool == "greatest":
+        raise BadRequest("transformers has no class for dino.txt: write another format.")
+    if isinstance(config, TextConfig):
+        return TIPS_TEXT if pool == "mean" else SIGLIP_TEXT
+    return TIPS_DUAL if pool == "mean" else SIGLIP_DUAL
 
 
 def _dinov3(config: ViTConfig) -> dict[str, Any]:
@@ -209,6 +219,12 @@ def _dinov2(config: ViTConfig) -> dict[str, Any]:
     }
 
 
+def _tips(config: ViTConfig) -> dict[str, Any]:
+    # transformers rounds the product down, and 1152 channels have no whole ratio.
+    ratio = config.hidden / config.dim
+    return _dinov2(config) | ({} if config.ffn == "swiglu_fused" else {"mlp_ratio": ratio})
+
+
 def _depth(config: DepthConfig) -> dict[str, Any]:
     read = {
         "model_type": "dinov2",
@@ -262,6 +278,27 @@ def _text(config: TextConfig) -> dict[str, Any]:
     }
 
 
+def _tips_text(config: TextConfig) -> dict[str, Any]:
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.hidden,
+        "hidden_act": ACTIVATION[config.activation],
+        "layer_norm_eps": config.norm_eps,
+        "vocab_size": config.vocabulary,
+        "max_position_embeddings": config.tokens,
+        "scale_sqrt_depth": True,
+        "pad_token_id": 0,
+    }
+
+
+def _tips_dual(config: DualConfig) -> dict[str, Any]:
+    vision = {"model_type": TIPS.model_type, **PICTURES, **_tips(config.vision)}
+    words = {"model_type": TIPS_TEXT.model_type, **_tips_text(config.words)}
+    return {"text_config": words, "vision_config": vision}
+
+
 def _dual(config: DualConfig) -> dict[str, Any]:
     return {
         "text_config": {"model_type": SIGLIP_TEXT.model_type, **_text(config.words)},
@@ -289,6 +326,9 @@ SIGLIP_CLASSIFIER = replace(
 )
 SIGLIP_TEXT = Kind("SiglipTextModel", "siglip_text_model", _text)
 SIGLIP_DUAL = Kind("SiglipModel", "siglip", _dual, asks=True)
+TIPS = Kind("Tipsv2VisionModel", "tipsv2_vision_model", _tips, antialias=True)
+TIPS_TEXT = Kind("Tipsv2TextModel", "tipsv2_text_model", _tips_text)
+TIPS_DUAL = Kind("Tipsv2Model", "tipsv2", _tips_dual, antialias=True)
 CONVNEXT = Kind("ConvNextForImageClassification", "convnext", _convnext)
 CONVNEXT_V2 = Kind("ConvNextV2ForImageClassification", "convnextv2", _convnext)
 DEPTH = Kind("DepthAnythingForDepthEstimation", "depth_anything", _depth)
