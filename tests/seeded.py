@@ -78,8 +78,8 @@ def nano(config: Config) -> Config:
     if isinstance(config, DualConfig):
         vision, words = nano(config.vision), nano(config.words)
         # Vectors of both have as many channels, whichever layer gives those of texts.
-        sized = {"dim": vision.width} if config.words.projection is None else {"projection": vision.width}
-        return replace(config, vision=vision, words=replace(words, **sized))
+        sized = "dim" if words.projection is None else "projection"
+        return replace(config, vision=vision, words=replace(words, **{sized: vision.width}))
     if isinstance(config, MaskConfig):
         sizes = {"queries": 9, "query_blocks": 2, "classes": 7}
         return replace(config, backbone=replace(nano(config.backbone), depth=3), **sizes)

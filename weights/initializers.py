@@ -27,7 +27,8 @@ KINDS = {
     "*batch_norm.var *.running_var temperature": "scale",
     "*batch_norm.mean *.running_mean": "narrow",
     "*_token *_tokens *.latent *.probe queries query.weight": "token",
-    "*pos_embed *pos_embed.weight *position_embedding* *token_embed* *positional_embedding": "positions",
+    "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
+    "*positional_embedding": "positions",
     "*.gamma*": "scale",
     # The last bias of a depth decoder: behind it negative numbers are cut off.
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",

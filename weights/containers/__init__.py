@@ -93,5 +93,6 @@ def _open_folder(path: Path) -> Checkpoint:
     raise WeightsNotFound(
         f"{path} is a folder without a checkpoint (no {safetensors.INDEX}, no single .safetensors "
         f"file, no {pth.TENSORS}, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "
-        "*_linear_head.pth, no single pair of *_text.npz and *_vision.npz): give the path of a checkpoint."
+        "*_linear_head.pth, no single pair of *_text.npz and *_vision.npz): give the path of a "
+        "checkpoint."
     )

@@ -1,5 +1,4 @@
-"""Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models.
-"""
+"""Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models."""
 
 from weights.mapping import Naming, Rule, same
 from weights.transforms import MASKED, PER_CHANNEL, UNBATCH

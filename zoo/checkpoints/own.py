@@ -10,11 +10,11 @@ from weights.containers import npy
 from weights.errors import MappingError
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape
-from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
+from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings, with_temperature
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.weights_argument import Choice, Seed
-from zoo.models.config import Config, DepthConfig, DualConfig, FeatureConfig, OnBackbone, ViTConfig
+from zoo.models.config import Config, DepthConfig, DualConfig, OnBackbone, ViTConfig
 from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.text_config import TextConfig
@@ -50,6 +50,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         from zoo.checkpoints.load import named
 
         checkpoint = named(checkpoint)
+    checkpoint = with_temperature(checkpoint)
     settings, how = read_settings(checkpoint)
     alike = [
         (naming, config)

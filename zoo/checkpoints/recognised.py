@@ -117,8 +117,8 @@ def _one_head(config: Config) -> Config:
     if isinstance(config, OnBackbone):
         return replace(config, backbone=replace(config.backbone, heads=1))
     if isinstance(config, DualConfig):
-        towers = {"vision": replace(config.vision, heads=1), "words": replace(config.words, heads=1)}
-        return replace(config, **towers)
+        vision, words = replace(config.vision, heads=1), replace(config.words, heads=1)
+        return replace(config, vision=vision, words=words)
     return config
 
 

@@ -23,9 +23,9 @@ from zoo.models.config import (
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
 from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.depth import DepthAnything, DepthDecoder
+from zoo.models.dual import DualEncoder
 from zoo.models.eomt import Eomt
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
-from zoo.models.dual import DualEncoder
 from zoo.models.layers import Activation, Norm, gelu, gelu_tanh, relu
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Returned, by_name
@@ -184,7 +184,7 @@ def _text(config: TextConfig) -> partial[TextTransformer]:
         qk_norm=None,
         layer_scale=None,
     )
-    head = partial(_linear, config.projection, use_bias=config.head_bias)
+    head = partial(_linear, config.width, use_bias=config.head_bias)
     return partial(
         TextTransformer,
         config.dim,
@@ -262,8 +262,8 @@ def batched(
     or what a model gives.
 
     **Arguments:** a model, and batches of what it takes: of images `[batch, 3, H, W]`, of texts and
-    of what is no padding in them `[batch, tokens]`. `outputs` are some of `output_choices`; by default what the network gives
-    unasked.
+    of what is no padding in them `[batch, tokens]`. `outputs` are some of `output_choices`; by
+    default what the network gives unasked.
     """
     if not isinstance(model, Model):
         return jax.vmap(lambda image: model(image))(*inputs)

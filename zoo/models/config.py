@@ -37,9 +37,9 @@ class ViTConfig:
     the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
     `local_cls_norm`, which only training uses. `top` are blocks of another kind behind the final
     norm, with a norm of their own. `pool` makes `pooler_output`: the class token, the mean of the
-    patches, both of them side by side, attention with a learned query, or nothing. With `classes` a linear
-    classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of that many
-    last blocks and, behind them, the mean of the last one's patches.
+    patches, both of them side by side, attention with a learned query, or nothing. With `classes`
+    a linear classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of
+    that many last blocks and, behind them, the mean of the last one's patches.
     """
 
     dim: int

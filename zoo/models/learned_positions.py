@@ -17,8 +17,8 @@ class LearnedPositionEmbedding(eqx.Module):
     Interpolation is `rows · table · columnsᵀ` with one matrix for each axis, which is exact at any
     size, known or symbolic.
 
-    Sources: `interpolate_pos_encoding` of facebookresearch/dinov2 and of google-deepmind/tips, which
-    is `linear`; torch's `upsample_bicubic2d` and `upsample_bilinear2d`.
+    Sources: `interpolate_pos_encoding` of facebookresearch/dinov2 and of google-deepmind/tips,
+    which is `linear`; torch's `upsample_bicubic2d` and `upsample_bilinear2d`.
     """
 
     weight: Float[Array, "rows dim"]
