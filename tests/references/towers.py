@@ -28,6 +28,17 @@ def tokenizer() -> Any:
     return made
 
 
+def ending_tokenizer() -> Any:
+    """Another, as CLIP's: the word that ends a text has the greatest number."""
+    from tokenizers import processors
+
+    made, ends = tokenizer(), ("<|startoftext|>", "<|endoftext|>")
+    made.add_special_tokens([*ends])
+    numbers = [(end, made.token_to_id(end)) for end in ends]
+    made.post_processor = processors.TemplateProcessing(f"{ends[0]} $A {ends[1]}", None, numbers)
+    return made
+
+
 def save_towers(folder: Path) -> Any:
     """Write the checkpoint with all that goes along; the model in transformers."""
     config = nano(info("siglip2_vitb16_224_dual").config)

@@ -155,9 +155,11 @@ def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
     if fitting := namings(checkpoint, entry):
         return fitting[0]
     if belongs := fitting_models(checkpoint):
+        both = isinstance(entry.config, DualConfig)
+        wanted = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
-            f"like {entry.name}. Export that model, or give the file {entry.file}."
+            f"like {entry.name}. Export that model, or {wanted}."
         )
     naming = nearest(entry.namings, checkpoint.tensors)
     leaves = model_shapes(entry.config_for(naming.name))
