@@ -39,6 +39,14 @@ def ending_tokenizer() -> Any:
     return made
 
 
+def tips_tokenizer() -> Any:
+    """TIPSv2's of transformers, of the same words: texts in lower case."""
+    from transformers import Tipsv2Tokenizer
+
+    words = json.loads(tokenizer().to_str())["model"]
+    return Tipsv2Tokenizer(words["vocab"], [tuple(pair) for pair in words["merges"]])
+
+
 def save_towers(folder: Path) -> Any:
     """Write the checkpoint with all that goes along; the model in transformers."""
     config = nano(info("siglip2_vitb16_224_dual").config)

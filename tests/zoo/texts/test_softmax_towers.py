@@ -15,7 +15,7 @@ import zoo as package
 from tests.formats import small
 from tests.references import dinotxt, tips
 from tests.references.running import file_state
-from tests.references.towers import LABELS, ending_tokenizer, tokenizer
+from tests.references.towers import LABELS, ending_tokenizer, tips_tokenizer
 from tests.seeded import nano, values_of
 from tests.synthetic import make_image, save_pth
 from weights import open_checkpoint
@@ -27,6 +27,7 @@ from zoo.export.precision import LIMITS, derive
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
 from zoo.models.builder import abstract
+from zoo.texts.tokenizer import read_tokenizer
 
 ATOL = 1e-4
 """Measured: 2e-6 of vectors; of logits 3e-6, at temperatures of random weights."""
@@ -222,7 +223,7 @@ def test_written_for_others(zoo):
 def build_tips(folder):
     config = small("tipsv2_vitb14_dual").config
     tips.both(config, values_of(config)).save_pretrained(folder)
-    tokenizer().save(str(folder / "tokenizer.json"))
+    tips_tokenizer().save_pretrained(folder)
     return "tipsv2_dual", config
 
 
@@ -235,6 +236,14 @@ def build_dinotxt(folder):
     ending_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text('{"pad_token": "<|endoftext|>"}')
     return "dinotxt_dual", config
+
+
+def test_padding_is_told_as_transformers_tells_it(tmp_path):
+    words, texts = tips_tokenizer(), ["A CAT in the Sky.", "dog", "cat " * 99]
+    words.save_pretrained(tmp_path)
+    wanted = words(texts, padding="max_length", max_length=64, truncation=True)
+    for name, value in read_tokenizer(tmp_path, 64).encoded(texts).items():
+        np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -269,4 +278,4 @@ def test_a_folder_says_which_label_fits_best(save, name, zoo):
     assert how.probabilities == "softmax" and how.bias == 0
     np.testing.assert_allclose(how.scale * cosines, logits, rtol=0, atol=ATOL)
     image.save(zoo.here / "seen.png")
-    assert found[0].label in zoo("run", folder, "--labels", ", ".join(LABELS), "seen.png").output
+    assert found[0].label in zoo("run", folder, "--labels", ", ".join(LABELS), "seen.png").out
