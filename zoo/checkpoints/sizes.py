@@ -14,12 +14,12 @@ from zoo.models.config import (
     FeatureConfig,
     MaskConfig,
     SegmenterConfig,
-    TopBlocks,
     ViTConfig,
 )
 from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import RopePeriods
 from zoo.models.text_config import TextConfig
+from zoo.models.top_config import TopBlocks
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""

@@ -17,7 +17,6 @@ from zoo.models.config import (
     DualConfig,
     MaskConfig,
     SegmenterConfig,
-    TopBlocks,
     ViTConfig,
 )
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
@@ -26,7 +25,7 @@ from zoo.models.depth import DepthAnything, DepthDecoder
 from zoo.models.dual import DualEncoder
 from zoo.models.eomt import Eomt
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
-from zoo.models.layers import Activation, Norm, gelu, gelu_tanh, relu
+from zoo.models.layers import ACTIVATIONS, Norm
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Returned, by_name
 from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches, token_and_mean
@@ -34,8 +33,9 @@ from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
 from zoo.models.segmenter import Segmenter
-from zoo.models.text import TextTransformer
+from zoo.models.text import TextTransformer, text_maker
 from zoo.models.text_config import TextConfig
+from zoo.models.top_config import TopBlocks
 from zoo.models.vit import VisionTransformer
 
 Features: TypeAlias = VisionTransformer | ConvNeXt
@@ -43,7 +43,6 @@ Features: TypeAlias = VisionTransformer | ConvNeXt
 
 Model: TypeAlias = Features | DepthAnything | Eomt | Segmenter | TextTransformer | DualEncoder
 
-ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh, "relu": relu}
 NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
 POOLS: Mapping[str | None, Pool] = {
     "token": class_token,
@@ -76,12 +75,12 @@ def _maker(config: Config) -> Callable[..., Model]:
         return partial(
             DualEncoder,
             _vit(config.vision),
-            _text(config.words),
+            text_maker(config.words),
             bias=config.bias,
             temperature=config.temperature,
         )
     if isinstance(config, TextConfig):
-        return _text(config)
+        return text_maker(config)
     if isinstance(config, ConvNeXtConfig):
         return _convnext(config)
     if isinstance(config, DepthConfig):
@@ -170,38 +169,6 @@ def _depth(config: DepthConfig) -> partial[DepthAnything]:
         max_depth=config.max_depth,
     )
     return partial(DepthAnything, _vit(config.backbone), decoder, layers=config.layers)
-
-
-def _text(config: TextConfig) -> partial[TextTransformer]:
-    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
-    block = partial(
-        Block,
-        heads=config.heads,
-        hidden=config.hidden,
-        ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
-        norm=norm,
-        qkv_bias=config.qkv_bias,
-        qk_norm=None,
-        layer_scale=None,
-    )
-    head = partial(_linear, config.width, use_bias=config.head_bias)
-    return partial(
-        TextTransformer,
-        config.dim,
-        config.depth,
-        block,
-        vocabulary=config.vocabulary,
-        tokens=config.tokens if config.positions == "learned" else None,
-        norm=norm,
-        causal=config.causal,
-        pool=config.pool,
-        head=None if config.projection is None else head,
-    )
-
-
-def _linear(width: int, dim: int, *, use_bias: bool, key: PRNGKeyArray) -> eqx.nn.Linear:
-    """A layer from `dim` channels to `width`."""
-    return eqx.nn.Linear(dim, width, use_bias=use_bias, key=key)
 
 
 def _masks(config: MaskConfig) -> partial[Eomt]:

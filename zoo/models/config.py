@@ -12,21 +12,9 @@ from typing import ClassVar, Literal
 from zoo.models.convnext_config import TASKS, ConvNeXtConfig, Four, class_words
 from zoo.models.position_config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.models.text_config import DEEPEST, MOST, Opaque, Taken, TextConfig
+from zoo.models.top_config import TopBlocks
 
 OF_DINOV3 = RopePeriods()
-
-
-@dataclass(frozen=True)
-class TopBlocks:
-    """Blocks behind the final norm of a vision transformer that was trained before: dino.txt's.
-
-    They have gates of `hidden` channels, no rotary positions, and no biases of queries, keys and
-    values.
-    """
-
-    depth: int
-    hidden: int
-    norm_eps: float = 1e-5
 
 
 @dataclass(frozen=True)
@@ -83,8 +71,8 @@ class ViTConfig:
         # Registers of ViT-5 are rotated as a square picture.
         square = math.isqrt(max(self.registers, 0)) ** 2 == self.registers and self.cls_token
         placed = not isinstance(self.rope, RopeGrid) or (square and self.rope.length > 0)
-        on_top = self.top is None or (0 < self.top.depth <= DEEPEST and 0 < self.top.hidden <= MOST)
-        return all((sized, few, grid, heads, rotated, tokens, known, placed, on_top))
+        counted = all((sized, few, grid, heads, rotated, tokens, known, placed))
+        return counted and (self.top is None or self.top.is_sound)
 
     @property
     def head_dim(self) -> int:
@@ -258,9 +246,8 @@ class SegmenterConfig(OnBackbone):
 class DualConfig(Opaque):
     """Hyperparameters of a network for images beside one for texts, in one space of vectors.
 
-    With a `bias` a logit is for a sigmoid, which asks of each text whether it fits; without, for a
-    softmax over texts. With a `temperature` cosines are divided by that; without, they are
-    multiplied by the exponential of a weight.
+    With a `bias` a logit is for a sigmoid, without for a softmax over texts. With a `temperature`
+    cosines are divided by that, without they are multiplied by the exponential of a weight.
     """
 
     vision: ViTConfig
@@ -304,8 +291,7 @@ class DualConfig(Opaque):
     @property
     def text(self) -> str:
         """The architecture in a line."""
-        words = f"{self.words.depth} blocks of width {self.words.dim}"
-        return f"{self.vision.text}; for texts {words}"
+        return f"{self.vision.text}; for texts {self.words.depth} blocks of width {self.words.dim}"
 
 
 FeatureConfig = ViTConfig | ConvNeXtConfig

@@ -4,7 +4,7 @@ Layers keep an activation in a static field, by which JAX compares models: give 
 module, such as these or `jax.nn.silu`, and no lambda or `partial`, which equal only themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -52,6 +52,10 @@ def gelu_tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """`max(x, 0)`."""
     return jax.nn.relu(x)
+
+
+ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh, "relu": relu}
+"""By the names that configurations use."""
 
 
 class LayerScale(eqx.Module):

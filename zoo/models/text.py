@@ -1,6 +1,7 @@
 """The transformer for texts of SigLIP 2, TIPS and dino.txt."""
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,7 +11,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from zoo.models.attention import Mask
 from zoo.models.block import Block
-from zoo.models.layers import MakeNorm, Norm, pointwise
+from zoo.models.feed_forward import Mlp
+from zoo.models.layers import ACTIVATIONS, MakeNorm, Norm, pointwise
 from zoo.models.output import Output
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.text_config import TextConfig, TextPool
@@ -148,6 +150,39 @@ class TextTransformer(eqx.Module):
             return x.mean(axis=0)
         counted = words.astype(x.dtype)
         return counted @ x / jnp.maximum(counted.sum(), 1)
+
+
+def text_maker(config: TextConfig) -> partial[TextTransformer]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+    block = partial(
+        Block,
+        heads=config.heads,
+        hidden=config.hidden,
+        ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
+        norm=norm,
+        qkv_bias=config.qkv_bias,
+        qk_norm=None,
+        layer_scale=None,
+    )
+    head = partial(_linear, config.width, use_bias=config.head_bias)
+    return partial(
+        TextTransformer,
+        config.dim,
+        config.depth,
+        block,
+        vocabulary=config.vocabulary,
+        tokens=config.tokens if config.positions == "learned" else None,
+        norm=norm,
+        causal=config.causal,
+        pool=config.pool,
+        head=None if config.projection is None else head,
+    )
+
+
+def _linear(width: int, dim: int, *, use_bias: bool, key: PRNGKeyArray) -> eqx.nn.Linear:
+    """A layer from `dim` channels to `width`."""
+    return eqx.nn.Linear(dim, width, use_bias=use_bias, key=key)
 
 
 def sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:

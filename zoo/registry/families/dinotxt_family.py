@@ -12,8 +12,9 @@ Source: `dinov3/hub/dinotxt.py` and `dinov3/eval/text` of facebookresearch/dinov
 from dataclasses import replace
 
 from weights.namings import tower_names
-from zoo.models.config import DualConfig, TopBlocks, ViTConfig
+from zoo.models.config import DualConfig, ViTConfig
 from zoo.models.text_config import TextConfig
+from zoo.models.top_config import TopBlocks
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import dinov3, shared
 

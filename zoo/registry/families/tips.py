@@ -31,7 +31,7 @@ LICENCE = Licence(
 )
 
 
-class Size(NamedTuple):
+class TowerSizes(NamedTuple):
     """Dimensions of the towers, and parameters of that for texts."""
 
     vision: shared.Dimensions
@@ -41,11 +41,11 @@ class Size(NamedTuple):
 
 # Those for texts have twelve blocks, but for one size, and no gates.
 SIZES = {
-    "s": Size(shared.SMALL, shared.SMALL, 33_582_336),
-    "b": Size(shared.BASE, shared.BASE, 109_632_000),
-    "l": Size(shared.LARGE, (1024, 12, 16, 4096), 183_924_736),
-    "so400m": Size(shared.SO400M, shared.SO400M, 448_332_912),
-    "g": Size(shared.GIANT, (1536, 12, 24, 6144), 389_133_312),
+    "s": TowerSizes(shared.SMALL, shared.SMALL, 33_582_336),
+    "b": TowerSizes(shared.BASE, shared.BASE, 109_632_000),
+    "l": TowerSizes(shared.LARGE, (1024, 12, 16, 4096), 183_924_736),
+    "so400m": TowerSizes(shared.SO400M, shared.SO400M, 448_332_912),
+    "g": TowerSizes(shared.GIANT, (1536, 12, 24, 6144), 389_133_312),
 }
 
 # Nobody else has the towers for texts.
