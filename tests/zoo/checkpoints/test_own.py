@@ -272,7 +272,7 @@ WRONG = {
     ),
     "a classifier without its backbone": (
         *("meta, four layers", lambda folder: next(folder.glob("*_pretrain.pth")).unlink()),
-        r"linear4_head\.pth is a linear classifier .* one dinov2_vits14_pretrain\.pth",
+        r"linear4_head\.pth is a head .* one dinov2_vits14_pretrain\.pth",
     ),
     "a backbone that its name contradicts": (
         "meta, four layers",
