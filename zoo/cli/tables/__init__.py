@@ -45,7 +45,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
 
 
 def _least(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-    """Columns of a console that a table needs: those of whole lines, or of words where they wrap."""
+    """Columns of a console that a table needs: of whole lines, or of words where they wrap."""
     widths = []
     for heading, *cells in zip(headings, *rows, strict=True):
         parts = [each.split() if heading.startswith("~") else each.splitlines() for each in cells]
