@@ -245,9 +245,9 @@ number is a largest difference over all outputs.
 
 One representative of each family at its native size. The other implementations run on our leaves:
 unmodified Equimo 1.1.0 in JAX (difference relative to the largest output), transformers in PyTorch
-(absolute; features are of unit size, the logits of EoMT's masks reach 40). `ONNX N` is the file at opset N in ONNX Runtime against our
-model in JAX. ViT-5 is compared with stored outputs of Equimo 2.7.0, which wants a newer Python, in
-`tests/zoo/models/test_vit_families.py`.
+(absolute; features are of unit size, the logits of EoMT's masks reach 40). `ONNX N` is the file at
+opset N in ONNX Runtime against our model in JAX. ViT-5 is compared with stored outputs of Equimo
+2.7.0, which wants a newer Python, in `tests/zoo/models/test_vit_families.py`.
 """
 
 GOLDEN_TEXT = """## Against the original networks
