@@ -29,7 +29,7 @@ KINDS = {
     "*_token *_tokens *.latent *.probe queries query.weight": "token",
     "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
     "*positional_embedding": "positions",
-    "*.gamma*": "scale",
+    "*.gamma* *.lambda1": "scale",
     # The last bias of a depth decoder: behind it negative numbers are cut off.
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
     "*ln_[12f]*.weight": "norm",

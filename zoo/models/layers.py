@@ -84,19 +84,19 @@ class PatchEmbedding(eqx.Module):
 
     proj: eqx.nn.Conv2d
 
-    def __init__(self, dim: int, patch_size: int, *, channels: int = 3, key: PRNGKeyArray):
+    def __init__(self, dim: int, patch_size: int, *, in_channels: int = 3, key: PRNGKeyArray):
         """**Arguments:** channels of a token, pixels along a side of a patch; the image's channels.
 
         `key` draws the initial parameters, here and in all other layers.
         """
-        self.proj = eqx.nn.Conv2d(channels, dim, patch_size, stride=patch_size, key=key)
+        self.proj = eqx.nn.Conv2d(in_channels, dim, patch_size, stride=patch_size, key=key)
 
     @property
     def patch_size(self) -> int:
         """Pixels along a side of a patch."""
         return self.proj.stride[0]
 
-    def __call__(self, image: Float[Array, "channels H W"]) -> Float[Array, "dim height width"]:
+    def __call__(self, image: Float[Array, "in_channels H W"]) -> Float[Array, "dim height width"]:
         """**Returns** tokens on their grid: `height = H // patch_size`, `width = W // patch_size`.
 
         What does not fill a patch at the right and bottom edge is dropped.

@@ -75,11 +75,14 @@ def test_another_grid_is_interpolated_as_torch_does(antialias, cls_token):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_other_channels_and_a_rest_that_fills_no_patch(channels):
-    layer, x = perturbed(PatchEmbedding(6, 4, channels=channels, key=KEY)), inputs(channels, 11, 18)
+    layer, x = (
+        perturbed(PatchEmbedding(6, 4, in_channels=channels, key=KEY)),
+        inputs(channels, 11, 18),
+    )
     weight, bias = (torch.tensor(np.asarray(leaf)) for leaf in (layer.proj.weight, layer.proj.bias))
     want = torch.nn.functional.conv2d(torch.from_numpy(x), weight, bias.reshape(-1), 4)
     np.testing.assert_allclose(layer(jnp.asarray(x)), want, rtol=0, atol=10 * ATOL)
-    stem = Stem(8, channels=channels, norm=eqx.nn.LayerNorm, key=KEY)
+    stem = Stem(8, in_channels=channels, norm=eqx.nn.LayerNorm, key=KEY)
     assert stem(jnp.asarray(x)).shape == (2, 4, 8)
 
 
