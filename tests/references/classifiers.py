@@ -158,13 +158,16 @@ def by_timm(tensors: Values, head: Values, folder: Path, **settings: Any) -> Pat
     return folder
 
 
-def dinov3_by(name: str, layers: int, folder: Path, **settings: Any) -> Own:
+def dinov3_by(
+    name: str, layers: int, folder: Path, depth: int | None = 2, **settings: Any
+) -> Own:
     """A linear layer on DINOv3, in timm's layout, which has no periods of its own."""
-    config, state, model = backbone(name, 2)
+    config, state, model = backbone(name, depth)
     quarter = config.head_dim // 4
     model.rope_embeddings.inv_freq = 100.0 ** -(torch.arange(quarter) / quarter)
     head = head_of(config.dim)
-    path = by_timm(dinov3_by_timm(state), head, folder, num_attention_heads=2, **settings)
+    heads = {"num_attention_heads": config.heads}
+    path = by_timm(dinov3_by_timm(state), head, folder, **heads, **settings)
     return Own(path, partial(on_features, model, head, layers, not layers), (32, 48))
 
 
