@@ -1,5 +1,8 @@
 """`zoo run`: what models say of pictures, by name, from a checkpoint, a file and a folder."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +12,11 @@ from transformers import ViTForImageClassification
 import zoo as package
 from tests.references.classifiers import CLASSES, OWN
 from zoo.answers.answer import best
+from zoo.digits.data import split_digits
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
+
+README = Path(__file__).parents[3] / "README.md"
 
 NEAR = 1e-5
 """Of shares; JAX and ONNX Runtime differ by 1e-6 there."""
@@ -106,6 +112,18 @@ def test_pictures_with_one_name_have_files_of_their_own(zoo):
     said = zoo("run", "depth_digits", *names, "--out", "made", code=2).error
     assert "cat-2-depth.png exists already" in said
     assert not (zoo.here / "made/cat-depth.png").exists()
+
+
+def test_what_readme_shows(zoo):
+    """Its lines print what they say, to the third digit of a score."""
+    Image.fromarray(split_digits()[1].images[0]).save(zoo.here / "digit.png")
+    photograph().save(zoo.here / "cat.png")
+    (block,) = re.findall(r"```text\n(\$ zoo run.*?)```", README.read_text(), re.DOTALL)
+    shown = re.findall(r"^\$ zoo (.*)\n((?:(?!\$).*\n)+)", block, re.MULTILINE)
+    assert len(shown) == 3
+    for command, printed in shown:
+        told = "".join(f"{line.rstrip()}\n" for line in zoo(*command.split()).out.splitlines())
+        assert re.sub(r"(0\.\d\d)\d+", r"\1", told) == re.sub(r"(0\.\d\d)\d+", r"\1", printed)
 
 
 def test_depths_have_the_size_of_the_picture(zoo):
