@@ -138,6 +138,10 @@ def eomt(folder: Path) -> Made:
     model.save_pretrained(folder)
     sides = {"shortest_edge": 320, "longest_edge": 320}
     EomtImageProcessorPil(size=sides, do_pad=True).save_pretrained(folder)
+    # Which blocks mask is asked of a tensor, which torch's exporter refuses, and not of numbers.
+    shares = model.attn_mask_probs.tolist()
+    del model.attn_mask_probs
+    model.attn_mask_probs = shares
     return Made(folder, SizedByName(model, ("pixel_values",), names, {}).eval(), names)
 
 
@@ -207,7 +211,9 @@ NETWORKS = {
         task="zero-shot-image-classification",
     ),
     "Depth Anything V2 small": AnswerNetwork(
-        partial(of_transformers, "DepthAnythingForDepthEstimation", depth(), names=("predicted_depth",)),
+        partial(
+            of_transformers, "DepthAnythingForDepthEstimation", depth(), names=("predicted_depth",)
+        ),
         others=SIZES_OF_14,
         task="depth-estimation",
     ),

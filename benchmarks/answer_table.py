@@ -12,10 +12,10 @@ MARKS = ("<!-- answers: written by benchmarks/answers.py -->", "<!-- end -->")
 PEERS = ("zoo, opset 23", "torch, opset 23", "zoo, opset 18", "torch, opset 18", "Optimum")
 TIMED = (*PEERS[:2], "zoo, int8", *PEERS[2:])
 
-DIFFERENCES = """The largest difference from PyTorch of any output, beside the largest number that
-there is, at the size below and, where the network takes them, at two others that are no squares. The
-weights are seeded and the networks as large as published ones. The cosines are the least of all
-outputs, on two photographs.
+DIFFERENCES = """The largest difference of any output from PyTorch, beside the largest number of an
+output: at the size that is timed, and at two others that are no squares, where PyTorch's network
+takes them. The weights are seeded, and the networks as large as published ones. The cosines are the
+least of all outputs, on two photographs.
 """
 
 NODES = """Nodes of each file, and how many of them are `Attention`, beside those of
@@ -52,13 +52,20 @@ def measured(content: Row) -> Iterator[str]:
         ["time over products", *TIMED, "products, ms"],
         [[name, *times(found["speed"])] for name, found in networks.items()],
     )
-    for name, found in networks.items():
-        if told := found.get("Optimum", {}).get("failed"):
-            yield f"Optimum writes no file of {name}: {told.replace('`', '')}\n"
+    yield from failures(networks)
     versions = ", ".join(f"{name} {told}" for name, told in content["versions"].items())
     peers = "; ".join(dict.fromkeys(content["peers"].values()))
     yield f"Measured on {content['date']}: {content['machine']}; {versions}; beside {peers}."
     yield content["note"] or ""
+
+
+def failures(networks: Row) -> Iterator[str]:
+    """Which exporters write no file of which networks, and why."""
+    for name, found in networks.items():
+        for peer in PEERS:
+            if told := found.get(peer, {}).get("failed"):
+                yield f"* {peer} writes no file of {name}: `{told.replace('`', '')}`"
+    yield ""
 
 
 def differences(found: Row) -> Iterator[str]:

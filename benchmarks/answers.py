@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -112,21 +111,24 @@ def ours(network: AnswerNetwork, made: Made, place: Path) -> dict[str, Row]:
 
 
 def by_torch(network: AnswerNetwork, made: Made, place: Path, opset: int) -> Row:
-    """torch.onnx.export with dynamo, the numbers of pictures and texts open."""
+    """torch.onnx.export with dynamo, the numbers of pictures and texts open; or why it fails."""
     file, feeds = place / f"torch-{opset}.onnx", given(network, network.size, None)
     began = time.process_time()
-    torch.onnx.export(
-        made.module,
-        tuple(map(torch.from_numpy, feeds.values())),
-        file,
-        input_names=[*network.takes],
-        output_names=[*made.names],
-        dynamo=True,
-        opset_version=opset,
-        dynamic_shapes=tuple({0: torch.export.Dim(f"n{n}")} for n in range(len(feeds))),
-        external_data=False,
-        verbose=False,
-    )
+    try:
+        torch.onnx.export(
+            made.module,
+            tuple(map(torch.from_numpy, feeds.values())),
+            file,
+            input_names=[*network.takes],
+            output_names=[*made.names],
+            dynamo=True,
+            opset_version=opset,
+            dynamic_shapes=tuple({0: torch.export.Dim(f"n{n}")} for n in range(len(feeds))),
+            external_data=False,
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        return {"failed": next(line for line in str(error).splitlines()[::-1] if line)[:300]}
     told = {"processors": round(time.process_time() - began, 2), "file": file.name}
     return told | beside(file, made, feeds)
 
@@ -140,7 +142,11 @@ def by_optimum(network: AnswerNetwork, made: Made, place: Path, python: str) -> 
     told = cold(command)
     if "failed" in told:
         return told
-    return {**told, "file": f"optimum/{file.name}", **beside(file, made, given(network, network.size, None))}
+    return {
+        **told,
+        "file": f"optimum/{file.name}",
+        **beside(file, made, given(network, network.size, None)),
+    }
 
 
 def beside(file: Path, made: Made, feeds: Arrays) -> Row:
@@ -154,7 +160,9 @@ def beside(file: Path, made: Made, feeds: Arrays) -> Row:
     return counted(file) | apart(found, {name: wanted[name] for name in names})
 
 
-def speed(place: Path, rows: Mapping[str, Row], network: AnswerNetwork, asked: Any) -> Row:
+def speed(
+    place: Path, rows: Mapping[str, Row], network: AnswerNetwork, asked: argparse.Namespace
+) -> Row:
     """All files of a network and the products of the first in turns, the fastest run of each."""
     clock = time.thread_time if asked.busy else time.perf_counter
     feeds = {name: value[:1] for name, value in given(network, network.size, None).items()}
@@ -179,28 +187,25 @@ def speed(place: Path, rows: Mapping[str, Row], network: AnswerNetwork, asked: A
     }
 
 
-def measure(label: str, results: Results, asked: Any) -> None:
+def measure(label: str, results: Results, asked: argparse.Namespace) -> None:
     """Everything of a network that is not there yet."""
     network, place = NETWORKS[label], asked.files / label.replace(" ", "_").replace("/", "")
-    kinds = ("zoo", *(f"torch, opset {opset}" for opset in OPSETS), "Optimum", "speed")
-    held = results.content["networks"].get(label, {})
-    if all(kind in held for kind in kinds if asked.optimum or kind != "Optimum"):
+    exporters = [f"torch, opset {opset}" for opset in OPSETS]
+    exporters += ["Optimum"] if asked.optimum and network.task else []
+    if {"zoo", *exporters, "speed"} <= results.content["networks"].get(label, {}).keys():
         return
     shutil.rmtree(place / "checkpoint", ignore_errors=True)
     place.mkdir(parents=True, exist_ok=True)
     made, keys = network.make(place / "checkpoint"), ("networks", label)
     results.fill(*keys, "zoo", make=lambda: ours(network, made, place))
-    for opset in OPSETS:
-        results.fill(
-            *(*keys, f"torch, opset {opset}"),
-            make=lambda opset=opset: by_torch(network, made, place, opset),
-        )
-    if asked.optimum and network.task:
+    for opset, exporter in zip(OPSETS, exporters, strict=False):
+        results.fill(*keys, exporter, make=lambda o=opset: by_torch(network, made, place, o))
+    if "Optimum" in exporters:
         results.fill(
             *(*keys, "Optimum"), make=lambda: by_optimum(network, made, place, asked.optimum)
         )
     found = results.content["networks"][label]
-    rows = found["zoo"] | {kind: found[kind] for kind in kinds[1:-1] if kind in found}
+    rows = found["zoo"] | {exporter: found[exporter] for exporter in exporters}
     results.fill(*keys, "speed", make=lambda: speed(place, rows, network, asked))
 
 

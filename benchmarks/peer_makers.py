@@ -2,8 +2,9 @@
 
     PYTHON benchmarks/peer_makers.py torch|optimum|jax2onnx CHECKPOINT MODEL OPSET FILE [TASK]
 
-TASK is what Optimum calls that which the network does, `feature-extraction` by default. CHECKPOINT is a folder that transformers and the zoo load. The batch stays open where the exporter
-can leave it open, and the images have 224 x 224 pixels.
+TASK is what Optimum calls that which the network does, `feature-extraction` by default. CHECKPOINT
+is a folder that transformers and the zoo load. The batch stays open where the exporter can leave it
+open, and the images have 224 x 224 pixels.
 """
 
 import sys

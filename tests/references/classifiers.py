@@ -158,9 +158,7 @@ def by_timm(tensors: Values, head: Values, folder: Path, **settings: Any) -> Pat
     return folder
 
 
-def dinov3_by(
-    name: str, layers: int, folder: Path, depth: int | None = 2, **settings: Any
-) -> Own:
+def dinov3_by(name: str, layers: int, folder: Path, depth: int | None = 2, **settings: Any) -> Own:
     """A linear layer on DINOv3, in timm's layout, which has no periods of its own."""
     config, state, model = backbone(name, depth)
     quarter = config.head_dim // 4
