@@ -49,7 +49,7 @@ class Network(torch.nn.Module):
         found = self.backbone(pictures, output_hidden_states=True)
         states = found.hidden_states[-self.config.layers :]
         patches = [self.backbone.layernorm(state)[:, 1:] for state in states]
-        shape = len(pictures), self.config.dim, rows, columns
+        shape = pictures.shape[0], self.config.dim, rows, columns
         return self.head([each.mT.reshape(shape) for each in patches])
 
 
