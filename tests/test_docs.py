@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 import zoo
-from benchmarks import performance
+from benchmarks import answer_table, performance
 from tests import measure
 from weights.containers import bounds, lz4, npy
 from weights.containers.equimo import LARGEST_METADATA
 from weights.containers.pickles import BUDGET
 from weights.containers.safetensors import MOST_VALUES
+from zoo.export.precision import LIMITS
 from zoo.manifest.read import LARGEST_MANIFEST
 from zoo.manifest.read import MOST_VALUES as MOST_IN_MANIFEST
 
 CONTENT = json.loads((measure.FOLDER / "models.json").read_text())
+ANSWERS = json.loads((measure.FOLDER / "answers.json").read_text())
 JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
 """Largest errors: of the model, of a file, and relative to the largest output of Equimo."""
 
@@ -49,6 +51,18 @@ def test_pages_and_readme_show_the_numbers():
     assert (measure.FOLDER / "performance.md").read_text() == performance.render(content)
     readme = (ROOT / "README.md").read_text()
     assert readme == performance.with_table(readme, content)
+    page = (measure.FOLDER / "how-to" / "answers.md").read_text()
+    assert page == answer_table.with_answers(page, ANSWERS)
+
+
+def test_answers_are_pytorch_s():
+    """In float32 to the noise of it, and in lower precision within the limits of exports."""
+    for name, found in ANSWERS["networks"].items():
+        for opset in (18, 23):
+            row = found["zoo"][f"zoo, opset {opset}"]
+            assert row["max_abs"] <= JAX * max(1, row["largest"]), name
+        for precision in ("int8", "fp16"):
+            assert found["zoo"][f"zoo, {precision}"]["cosine"] >= LIMITS[precision].value, name
 
 
 def test_every_family_is_measured():

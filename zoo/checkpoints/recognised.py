@@ -79,10 +79,11 @@ def likely(checkpoint: Checkpoint, settings: Settings | None) -> list[Candidate]
     """Those of the registry, or else of its architectures; of several those that a file's own name
     tells, or what timm calls the network."""
     fitting = list(candidates(checkpoint, settings))
+    # A tower beside another is a network too, of a size that may be known; both together leave
+    # nothing out.
+    most = max((each.known(checkpoint) for each in fitting), default=0)
+    fitting = [each for each in fitting if each.known(checkpoint) == most]
     found = [each for each in fitting if each.is_variant] or fitting
-    # A tower beside another is a network too; both together leave nothing out.
-    most = max((each.known(checkpoint) for each in found), default=0)
-    found = [each for each in found if each.known(checkpoint) == most]
     names = {file.path.name for file in checkpoint.files}
     found = [each for each in found if names & {*each.entry.files}] or found
     if settings is None or not settings.architecture:

@@ -265,6 +265,8 @@ def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel
     or `BadRequest`."""
     from zoo.manifest.read import near
 
+    if not path.is_file():
+        raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")
     manifest = near(path)
     variants = manifest.variants.values() if manifest else ()
     chosen = next((each for each in variants if Path(each.file).name == path.name), None)

@@ -103,7 +103,7 @@ def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
 
 def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
-    if isinstance(config, DepthConfig):
+    if isinstance(config, DepthConfig) and config.backbone.positions is not None:
         return DEPTH
     if isinstance(config, TextConfig | DualConfig):
         return _words_kind(config)
@@ -113,9 +113,10 @@ def transformers_kind(config: Config) -> Kind:
         if config.response_norm:
             return CONVNEXT_V2
         return CONVNEXT if config.classes else DINOV3_CONVNEXT
-    if isinstance(config, SegmenterConfig):
+    if isinstance(config, SegmenterConfig | DepthConfig):
         raise BadRequest(
-            "transformers has no class for a classifier of DINOv2's patches: write another format."
+            "transformers has no class for a classifier of DINOv2's patches, nor for depths on "
+            "another network than DINOv2: write another format."
         )
     if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3

@@ -27,18 +27,19 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
     """Print a table without lines. `>` marks a column of numbers, `~` one of texts that wrap.
 
     Where the console is too narrow for a first column without a mark, such as the names of models,
-    each of its cells has a line of its own above the rest of its row.
+    each of its cells has a line of its own above the rest of its row. A title stays whole.
     """
+    if title:
+        say(title)
     shown = [[printable(str(cell)) for cell in row] for row in rows]
     out = console()
-    rest = _table(headings, [["", *row[1:]] for row in shown], title)
+    rest = _table(headings, [["", *row[1:]] for row in shown])
     lines = out.render_lines(rest, pad=False)
-    above = 1 + bool(title)
     whole = headings[0].startswith((">", "~")) or _least(headings, shown) <= out.width
-    if whole or len(lines) > above + len(shown):  # or rows take several lines all the same
-        return out.print(_table(headings, shown, title))
+    if whole or len(lines) > 1 + len(shown):  # or rows take several lines all the same
+        return out.print(_table(headings, shown))
     for number, line in enumerate(lines):
-        row = number - above
+        row = number - 1
         if row >= 0 and (row == 0 or shown[row][0] != shown[row - 1][0]):
             say(shown[row][0])
         say("".join(segment.text for segment in line).rstrip())
@@ -53,9 +54,8 @@ def _least(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> Table:
-    made = Table(title=printable(title) or None, title_justify="left", box=None)
-    made.padding, made.pad_edge = (0, 2, 0, 0), False
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in headings:
         made.add_column(
             heading.lstrip(">~"),
