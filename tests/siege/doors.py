@@ -46,6 +46,7 @@ READ = f"{MADE} --reference reference.npz --weights"
 BUILD = "build vit_digits --variant fp32"
 REPORT = "report --filter vit_digits --variant fp32"
 TO = "--weights-dir checkpoint --out"
+EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 GIVEN = f"{MADE} --weights {DIGITS}"
 GOLDEN = f"{FOLDER}/golden.safetensors"
@@ -67,6 +68,7 @@ DOORS = {
     "pull --out": writes("pull dinov3_vits16 --variant fp32 --out {}"),
     "build --weights": Door(f"{BUILD} {NEW} --weights {{}}", DIGITS),
     "build --out": writes(f"{BUILD} --out {{}}"),
+    "embed --model": Door(f"{EMBED} --model {{}} --out new.lance", FOLDER),
     "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
     "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
