@@ -15,12 +15,16 @@ RUNTIME = options.value(
     "The package onnxruntime-web, as npm's archive or unpacked.",
     show_default="npm is asked for it",
 )
+DATASET = options.value(
+    "FOLDER", "A small dataset of `zoo embed`, by one of the models, to be searched on a page."
+)
 
 
 def site(
     folders: Annotated[list[Path], FOLDERS],
     out: Annotated[Path, options.out(True)] = Path("site"),
     runtime: Annotated[Path | None, RUNTIME] = None,
+    dataset: Annotated[Path | None, DATASET] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -31,7 +35,7 @@ def site(
     from zoo.site.write import write_site
 
     with progress_bar() as progress:
-        made = write_site(folders, out, runtime, force, progress)
+        made = write_site(folders, out, runtime, force, progress, dataset)
     if json:
         return print_json(made)
     rows = made.catalogue.rows
