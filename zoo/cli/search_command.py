@@ -38,7 +38,7 @@ INDEX = options.flag(
     "--index", "Build an index into the dataset, which searches of more than 100,000 rows use."
 )
 MODEL = options.value(
-    "FOLDER", "The built model that made the vectors.", show_default="where the dataset notes it"
+    "FILE|FOLDER", "The model that made the vectors.", show_default="where the dataset notes it"
 )
 PICTURES = options.value(
     "FOLDER", "The folder that keys are paths in.", show_default="the dataset's thumbnails"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from zoo.embedding.network import find_network
 from zoo.errors import BadFile, BadRequest
-from zoo.hub.session import VisionModel, is_built, open_folder
+from zoo.hub.session import VisionModel, is_built, open_file, open_folder
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.vector_table import VectorTable, unit_rows
 
@@ -39,25 +41,24 @@ def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:
 
 
 def dataset_model(table: VectorTable, place: Path | None) -> VisionModel:
-    """The model of a dataset, from a folder or from where the dataset notes it.
+    """The model of a dataset, from a file or folder, or from where the dataset notes it.
 
     **Raises** `BadFile` where there is none or another one: that is told by the digest of its file.
     """
-    about = table.about
-    folder = Path(about.place) if place is None else place
-    if not is_built(folder):
-        where = f"{folder}, where {table.path} notes it," if place is None else f"{folder}"
+    about, given = table.about, Path(table.about.place) if place is None else place
+    is_file = given.suffix == ".onnx"
+    if not (given.is_file() if is_file else is_built(given)):
+        where = f"{given}, where {table.path} notes it," if place is None else f"{given}"
         raise BadFile(
-            f"{where} has no model: name the folder of {about.model} that made the vectors with "
-            "--model."
+            f"{where} has no model: name the file or folder of {about.model} that made the vectors "
+            "with --model."
         )
-    model = open_folder(folder, about.variant)
-    listed = model.manifest.listed
-    named = {name for variant in model.manifest.variants.values() for name in variant.files}
-    ours = [name for name in named if listed[name].sha256 == about.model_sha256]
-    if not ours or not listed[ours[0]].is_at(folder):
+    found = find_network(os.fspath(given), about.variant, offline=True)
+    folder = found.path.parents[len(Path(found.variant.file).parts) - 1]
+    listed = (found.manifest.listed[name] for name in found.variant.files)
+    if found.digest != about.model_sha256 or not all(file.is_at(folder) for file in listed):
         raise BadFile(
-            f"{folder} is of another model than {table.path}, whose vectors {about.model} "
-            f"({about.variant}, {about.model_sha256[:12]}…) made: name its folder with --model."
+            f"{given} is of another model than {table.path}, whose vectors {about.model} "
+            f"({about.variant}, {about.model_sha256[:12]}…) made: name that with --model."
         )
-    return model
+    return open_file(given) if is_file else open_folder(given, about.variant)

@@ -9,9 +9,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from zoo.cli.app import app
 from zoo.cli.console import call
+from zoo.digits.data import load_digits
+from zoo.embedding.embed_pictures import embed
 from zoo.errors import ZooError
 from zoo.progress import Lines
 from zoo.site.browser_runtime import put_runtime
@@ -48,9 +51,23 @@ def runtime(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def made(runtime, folders, tmp_path_factory):
-    """The site, and what was said of it."""
-    return write_site(folders, tmp_path_factory.mktemp("www") / "site", runtime, False, Lines())
+def digits(tmp_path_factory):
+    """A folder of sixty pictures of digits, which are called by their numbers."""
+    place = tmp_path_factory.mktemp("pictures") / "digits"
+    place.mkdir()
+    for row, image in enumerate(load_digits().images[:60]):
+        Image.fromarray(image).save(place / f"{row:02}.png")
+    return place
+
+
+@pytest.fixture(scope="session")
+def made(runtime, folders, digits, tmp_path_factory):
+    """The site, and what was said of it. A dataset of digits by one of the models is searched."""
+    place = tmp_path_factory.mktemp("www")
+    searched = embed(
+        [digits], model=folders[0], out=digits.parent / "d.lance", extra=("thumbnail",)
+    )
+    return write_site(folders, place / "site", runtime, False, Lines(), searched.dataset)
 
 
 @pytest.fixture(scope="session")
