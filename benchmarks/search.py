@@ -36,9 +36,7 @@ Search = Callable[[np.ndarray], np.ndarray]
 
 def draw(rows: int, place: Path) -> None:
     """Write the vectors, as a dataset and as numpy's file, and the queries."""
-    import pyarrow as pa
-
-    from zoo.embedding.write_arrays import about_arrays, table_of, write_dataset
+    from tests.vector_datasets import table_of, write_dataset
 
     random = np.random.default_rng(rows)
     centres = random.standard_normal((max(1, rows // EACH), DIM), np.float32)
@@ -49,12 +47,12 @@ def draw(rows: int, place: Path) -> None:
 
     np.save(place / "queries.npy", points(ASKED))
     stored = np.lib.format.open_memmap(place / "x.npy", "w+", np.float16, (rows, DIM))
-    parts: list[pa.Table] = []
+    parts = []
     for start in range(0, rows, PART):
         stored[start : start + PART] = points(min(PART, rows - start))
         here = stored[start : start + PART]
         parts.append(table_of([f"{start + row:08}.jpg" for row in range(len(here))], here))
-    write_dataset(place / "x.lance", about_arrays(stored[:1], pictures=rows), parts)
+    write_dataset(place / "x.lance", parts)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -194,11 +192,9 @@ def compare(rows: int) -> None:
 
 def digits() -> None:
     """Precision of the ten nearest, of held-out digits among those that were trained on."""
-    import pyarrow as pa  # noqa: F401
-
     import zoo
+    from tests.vector_datasets import table_of, write_dataset
     from zoo.digits.data import split_digits
-    from zoo.embedding.write_arrays import about_arrays, table_of, write_dataset
     from zoo.retrieval.exact import exact_nearest
     from zoo.retrieval.vector_table import open_vectors
 
@@ -212,7 +208,7 @@ def digits() -> None:
         )
         place = Path(folder) / "digits.lance"
         keys = [f"{label}/{row:04}.png" for row, label in enumerate(known.labels)]
-        write_dataset(place, about_arrays(vectors), [table_of(keys, vectors.astype(np.float16))])
+        write_dataset(place, [table_of(keys, vectors.astype(np.float16))])
         found = exact_nearest(open_vectors(place), unit(queries), NEAREST).rows
     right = known.labels[found] == asked.labels[:, None]
     by_digit = {int(d): round(float(right[asked.labels == d].mean()), 4) for d in range(10)}

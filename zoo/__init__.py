@@ -14,7 +14,7 @@ from zoo.export.to_onnx import to_onnx
 from zoo.hub.session import VisionModel, load
 from zoo.images.pixel_values import preprocess
 from zoo.registry.lookup import create, info, list_models
-from zoo.retrieval.search_rows import search
+from zoo.retrieval.search_call import search
 from zoo.version import __version__
 
 __all__ = [

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.embedding.about import About, read_about
-from zoo.errors import BadFile, BadRequest, MissingLibrary, first_line
+from zoo.embedding.libraries import need_library
+from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32
 
 if TYPE_CHECKING:
@@ -30,11 +31,6 @@ BLOCK = 8192
 VECTOR, KEY, THUMBNAIL = "vector", "key", "thumbnail"
 OFFSET = "_rowoffset"
 """What Lance calls the place of a row."""
-
-LACKING = (
-    "datasets of vectors need the library {}, which is not installed: run `pip install "
-    '"jax-onnx-zoo[embed]"`.'
-)
 
 
 class Block(NamedTuple):
@@ -160,11 +156,11 @@ def open_vectors(path: Path) -> VectorTable:
     that read it."""
     # What Lance tells its log is not for the user of a command.
     os.environ.setdefault("LANCE_LOG", "error")
-    try:
-        import lance
-        import pyarrow.dataset
-    except ModuleNotFoundError as error:
-        raise MissingLibrary(LACKING.format(error.name)) from error
+    for library in ("pyarrow", "lance"):
+        need_library(library)
+    import lance
+    import pyarrow.dataset
+
     about, is_lance = read_about(path), (path / "_versions").is_dir()
     with readable(path):
         if is_lance:

@@ -11,12 +11,13 @@ from scipy.sparse.csgraph import connected_components
 
 import zoo as package
 from tests import folders
+from tests.vector_datasets import table_of, write_dataset
 from weights.progress import Quiet
-from zoo.embedding.write_arrays import about_arrays, table_of, write_dataset
 from zoo.errors import BadRequest
 from zoo.retrieval import near_duplicates, search_rows, vector_index, vector_table
 from zoo.retrieval.near_duplicates import find_duplicates
-from zoo.retrieval.search_rows import Asked, nearest_rows, search_table
+from zoo.retrieval.search_call import Asked
+from zoo.retrieval.search_rows import nearest_rows, search_table
 from zoo.retrieval.vector_index import build_index
 from zoo.retrieval.vector_table import open_vectors
 
@@ -42,16 +43,13 @@ def drawn(rows=500, dim=24, spread=0.3, seed=0):
     return (points * random.uniform(0.5, 20, (rows, 1))).astype(np.float16)
 
 
-def dataset(place, vectors, parts=3, **changes):
+def dataset(place, vectors):
     """Written in parts; row n is `n.png`, n pixels wide."""
-    widths = np.arange(len(vectors), dtype=np.int32)
-    tables = [
-        table_of([f"{row}.png" for row in rows], vectors[rows]).append_column(
-            "width", [widths[rows]]
-        )
-        for rows in np.array_split(np.arange(len(vectors)), parts)
-    ]
-    write_dataset(place, about_arrays(vectors, **changes), tables)
+    parts = []
+    for rows in np.array_split(np.arange(len(vectors), dtype=np.int32), 3):
+        table = table_of([f"{row}.png" for row in rows], vectors[rows])
+        parts.append(table.set_column(1, "width", pa.array(rows)))
+    write_dataset(place, parts)
     return open_vectors(place)
 
 
@@ -85,10 +83,12 @@ def test_every_row_is_compared(suffix, tmp_path):
     (first, *_) = found = search_table(table, Asked(key="77.png"), "width > 400", 200, None)
     order = 401 + np.argsort(-cosines(vectors[77:78], vectors[401:])[0])
     assert [each.row for each in found] == order.tolist() and first.width == first.row
-    assert first.key == f"{first.row}.png" and first.height is None
+    assert first.key == f"{first.row}.png" and first.height == 3
     itself = search_table(table, Asked(key="477.png"), "width > 400", 200, None)
     assert len(itself) == 98 and 477 not in [each.row for each in itself]
-    with pytest.raises(BadRequest, match="condition of SQL on the columns key, width, such as"):
+    with pytest.raises(
+        BadRequest, match="condition of SQL on the columns key, width, height, sha256, such as"
+    ):
         nearest_rows(table, unit, 3, "wide > 3")
 
 
@@ -175,8 +175,8 @@ def colours(tmp_path):
     pictures = pa.array([jpeg(tuple(colour)) for colour in COLOURS.tolist()], pa.binary())
     table = table_of(keys, means).append_column("thumbnail", pictures)
     digest = hashlib.sha256(held["onnx/model.onnx"]).hexdigest()
-    about = about_arrays(means, model=folders.MODEL, model_sha256=digest, place=str(made))
-    write_dataset(tmp_path / "colours.lance", about, [table])
+    made_by = {"model": folders.MODEL, "model_sha256": digest, "place": str(made)}
+    write_dataset(tmp_path / "colours.lance", [table], **made_by)
     Image.new("RGB", (64, 40), (245, 15, 20)).save(tmp_path / "red.png")
     return tmp_path
 
@@ -238,7 +238,7 @@ def test_pictures_of_a_sheet_stay_below_their_folder(colours, zoo):
     shutil.copy(colours / "red.png", root / "deep" / "0.png")
     vectors = np.eye(3, dtype=np.float16) + np.float16(1)
     keys = ["deep/0.png", "../red.png", str(colours / "red.png")]
-    write_dataset(colours / "y.lance", about_arrays(vectors), [table_of(keys, vectors)])
+    write_dataset(colours / "y.lance", [table_of(keys, vectors)])
     said = zoo("search", colours / "y.lance", "--key", keys[0], "--out", "a.png", code=2).error
     assert "has no thumbnails" in said
     zoo(

@@ -14,7 +14,7 @@ from PIL import Image
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.digits.data import load_digits
-from zoo.embedding.embed_pictures import embed
+from zoo.embedding.embed_call import embed
 from zoo.errors import ZooError
 from zoo.progress import Lines
 from zoo.site.browser_runtime import put_runtime

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from weights.terminal import say
 from zoo.cli.tables import counted, print_table
-from zoo.retrieval.search_rows import Found
+from zoo.retrieval.search_call import Found
 from zoo.retrieval.vector_index import NEAREST, IndexFacts
 
 
