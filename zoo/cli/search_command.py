@@ -16,7 +16,7 @@ from zoo.cli.console import print_picture, print_result, progress_bar
 from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
-    from zoo.retrieval.contact_sheet import Cell
+    from zoo.retrieval.contact_sheet import SheetCell
     from zoo.retrieval.near_duplicates import DuplicateGroup
     from zoo.retrieval.vector_table import VectorTable
 
@@ -101,7 +101,7 @@ def _rows(
 ) -> None:
     """Search, and print and draw what was found."""
     from zoo.cli.tables.found_table import show_found
-    from zoo.retrieval.contact_sheet import Cell
+    from zoo.retrieval.contact_sheet import SheetCell
     from zoo.retrieval.search_call import COUNT as USUAL
     from zoo.retrieval.search_call import Asked
     from zoo.retrieval.search_rows import search_table, told_index
@@ -110,14 +110,14 @@ def _rows(
     found = search_table(drawn.table, Asked(*asked), where, wanted, model)
     if told := told_index(drawn.table):
         complain(told)
-    drawn.draw([[Cell(each.row, each.cosine) for each in found]])
+    drawn.draw([[SheetCell(each.row, each.cosine) for each in found]])
     print_result(drawn.json, found, show_found, lambda rows: [row._asdict() for row in rows])
 
 
 def _duplicates(drawn: _Drawn, above: float, where: str | None, count: int | None) -> None:
     """Find groups of duplicates, and print and draw them."""
     from zoo.cli.tables.found_table import show_groups
-    from zoo.retrieval.contact_sheet import Cell
+    from zoo.retrieval.contact_sheet import SheetCell
     from zoo.retrieval.near_duplicates import find_duplicates
 
     if not 0 < above <= 1:
@@ -128,7 +128,7 @@ def _duplicates(drawn: _Drawn, above: float, where: str | None, count: int | Non
     with progress_bar() as progress:
         groups = find_duplicates(drawn.table, above, rows, progress)
     shown = groups[:count]
-    drawn.draw([list(map(Cell, group.rows, group.cosines)) for group in shown])
+    drawn.draw([list(map(SheetCell, group.rows, group.cosines)) for group in shown])
     told = [_named(drawn.table, group) for group in shown]
     print_result(drawn.json, told, lambda each: show_groups(each, len(groups)))
 
@@ -160,7 +160,7 @@ class _Drawn:
         if self.out is not None or self.pictures is not None:
             check_pictures(self.table, self.pictures)
 
-    def draw(self, rows: Sequence[Sequence[Cell]]) -> None:
+    def draw(self, rows: Sequence[Sequence[SheetCell]]) -> None:
         """Write a contact sheet if one is asked for, and show it in a terminal that can."""
         from zoo.progress import is_terminal
         from zoo.retrieval.contact_sheet import contact_sheet

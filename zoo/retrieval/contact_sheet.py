@@ -31,7 +31,7 @@ ABSENT = (224, 224, 224)
 
 
 @dataclass(frozen=True)
-class Cell:
+class SheetCell:
     """A row of a dataset, and the number that is written below its picture."""
 
     row: int
@@ -39,7 +39,7 @@ class Cell:
 
 
 def contact_sheet(
-    table: VectorTable, rows: Sequence[Sequence[Cell]], root: Path | None
+    table: VectorTable, rows: Sequence[Sequence[SheetCell]], root: Path | None
 ) -> Image.Image:
     """Draw rows of pictures, each of which begins a new line.
 
@@ -73,7 +73,7 @@ def check_pictures(table: VectorTable, root: Path | None) -> None:
         raise BadRequest(f"--pictures {root} is no folder: name the one that the pictures are in.")
 
 
-def _lines(rows: Sequence[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
+def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]:
     """Rows that are broken where they are too long, up to the most that a sheet has."""
     left = MOST
     for row in rows:
@@ -98,7 +98,7 @@ def _draw(
     sheet: Image.Image,
     picture: Image.Image | None,
     corner: tuple[int, int],
-    told: tuple[str, Cell],
+    told: tuple[str, SheetCell],
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
 ) -> None:
     left, top = corner

@@ -9,7 +9,7 @@ import numpy as np
 
 from weights.progress import Progress
 from zoo.images.pixel_values import Float32
-from zoo.retrieval.vector_table import BLOCK, Block, Rows, VectorTable
+from zoo.retrieval.vector_table import BLOCK, Rows, VectorBlock, VectorTable
 
 HELD = 4
 """Blocks that are held while those after them are read: the dataset is read once for so many."""
@@ -80,13 +80,13 @@ def find_duplicates(
         for block in table.blocks(rows, first):
             for start in range(0, len(held.rows), TILE):
                 part = slice(start, start + TILE)
-                _compare(Block(held.rows[part], held.vectors[part]), block, above, joined)
+                _compare(VectorBlock(held.rows[part], held.vectors[part]), block, above, joined)
     return joined.groups()
 
 
-def _held(table: VectorTable, rows: Rows | None) -> Iterator[Block]:
+def _held(table: VectorTable, rows: Rows | None) -> Iterator[VectorBlock]:
     """Several blocks as one."""
-    blocks: list[Block] = []
+    blocks: list[VectorBlock] = []
     for block in table.blocks(rows):
         blocks.append(block)
         if sum(len(each.rows) for each in blocks) >= HELD * BLOCK:
@@ -96,14 +96,14 @@ def _held(table: VectorTable, rows: Rows | None) -> Iterator[Block]:
         yield _together(blocks)
 
 
-def _together(blocks: list[Block]) -> Block:
-    return Block(
+def _together(blocks: list[VectorBlock]) -> VectorBlock:
+    return VectorBlock(
         np.concatenate([block.rows for block in blocks]),
         np.concatenate([block.vectors for block in blocks]),
     )
 
 
-def _compare(ones: Block, others: Block, above: float, joined: Joined) -> None:
+def _compare(ones: VectorBlock, others: VectorBlock, above: float, joined: Joined) -> None:
     """Join the pairs of two blocks, each row with those after it."""
     if others.rows[-1] <= ones.rows[0]:
         return

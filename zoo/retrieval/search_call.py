@@ -16,7 +16,7 @@ MOST = 10_000
 """Rows that may be asked for."""
 
 
-class Found(NamedTuple):
+class FoundRow(NamedTuple):
     """A row of a dataset: its key, the cosine of its vector with what was asked for, the size of
     its picture in pixels (None where the dataset does not say), and its place, counted from 0."""
 
@@ -44,7 +44,7 @@ def search(
     where: str | None = None,
     count: int = COUNT,
     model: str | os.PathLike[str] | None = None,
-) -> list[Found]:
+) -> list[FoundRow]:
     """The rows of a dataset of `zoo embed` that are most like something, best first.
 
     Up to 100,000 rows each is compared; of more, if there is an index (`zoo search --index`), those

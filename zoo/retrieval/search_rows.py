@@ -10,14 +10,14 @@ from zoo.errors import BadRequest
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.exact import Nearest, exact_nearest
 from zoo.retrieval.query_vectors import picture_vector, text_vector
-from zoo.retrieval.search_call import MOST, Asked, Found
+from zoo.retrieval.search_call import MOST, Asked, FoundRow
 from zoo.retrieval.vector_index import LARGE, lance_nearest, read_index
 from zoo.retrieval.vector_table import KEY, VectorTable
 
 
 def search_table(
     table: VectorTable, asked: Asked, where: str | None, count: int, model: Path | None
-) -> list[Found]:
+) -> list[FoundRow]:
     """`search` in an open dataset."""
     if sum(each is not None for each in asked) != 1:
         raise BadRequest("give one thing to search for: a picture, a text or a key.")
@@ -29,7 +29,7 @@ def search_table(
     kept = [(row, cosine) for row, cosine in both if row not in (own, -1)]
     values = table.take([row for row, _ in kept], (KEY, "width", "height"))
     return [
-        Found(str(each[KEY]), cosine, each.get("width"), each.get("height"), row)
+        FoundRow(str(each[KEY]), cosine, each.get("width"), each.get("height"), row)
         for (row, cosine), each in zip(kept, values, strict=True)
     ][:count]
 

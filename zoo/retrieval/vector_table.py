@@ -33,7 +33,7 @@ OFFSET = "_rowoffset"
 """What Lance calls the place of a row."""
 
 
-class Block(NamedTuple):
+class VectorBlock(NamedTuple):
     """Rows of a dataset: their places `[n]`, in order, and vectors `[n, dim]` at length 1."""
 
     rows: Rows
@@ -76,7 +76,7 @@ class VectorTable:
             if not (kinds.is_nested(field.type) or kinds.is_binary(field.type))
         ]
 
-    def blocks(self, rows: Rows | None = None, first: int = 0) -> Iterator[Block]:
+    def blocks(self, rows: Rows | None = None, first: int = 0) -> Iterator[VectorBlock]:
         """All vectors from a row on, or those of some rows in order. **Raises** `BadFile`."""
         place = 0
         with readable(self.path):
@@ -87,7 +87,7 @@ class VectorTable:
                 if kept.any():
                     found = _vectors(batch.column(0), self)
                     whole = bool(kept.all())
-                    yield Block(
+                    yield VectorBlock(
                         here if whole else here[kept], unit_rows(found if whole else found[kept])
                     )
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from weights.terminal import say
 from zoo.cli.tables import counted, print_table
-from zoo.retrieval.search_call import Found
+from zoo.retrieval.search_call import FoundRow
 from zoo.retrieval.vector_index import NEAREST, IndexFacts
 
 
-def show_found(rows: Sequence[Found]) -> None:
+def show_found(rows: Sequence[FoundRow]) -> None:
     """Rows, best first."""
     if not rows:
         return say("nothing was found")
