@@ -6,14 +6,18 @@ import shutil
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from PIL import Image
 from scipy.sparse.csgraph import connected_components
+from transformers import AutoImageProcessor, AutoTokenizer
 
 import zoo as package
 from tests import folders
+from tests.references.towers import SENTENCES, save_towers
 from tests.vector_datasets import table_of, write_dataset
 from weights.progress import Quiet
 from zoo.errors import BadRequest
+from zoo.images.photograph import photograph
 from zoo.retrieval import near_duplicates, search_rows, vector_index, vector_table
 from zoo.retrieval.near_duplicates import find_duplicates
 from zoo.retrieval.search_call import Asked
@@ -255,3 +259,29 @@ def test_pictures_of_a_sheet_stay_below_their_folder(colours, zoo):
     sheet = np.asarray(Image.open("a.png").convert("RGB"))
     shown = [tuple(sheet[88, 88 + 168 * place].tolist()) for place in range(3)]
     assert shown == [(245, 15, 20), (224, 224, 224), (224, 224, 224)]
+
+
+@pytest.mark.full
+def test_a_text_is_searched_among_pictures(zoo):
+    """The cosines are those of transformers' two towers."""
+    own = zoo.here / "own"
+    model = save_towers(own)
+    zoo("build", "--weights", own, "--out", "made", "--variant", "fp32", "--size", 64)
+    pictures = zoo.here / "pictures"
+    pictures.mkdir()
+    for turn in range(6):
+        photograph().rotate(60 * turn).resize((64, 64)).save(pictures / f"{turn}.png")
+    zoo("embed", pictures, "--model", "made/siglip2_dual", "--out", "p.lance", "--dtype", "float32")
+    found = zoo.json("search", "p.lance", "--text", SENTENCES[0])
+    ids = AutoTokenizer.from_pretrained(own)([SENTENCES[0]], padding="max_length", max_length=64)
+    pixels = AutoImageProcessor.from_pretrained(own)(
+        [Image.open(path) for path in sorted(pictures.iterdir())], return_tensors="pt"
+    )
+    with torch.no_grad():
+        text = model.text_model(torch.tensor(ids["input_ids"])).pooler_output
+        images = model.vision_model(**pixels).pooler_output
+    wanted = cosines(text.numpy(), images.numpy())[0]
+    assert [each["row"] for each in found] == np.argsort(-wanted).tolist()
+    np.testing.assert_allclose(
+        [each["cosine"] for each in found], np.sort(wanted)[::-1], rtol=0, atol=1e-5
+    )
