@@ -1,6 +1,7 @@
 """How fast a dataset of vectors is searched, and how much of what is nearest is found.
 
     python benchmarks/search.py [ROWS…]
+    python benchmarks/search.py duplicates [ROWS…]
     python benchmarks/search.py digits
 
 Without a word, 10,000, 100,000 and 1,000,000 drawn vectors of 384 numbers: points around centres,
@@ -9,6 +10,8 @@ search`, each row compared and by its index, there are numpy and faiss (`pip ins
 whose vectors lie in memory. Each way has a process of its own. `recall` is the share of numpy's ten
 rows; `ms` the median of single queries, `at once` that of a query among a hundred; `MB` what the
 process takes more than after its imports, files that the system caches included; `build` seconds.
+
+`duplicates` compares every row with every other, of 25,000 and 50,000: seconds, and MB as above.
 
 `digits` asks by pictures of digits that `vit_digits` was never trained on for those that it was
 trained on: the share of the ten nearest that show the same digit.
@@ -22,13 +25,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 DIM, EACH, ASKED, NEAREST = 384, 200, 100, 10
 SPREAD = 1.0  # of points around a centre, whose own numbers have the deviation 1
-PART = 50_000  # rows that are drawn at once
+PART = 50_000  # rows that are drawn at once, and are a part of the dataset
 TIMED = 20  # queries that are timed one by one
 
 Search = Callable[[np.ndarray], np.ndarray]
@@ -190,6 +194,30 @@ def compare(rows: int) -> None:
             )
 
 
+def measure_duplicates(place: Path) -> tuple[int, float, float]:
+    """Groups, seconds and MB, in this process alone."""
+    import lance  # noqa: F401
+
+    from weights.progress import Quiet
+    from zoo.retrieval.near_duplicates import find_duplicates
+    from zoo.retrieval.vector_table import open_vectors
+
+    before, began = peak(), time.perf_counter()
+    groups = find_duplicates(open_vectors(place / "x.lance"), 0.6, None, Quiet())
+    return len(groups), time.perf_counter() - began, peak() - before
+
+
+def duplicates(rows: int) -> None:
+    """A line of a table."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        for task in (partial(draw, rows), measure_duplicates):
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                told = pool.submit(task, Path(folder)).result()
+    groups, seconds, megabytes = told
+    print(f"| {rows:,} | {groups:,} | {seconds:.0f} | {megabytes:.0f} |", flush=True)
+
+
 def digits() -> None:
     """Precision of the ten nearest, of held-out digits among those that were trained on."""
     import zoo
@@ -221,6 +249,10 @@ if __name__ == "__main__":
     given = sys.argv[1:] or ["10000", "100000", "1000000"]
     if given == ["digits"]:
         digits()
+    elif given[0] == "duplicates":
+        print("| rows | groups | seconds | MB |\n|---|---|---|---|")
+        for each in given[1:] or ["25000", "50000"]:
+            duplicates(int(each))
     else:
         print(
             "| rows | way | recall@10 | ms | at once | MB | build |\n|---|---|---|---|---|---|---|"
