@@ -1,9 +1,10 @@
 """One file by one exporter, in the environment of that exporter; `peers.py` starts it.
 
-    PYTHON benchmarks/peer_makers.py torch|optimum|jax2onnx CHECKPOINT MODEL OPSET FILE
+    PYTHON benchmarks/peer_makers.py torch|optimum|jax2onnx CHECKPOINT MODEL OPSET FILE [TASK]
 
-CHECKPOINT is a folder that transformers and the zoo load. The batch stays open where the exporter
-can leave it open, and the images have 224 x 224 pixels.
+TASK is what Optimum calls that which the network does, `feature-extraction` by default. CHECKPOINT
+is a folder that transformers and the zoo load. The batch stays open where the exporter can leave it
+open, and the images have 224 x 224 pixels.
 """
 
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 SIDE = 224
 
 
-def by_torch(checkpoint: Path, model: str, opset: int, file: Path) -> None:
+def by_torch(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
     """torch.onnx.export with dynamo, as its documentation recommends."""
     import torch
     from transformers import AutoModel
@@ -40,7 +41,7 @@ def by_torch(checkpoint: Path, model: str, opset: int, file: Path) -> None:
     )
 
 
-def by_optimum(checkpoint: Path, model: str, opset: int, file: Path) -> None:
+def by_optimum(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
     """Its main function with its defaults, but without comparing.
 
     It leaves the number of colours open, which no file reads and our benchmark does not guess.
@@ -51,7 +52,7 @@ def by_optimum(checkpoint: Path, model: str, opset: int, file: Path) -> None:
     main_export(
         str(checkpoint),
         file.parent,
-        task="feature-extraction",
+        task=task,
         opset=opset,
         do_validation=False,
         library_name="transformers",
@@ -63,7 +64,7 @@ def by_optimum(checkpoint: Path, model: str, opset: int, file: Path) -> None:
     onnx.save(written, file)
 
 
-def by_jax2onnx(checkpoint: Path, model: str, opset: int, file: Path) -> None:
+def by_jax2onnx(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
     """Of the zoo's own network, which is plain Equinox."""
     import jax
     import onnx
@@ -81,9 +82,9 @@ def by_jax2onnx(checkpoint: Path, model: str, opset: int, file: Path) -> None:
 
 
 def main() -> None:
-    exporter, checkpoint, model, opset, file = sys.argv[1:]
+    exporter, checkpoint, model, opset, file, *task = sys.argv[1:]
     made = {"torch": by_torch, "optimum": by_optimum, "jax2onnx": by_jax2onnx}[exporter]
-    made(Path(checkpoint), model, int(opset), Path(file))
+    made(Path(checkpoint), model, int(opset), Path(file), *(task or ["feature-extraction"]))
 
 
 if __name__ == "__main__":

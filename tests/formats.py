@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import zoo
-from tests.references import convnext, depth_anything, dinov2, dinov3, eomt, siglip2, vit
+from tests.references import convnext, depth_anything, dinov2, dinov3, eomt, siglip2, tips, vit
 from tests.references.running import Values, equimo_model, file_state
 from tests.seeded import leaves_of, nano, state_of, values_of
 from tests.synthetic import save_pth
@@ -32,7 +32,7 @@ NAMES = (
     *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr", "eupe_vitt16"),
     *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small", "convnext_tiny"),
     *("convnextv2_atto", "depth_anything_v2_vits", "eomt_dinov3_coco_panoptic_small_640"),
-    "dinov2_vits14_ade20k_ms",
+    *("dinov2_vits14_ade20k_ms", "tipsv2_vitb14"),
 )
 """One of each family, and those whose tensors are others than its."""
 
@@ -42,6 +42,7 @@ TRANSFORMERS = {
     "dinov3": dinov3,
     "eomt": eomt,
     "siglip2": siglip2,
+    "tipsv2": tips,
     "vit": vit,
 }
 

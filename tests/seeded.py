@@ -74,9 +74,12 @@ def nano(config: Config) -> Config:
         return replace(config, backbone=replace(nano(config.backbone), depth=4), **sizes)
     if isinstance(config, TextConfig):
         few = replace(config, dim=24, depth=2, heads=2, hidden=80, vocabulary=96)
-        return replace(few, projection=32)
+        return replace(few, projection=None if config.projection is None else 32)
     if isinstance(config, DualConfig):
-        return DualConfig(nano(config.vision), nano(config.words))
+        vision, words = nano(config.vision), nano(config.words)
+        # Vectors of both have as many channels, whichever layer gives those of texts.
+        sized = "dim" if words.projection is None else "projection"
+        return replace(config, vision=vision, words=replace(words, **{sized: vision.width}))
     if isinstance(config, MaskConfig):
         sizes = {"queries": 9, "query_blocks": 2, "classes": 7}
         return replace(config, backbone=replace(nano(config.backbone), depth=3), **sizes)
@@ -85,6 +88,7 @@ def nano(config: Config) -> Config:
     positions = config.positions and replace(config.positions, grid=4)
     hidden = 88 if config.ffn == "swiglu_fused" else 128
     sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}
+    sizes["top"] = config.top and replace(config.top, hidden=64)
     return replace(config, **sizes, positions=positions, classes=config.classes and 7)
 
 

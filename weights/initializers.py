@@ -24,13 +24,15 @@ KINDS = {
     "*freqs": "frequencies",
     "*.bias_mask": "mask",
     "attn_mask_probs": "zeros",
-    "*batch_norm.var *.running_var": "scale",
+    "*batch_norm.var *.running_var temperature": "scale",
     "*batch_norm.mean *.running_mean": "narrow",
     "*_token *_tokens *.latent *.probe queries query.weight": "token",
     "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
-    "*.gamma*": "scale",
+    "*positional_embedding": "positions",
+    "*.gamma* *.lambda1": "scale",
     # The last bias of a depth decoder: behind it negative numbers are cut off.
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
+    "*ln_[12f]*.weight": "norm",
     "logit_scale logit_bias": "norm",
     "*.grn.weight": "scale",
     "*.grn.beta": "narrow",
@@ -44,7 +46,8 @@ KINDS = {
     # Other convolutions of a depth decoder.
     "decoder.*.weight depth_head.*.weight neck.*.weight": "wide",
     "mask_head.*.weight class_*.weight": "wide",
-    "*.fc1.weight *.w1.weight *.w2.weight *.w12.weight head.weight": "wide",
+    "*.fc1.weight *.w1.weight *.w2.weight *.w12.weight head.weight words.head.weight": "wide",
+    "*.c_fc.weight *.linear_projection.weight": "wide",
     "*.weight *.bias": "narrow",
 }
 

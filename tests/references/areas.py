@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
 
@@ -16,6 +15,7 @@ from tests.references.classifiers import CLASSES, seeded
 from tests.references.running import Values, file_state
 from tests.seeded import nano, values_of
 from tests.synthetic import save_pth
+from zoo.models.config import SegmenterConfig
 
 Areas = Callable[[torch.Tensor], Values]
 
@@ -57,26 +57,37 @@ SETTINGS = {
 
 
 def patches(folder: Path) -> Own:
-    """Two files as Meta publishes them, and settings with more than it gives."""
+    """A small one, which transformers' backbone can compute at the size of its positions alone: it
+    interpolates them by another rule."""
     config = replace(nano(zoo.info("dinov2_vits14_ade20k_ms").config), classes=len(CLASSES))
-    values, naming = values_of(config), zoo.info("dinov2_vits14_ade20k_ms").namings[0]
+    model = write_patches(folder, "dinov2_vits14_ade20k_ms", config)
+
+    def outputs(pictures: torch.Tensor) -> Values:
+        with torch.no_grad():
+            return {"logits": model(pictures).numpy()}
+
+    return Own(folder, outputs, config.native, "dinov2_segmentation")
+
+
+def write_patches(
+    folder: Path, name: str, config: SegmenterConfig | None = None
+) -> segmenter.Network:
+    """Two files as Meta publishes them, of a network by its name or a smaller one, which has
+    settings with more than Meta gives; the network in PyTorch."""
+    entry = zoo.info(name)
+    config, naming = config or entry.config, entry.namings[0]
+    values = values_of(config)
     state = file_state(naming, values)
     head = {key: value for key, value in state.items() if key.startswith("decode_head.")}
     folder.mkdir()
     save_pth(folder / "dinov2_vits14_pretrain.pth", {k: state[k] for k in state if k not in head})
     counted = {"decode_head.bn.num_batches_tracked": torch.tensor(7)}
     tensors = {key: torch.from_numpy(value) for key, value in head.items()} | counted
-    torch.save({"state_dict": tensors}, folder / "dinov2_vits14_ade20k_ms_head.pth")
-    told = {"num_attention_heads": config.backbone.heads, "id2label": dict(enumerate(CLASSES))}
-    (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
-    # At the size of its positions, which transformers' backbone interpolates by another rule.
-    side = config.native[0]
-
-    def outputs(pictures: torch.Tensor) -> Values:
-        found = [segmenter.by_pytorch(config, values, each.numpy())["logits"] for each in pictures]
-        return {"logits": np.stack(found)}
-
-    return Own(folder, outputs, (side, side), "dinov2_segmentation")
+    torch.save({"state_dict": tensors}, folder / f"{name}_head.pth")
+    if config != entry.config:
+        told = {"num_attention_heads": config.backbone.heads, "id2label": dict(enumerate(CLASSES))}
+        (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    return segmenter.Network(config, values)
 
 
 AREAS: Mapping[str, Callable[[Path], Own]] = {"eomt": eomt, "patches": patches}

@@ -25,6 +25,7 @@ from tests.synthetic import save_pth
 from zoo.models.config import Config
 
 CLASSES = ("kitten", "Hündchen", "a <fish>")
+BREEDS = (*CLASSES, "Maine Coon", "a cat, asleep", "Siam", "tabby")
 
 Logits = Callable[[torch.Tensor], torch.Tensor]
 
@@ -60,6 +61,24 @@ def saved(kind: str, size: tuple[int, int], folder: Path, **settings: Any) -> Ow
     model = seeded(kind, settings)
     model.save_pretrained(folder)
     return Own(folder, lambda pictures: model(pictures, **asks).logits, size)
+
+
+def trained(kind: str, folder: Path) -> Any:
+    """One of `OWN` with `BREEDS` in place of its classes, after a few steps; it is saved there."""
+    named = {"id2label": dict(enumerate(BREEDS)), "label2id": {x: n for n, x in enumerate(BREEDS)}}
+    OWN[kind](folder)
+    torch.manual_seed(2)
+    model = transformers.AutoModelForImageClassification.from_pretrained(
+        folder, **named, ignore_mismatched_sizes=True
+    ).train()
+    steps = torch.optim.SGD(model.parameters(), 0.05)
+    for _ in range(3):
+        pictures, wanted = torch.randn(4, 3, 64, 64), torch.randint(len(BREEDS), (4,))
+        asks = {"interpolate_pos_encoding": True} if type(model).__name__ in ASKING else {}
+        model(pictures, labels=wanted, **asks).loss.backward()
+        steps.step()
+    model.eval().save_pretrained(folder)
+    return model
 
 
 ASKING = ("ViTForImageClassification", "SiglipForImageClassification")
@@ -139,13 +158,14 @@ def by_timm(tensors: Values, head: Values, folder: Path, **settings: Any) -> Pat
     return folder
 
 
-def dinov3_by(name: str, layers: int, folder: Path, **settings: Any) -> Own:
+def dinov3_by(name: str, layers: int, folder: Path, depth: int | None = 2, **settings: Any) -> Own:
     """A linear layer on DINOv3, in timm's layout, which has no periods of its own."""
-    config, state, model = backbone(name, 2)
+    config, state, model = backbone(name, depth)
     quarter = config.head_dim // 4
     model.rope_embeddings.inv_freq = 100.0 ** -(torch.arange(quarter) / quarter)
     head = head_of(config.dim)
-    path = by_timm(dinov3_by_timm(state), head, folder, num_attention_heads=2, **settings)
+    heads = {"num_attention_heads": config.heads}
+    path = by_timm(dinov3_by_timm(state), head, folder, **heads, **settings)
     return Own(path, partial(on_features, model, head, layers, not layers), (32, 48))
 
 

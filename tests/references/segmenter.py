@@ -24,26 +24,39 @@ class Head(torch.nn.Module):
         return self.conv_seg(self.bn(torch.cat(maps, dim=1)))
 
 
+class Network(torch.nn.Module):
+    """The head on normed patches of the last blocks of transformers' backbone."""
+
+    def __init__(self, config: SegmenterConfig, values: Values):
+        super().__init__()
+        start, state = "decode_head.", running.file_state(mask_names.SEGMENTER, values)
+        of_head = {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+        self.config = config
+        self.head = Head(config.layers * config.dim, config.classes).eval()
+        # It counts batches, for which the zoo has no use.
+        tensors = {k: torch.from_numpy(v) for k, v in of_head.items()}
+        self.head.load_state_dict(tensors, strict=False)
+        body = {
+            path.removeprefix("backbone."): value
+            for path, value in values.items()
+            if path.startswith("backbone.")
+        }
+        self.backbone = dinov2.transformers(config.backbone, body)
+
+    def forward(self, pictures):
+        """Logits `[batch, classes, rows, columns]`."""
+        rows, columns = (side // self.config.stride for side in pictures.shape[2:])
+        found = self.backbone(pictures, output_hidden_states=True)
+        states = found.hidden_states[-self.config.layers :]
+        patches = [self.backbone.layernorm(state)[:, 1:] for state in states]
+        shape = pictures.shape[0], self.config.dim, rows, columns
+        return self.head([each.mT.reshape(shape) for each in patches])
+
+
 def by_pytorch(config: SegmenterConfig, values: Values, image) -> Arrays:
-    """Logits of the normed patches of the last blocks."""
-    start, state = "decode_head.", running.file_state(mask_names.SEGMENTER, values)
-    of_head = {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
-    head = Head(config.layers * config.dim, config.classes).eval()
-    # It counts batches, for which the zoo has no use.
-    head.load_state_dict({k: torch.from_numpy(v) for k, v in of_head.items()}, strict=False)
-    body = {
-        path.removeprefix("backbone."): value
-        for path, value in values.items()
-        if path.startswith("backbone.")
-    }
-    model = dinov2.transformers(config.backbone, body)
-    grid = [side // config.stride for side in image.shape[1:]]
+    """Logits of one picture."""
     with torch.no_grad():
-        found = model(torch.from_numpy(image[None]), output_hidden_states=True)
-        states = found.hidden_states[-config.layers :]
-        patches = [model.layernorm(state)[:, 1:] for state in states]
-        maps = [rows.mT.reshape(1, config.dim, *grid) for rows in patches]
-        return {"logits": head(maps)[0].numpy()}
+        return {"logits": Network(config, values)(torch.from_numpy(image[None]))[0].numpy()}
 
 
 REFERENCES = {

@@ -28,6 +28,25 @@ def tokenizer() -> Any:
     return made
 
 
+def ending_tokenizer() -> Any:
+    """Another, as CLIP's: the word that ends a text has the greatest number."""
+    from tokenizers import processors
+
+    made, ends = tokenizer(), ("<|startoftext|>", "<|endoftext|>")
+    made.add_special_tokens([*ends])
+    numbers = [(end, made.token_to_id(end)) for end in ends]
+    made.post_processor = processors.TemplateProcessing(f"{ends[0]} $A {ends[1]}", None, numbers)
+    return made
+
+
+def tips_tokenizer() -> Any:
+    """TIPSv2's of transformers, of the same words: texts in lower case."""
+    from transformers import Tipsv2Tokenizer
+
+    words = json.loads(tokenizer().to_str())["model"]
+    return Tipsv2Tokenizer(words["vocab"], [tuple(pair) for pair in words["merges"]])
+
+
 def save_towers(folder: Path) -> Any:
     """Write the checkpoint with all that goes along; the model in transformers."""
     config = nano(info("siglip2_vitb16_224_dual").config)

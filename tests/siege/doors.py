@@ -17,7 +17,7 @@ import zoo
 from zoo.cli.app import app
 
 ZOO = typer.main.get_command(app)
-PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|DATASET")
+PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|PICTURE|DATASET")
 """What the help calls a value that is a path."""
 
 
@@ -44,6 +44,7 @@ EXPORT = "export vit_digits --no-verify"
 MADE = "golden make vit_digits new.safetensors"
 READ = f"{MADE} --reference reference.npz --weights"
 BUILD = "build vit_digits --variant fp32"
+INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
 REPORT = "report --filter vit_digits --variant fp32"
 TO = "--weights-dir checkpoint --out"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
@@ -56,6 +57,7 @@ RUNTIME = "runtime"
 
 DOORS = {
     "export --weights": Door(f"{EXPORT} {NEW} --weights {{}}", DIGITS),
+    "export --calibrate": Door(f"{INT8} {NEW} --calibrate {{}}", "pictures"),
     "export --out": writes(f"{EXPORT} --out {{}}"),
     "verify FILE|DIR": Door("verify {}", FOLDER),
     "verify --weights": Door(f"verify {MODEL} --weights {{}}", DIGITS),
@@ -64,10 +66,15 @@ DOORS = {
     "show IMAGE": Door("show vit_digits {} --out new.png", "photo.png", ".png"),
     "show --weights": Door("show vit_digits photo.png --out new.png --weights {}", DIGITS),
     "show --out": writes("show vit_digits photo.png --out {}", ".png"),
+    "run MODEL|FILE|FOLDER": Door("run {} photo.png --json", MODEL, ".onnx"),
+    "run [PICTURE]...": Door("run vit_digits {} --json", "photo.png", ".png"),
+    "run --weights": Door("run vit_digits photo.png --weights {}", DIGITS),
+    "run --out": Door("run depth_digits photo.png --out {}", "new", writes=True),
     "bench FILE": Door("bench {} --rounds 1", MODEL, ".onnx"),
     "bench --plot": writes(f"bench {MODEL} --rounds 1 --plot {{}}", ".png"),
     "pull --out": writes("pull dinov3_vits16 --variant fp32 --out {}"),
     "build --weights": Door(f"{BUILD} {NEW} --weights {{}}", DIGITS),
+    "build --calibrate": Door(f"{BUILD8} {NEW} --calibrate {{}}", "pictures"),
     "build --out": writes(f"{BUILD} --out {{}}"),
     "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),

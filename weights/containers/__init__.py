@@ -3,7 +3,17 @@
 import zipfile
 from pathlib import Path
 
-from weights.containers import equimo, heads, lz4, npy, npz, pth, safetensors, zips
+from weights.containers import (
+    equimo,
+    heads,
+    lz4,
+    npy,
+    npz,
+    pth,
+    safetensors,
+    tower_pairs,
+    zips,
+)
 from weights.errors import NotACheckpoint, WeightsNotFound
 from weights.files import Checkpoint, sound
 from weights.opening import open_regular, read_at_most
@@ -46,7 +56,9 @@ def _open_file(path: Path) -> Checkpoint:
             members = zips.read_members(path)
         arrays = members and all(name.endswith(npz.SUFFIX) for name in members)
         if arrays:
-            return npz.read_npz(path, members)
+            tower = npz.read_npz(path, members)
+            other = tower_pairs.other_half(path)
+            return tower_pairs.both_towers(tower, _open_file(other)) if other else tower
         archive = pth.read_pth(path, members)
         if not heads.is_head(archive):
             return archive
@@ -76,10 +88,11 @@ def _open_folder(path: Path) -> Checkpoint:
         return safetensors.read_safetensors(files[0])
     if not files and (path / pth.TENSORS).is_file():
         return _open_file(path / pth.TENSORS)
-    if not files and len(found := heads.heads_in(path)) == 1:
+    if not files and len(found := [*heads.heads_in(path), *tower_pairs.pairs_in(path)]) == 1:
         return _open_file(found[0])
     raise WeightsNotFound(
         f"{path} is a folder without a checkpoint (no {safetensors.INDEX}, no single .safetensors "
         f"file, no {pth.TENSORS}, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "
-        "*_linear_head.pth): give the path of a checkpoint."
+        "*_linear_head.pth, no single pair of *_text.npz and *_vision.npz): give the path of a "
+        "checkpoint."
     )

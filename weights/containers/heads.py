@@ -1,24 +1,35 @@
-"""A linear classifier that Meta publishes by itself, and the backbone that it belongs on.
+"""A head that Meta publishes by itself, and the backbone that it belongs on.
 
 Of pictures: `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3. Together they are called
 what the module is that torch.hub makes of them. Of patches: `notebooks/semantic_segmentation.ipynb`
-of facebookresearch/dinov2, whose heads have the names of mmsegmentation.
+of facebookresearch/dinov2, whose heads have the names of mmsegmentation. For texts:
+`hub/dinotxt.py` of facebookresearch/dinov3, where the head of the network for images and the whole
+one for texts are in a file.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from weights.errors import WeightsNotFound
 from weights.files import Checkpoint
+from weights.tensors import LazyTensor
 
 NAME = re.compile(
-    r"(?P<backbone>.+?)(_imagenet1k|_ade20k|_voc2012)?_(linear4?|ms)_head(-[0-9a-f]{8,64})?\.pth"
+    r"(?P<backbone>.+?)((_imagenet1k|_ade20k|_voc2012)?_(linear4?|ms)_head|"
+    r"_dinotxt_vision_head_and_text_encoder)(-[0-9a-f]{8,64})?\.pth"
 )
 """What such a file is called, behind the name of its backbone."""
 
 
 OF_PATCHES = "decode_head."
 """How the keys of a classifier of patches begin."""
+
+WITH_TEXTS = ("visual_model.head.", "text_model.", "logit_scale")
+"""How those of dino.txt begin."""
+
+WITHIN = "visual_model.backbone."
+"""How those of its backbone begin in the whole network."""
 
 
 def heads_in(folder: Path) -> list[Path]:
@@ -27,9 +38,16 @@ def heads_in(folder: Path) -> list[Path]:
 
 
 def is_head(checkpoint: Checkpoint) -> bool:
-    """Whether a file holds a classifier alone."""
+    """Whether a file holds a head alone."""
     of_patches = all(key.startswith(OF_PATCHES) for key in checkpoint.tensors)
-    return of_patches or set(checkpoint.tensors) == {"weight", "bias"}
+    return of_patches or is_with_texts(checkpoint) or set(checkpoint.tensors) == {"weight", "bias"}
+
+
+def is_with_texts(checkpoint: Checkpoint) -> bool:
+    """Whether a file holds dino.txt without its backbone."""
+    return bool(checkpoint.tensors) and all(
+        key.startswith(WITH_TEXTS) for key in checkpoint.tensors
+    )
 
 
 def backbone_of(head: Path) -> Path:
@@ -41,21 +59,26 @@ def backbone_of(head: Path) -> Path:
         wanted = f"{name}.pth" if found else "BACKBONE_pretrain.pth"
         called = "" if found else ", under the name BACKBONE_linear_head.pth"
         raise WeightsNotFound(
-            f"{head} is a linear classifier without its backbone ({len(beside) if found else 'no'} "
+            f"{head} is a head without its backbone ({len(beside) if found else 'no'} "
             f"file of it beside it): put it beside one {wanted}{called}."
         )
     return beside[0]
 
 
 def on_backbone(head: Checkpoint, backbone: Checkpoint) -> Checkpoint:
-    """A classifier and its backbone as one checkpoint, whose path is their folder."""
+    """A head and its backbone as one checkpoint, whose path is their folder."""
+    if is_with_texts(head):
+        inside = {WITHIN + key: tensor for key, tensor in backbone.tensors.items()}
+        return _joined(head, backbone, {**inside, **head.tensors})
     tensors = {
         key if key.startswith(OF_PATCHES) else f"linear_head.{key}": tensor
         for key, tensor in head.tensors.items()
     }
-    return Checkpoint(
-        head.path.parent,
-        "PyTorch archives of a backbone and a classifier",
-        (*backbone.files, *head.files),
-        {**backbone.tensors, **tensors},
-    )
+    return _joined(head, backbone, {**backbone.tensors, **tensors})
+
+
+def _joined(
+    head: Checkpoint, backbone: Checkpoint, tensors: Mapping[str, LazyTensor]
+) -> Checkpoint:
+    files, kind = (*backbone.files, *head.files), "PyTorch archives of a backbone and a head"
+    return Checkpoint(head.path.parent, kind, files, tensors)

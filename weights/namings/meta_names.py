@@ -1,9 +1,4 @@
-"""Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models.
-
-Google DeepMind publishes TIPS with those of DINOv2, in an `.npz`.
-"""
-
-from dataclasses import replace
+"""Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models."""
 
 from weights.mapping import Naming, Rule, same
 from weights.transforms import MASKED, PER_CHANNEL, UNBATCH
@@ -52,9 +47,7 @@ DINOV2_VIT = Naming(
     prefixes=(LINEAR_HEAD,),
 )
 
-TIPS_VIT = replace(DINOV2_VIT, name="google")
-
 
 def dtype(key: str) -> str:
     """The type that a tensor has in the published files."""
-    return "bfloat16" if key == "rope_embed.periods" else "float32"
+    return "bfloat16" if key.endswith("rope_embed.periods") else "float32"

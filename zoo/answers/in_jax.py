@@ -11,7 +11,8 @@ from zoo.answers.answer import Answered, Fed, answer
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import Model, batched
-from zoo.models.text import DualEncoder, TextTransformer
+from zoo.models.dual import DualEncoder
+from zoo.models.text import TextTransformer
 
 
 def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:

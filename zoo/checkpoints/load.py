@@ -22,6 +22,7 @@ from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
+from zoo.checkpoints.settings.beside import with_temperature
 from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
@@ -112,9 +113,10 @@ def open_named(path: Path) -> Checkpoint:
 
 
 def named(checkpoint: Checkpoint) -> Checkpoint:
-    """The numbers of Equinox's records become the paths of a model's leaves."""
+    """The numbers of Equinox's records become the paths of a model's leaves, and a number in the
+    settings beside a checkpoint one of its tensors."""
     if checkpoint.container != npy.EQUINOX:
-        return checkpoint
+        return with_temperature(checkpoint)
     tensors = list(checkpoint.tensors.values())
     found = [tensor.shape for tensor in tensors]
     count = sum(map(math.prod, found))
@@ -153,9 +155,11 @@ def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
     if fitting := namings(checkpoint, entry):
         return fitting[0]
     if belongs := fitting_models(checkpoint):
+        both = isinstance(entry.config, DualConfig)
+        wanted = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
-            f"like {entry.name}. Export that model, or give the file {entry.file}."
+            f"like {entry.name}. Export that model, or {wanted}."
         )
     naming = nearest(entry.namings, checkpoint.tensors)
     leaves = model_shapes(entry.config_for(naming.name))

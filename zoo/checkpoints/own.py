@@ -3,24 +3,27 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from weights import Checkpoint, open_checkpoint
 from weights.containers import npy
 from weights.errors import MappingError
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape
-from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings
+from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings, with_temperature
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.weights_argument import Choice, Seed
-from zoo.models.config import Config, DepthConfig, DualConfig, FeatureConfig, OnBackbone, ViTConfig
+from zoo.models.config import Config, DepthConfig, DualConfig, OnBackbone, ViTConfig
 from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 
-ACTIVATIONS: dict[str, Literal["gelu", "gelu_tanh"]] = {
+Gelu = Literal["gelu", "gelu_tanh"]
+Activated = TypeVar("Activated", Gelu, Literal["gelu", "gelu_tanh", "relu"])
+
+ACTIVATIONS: dict[str, Gelu] = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_new": "gelu_tanh",
@@ -29,10 +32,11 @@ ACTIVATIONS: dict[str, Literal["gelu", "gelu_tanh"]] = {
 
 FREE = (
     *("image_size", "layerscale_value", "layer_scale_init_value"),
+    *("mlp_ratio", "temperature_init_value"),
     *("pad_token_id", "bos_token_id", "eos_token_id"),
 )
-"""Settings that change nothing: what training began with, sizes that are read otherwise, and words
-that the tokenizer knows."""
+"""Settings that change nothing: what training began with, sizes and numbers that are read
+otherwise, and words that the tokenizer knows."""
 
 
 def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
@@ -46,6 +50,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         from zoo.checkpoints.load import named
 
         checkpoint = named(checkpoint)
+    checkpoint = with_temperature(checkpoint)
     settings, how = read_settings(checkpoint)
     alike = [
         (naming, config)
@@ -141,25 +146,23 @@ def settled(config: Config, naming: Naming, settings: Settings | None) -> Config
         return _settled_text(config, settings)
     if isinstance(config, DualConfig):
         vision = _settled_vit(config.vision, naming, settings)
-        return DualConfig(vision, _settled_text(config.words, settings))
+        return replace(config, vision=vision, words=_settled_text(config.words, settings))
     network = settings.network if settings else None
     eps = (network and network.layer_norm_eps) or config.norm_eps
     # All other norms are fixed in transformers.
     last = None if eps == config.norm_eps else eps
-    return replace(config, activation=_activation(config, network), final_norm_eps=last)
+    return replace(config, activation=_activation(config.activation, network), final_norm_eps=last)
 
 
-def _activation(
-    config: FeatureConfig | TextConfig, network: Settings | None
-) -> Literal["gelu", "gelu_tanh"]:
-    return ACTIVATIONS.get((network and network.hidden_act) or "", config.activation)
+def _activation(usual: Activated, network: Settings | None) -> Activated | Gelu:
+    return ACTIVATIONS.get((network and network.hidden_act) or "", usual)
 
 
 def _settled_vit(config: ViTConfig, naming: Naming, settings: Settings | None) -> ViTConfig:
     network = settings.network if settings else None
     return replace(
         config,
-        activation=_activation(config, network),
+        activation=_activation(config.activation, network),
         norm_eps=(network and network.layer_norm_eps) or config.norm_eps,
         heads=(network and network.num_attention_heads) or config.heads,
         head_tokens=0
@@ -172,7 +175,7 @@ def _settled_text(config: TextConfig, settings: Settings | None) -> TextConfig:
     network = settings.words if settings else None
     return replace(
         config,
-        activation=_activation(config, network),
+        activation=_activation(config.activation, network),
         norm_eps=(network and network.layer_norm_eps) or config.norm_eps,
         heads=(network and network.num_attention_heads) or config.heads,
     )
@@ -215,7 +218,7 @@ def body(config: Config) -> Config:
     if isinstance(config, OnBackbone):
         return replace(config, backbone=vit_body(config.backbone))
     if isinstance(config, DualConfig):
-        return DualConfig(vit_body(config.vision), text_body(config.words))
+        return replace(config, vision=vit_body(config.vision), words=text_body(config.words))
     if isinstance(config, TextConfig):
         return text_body(config)
     return replace(config, classes=0, norm_eps=0.0, activation="gelu", final_norm_eps=None)

@@ -79,10 +79,11 @@ def likely(checkpoint: Checkpoint, settings: Settings | None) -> list[Candidate]
     """Those of the registry, or else of its architectures; of several those that a file's own name
     tells, or what timm calls the network."""
     fitting = list(candidates(checkpoint, settings))
+    # A tower beside another is a network too, of a size that may be known; both together leave
+    # nothing out.
+    most = max((each.known(checkpoint) for each in fitting), default=0)
+    fitting = [each for each in fitting if each.known(checkpoint) == most]
     found = [each for each in fitting if each.is_variant] or fitting
-    # A tower beside another is a network too; both together leave nothing out.
-    most = max((each.known(checkpoint) for each in found), default=0)
-    found = [each for each in found if each.known(checkpoint) == most]
     names = {file.path.name for file in checkpoint.files}
     found = [each for each in found if names & {*each.entry.files}] or found
     if settings is None or not settings.architecture:
@@ -117,7 +118,8 @@ def _one_head(config: Config) -> Config:
     if isinstance(config, OnBackbone):
         return replace(config, backbone=replace(config.backbone, heads=1))
     if isinstance(config, DualConfig):
-        return DualConfig(replace(config.vision, heads=1), replace(config.words, heads=1))
+        vision, words = replace(config.vision, heads=1), replace(config.words, heads=1)
+        return replace(config, vision=vision, words=words)
     return config
 
 
@@ -132,7 +134,8 @@ def _kind(config: Config) -> Config:
     if isinstance(config, TextConfig):
         return _text_kind(config)
     if isinstance(config, DualConfig):
-        return DualConfig(_vit_kind(config.vision), _text_kind(config.words))
+        vision, words = _vit_kind(config.vision), _text_kind(config.words)
+        return replace(config, vision=vision, words=words)
     if isinstance(config, MaskConfig):
         return MaskConfig(_vit_kind(config.backbone), queries=0, query_blocks=0, classes=0)
     if isinstance(config, SegmenterConfig):
@@ -145,12 +148,14 @@ def _kind(config: Config) -> Config:
 def _vit_kind(config: ViTConfig) -> ViTConfig:
     # The first register changes how positions are interpolated; others are only more of them.
     few = replace(vit_body(config), ffn="mlp", registers=min(1, config.registers))
-    return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0)
+    top = few.top and replace(few.top, depth=0, hidden=0)
+    return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0, top=top)
 
 
 def _text_kind(config: TextConfig) -> TextConfig:
-    sizes = replace(text_body(config), dim=0, depth=0, heads=0, hidden=0, projection=0)
-    return replace(sizes, vocabulary=0, tokens=0)
+    sizes = replace(text_body(config), dim=0, depth=0, heads=0, hidden=0)
+    projection = None if config.projection is None else 0
+    return replace(sizes, projection=projection, vocabulary=0, tokens=0)
 
 
 def check_heads(found: Candidate, checkpoint: Checkpoint, settings: Settings | None) -> None:

@@ -19,6 +19,7 @@ from zoo.models.config import (
 from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import RopePeriods
 from zoo.models.text_config import TextConfig
+from zoo.models.top_config import TopBlocks
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""
@@ -44,7 +45,7 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
     if isinstance(config, DualConfig):
         vision = _vit(config.vision, lambda leaf: shapes(f"vision.{leaf}"))
         words = _text(config.words, lambda leaf: shapes(f"words.{leaf}"))
-        return DualConfig(vision, words) if vision and words else None
+        return replace(config, vision=vision, words=words) if vision and words else None
     backbone = _vit(config.backbone, lambda leaf: shapes(f"backbone.{leaf}"))
     if backbone is None:
         return None
@@ -91,18 +92,19 @@ def _segmenter(config: SegmenterConfig, shapes: Shapes) -> Config | None:
 
 
 def _text(config: TextConfig, shapes: Shapes) -> TextConfig | None:
-    words, positions = (shapes(leaf) or () for leaf in ("token_embed.weight", "pos_embed"))
-    hidden = _hidden(shapes, *FEED_FORWARD["mlp"])
-    if len(words) != 2 or len(positions) != 2 or not hidden:
+    words, hidden = shapes("token_embed.weight") or (), _hidden(shapes, *FEED_FORWARD["mlp"])
+    # Sinusoids are no leaves.
+    tokens = _rows(shapes, "pos_embed") if config.positions == "learned" else config.tokens
+    if len(words) != 2 or not tokens or not hidden:
         return None
     return replace(
         config,
         dim=words[1],
         depth=_counted(shapes, "blocks.{}.prenorm.weight"),
         hidden=hidden,
-        projection=_rows(shapes, "head.weight"),
+        projection=None if config.projection is None else _rows(shapes, "head.weight"),
         vocabulary=words[0],
-        tokens=positions[0],
+        tokens=tokens,
     )
 
 
@@ -127,8 +129,14 @@ def _vit(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         hidden=width,
         patch_size=patch[2],
         registers=_rows(shapes, "reg_tokens"),
+        top=config.top and _top(config.top, shapes),
     )
     return _with_head(_grid(found_config, shapes), shapes("head.weight"))
+
+
+def _top(config: TopBlocks, shapes: Shapes) -> TopBlocks:
+    depth = _counted(shapes, "top.{}.prenorm.weight")
+    return replace(config, depth=depth, hidden=_rows(shapes, "top.0.mlp.w1.weight"))
 
 
 def _hidden(shapes: Shapes, first: str, last: str, times: int) -> int:

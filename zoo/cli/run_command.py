@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,6 +59,7 @@ def run(
     Of a classifier the five best classes are printed. Areas and depths become a picture, features
     .npy files.
     """
+    from zoo.files.staging import check_free
     from zoo.images.photograph import photograph
     from zoo.images.pictures import pictures
     from zoo.progress import is_terminal
@@ -67,11 +68,15 @@ def run(
     given: list[Image] = pictures(list(asked)) if asked else [photograph()]
     asked = asked or [PHOTOGRAPH]
     found = _answers(model, given, weights, labels or [])
-    stems = _stems(asked)
     told = [
-        Told(picture, each, _written(each, out / stem, force))
-        for picture, stem, each in zip(asked, stems, found, strict=True)
+        Told(picture, each, _files(each, out / stem))
+        for picture, stem, each in zip(asked, _stems(asked), found, strict=True)
     ]
+    for each in told:
+        for file in each.files:
+            check_free(file, force)
+    for each in told:
+        _write(each)
     if not json and is_terminal(sys.stdout):
         for each in told:
             if each.answered.drawing is not None:
@@ -111,32 +116,36 @@ def _answers(
 
 
 def _stems(pictures: Sequence[str]) -> list[str]:
-    """How files about pictures begin: with their names, numbered where several have one."""
-    seen: Counter[str] = Counter()
-    stems = []
+    """How files about pictures begin: with their names, numbered where several have one, for a
+    system too that does not tell small letters from capitals."""
+    stems: dict[str, str] = {}
     for picture in pictures:
-        stem = Path(picture).stem
-        seen[stem] += 1
-        stems.append(stem if seen[stem] == 1 else f"{stem}-{seen[stem]}")
-    return stems
+        name = stem = Path(picture).stem
+        for number in count(2):
+            if stem.casefold() not in stems:
+                break
+            stem = f"{name}-{number}"
+        stems[stem.casefold()] = stem
+    return list(stems.values())
 
 
-def _written(found: Answered, stem: Path, force: bool) -> tuple[Path, ...]:
-    """What is no name: a drawing, or features as numpy's files."""
-    from zoo.files.staging import check_free, replacing
+def _files(found: Answered, stem: Path) -> tuple[Path, ...]:
+    """Where that goes which is no name: a drawing, or features as numpy's files."""
+    if found.drawing is not None:
+        return (stem.with_name(f"{stem.name}-{found.kind}.png"),)
+    return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in found.features)
+
+
+def _write(told: Told) -> None:
+    """Write the files of a picture."""
+    from zoo.files.staging import replacing
     from zoo.show.save import save_picture
 
-    files = {stem.with_name(f"{stem.name}-{name}.npy"): x for name, x in found.features.items()}
-    drawn = stem.with_name(f"{stem.name}-{found.kind}.png")
-    for file in (*files, *([drawn] if found.drawing else [])):
-        check_free(file, force)
-    for file, values in files.items():
+    if told.answered.drawing is not None:
+        save_picture(told.answered.drawing, *told.files)
+    for file, values in zip(told.files, told.answered.features.values(), strict=False):
         with replacing(file) as place:
             np.save(place, values)
-    if found.drawing is not None:
-        save_picture(found.drawing, drawn)
-        return (drawn,)
-    return tuple(files)
 
 
 def _show(told: list[Told]) -> None:

@@ -16,7 +16,11 @@ from zoo.registry.entry import ModelInfo
 Inputs = Mapping[str, NDArray[Any]]
 """By the names that they have in a file."""
 
-BATCHES: dict[Taken, str] = {"pixel_values": "image_batch_size", "input_ids": "text_batch_size"}
+BATCHES: dict[Taken, str] = {
+    "pixel_values": "image_batch_size",
+    "input_ids": "text_batch_size",
+    "attention_mask": "text_batch_size",
+}
 """Open batch sizes of a file that takes several things, as Optimum calls them."""
 
 MORE = 2
@@ -31,7 +35,8 @@ def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | 
     stride, specs = config.stride, list[tuple[tuple[int | str, ...], Any]]()
     sides = signature.size or (f"{stride}*h", f"{stride}*w")
     for name in config.takes:
-        batch = signature.batch or (BATCHES[name] if len(config.takes) > 1 else "batch_size")
+        several = len({BATCHES[each] for each in config.takes}) > 1
+        batch = signature.batch or (BATCHES[name] if several else "batch_size")
         if name == "pixel_values":
             specs.append(((batch, 3, *sides), np.float32))
         elif isinstance(config, TextConfig | DualConfig):
@@ -53,7 +58,10 @@ def sample_inputs(
         found["pixel_values"] = pixel_values(photographs(batch), entry.preprocessing, size)
     if isinstance(entry.config, TextConfig | DualConfig):
         both = isinstance(entry.config, DualConfig)
-        found["input_ids"] = texts(entry.config.words, batch + MORE * (both and open_batch))
+        ids = texts(entry.config.words, batch + MORE * (both and open_batch))
+        found["input_ids"] = ids
+        if entry.config.words.masked:
+            found["attention_mask"] = (ids != 0).astype(np.int64)
     return found
 
 

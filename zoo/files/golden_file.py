@@ -1,8 +1,8 @@
 """Golden files: one input of a network, and what a reference makes of it, as safetensors.
 
 The tensors are `pixel_values [n, 3, H, W]` in float32 or `image [n, H, W, 3]` in uint8 of images,
-`input_ids [n, tokens]` in int64 of texts, and the outputs by name. The header says of which model
-and weights they are, and who computed them.
+`input_ids [n, tokens]` and, for some networks, `attention_mask [n, tokens]` in int64 of texts, and
+the outputs by name. The header says of which model and weights they are, and who computed them.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from weights.errors import WeightsError
 from weights.writers.safetensors_writer import write_arrays
 from zoo.errors import BadFile
 
-INPUTS = {"pixel_values": 4, "image": 4, "input_ids": 2}
+INPUTS = {"pixel_values": 4, "image": 4, "input_ids": 2, "attention_mask": 2}
 """What a network may take, and how many axes it has."""
 
 TOLD = ("model", "reference", "weights_sha256")  # what the header says

@@ -115,17 +115,19 @@ class VisionModel:
     def text(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of texts, `[n, dim]`, at length 1: a product with those of pictures is a cosine,
         of which the manifest's `similarity` makes a logit. **Raises** as `tokenizer`."""
-        return self._vectors("input_ids", self.tokenizer(texts))
+        return self._vectors("input_ids", self._encoded(texts))
 
     def image(self, images: Pictures) -> NDArray[np.float32]:
         """Vectors of pictures, `[n, dim]`, at length 1. **Raises** `BadRequest` for a model without
         texts that they could be compared with."""
-        return self._vectors("pixel_values", self.preprocess(images))
+        return self._vectors("pixel_values", {"pixel_values": self.preprocess(images)})
 
     def classify(
         self, picture: Pictures, labels: Sequence[str], template: str = TEMPLATE
     ) -> list[Answer]:
-        """How likely each label is about a picture, whatever the others are; the likeliest first.
+        """How likely each label is about a picture; the likeliest first. The manifest's
+        `similarity` says whether the others count: not for SigLIP 2, but for TIPS and dino.txt,
+        where all of them together make 1.
 
         **Arguments:** one picture; what may be in it, in words; and the sentence that they are put
         into, with `{}` in their place.
@@ -136,9 +138,10 @@ class VisionModel:
         'a cat'
         """
         from zoo.answers.answer import best
-        from zoo.answers.scores import sigmoid
+        from zoo.answers.scores import sigmoid, softmax
 
-        if [each.name for each in self.variant.inputs] != ["pixel_values", "input_ids"]:
+        how, taken = self.manifest.similarity, {each.name for each in self.variant.inputs}
+        if how is None or not TOWERS.keys() <= taken:
             raise BadRequest(
                 f"{self.manifest.model} compares no pictures with texts: load one of "
                 '`zoo.list_models("*_dual")`.'
@@ -152,21 +155,27 @@ class VisionModel:
                 f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of "
                 "strings, and a sentence with {} in it."
             )
-        ids = self.tokenizer([template.replace("{}", label) for label in labels])
-        feeds = {"pixel_values": pixels, "input_ids": ids}
-        (logits,) = self.session.run(["logits_per_image"], feeds)
-        return list(best(sigmoid(logits[0]), labels, len(labels)))
+        texts = self._encoded([template.replace("{}", label) for label in labels])
+        (logits,) = self.session.run(["logits_per_image"], {"pixel_values": pixels, **texts})
+        scores = (sigmoid if how.probabilities == "sigmoid" else softmax)(logits[0])
+        return list(best(scores, labels, len(labels)))
 
-    def _vectors(self, taken: str, given: NDArray[Any]) -> NDArray[np.float32]:
+    def _encoded(self, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """What the file takes of texts, by name."""
+        found, taken = self.tokenizer.encoded(texts), {each.name for each in self.variant.inputs}
+        return {name: value for name, value in found.items() if name in taken}
+
+    def _vectors(self, taken: str, feeds: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """What the tower that takes something makes of it, at length 1."""
         from zoo.answers.answer import unit
 
-        (vectors,) = self._tower(taken).run(["pooler_output"], {taken: given})
+        (vectors,) = self._tower(taken).run(["pooler_output"], feeds)
         return unit(vectors)
 
     def _tower(self, taken: str) -> Session:
         """The session of the file that takes nothing else; it is opened once."""
-        if [each.name for each in self.variant.inputs] == [taken]:
+        inputs = {each.name for each in self.variant.inputs}
+        if taken in inputs and not inputs & (TOWERS.keys() - {taken}):
             return self.session
         named = self.manifest.variants.items()
         own = next((name for name, variant in named if variant == self.variant), "")
@@ -256,6 +265,8 @@ def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel
     or `BadRequest`."""
     from zoo.manifest.read import near
 
+    if not path.is_file():
+        raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")
     manifest = near(path)
     variants = manifest.variants.values() if manifest else ()
     chosen = next((each for each in variants if Path(each.file).name == path.name), None)

@@ -185,13 +185,17 @@ def check_begins(path: Path) -> None:
 
 @contextmanager
 def _readable(name: str) -> Generator[None]:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         yield
     except (*DAMAGED, MemoryError, Image.DecompressionBombError) as error:
+        # Pillow quotes the file object, the system the name again.
+        unknown = isinstance(error, UnidentifiedImageError)
+        why = "it begins as none does" if unknown else None
+        why = why or (isinstance(error, OSError) and error.strerror) or first_line(error)
         raise BadRequest(
-            f"{name} is no picture that can be read ({first_line(error)}): give a sound one "
+            f"{name} is no picture that can be read ({why}): give a sound one "
             f"of the formats {', '.join(FORMATS)}."
         ) from error
 

@@ -63,7 +63,12 @@ class StatedSimilarity(Model):
     """How an image and a text fit: `scale` times the cosine of their vectors, plus `bias`."""
 
     scale: float = Field(description="What the cosine is multiplied by.")
-    bias: float = Field(description="What is added; a sigmoid makes a probability of the sum.")
+    bias: float = Field(description="What is added.")
+    probabilities: Literal["sigmoid", "softmax"] = Field(
+        default="sigmoid",
+        description="What makes probabilities of these sums: of each text by itself, or of all "
+        "texts together, which then exclude each other.",
+    )
 
 
 class Speed(Model):

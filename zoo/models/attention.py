@@ -6,13 +6,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from zoo.models.layers import MakeNorm, Norm, pointwise
 from zoo.models.rope import Rotation
 
 Queries: TypeAlias = Float[Array, "heads queries head_dim"]
 Keys: TypeAlias = Float[Array, "heads keys head_dim"]
+Mask: TypeAlias = Bool[Array, "#queries keys"]
+"""Which keys each query may attend to; every query needs one."""
 
 
 class Attention(eqx.Module):
@@ -56,17 +58,24 @@ class Attention(eqx.Module):
         self.heads = heads
 
     def __call__(
-        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+        self,
+        x: Float[Array, "tokens dim"],
+        rotation: Rotation | None = None,
+        mask: Mask | None = None,
     ) -> Float[Array, "tokens dim"]:
-        """**Arguments:** the tokens, and how positions rotate their queries and keys, if so."""
-        return self.with_weights(x, rotation)[0]
+        """**Arguments:** the tokens; how positions rotate their queries and keys, if so; and which
+        tokens each may attend to, if not to all."""
+        return self.with_weights(x, rotation, mask)[0]
 
     def with_weights(
-        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+        self,
+        x: Float[Array, "tokens dim"],
+        rotation: Rotation | None = None,
+        mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
         """The same, and how much each token attends to each."""
         q, k, v = self.operands(x, rotation)
-        weights = attention_weights(q, k)
+        weights = attention_weights(q, k, mask)
         return pointwise(self.proj, mixed(weights, v)), weights
 
     def operands(
@@ -88,11 +97,17 @@ def attend(q: Queries, k: Keys, v: Keys) -> Float[Array, "queries dim"]:
     return mixed(attention_weights(q, k), v)
 
 
-def attention_weights(q: Queries, k: Keys) -> Float[Array, "heads queries keys"]:
-    """**Returns** `softmax(Q Kᵀ / √head_dim)` of every head."""
+def attention_weights(
+    q: Queries, k: Keys, mask: Mask | None = None
+) -> Float[Array, "heads queries keys"]:
+    """**Returns** `softmax(Q Kᵀ / √head_dim)` of every head, over the keys that a mask allows."""
     scores = jnp.einsum("hqd,hkd->hqk", q, k) * q.shape[-1] ** -0.5
     # The softmax is taken in float32, whatever the parameters' type.
-    return jax.nn.softmax(scores.astype(jnp.float32), axis=-1).astype(q.dtype)
+    scores = scores.astype(jnp.float32)
+    if mask is not None:
+        # A finite number: a query that may attend to no key has equal weights, not NaN.
+        scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
+    return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
 
 
 def mixed(weights: Float[Array, "heads queries keys"], v: Keys) -> Float[Array, "queries dim"]:

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.models.attention import Attention
+from zoo.models.attention import Attention, Mask
 from zoo.models.feed_forward import FeedForward, MakeFeedForward
 from zoo.models.layers import LayerScale, MakeNorm, Norm, pointwise
 from zoo.models.rope import Rotation
@@ -58,17 +58,23 @@ class Block(eqx.Module):
 
     @eqx.filter_jit  # traced once for all blocks
     def __call__(
-        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+        self,
+        x: Float[Array, "tokens dim"],
+        rotation: Rotation | None = None,
+        mask: Mask | None = None,
     ) -> Float[Array, "tokens dim"]:
         """**Arguments** and **returns** as `Attention`."""
-        return self.with_weights(x, rotation)[0]
+        return self.with_weights(x, rotation, mask)[0]
 
     @eqx.filter_jit
     def with_weights(
-        self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
+        self,
+        x: Float[Array, "tokens dim"],
+        rotation: Rotation | None = None,
+        mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
         """The same, and how much each token attends to each."""
-        attended, weights = self.attn.with_weights(pointwise(self.prenorm, x), rotation)
+        attended, weights = self.attn.with_weights(pointwise(self.prenorm, x), rotation, mask)
         x = x + (attended if self.ls1 is None else self.ls1(attended))
         fed = self.mlp(pointwise(self.norm, x))
         return x + (fed if self.ls2 is None else self.ls2(fed)), weights

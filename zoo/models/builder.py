@@ -22,18 +22,20 @@ from zoo.models.config import (
 from zoo.models.convnext import ConvNeXt, ConvNeXtBlock
 from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.depth import DepthAnything, DepthDecoder
+from zoo.models.dual import DualEncoder
 from zoo.models.eomt import Eomt
 from zoo.models.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
-from zoo.models.layers import Activation, Norm, gelu, gelu_tanh
+from zoo.models.layers import ACTIVATIONS, Norm
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Returned, by_name
-from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches, token_and_mean
 from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import AxialRoPE, GridRoPE, RoPE
 from zoo.models.segmenter import Segmenter
-from zoo.models.text import DualEncoder, TextTransformer
+from zoo.models.text import TextTransformer, text_maker
 from zoo.models.text_config import TextConfig
+from zoo.models.top_config import TopBlocks
 from zoo.models.vit import VisionTransformer
 
 Features: TypeAlias = VisionTransformer | ConvNeXt
@@ -41,9 +43,12 @@ Features: TypeAlias = VisionTransformer | ConvNeXt
 
 Model: TypeAlias = Features | DepthAnything | Eomt | Segmenter | TextTransformer | DualEncoder
 
-ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh}
 NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
-POOLS: Mapping[str | None, Pool] = {"token": class_token, "mean": mean_of_patches}
+POOLS: Mapping[str | None, Pool] = {
+    "token": class_token,
+    "mean": mean_of_patches,
+    "both": token_and_mean,
+}
 
 
 def build_model(
@@ -67,9 +72,15 @@ def _maker(config: Config) -> Callable[..., Model]:
     if isinstance(config, ViTConfig):
         return _vit(config)
     if isinstance(config, DualConfig):
-        return partial(DualEncoder, _vit(config.vision), _text(config.words))
+        return partial(
+            DualEncoder,
+            _vit(config.vision),
+            text_maker(config.words),
+            bias=config.bias,
+            temperature=config.temperature,
+        )
     if isinstance(config, TextConfig):
-        return _text(config)
+        return text_maker(config)
     if isinstance(config, ConvNeXtConfig):
         return _convnext(config)
     if isinstance(config, DepthConfig):
@@ -107,10 +118,25 @@ def _vit(config: ViTConfig) -> partial[VisionTransformer]:
         rope=_rope(config),
         norm=norm,
         untied_norms=config.untied_norms,
+        top=(_top_block(config.heads, config.top),) * config.top.depth if config.top else (),
+        top_norm=partial(eqx.nn.LayerNorm, eps=config.top.norm_eps) if config.top else None,
         pool=POOLS.get(config.pool),
         attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
         classes=config.classes,
         head_tokens=config.head_tokens,
+    )
+
+
+def _top_block(heads: int, config: TopBlocks) -> Callable[..., Block]:
+    return partial(
+        Block,
+        heads=heads,
+        hidden=config.hidden,
+        ffn=SwiGlu,
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        qkv_bias=False,
+        qk_norm=None,
+        layer_scale=1e-5,
     )
 
 
@@ -143,30 +169,6 @@ def _depth(config: DepthConfig) -> partial[DepthAnything]:
         max_depth=config.max_depth,
     )
     return partial(DepthAnything, _vit(config.backbone), decoder, layers=config.layers)
-
-
-def _text(config: TextConfig) -> partial[TextTransformer]:
-    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
-    block = partial(
-        Block,
-        heads=config.heads,
-        hidden=config.hidden,
-        ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
-        norm=norm,
-        qkv_bias=True,
-        qk_norm=None,
-        layer_scale=None,
-    )
-    return partial(
-        TextTransformer,
-        config.dim,
-        config.depth,
-        block,
-        vocabulary=config.vocabulary,
-        tokens=config.tokens,
-        norm=norm,
-        projection=config.projection,
-    )
 
 
 def _masks(config: MaskConfig) -> partial[Eomt]:
@@ -226,9 +228,9 @@ def batched(
     """The function that an exported file computes: a network's outputs by their names in the file,
     or what a model gives.
 
-    **Arguments:** a model, and batches of what it takes: of images `[batch, 3, H, W]`, of texts
-    `[batch, tokens]`. `outputs` are some of `output_choices`; by default what the network gives
-    unasked.
+    **Arguments:** a model, and batches of what it takes: of images `[batch, 3, H, W]`, of texts and
+    of what is no padding in them `[batch, tokens]`. `outputs` are some of `output_choices`; by
+    default what the network gives unasked.
     """
     if not isinstance(model, Model):
         return jax.vmap(lambda image: model(image))(*inputs)
@@ -247,6 +249,8 @@ def _run(
 ) -> Returned:
     """A network's output, with what only some can be asked for."""
     if isinstance(model, DualEncoder):
+        return model(*inputs)
+    if isinstance(model, TextTransformer):
         return model(*inputs)
     (given,) = inputs
     if isinstance(model, VisionTransformer):
@@ -268,9 +272,10 @@ def _least(config: Config) -> list[jax.ShapeDtypeStruct]:
     if not isinstance(config, TextConfig | DualConfig):
         return [image]
     text = jax.ShapeDtypeStruct((config.words.tokens,), "int32")
+    texts = [text] * len(config.words.takes)
     if isinstance(config, TextConfig):
-        return [text]
-    return [jax.ShapeDtypeStruct((1, *each.shape), each.dtype) for each in (image, text)]
+        return texts
+    return [jax.ShapeDtypeStruct((1, *each.shape), each.dtype) for each in (image, *texts)]
 
 
 def networks_in(model: object) -> list[Model]:

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from zoo.models.convnext_config import TASKS, ConvNeXtConfig, Four, class_words
 from zoo.models.position_config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.models.text_config import DEEPEST, MOST, Opaque, Taken, TextConfig
+from zoo.models.top_config import TopBlocks
 
 OF_DINOV3 = RopePeriods()
 
@@ -22,10 +23,11 @@ class ViTConfig:
 
     `hidden` is the width between the two layers of the feed-forward network, already rounded as
     the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
-    `local_cls_norm`, which only training uses. `pool` makes `pooler_output`: the class token, the
-    mean of the patches, attention with a learned query, or nothing. With `classes` a linear
-    classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of that many
-    last blocks and, behind them, the mean of the last one's patches.
+    `local_cls_norm`, which only training uses. `top` are blocks of another kind behind the final
+    norm, with a norm of their own. `pool` makes `pooler_output`: the class token, the mean of the
+    patches, both of them side by side, attention with a learned query, or nothing. With `classes`
+    a linear classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of
+    that many last blocks and, behind them, the mean of the last one's patches.
     """
 
     dim: int
@@ -47,7 +49,8 @@ class ViTConfig:
     mask_token: bool = True
     positions: LearnedPositions | None = None
     rope: RopePeriods | RopeGrid | None = OF_DINOV3
-    pool: Literal["token", "mean", "attention"] | None = "token"
+    top: TopBlocks | None = None
+    pool: Literal["token", "mean", "both", "attention"] | None = "token"
     classes: int = 0
     head_tokens: int | None = None
 
@@ -64,16 +67,22 @@ class ViTConfig:
         rotated = self.rope is None or (heads and self.head_dim % 4 == 0)
         tokens = self.head_tokens is None or 0 <= self.head_tokens <= self.depth
         sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
-        known = self.cls_token or (self.pool != "token" and not self.head_tokens)
+        known = self.cls_token or (self.pool not in ("token", "both") and not self.head_tokens)
         # Registers of ViT-5 are rotated as a square picture.
         square = math.isqrt(max(self.registers, 0)) ** 2 == self.registers and self.cls_token
         placed = not isinstance(self.rope, RopeGrid) or (square and self.rope.length > 0)
-        return all((sized, few, grid, heads, rotated, tokens, known, placed))
+        counted = all((sized, few, grid, heads, rotated, tokens, known, placed))
+        return counted and (self.top is None or self.top.is_sound)
 
     @property
     def head_dim(self) -> int:
         """Channels of one attention head."""
         return self.dim // self.heads
+
+    @property
+    def width(self) -> int:
+        """Channels of `pooler_output`."""
+        return self.dim * (2 if self.pool == "both" else 1)
 
     @property
     def prefix_tokens(self) -> int:
@@ -108,7 +117,8 @@ class ViTConfig:
         rows = named.get(self.registers, f"{self.registers} registers")
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
-            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}{class_words(self.classes)}"
+            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
+            f"{f', {self.top.depth} blocks on top' if self.top else ''}{class_words(self.classes)}"
         )
 
 
@@ -234,24 +244,34 @@ class SegmenterConfig(OnBackbone):
 
 @dataclass(frozen=True)
 class DualConfig(Opaque):
-    """Hyperparameters of a network for images beside one for texts, in one space of vectors."""
+    """Hyperparameters of a network for images beside one for texts, in one space of vectors.
+
+    With a `bias` a logit is for a sigmoid, without for a softmax over texts. With a `temperature`
+    cosines are divided by that, without they are multiplied by the exponential of a weight.
+    """
 
     vision: ViTConfig
     words: TextConfig
+    bias: bool = True
+    temperature: bool = False
 
     classes: ClassVar[int] = 0
     task: ClassVar[str] = "zero-shot-image-classification"
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values", "input_ids")
+
+    @property
+    def takes(self) -> tuple[Taken, ...]:
+        """What the network is given."""
+        return ("pixel_values", *self.words.takes)
 
     @property
     def is_sound(self) -> bool:
         """Whether a network can have these sizes."""
-        return self.vision.is_sound and self.words.is_sound and self.dim == self.words.projection
+        return self.vision.is_sound and self.words.is_sound and self.dim == self.words.width
 
     @property
     def dim(self) -> int:
         """Channels of a vector."""
-        return self.vision.dim
+        return self.vision.width
 
     @property
     def depth(self) -> int:
@@ -271,8 +291,7 @@ class DualConfig(Opaque):
     @property
     def text(self) -> str:
         """The architecture in a line."""
-        words = f"{self.words.depth} blocks of width {self.words.dim}"
-        return f"{self.vision.text}; for texts {words}"
+        return f"{self.vision.text}; for texts {self.words.depth} blocks of width {self.words.dim}"
 
 
 FeatureConfig = ViTConfig | ConvNeXtConfig

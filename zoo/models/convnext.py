@@ -37,12 +37,12 @@ class Stem(eqx.Module):
     conv: eqx.nn.Conv2d
     norm: Norm
 
-    def __init__(self, dim: int, *, channels: int = 3, norm: MakeNorm, key: PRNGKeyArray):
+    def __init__(self, dim: int, *, in_channels: int = 3, norm: MakeNorm, key: PRNGKeyArray):
         """**Arguments:** channels of the map that it makes, and of the image; the norm."""
-        self.conv = eqx.nn.Conv2d(channels, dim, 4, stride=4, key=key)
+        self.conv = eqx.nn.Conv2d(in_channels, dim, 4, stride=4, key=key)
         self.norm = norm(dim)
 
-    def __call__(self, image: Float[Array, "channels H W"]) -> Float[Array, "height width dim"]:
+    def __call__(self, image: Float[Array, "in_channels H W"]) -> Float[Array, "height width dim"]:
         """**Returns** a map of `height = H // 4` and `width = W // 4`.
 
         What does not fill a patch at the right and bottom edge is dropped.

@@ -4,7 +4,7 @@ Layers keep an activation in a static field, by which JAX compares models: give 
 module, such as these or `jax.nn.silu`, and no lambda or `partial`, which equal only themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -49,6 +49,15 @@ def gelu_tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jax.nn.gelu(x, approximate=True)
 
 
+def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """`max(x, 0)`."""
+    return jax.nn.relu(x)
+
+
+ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh, "relu": relu}
+"""By the names that configurations use."""
+
+
 class LayerScale(eqx.Module):
     """`x · gamma`, channel by channel, which lets deep networks start as shallow ones.
 
@@ -75,19 +84,19 @@ class PatchEmbedding(eqx.Module):
 
     proj: eqx.nn.Conv2d
 
-    def __init__(self, dim: int, patch_size: int, *, channels: int = 3, key: PRNGKeyArray):
+    def __init__(self, dim: int, patch_size: int, *, in_channels: int = 3, key: PRNGKeyArray):
         """**Arguments:** channels of a token, pixels along a side of a patch; the image's channels.
 
         `key` draws the initial parameters, here and in all other layers.
         """
-        self.proj = eqx.nn.Conv2d(channels, dim, patch_size, stride=patch_size, key=key)
+        self.proj = eqx.nn.Conv2d(in_channels, dim, patch_size, stride=patch_size, key=key)
 
     @property
     def patch_size(self) -> int:
         """Pixels along a side of a patch."""
         return self.proj.stride[0]
 
-    def __call__(self, image: Float[Array, "channels H W"]) -> Float[Array, "dim height width"]:
+    def __call__(self, image: Float[Array, "in_channels H W"]) -> Float[Array, "dim height width"]:
         """**Returns** tokens on their grid: `height = H // patch_size`, `width = W // patch_size`.
 
         What does not fill a patch at the right and bottom edge is dropped.

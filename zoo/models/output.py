@@ -21,7 +21,7 @@ class Output(NamedTuple):
     """
 
     last_hidden_state: Float[Array, "tokens dim"]
-    pooler_output: Float[Array, " dim"] | None = None
+    pooler_output: Float[Array, " width"] | None = None
     logits: Float[Array, " classes"] | None = None
     hidden_states: tuple[Float[Array, "tokens dim"] | Float[Array, "dim height width"], ...] = ()
     attentions: tuple[Float[Array, "heads tokens tokens"], ...] = ()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -11,7 +12,7 @@ from zoo.models.attention import attend
 from zoo.models.feed_forward import FeedForward, MakeFeedForward
 from zoo.models.layers import MakeNorm, Norm, pointwise
 
-Pool: TypeAlias = Callable[[Float[Array, "tokens dim"], int], Float[Array, " dim"]]
+Pool: TypeAlias = Callable[[Float[Array, "tokens dim"], int], Float[Array, " width"]]
 """Is given the tokens, and how many of them are in front of the patches."""
 
 
@@ -23,6 +24,11 @@ def class_token(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Arra
 def mean_of_patches(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " dim"]:
     """The mean of all tokens but the first `prefix_tokens`."""
     return x[prefix_tokens:].mean(axis=0)
+
+
+def token_and_mean(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " width"]:
+    """The first token, and behind it the mean of the patches: twice as many channels."""
+    return jnp.concatenate([class_token(x, prefix_tokens), mean_of_patches(x, prefix_tokens)])
 
 
 class AttentionPool(eqx.Module):

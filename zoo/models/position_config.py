@@ -12,14 +12,15 @@ class LearnedPositions:
     `grid` is the number of patches along each side of the images it was trained on; `cls_token`
     says that its first row is the class token's. Another grid is interpolated by cubic
     convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
-    without (a = -0.75). `offset` is added to the wanted grid before the scale is taken from it,
-    as DINOv2 does.
+    without (a = -0.75). With `linear`, which needs `antialias`, it is interpolated linearly.
+    `offset` is added to the wanted grid before the scale is taken from it, as DINOv2 does.
     """
 
     grid: int
     cls_token: bool = True
     antialias: bool = False
     offset: float = 0.0
+    linear: bool = False
 
 
 @dataclass(frozen=True)

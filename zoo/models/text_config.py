@@ -8,8 +8,12 @@ from typing import ClassVar, Literal
 MOST, DEEPEST, MOST_WORDS = 1 << 17, 512, 1 << 21
 """What a network has at most of anything, of blocks, and of words: more is a trap."""
 
-Taken = Literal["pixel_values", "input_ids"]
-"""What a network may take: images that were preprocessed, and texts as numbers of words."""
+Taken = Literal["pixel_values", "input_ids", "attention_mask"]
+"""What a network may take: images that were preprocessed, texts as numbers of words, and which of
+these are no padding."""
+
+TextPool = Literal["last", "greatest", "mean"]
+"""What stands for a text: its last token, that of its greatest number, or the mean."""
 
 
 class Opaque:
@@ -24,24 +28,33 @@ class Opaque:
 class TextConfig(Opaque):
     """Hyperparameters of a transformer for texts; the defaults are SigLIP 2's.
 
-    A text is `tokens` numbers below `vocabulary`. `projection` counts the channels of its vector:
-    as many as those of the images' that it is compared with.
+    A text is `tokens` numbers below `vocabulary`. Their positions are a table of weights, or
+    sinusoids, which are added to embeddings that are multiplied by `√dim`. With `causal` a token
+    attends to none behind it, with `masked` to no padding, which the network is then told of.
+    `pool` says what stands for the text: its last token, the one of its greatest number, which is
+    that of the word that ends a text, or the mean of all that are no padding. `projection` counts
+    the channels of the vector that a linear layer makes of that; None leaves the layer out.
     """
 
     dim: int
     depth: int
     heads: int
     hidden: int
-    projection: int
+    projection: int | None
     vocabulary: int = 256_000
     tokens: int = 64
-    activation: Literal["gelu", "gelu_tanh"] = "gelu_tanh"
+    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu_tanh"
     norm_eps: float = 1e-6
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    causal: bool = False
+    masked: bool = False
+    pool: TextPool = "last"
+    qkv_bias: bool = True
+    head_bias: bool = True
 
     # As the properties of `ViTConfig`: a text has no sides.
     classes: ClassVar[int] = 0
     task: ClassVar[str] = "feature-extraction"
-    takes: ClassVar[tuple[Taken, ...]] = ("input_ids",)
     stride: ClassVar[int] = 1
     native: ClassVar[None] = None
 
@@ -51,9 +64,19 @@ class TextConfig(Opaque):
         return self
 
     @property
+    def takes(self) -> tuple[Taken, ...]:
+        """What the network is given."""
+        return ("input_ids", "attention_mask") if self.masked else ("input_ids",)
+
+    @property
+    def width(self) -> int:
+        """Channels of a text's vector."""
+        return self.dim if self.projection is None else self.projection
+
+    @property
     def is_sound(self) -> bool:
         """Whether a network can have these sizes."""
-        counts = (self.dim, self.heads, self.hidden, self.depth, self.projection, self.tokens)
+        counts = (self.dim, self.heads, self.hidden, self.depth, self.width, self.tokens)
         sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
         return sized and 0 < self.vocabulary <= MOST_WORDS and self.dim % self.heads == 0
 

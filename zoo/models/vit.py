@@ -1,4 +1,4 @@
-"""The vision transformer of DINOv2, DINOv3, SigLIP2, TIPS, EUPE and ViT-5, and the plain one."""
+"""The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, EUPE and ViT-5, and the plain one."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ from zoo.models.config import ViTConfig
 from zoo.models.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
 from zoo.models.learned_positions import LearnedPositionEmbedding
 from zoo.models.output import Output, check_layers
-from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches
+from zoo.models.pool import AttentionPool, Pool, class_token, mean_of_patches, token_and_mean
 from zoo.models.preprocessing import Preprocessing
 from zoo.models.rope import RoPE, Rotation
 
@@ -22,7 +22,7 @@ class VisionTransformer(eqx.Module):
 
         x = [cls_token, reg_tokens, patch_embed(image) + positions]
         x = block(x, rotation)                      for every block
-        last_hidden_state = norm(x)
+        last_hidden_state = norm(x)                 or top_norm(top(norm(x)))
         pooler_output = pool(last_hidden_state)     or attn_pool
         logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
 
@@ -52,6 +52,8 @@ class VisionTransformer(eqx.Module):
     blocks: tuple[Block, ...]
     norm: Norm
     local_cls_norm: Norm | None
+    top: tuple[Block, ...]
+    top_norm: Norm | None
     attn_pool: AttentionPool | None
     head: eqx.nn.Linear | None
     pool: Pool | None = eqx.field(static=True)
@@ -75,6 +77,8 @@ class VisionTransformer(eqx.Module):
         rope: RoPE | None,
         norm: MakeNorm,
         untied_norms: bool,
+        top: Sequence[Callable[..., Block]],
+        top_norm: MakeNorm | None,
         pool: Pool | None,
         attn_pool: Callable[..., AttentionPool] | None,
         classes: int,
@@ -95,7 +99,9 @@ class VisionTransformer(eqx.Module):
         - `rope`: makes rotary positions of a grid, for the blocks' attention.
         - `norm`: makes the final norm, over `dim` channels.
         - `mask_token`, `untied_norms`: whether to have the leaves `mask_token`, `local_cls_norm`.
-        - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`; None for none.
+        - `top`, `top_norm`: make the blocks behind the final norm, and the norm behind these.
+        - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`, `token_and_mean`; None
+          for none.
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `head_tokens`: of how many last blocks the classifier takes the class token, with the mean
           of the patches behind them; None for a classifier of `pooler_output`.
@@ -103,7 +109,7 @@ class VisionTransformer(eqx.Module):
         - `labels`: what the classes are called, in their order.
         - `config`: what all of these arguments but the last were made of.
         """
-        if (pool is class_token or head_tokens) and not cls_token:
+        if (pool in (class_token, token_and_mean) or head_tokens) and not cls_token:
             raise ValueError(
                 "pool is class_token, and there is none (cls_token=False): give mean_of_patches, "
                 "attention (attn_pool), or None"
@@ -119,6 +125,9 @@ class VisionTransformer(eqx.Module):
         self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
         self.norm = norm(dim)
         self.local_cls_norm = norm(dim) if untied_norms else None
+        top_keys = jr.split(jr.fold_in(key, depth), len(top))
+        self.top = tuple(make(dim, key=each) for make, each in zip(top, top_keys, strict=True))
+        self.top_norm = top_norm(dim) if top_norm else None
         self.attn_pool = attn_pool(dim, key=pool_key) if attn_pool else None
         width = dim if head_tokens is None else (head_tokens + 1) * dim
         self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
@@ -177,6 +186,7 @@ class VisionTransformer(eqx.Module):
             if number in layers:
                 wanted[number] = pointwise(self.norm, x)
         x = wanted[len(self.blocks)] if len(self.blocks) in layers else pointwise(self.norm, x)
+        x = self.topped(x)
         pooled = self.pooled(x)
         hidden = tuple(wanted[number] for number in layers)
         if as_maps:
@@ -215,7 +225,13 @@ class VisionTransformer(eqx.Module):
         prefix = [rows for rows in (token, self.reg_tokens) if rows is not None]
         return jnp.concatenate([*prefix, x]), height, width
 
-    def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"] | None:
+    def topped(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """What the blocks on top make of the normed tokens, normed."""
+        for block in self.top:
+            x = block(x)
+        return x if self.top_norm is None else pointwise(self.top_norm, x)
+
+    def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
         """One vector for the image."""
         if self.attn_pool is not None:
             return self.attn_pool(x)
@@ -224,7 +240,7 @@ class VisionTransformer(eqx.Module):
     def classified(
         self,
         x: Float[Array, "tokens dim"],
-        pooled: Float[Array, " dim"] | None,
+        pooled: Float[Array, " width"] | None,
         before: Sequence[Float[Array, "tokens dim"]],
     ) -> Float[Array, " classes"] | None:
         """What the classifier makes of the last block's normed tokens, or of what was pooled of

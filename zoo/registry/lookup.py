@@ -14,6 +14,7 @@ from zoo.registry.families import (
     convnext_family,
     depth_anything,
     digits_family,
+    dinotxt_family,
     dinov2,
     dinov2_segmentation,
     dinov3,
@@ -42,6 +43,7 @@ FAMILIES = (
     depth_anything,
     eomt_family,
     dinov2_segmentation,
+    dinotxt_family,
     digits_family,
 )
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,14 @@ ASSETS, MODELS, RUNTIME = "assets", "models", "runtime"
 
 RUN_HERE = ("fp32", "fused", "int8")
 """Variants that browsers compute well; the first two are equally precise, so one is enough."""
+
+DRAWN: Mapping[str, Sequence[Set[str]]] = {
+    "image-feature-extraction": ({"last_hidden_state"},),
+    "image-classification": ({"last_hidden_state", "logits"},),
+    "depth-estimation": ({"predicted_depth"},),
+    "image-segmentation": ({"logits"}, {"class_queries_logits", "masks_queries_logits"}),
+}
+"""By a network's task what the page draws: all outputs of one of these."""
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -128,9 +136,8 @@ def demo(built: Built) -> dict[str, Any]:
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
     given = {output.name for variant in built.variants.values() for output in variant.outputs}
-    # What the page draws.
-    drawn = {"last_hidden_state", "logits"} if config.classes else {"last_hidden_state"}
-    whole = built.variants.items() if drawn <= given else ()
+    drawn = any(outputs <= given for outputs in DRAWN[config.task])
+    whole = built.variants.items() if drawn else ()
     small = {name: v.file for name, v in whole if len(v.files) == 1}
     chosen = {name: small[name] for name in RUN_HERE if name in small}
     if "fp32" in chosen:

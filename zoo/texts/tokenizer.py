@@ -44,16 +44,25 @@ class TokenizerSettings(Model):
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Makes `input_ids` of texts: all of the length of a network's, cut or padded."""
+    """Makes `input_ids` of texts: all of the length of a network's, cut or padded; and the
+    `attention_mask` of some networks, which is 1 for words and 0 for padding."""
 
     backend: tokenizers.Tokenizer
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Numbers `[texts, tokens]`. **Raises** `BadRequest` for something that is no texts."""
+        return self.encoded(texts)["input_ids"]
+
+    def encoded(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+        """Both by their names. **Raises** as a call."""
         given = [texts] if isinstance(texts, str) else list(texts)
         if not given or not all(isinstance(text, str) for text in given):
             raise BadRequest(f"got {ascii(texts)[:80]} for texts: give strings, at least one.")
-        return np.array([found.ids for found in self.backend.encode_batch(given)], np.int64)
+        found = self.backend.encode_batch(given)
+        return {
+            "input_ids": np.array([each.ids for each in found], np.int64),
+            "attention_mask": np.array([each.attention_mask for each in found], np.int64),
+        }
 
 
 def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:

@@ -21,12 +21,13 @@ from tests.command import Command
 from tests.folders import listed
 from tests.zoo.models.test_digits import accuracy
 from weights import bind, random_weights
-from zoo import info
+from zoo import info, list_models
 from zoo.artifacts.build import schedule
 from zoo.artifacts.build.extras import for_transformers_js, golden, golden_sample
 from zoo.artifacts.build.ledger import Ledger, read_ledger
 from zoo.artifacts.build.plan import FolderPlan
 from zoo.checkpoints.load import model_shapes
+from zoo.checkpoints.settings.huggingface import portable_config
 from zoo.errors import BadOutput
 from zoo.export.describe import describe_shared
 from zoo.export.make import Maker
@@ -267,3 +268,13 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
 )
 def test_what_transformers_js_is_told(variants, outside, told):
     assert for_transformers_js(variants, outside) == told
+
+
+def test_every_network_has_settings():
+    """Of its class in transformers, of that for the features below, or at least with its words."""
+    told = {name: portable_config(info(name).config, (), "own") for name in list_models()}
+    depths = told["depth_anything_v2_vits"], told["depth_digits"]
+    assert [each["model_type"] for each in depths] == ["depth_anything", "dinov3_vit"]
+    assert all(
+        len(each.get("id2label", ())) == info(name).config.classes for name, each in told.items()
+    )

@@ -373,7 +373,8 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
 
 def test_files_of_other_families_do_not_fit():
     """No naming of one takes another's file for its own, square tables and single rows included."""
-    entries = [small(name) for name in NAMES if name != "eupe_vitt16"]
+    # In one size EUPE is DINOv3's network, and TIPS that of TIPSv2.
+    entries = [small(name) for name in NAMES if name not in ("eupe_vitt16", "tips_vits14_hr")]
     for source in entries:
         naming = source.namings[0]
         state = as_file(state_of(source.config_for(naming.name), naming, 4))

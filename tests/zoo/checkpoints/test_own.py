@@ -17,7 +17,12 @@ import zoo as package
 from tests.references.areas import AREAS
 from tests.references.classifiers import CLASSES, OWN
 from tests.seeded import REPRESENTATIVES, nano
+from weights import LazyTensor
+from weights.files import Checkpoint
+from weights.mapping import plan, source_shapes
 from weights.tensors import Provenance
+from zoo.checkpoints.load import model_shapes
+from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import Processor
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
@@ -26,7 +31,7 @@ from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
 from zoo.models.builder import abstract
-from zoo.models.config import DepthConfig, MaskConfig, SegmenterConfig, ViTConfig
+from zoo.models.config import DepthConfig, DualConfig, MaskConfig, SegmenterConfig, ViTConfig
 
 NOISE = 1e-5
 """Four times the largest difference of logits of about 1 between PyTorch and ONNX Runtime here."""
@@ -192,6 +197,16 @@ def test_a_manifest_states_every_network():
         assert again.licence == own.licence
 
 
+def test_a_tower_of_a_known_size_is_not_all(tmp_path):
+    """Beside texts with another vocabulary, as SigLIP 1 has."""
+    entry = package.info("siglip2_vitb16_224_dual")
+    config = DualConfig(entry.config.vision, replace(entry.config.words, vocabulary=96))
+    shapes = source_shapes(plan(entry.namings[0].rules, model_shapes(config)))
+    tensors = {key: LazyTensor(shape, "float32", dict) for key, shape in shapes.items()}
+    found = likely(Checkpoint(tmp_path, "safetensors", (), tensors), None)
+    assert {each.config.words.vocabulary for each in found} == {96}
+
+
 def test_sizes_that_are_sound_make_a_network():
     """Whatever is said of them in a manifest that somebody wrote, with parts of any two."""
     rng = np.random.default_rng(3)
@@ -272,7 +287,7 @@ WRONG = {
     ),
     "a classifier without its backbone": (
         *("meta, four layers", lambda folder: next(folder.glob("*_pretrain.pth")).unlink()),
-        r"linear4_head\.pth is a linear classifier .* one dinov2_vits14_pretrain\.pth",
+        r"linear4_head\.pth is a head .* one dinov2_vits14_pretrain\.pth",
     ),
     "a backbone that its name contradicts": (
         "meta, four layers",

@@ -1,5 +1,8 @@
 """`zoo run`: what models say of pictures, by name, from a checkpoint, a file and a folder."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +12,11 @@ from transformers import ViTForImageClassification
 import zoo as package
 from tests.references.classifiers import CLASSES, OWN
 from zoo.answers.answer import best
+from zoo.digits.data import split_digits
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
+
+README = Path(__file__).parents[3] / "README.md"
 
 NEAR = 1e-5
 """Of shares; JAX and ONNX Runtime differ by 1e-6 there."""
@@ -75,15 +81,49 @@ def test_features_are_files(zoo):
     ("arguments", "message"),
     [
         (("vit_digits", "none.png"), "no picture that can be read"),
-        (("none.onnx",), "none.onnx has no manifest"),
+        (("vit_digits", "broken.png"), "'broken.png' is no picture that can be read (it begins as"),
+        (("none.onnx",), "there is no file none.onnx"),
+        (("alone.onnx",), "alone.onnx has no manifest"),
         (("dinov9",), "there is no model called 'dinov9'"),
         (("built/vit_digits", "--weights", "random"), "has no effect here"),
     ],
 )
 def test_what_cannot_be_run(zoo, arguments, message):
+    for name in ("broken.png", "alone.onnx"):
+        (zoo.here / name).write_text("nothing")
     if arguments[0].startswith("built"):
         zoo("build", "vit_digits", "--variant", "fp32", "--out", "built")
     assert message in zoo("run", *arguments, code=2).error
+
+
+def test_pictures_with_one_name_have_files_of_their_own(zoo):
+    """All of them or none, whatever the letters are that the names have."""
+    names = ["cat.png", "a/cat.jpg", "a/Cat.png", "cat-2.png"]
+    (zoo.here / "a").mkdir()
+    for turn, name in enumerate(names):
+        photograph().rotate(90 * turn).crop((0, 0, 30 + turn, 40)).save(zoo.here / name)
+    found = zoo.json("run", "depth_digits", *names, "--out", "made")
+    stems = ("cat", "cat-2", "Cat-3", "cat-2-2")
+    assert [each["files"] for each in found] == [[f"made/{stem}-depth.png"] for stem in stems]
+    for turn, stem in enumerate(stems):
+        with Image.open(zoo.here / f"made/{stem}-depth.png") as drawn:
+            assert drawn.size == (30 + turn, 40)
+    (zoo.here / "made/cat-depth.png").unlink()
+    said = zoo("run", "depth_digits", *names, "--out", "made", code=2).error
+    assert "cat-2-depth.png exists already" in said
+    assert not (zoo.here / "made/cat-depth.png").exists()
+
+
+def test_what_readme_shows(zoo):
+    """Its lines print what they say, to the third digit of a score."""
+    Image.fromarray(split_digits()[1].images[0]).save(zoo.here / "digit.png")
+    photograph().save(zoo.here / "cat.png")
+    (block,) = re.findall(r"```text\n(\$ zoo run.*?)```", README.read_text(), re.DOTALL)
+    shown = re.findall(r"^\$ zoo (.*)\n((?:(?!\$).*\n)+)", block, re.MULTILINE)
+    assert len(shown) == 3
+    for command, printed in shown:
+        told = "".join(f"{line.rstrip()}\n" for line in zoo(*command.split()).out.splitlines())
+        assert re.sub(r"(0\.\d\d)\d+", r"\1", told) == re.sub(r"(0\.\d\d)\d+", r"\1", printed)
 
 
 def test_depths_have_the_size_of_the_picture(zoo):

@@ -55,14 +55,18 @@ def test_axial_rotation_with_another_base():
         np.testing.assert_allclose(rotation(jnp.asarray(x)), theirs, rtol=0, atol=10 * ATOL)
 
 
-@pytest.mark.parametrize(("antialias", "cls_token"), [(False, True), (True, False)])
-def test_another_grid_is_interpolated_as_torch_does(antialias, cls_token):
+@pytest.mark.parametrize(
+    ("antialias", "cls_token", "mode"),
+    [(False, True, "bicubic"), (True, False, "bicubic"), (True, True, "bilinear")],
+)
+def test_another_grid_is_interpolated_as_torch_does(antialias, cls_token, mode):
     size = (8, 2)
-    positions = LearnedPositions(grid=5, cls_token=cls_token, antialias=antialias)
+    linear = mode == "bilinear"
+    positions = LearnedPositions(grid=5, cls_token=cls_token, antialias=antialias, linear=linear)
     layer = perturbed(LearnedPositionEmbedding(6, **asdict(positions), key=KEY))
     table = torch.tensor(np.asarray(layer.weight[cls_token:])).reshape(1, 5, 5, 6)
     want = torch.nn.functional.interpolate(
-        table.permute(0, 3, 1, 2), size, mode="bicubic", antialias=antialias
+        table.permute(0, 3, 1, 2), size, mode=mode, antialias=antialias
     )
     got = layer(*size)
     assert len(got) == cls_token + size[0] * size[1]
@@ -75,11 +79,14 @@ def test_another_grid_is_interpolated_as_torch_does(antialias, cls_token):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_other_channels_and_a_rest_that_fills_no_patch(channels):
-    layer, x = perturbed(PatchEmbedding(6, 4, channels=channels, key=KEY)), inputs(channels, 11, 18)
+    layer, x = (
+        perturbed(PatchEmbedding(6, 4, in_channels=channels, key=KEY)),
+        inputs(channels, 11, 18),
+    )
     weight, bias = (torch.tensor(np.asarray(leaf)) for leaf in (layer.proj.weight, layer.proj.bias))
     want = torch.nn.functional.conv2d(torch.from_numpy(x), weight, bias.reshape(-1), 4)
     np.testing.assert_allclose(layer(jnp.asarray(x)), want, rtol=0, atol=10 * ATOL)
-    stem = Stem(8, channels=channels, norm=eqx.nn.LayerNorm, key=KEY)
+    stem = Stem(8, in_channels=channels, norm=eqx.nn.LayerNorm, key=KEY)
     assert stem(jnp.asarray(x)).shape == (2, 4, 8)
 
 

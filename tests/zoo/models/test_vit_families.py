@@ -11,7 +11,7 @@ import zoo
 from tests.conftest import GOLDEN
 from tests.formats import TRANSFORMERS, in_equimo
 from tests.measure import REFERENCES
-from tests.references import convnext, digits, dinov2, dinov3, segmenter
+from tests.references import convnext, digits, dinov3, segmenter, tips
 from tests.references.running import equimo_abstract, run_equimo
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from tests.synthetic import digest, make_image, make_state
@@ -156,7 +156,7 @@ def test_convnext_agrees_with_timm():
     ],
 )
 def test_agrees_with_transformers(name, factors):
-    others = {"eupe": dinov3, "tips": dinov2, "digits": digits}
+    others = {"eupe": dinov3, "tips": tips, "digits": digits}
     config = nano(zoo.info(name).config_for("huggingface"))
     family = convnext if "convnext" in name else (TRANSFORMERS | others)[zoo.info(name).family]
     size = [config.stride * n for n in factors] if factors else native(config)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -70,14 +71,21 @@ def made(runtime, folders, digits, tmp_path_factory):
     return write_site(folders, place / "site", runtime, False, Lines(), searched.dataset)
 
 
-@pytest.fixture(scope="session")
-def address(made):
-    """Where the site is served."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(made.folder))
+@contextmanager
+def served(folder):
+    """The address at which a folder is served meanwhile."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def address(made):
+    """Where the site is served."""
+    with served(made.folder) as place:
+        yield place
 
 
 @pytest.fixture(scope="session")

@@ -190,7 +190,8 @@ def test_depths_of_a_photograph(visit, made):
     how = MODELS["depth_digits"].preprocessing
     (depth,) = session.run(None, {"pixel_values": pixel_values([photograph()], how, how.size)})
     shown = pixels(page, "fp32: depth").astype(int)
-    assert depth.max() > 0.1 and abs(shown - ramp(depth[0])).max() <= 1
+    # Python has 256 shades, half of one of which is more than a step of a band.
+    assert depth.max() > 0.1 and abs(shown - ramp(depth[0])).max() <= 2
     assert page.locator("#patch").inner_text().startswith("Chosen: row 3, column 3. Depth there: ")
     nothing_is_in_the_way(page)
 

@@ -22,7 +22,11 @@ from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import limit, worst_words
 
-VECTORS = {"pixel_values": "image_embeds", "input_ids": "text_embeds"}
+VECTORS = {
+    frozenset(("pixel_values",)): "image_embeds",
+    frozenset(("input_ids",)): "text_embeds",
+    frozenset(("input_ids", "attention_mask")): "text_embeds",
+}
 """What the vectors of a tower are called in a model of two, by what it takes."""
 
 Compare: TypeAlias = Callable[[runtime.Session, Variant], Judged]
@@ -45,7 +49,7 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
     """The golden input through a session, and how far from the golden outputs that is."""
     taken = {each.name for each in live.get_inputs()}
     if taken < golden.fed.keys():
-        return _tower(golden, ", ".join(taken), live, variant)
+        return _tower(golden, frozenset(taken), live, variant)
     names = [output.name for output in live.get_outputs()]
     lost = sorted(set(names) ^ golden.outputs.keys())
     if lost:
@@ -63,18 +67,20 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
     return Judged(*judged, by_patch if "input_ids" not in golden.fed else None)
 
 
-def _tower(golden: Golden, taken: str, live: runtime.Session, variant: Variant) -> Judged:
+def _tower(
+    golden: Golden, taken: frozenset[str], live: runtime.Session, variant: Variant
+) -> Judged:
     """One of two towers, whose vectors have other lengths than those of both."""
-    name = VECTORS.get(taken, "")
+    name, fed = VECTORS.get(taken, ""), {each: golden.fed[each] for each in sorted(taken)}
     if name not in golden.outputs:
-        return Judged(Finding("golden", False, f"there are no vectors of {taken}"))
+        return Judged(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
     try:
-        (vectors,) = live.run(["pooler_output"], {taken: golden.fed[taken]})
+        (vectors,) = live.run(["pooler_output"], fed)
     except runtime.ERRORS as error:
         return Judged(Finding("golden", False, first_line(error)))
     found = unit(np.asarray(vectors))
     errors = converter.compare(found, golden.outputs[name])
-    record = compared({taken: golden.fed[taken]}, "pooler_output", errors)
+    record = compared(fed, "pooler_output", errors)
     return Judged(*finding("golden", judge(GOLDEN, LIMITS[variant.precision], [record])))
 
 

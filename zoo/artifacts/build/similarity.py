@@ -11,5 +11,11 @@ def similarity(loaded: Loaded) -> StatedSimilarity | None:
     """Of a network with two towers; None for others."""
     if not isinstance(loaded.config, DualConfig):
         return None
-    (scale,), (bias,) = (loaded.weights.arrays[name] for name in ("logit_scale", "logit_bias"))
-    return StatedSimilarity(scale=math.exp(scale), bias=float(bias))
+    arrays = loaded.weights.arrays
+    if loaded.config.temperature:
+        scale = 1 / float(arrays["temperature"])
+    else:
+        scale = math.exp(arrays["logit_scale"][0])
+    if loaded.config.bias:
+        return StatedSimilarity(scale=scale, bias=float(arrays["logit_bias"][0]))
+    return StatedSimilarity(scale=scale, bias=0.0, probabilities="softmax")

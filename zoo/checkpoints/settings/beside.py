@@ -6,15 +6,19 @@ They may come from a stranger: every value that is used is checked here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
 
 from weights import Checkpoint
 from weights.containers import pth
 from weights.errors import MappingError
+from weights.namings.tower_names import TEXTS
 from weights.opening import read_at_most
+from weights.tensors import LazyTensor
 from zoo.manifest.fields import Line, Model, Side, Three
 from zoo.manifest.read import wrong
 from zoo.models.preprocessing import Preprocessing
@@ -67,6 +71,7 @@ class Settings(Model, extra="allow"):
     out_indices: tuple[Annotated[int, Field(ge=1, le=512)], ...] = ()
     depth_estimation_type: Literal["relative", "metric"] = "relative"
     max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    temperature_init_value: Annotated[float, Field(gt=0, le=1e6)] | None = None
     architecture: Line = ""
     label_names: tuple[Line, ...] = ()
     global_pool: Line = ""
@@ -122,10 +127,16 @@ class Processor(Model):
     do_rescale: bool = True
     rescale_factor: Annotated[float, Field(gt=0)] = 1 / 255
     do_normalize: bool = True
-    image_mean: Three
-    image_std: Three
+    image_mean: Three | None = None
+    image_std: Three | None = None
     keep_aspect_ratio: bool = False
     ensure_multiple_of: Side = 1
+
+    @model_validator(mode="after")
+    def _check_statistics(self) -> Processor:
+        if self.do_normalize and (self.image_mean is None or self.image_std is None):
+            raise ValueError("image_mean or image_std is missing, and do_normalize asks for both")
+        return self
 
     @property
     def preprocessing(self) -> Preprocessing | None:
@@ -143,8 +154,8 @@ class Processor(Model):
         if target is None or (size.both and self.do_center_crop):
             return None
         return Preprocessing(
-            mean=self.image_mean if self.do_normalize else (0.0, 0.0, 0.0),
-            std=self.image_std if self.do_normalize else (1.0, 1.0, 1.0),
+            mean=(self.do_normalize and self.image_mean) or (0.0, 0.0, 0.0),
+            std=(self.do_normalize and self.image_std) or (1.0, 1.0, 1.0),
             size=target,
             resize=None if size.both else edge,
             rescale=self.rescale_factor if self.do_rescale else 1.0,
@@ -176,6 +187,20 @@ def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessin
         return settings, how
     pictures = settings.pretrained_cfg if settings else None
     return settings, pictures.preprocessing if pictures else None
+
+
+def with_temperature(checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint of TIPS with the temperature that its settings have in place of a tensor, as
+    those that were published for transformers. **Raises** as `read_settings`."""
+    if "temperature" in checkpoint.tensors or not any(
+        key.startswith(TEXTS) for key in checkpoint.tensors
+    ):
+        return checkpoint
+    settings, _ = read_settings(checkpoint)
+    if settings is None or (value := settings.temperature_init_value) is None:
+        return checkpoint
+    tensor = LazyTensor((), "float32", lambda: np.array(value, np.float32))
+    return replace(checkpoint, tensors={**checkpoint.tensors, "temperature": tensor})
 
 
 def _read(path: Path, kind: type[Read]) -> Read | None:

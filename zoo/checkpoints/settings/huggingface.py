@@ -1,10 +1,32 @@
 """transformers' settings (5.23): which of its classes computes a network, and with what."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from zoo.checkpoints.settings.transformers_kinds import (
+    CONVNEXT,
+    CONVNEXT_V2,
+    DEPTH,
+    DINOV2,
+    DINOV2_CLASSIFIER,
+    DINOV2_WITH_REGISTERS,
+    DINOV2_WITH_REGISTERS_CLASSIFIER,
+    DINOV3,
+    DINOV3_CONVNEXT,
+    EOMT,
+    PICTURES,
+    SIGLIP,
+    SIGLIP_CLASSIFIER,
+    SIGLIP_DUAL,
+    SIGLIP_TEXT,
+    TIPS,
+    TIPS_DUAL,
+    TIPS_TEXT,
+    VIT,
+    Kind,
+)
 from zoo.errors import BadRequest
 from zoo.models.config import (
     Config,
@@ -18,25 +40,6 @@ from zoo.models.config import (
 from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions, RopePeriods
 from zoo.models.text_config import TextConfig
-
-ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
-PICTURES = {"num_channels": 3}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A class of transformers: its name, its configuration's, and the settings of a network.
-
-    `antialias` says how it interpolates learned positions, `asks` that it only does where it is
-    told to. `nested` is the part of its configuration that the settings are, where they are one.
-    """
-
-    name: str
-    model_type: str
-    settings: Callable[[Any], dict[str, Any]]
-    antialias: bool = False
-    asks: bool = False
-    nested: str = ""
 
 
 def transformers_config(
@@ -100,25 +103,26 @@ def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
 
 def transformers_kind(config: Config) -> Kind:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
-    if isinstance(config, DepthConfig):
+    if isinstance(config, DepthConfig) and config.backbone.positions is not None:
         return DEPTH
-    if isinstance(config, TextConfig):
-        return SIGLIP_TEXT
-    if isinstance(config, DualConfig):
-        return SIGLIP_DUAL
+    if isinstance(config, TextConfig | DualConfig):
+        return _words_kind(config)
     if isinstance(config, MaskConfig):
         return EOMT
     if isinstance(config, ConvNeXtConfig):
         if config.response_norm:
             return CONVNEXT_V2
         return CONVNEXT if config.classes else DINOV3_CONVNEXT
-    if isinstance(config, SegmenterConfig):
+    if isinstance(config, SegmenterConfig | DepthConfig):
         raise BadRequest(
-            "transformers has no class for a classifier of DINOv2's patches: write another format."
+            "transformers has no class for a classifier of DINOv2's patches, nor for depths on "
+            "another network than DINOv2: write another format."
         )
     if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3
     learned = isinstance(config.positions, LearnedPositions) and config.rope is None
+    if config.positions and config.positions.linear and not config.classes:
+        return TIPS
     if learned and config.mask_token and config.pool == "token":
         if not config.classes:
             return DINOV2_WITH_REGISTERS if config.registers else DINOV2
@@ -137,160 +141,11 @@ def transformers_kind(config: Config) -> Kind:
     )
 
 
-def _dinov3(config: ViTConfig) -> dict[str, Any]:
-    assert isinstance(config.rope, RopePeriods)
-    return {
-        "hidden_size": config.dim,
-        "num_hidden_layers": config.depth,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden,
-        "use_gated_mlp": config.ffn == "swiglu",
-        "hidden_act": "silu" if config.ffn == "swiglu" else "gelu",
-        "query_bias": config.qkv_bias,
-        "value_bias": config.qkv_bias,
-        "proj_bias": True,
-        "mlp_bias": True,
-        "num_register_tokens": config.registers,
-        "patch_size": config.patch_size,
-        "image_size": 224,
-        "layer_norm_eps": config.norm_eps,
-        "layerscale_value": config.layer_scale,
-        "rope_theta": config.rope.base,
-    }
-
-
-def _dinov3_convnext(config: ConvNeXtConfig) -> dict[str, Any]:
-    return {
-        "hidden_sizes": list(config.dims),
-        "depths": list(config.depths),
-        "hidden_act": "gelu",
-        "image_size": 224,
-        "layer_norm_eps": config.norm_eps,
-        "layer_scale_init_value": config.layer_scale,
-    }
-
-
-def _convnext(config: ConvNeXtConfig) -> dict[str, Any]:
-    scaled = {} if config.response_norm else {"layer_scale_init_value": config.layer_scale}
-    return {
-        "hidden_sizes": list(config.dims),
-        "depths": list(config.depths),
-        "hidden_act": "gelu",
-        "image_size": 224,
-        "layer_norm_eps": config.final_norm_eps or config.norm_eps,
-        **scaled,
-    }
-
-
-def _learned(config: ViTConfig) -> dict[str, Any]:
-    """What all classes with learned positions ask."""
-    assert config.positions is not None
-    return {
-        "hidden_size": config.dim,
-        "num_hidden_layers": config.depth,
-        "num_attention_heads": config.heads,
-        "hidden_act": ACTIVATION[config.activation],
-        "layer_norm_eps": config.norm_eps,
-        "patch_size": config.patch_size,
-        "image_size": config.positions.grid * config.patch_size,
-    }
-
-
-def _dinov2(config: ViTConfig) -> dict[str, Any]:
-    gated = config.ffn == "swiglu_fused"
-    registers = {"num_register_tokens": config.registers} if config.registers else {}
-    return _learned(config) | {
-        # A whole number; a gated network's width is two thirds, rounded up to a multiple of 8.
-        "mlp_ratio": int(config.hidden * (1.5 if gated else 1) / config.dim),
-        "use_swiglu_ffn": gated,
-        "layerscale_value": config.layer_scale,
-        "qkv_bias": config.qkv_bias,
-        **registers,
-    }
-
-
-def _depth(config: DepthConfig) -> dict[str, Any]:
-    read = {
-        "model_type": "dinov2",
-        **_dinov2(config.backbone),
-        "out_indices": list(config.layers),
-        "out_features": [f"stage{layer}" for layer in config.layers],
-        "apply_layernorm": True,
-        "reshape_hidden_states": False,
-    }
-    return {
-        "backbone_config": read,
-        "patch_size": config.stride,
-        "reassemble_hidden_size": config.dim,
-        "reassemble_factors": [4, 2, 1, 0.5],
-        "neck_hidden_sizes": list(config.channels),
-        "fusion_hidden_size": config.fused,
-        "head_in_index": -1,
-        "head_hidden_size": config.hidden,
-        "depth_estimation_type": "metric" if config.max_depth else "relative",
-        "max_depth": config.max_depth or 1,
-    }
-
-
-def _masks(config: MaskConfig) -> dict[str, Any]:
-    assert isinstance(config.backbone.rope, RopePeriods)
-    return _dinov3(config.backbone) | {
-        "rope_parameters": {"rope_theta": config.backbone.rope.base, "rope_type": "default"},
-        "num_queries": config.queries,
-        "num_blocks": config.query_blocks,
-        "num_upscale_blocks": config.upscalings,
-    }
-
-
-def _intermediate(config: ViTConfig) -> dict[str, Any]:
-    return _learned(config) | {"intermediate_size": config.hidden}
-
-
-def _text(config: TextConfig) -> dict[str, Any]:
-    return {
-        "hidden_size": config.dim,
-        "num_hidden_layers": config.depth,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden,
-        "hidden_act": ACTIVATION[config.activation],
-        "layer_norm_eps": config.norm_eps,
-        "vocab_size": config.vocabulary,
-        "max_position_embeddings": config.tokens,
-        "projection_size": config.projection,
-        # Gemma's.
-        **{"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2},
-    }
-
-
-def _dual(config: DualConfig) -> dict[str, Any]:
-    return {
-        "text_config": {"model_type": SIGLIP_TEXT.model_type, **_text(config.words)},
-        "vision_config": {
-            "model_type": SIGLIP.model_type,
-            **PICTURES,
-            **_intermediate(config.vision),
-        },
-    }
-
-
-DINOV3 = Kind("DINOv3ViTModel", "dinov3_vit", _dinov3)
-DINOV3_CONVNEXT = Kind("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_convnext)
-DINOV2 = Kind("Dinov2Model", "dinov2", _dinov2)
-DINOV2_WITH_REGISTERS = Kind(
-    "Dinov2WithRegistersModel", "dinov2_with_registers", _dinov2, antialias=True
-)
-DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
-DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
-    DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
-)
-SIGLIP = Kind("SiglipVisionModel", "siglip_vision_model", _intermediate, asks=True)
-SIGLIP_CLASSIFIER = replace(
-    SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
-)
-SIGLIP_TEXT = Kind("SiglipTextModel", "siglip_text_model", _text)
-SIGLIP_DUAL = Kind("SiglipModel", "siglip", _dual, asks=True)
-CONVNEXT = Kind("ConvNextForImageClassification", "convnext", _convnext)
-CONVNEXT_V2 = Kind("ConvNextV2ForImageClassification", "convnextv2", _convnext)
-DEPTH = Kind("DepthAnythingForDepthEstimation", "depth_anything", _depth)
-EOMT = Kind("EomtDinov3ForUniversalSegmentation", "eomt_dinov3", _masks)
-VIT = Kind("ViTForImageClassification", "vit", _intermediate, asks=True)
+def _words_kind(config: TextConfig | DualConfig) -> Kind:
+    """The class of a network that takes texts."""
+    pool = config.words.pool
+    if pool == "greatest":
+        raise BadRequest("transformers has no class for dino.txt: write another format.")
+    if isinstance(config, TextConfig):
+        return TIPS_TEXT if pool == "mean" else SIGLIP_TEXT
+    return TIPS_DUAL if pool == "mean" else SIGLIP_DUAL

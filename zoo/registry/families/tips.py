@@ -1,58 +1,149 @@
-"""TIPS vision transformers (Maninis et al., 2024, arXiv:2410.16512): DINOv2's network with two
-class tokens, the second of which takes a register's place.
+"""TIPS and TIPSv2 (Maninis et al., 2024, arXiv:2410.16512; Cao et al., 2026): vision transformers,
+transformers for texts, and both beside each other, for classes that are described in words.
 
-Source: `pytorch/image_encoder.py` and `run_image_encoder_inference.py` of google-deepmind/tips.
+The network for images is DINOv2's with two class tokens, the second of which takes a register's
+place, and positions that are interpolated linearly. Equimo interpolates them by cubic convolution.
+That for texts has sinusoids for positions and hides padding; the mean of its words is the text's
+vector. TIPSv2 has the networks of TIPS, trained otherwise.
+
+Sources: `pytorch/image_encoder.py`, `text_encoder.py`, `run_text_encoder_inference.py` and
+`README.md` of google-deepmind/tips; `Tipsv2Model` of transformers 5.24.
 """
 
-from weights.namings import equimo_names, meta_names
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from weights.namings import equimo_names, tower_names
+from zoo.models.config import DualConfig, ViTConfig
 from zoo.models.position_config import LearnedPositions
 from zoo.models.preprocessing import Preprocessing
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
+
+SOURCE = "google-deepmind/tips"
 
 LICENCE = Licence(
     name="Creative Commons Attribution 4.0 International",
     text="cc-by-4.0.txt",
-    page="https://github.com/google-deepmind/tips#license-and-disclaimer",
-    download="https://github.com/google-deepmind/tips#checkpoints",
+    page=f"https://github.com/{SOURCE}#license-and-disclaimer",
+    download=f"https://github.com/{SOURCE}#checkpoints",
 )
 
-# name, part of the file name, dimensions, pixels, parameters
+
+class TowerSizes(NamedTuple):
+    """Dimensions of the towers, and parameters of that for texts."""
+
+    vision: shared.Dimensions
+    words: shared.Dimensions
+    parameters: int
+
+
+# Those for texts have twelve blocks, but for one size, and no gates.
+SIZES = {
+    "s": TowerSizes(shared.SMALL, shared.SMALL, 33_582_336),
+    "b": TowerSizes(shared.BASE, shared.BASE, 109_632_000),
+    "l": TowerSizes(shared.LARGE, (1024, 12, 16, 4096), 183_924_736),
+    "so400m": TowerSizes(shared.SO400M, shared.SO400M, 448_332_912),
+    "g": TowerSizes(shared.GIANT, (1536, 12, 24, 6144), 389_133_312),
+}
+
+# Nobody else has the towers for texts.
+NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=(), published={})
+
+# name, size, what the files are called, pixels, parameters
 VARIANTS = (
-    ("s14_hr", "s14_highres_distilled", shared.SMALL, 448, 21_924_480),
-    ("b14_hr", "b14_highres_distilled", shared.BASE, 448, 86_316_288),
-    ("l14_hr", "l14_highres_distilled", shared.LARGE, 448, 304_016_384),
-    ("so400m14_hr", "so400m14_highres_largetext_distilled", shared.SO400M, 448, 413_393_904),
-    ("g14_lr", "g14_lowres", shared.GIANT, 224, 1_134_772_736),
-    ("g14_hr", "g14_highres", shared.GIANT, 448, 1_135_952_384),
+    ("tips_vits14_hr", "s", "tips_oss_s14_highres_distilled", 448, 21_924_480),
+    ("tips_vitb14_hr", "b", "tips_oss_b14_highres_distilled", 448, 86_316_288),
+    ("tips_vitl14_hr", "l", "tips_oss_l14_highres_distilled", 448, 304_016_384),
+    (
+        *("tips_vitso400m14_hr", "so400m", "tips_oss_so400m14_highres_largetext_distilled"),
+        *(448, 413_393_904),
+    ),
+    ("tips_vitg14_lr", "g", "tips_oss_g14_lowres", 224, 1_134_772_736),
+    ("tips_vitg14_hr", "g", "tips_oss_g14_highres", 448, 1_135_952_384),
+    ("tipsv2_vitb14", "b", "tips_v2_oss_b14", 448, 86_316_288),
+    ("tipsv2_vitl14", "l", "tips_v2_oss_l14", 448, 304_016_384),
+    ("tipsv2_vitso400m14", "so400m", "tips_v2_oss_so14", 448, 413_393_904),
+    ("tipsv2_vitg14", "g", "tips_v2_oss_g14", 448, 1_135_952_384),
 )
 
 
-def _model(
-    short: str, published: str, dimensions: shared.Dimensions, pixels: int, parameters: int
-) -> ModelInfo:
-    name = f"tips_vit{short}"
+def _vision(name: str, size: str, published: str, pixels: int, parameters: int) -> ModelInfo:
+    is_second = name.startswith("tipsv2")
+    linear = LearnedPositions(grid=pixels // 14, antialias=True, linear=True)
     config = shared.patches_of_14(
-        *dimensions,
-        ffn="swiglu_fused" if short.startswith("g") else "mlp",
+        *SIZES[size].vision,
+        ffn="swiglu_fused" if size == "g" else "mlp",
         registers=1,
-        positions=LearnedPositions(grid=pixels // 14, antialias=True),
+        positions=linear,
     )
+    by_equimo = replace(config, positions=replace(linear, linear=False))
+    repository = f"google/tipsv2-{size}14" if is_second else ""
+    hub = (tower_names.HUB_TIPS_VIT,) if is_second else ()
     return ModelInfo(
         name=name,
-        family="tips",
-        aliases=(f"tips_oss_{published}",),
+        family="tipsv2" if is_second else "tips",
+        aliases=(published,),
         config=config,
-        namings=(meta_names.TIPS_VIT, equimo_names.VIT),
+        namings=(*hub, tower_names.TIPS_VIT, *(() if is_second else (equimo_names.VIT,))),
         preprocessing=Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, size=(pixels, pixels)),
         licence=LICENCE,
-        checkpoint=f"tips_oss_{published}_vision.npz",
-        archive=f"{name}.tar.lz4",
+        checkpoint=f"{published}_vision.npz",
+        archive="" if is_second else f"{name}.tar.lz4",
+        repository=repository,
+        hub=(shared.safetensors(repository),) if is_second else (),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
-        source="google-deepmind/tips",
+        source=SOURCE,
         pooler="the first class token; the second is the next row of last_hidden_state",
+        published={} if is_second else {"equimo": by_equimo},
     )
 
 
-MODELS = tuple(_model(*row) for row in VARIANTS)
+def _text(size: str, vision: ModelInfo) -> ModelInfo:
+    """The tower for texts beside that for images."""
+    hub = (tower_names.HUB_TIPS_TEXT,) if vision.repository else ()
+    config = TextConfig(
+        *SIZES[size].words,
+        projection=None,
+        vocabulary=32_000,
+        activation="relu",
+        norm_eps=1e-5,
+        positions="sinusoidal",
+        masked=True,
+        pool="mean",
+    )
+    return replace(
+        vision,
+        name=f"{vision.name}_text",
+        family=f"{vision.family}_text",
+        config=config,
+        namings=(*hub, tower_names.TIPS_TEXT),
+        checkpoint=vision.checkpoint.replace("_vision", "_text"),
+        parameters=SIZES[size].parameters,
+        pooler="the mean of the words",
+        **NOWHERE_ELSE,
+    )
+
+
+def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
+    """Both towers, with the temperature of how well they fit."""
+    assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
+    hub = (tower_names.HUB_TIPS_DUAL,) if vision.repository else ()
+    return replace(
+        text,
+        name=f"{vision.name}_dual",
+        family=f"{vision.family}_dual",
+        config=DualConfig(vision.config, text.config, bias=False, temperature=True),
+        namings=(*hub, tower_names.TIPS_DUAL),
+        # The file on the hub has no temperature, which is in the settings beside it.
+        hub=(),
+        parameters=vision.parameters + text.parameters + 1,
+        pooler="",
+    )
+
+
+_VISION = tuple(_vision(*row) for row in VARIANTS)
+_TEXT = tuple(_text(size, vision) for (_, size, *_), vision in zip(VARIANTS, _VISION, strict=True))
+MODELS = (*_VISION, *_TEXT, *map(_dual, _VISION, _TEXT))

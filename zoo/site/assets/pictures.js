@@ -1,22 +1,25 @@
-// Give a picture: the model's features or depths of it as colours, file beside file.
+// Give a picture: the model's features, depths or areas of it as colours, file beside file.
 
+import { areasOf, segmentColours } from "./areas.js";
 import { showBars } from "./bars.js";
 import { decode } from "./decode.js";
 import { apart, colours, cosine, limits, patches, principal, ramp, scores } from "./features.js";
 import { Maps, make } from "./maps.js";
 import { model, open, prepare, run, softmax } from "./model.js";
-import { pixelValues } from "./preprocess.js";
+import { pixelValues, sizeInside } from "./preprocess.js";
 
 const SLOW = 3000; // milliseconds, above which a run is not repeated
 const REPEATS = 3;
 const BEST = 5;
+const NOWHERE = [0, 0, 0];
 
 const byId = (id) => document.getElementById(id);
 const say = (text) => { byId("status").textContent = text; };
 const grid = model.size.map((side) => Math.floor(side / model.stride));
 const maps = new Maps(byId("maps"), grid, showPlace);
 
-let results = []; // of the picture that is shown, by file: {name, values, rows, depth, logits, ms, runs}
+// Of the picture that is shown, by file: {name, values, rows, depth, logits, found, ms, runs}.
+let results = [];
 let turn = 0; // counts the pictures that were given
 let names = null; // of the classes, once they have been fetched
 
@@ -32,12 +35,13 @@ async function fetchFiles(names) {
   bar.hidden = true;
 }
 
-async function runOne(name, feed) {
+async function runOne(name, feed, shown) {
   const { outputs, ms } = await run(name, feed);
   const { last_hidden_state: tokens, predicted_depth: depth, logits } = outputs;
   const rows = tokens && patches(tokens, grid[0] * grid[1]);
-  const values = (tokens ?? depth).data;
-  return { name, values, rows, depth: depth?.data, logits: logits?.data, ms, runs: 1 };
+  const values = (tokens ?? depth ?? outputs.masks_queries_logits ?? logits).data;
+  const found = areasOf(outputs, model.size, shown);
+  return { name, values, rows, depth: depth?.data, logits: logits?.data, found, ms, runs: 1 };
 }
 
 async function give(file) {
@@ -53,10 +57,12 @@ async function give(file) {
     await fetchFiles(chosen);
     if (model.classes && names === null) names = await classNames();
     const feed = prepare(picture.rgb, picture.height, picture.width);
+    const sides = [picture.height, picture.width];
+    const shown = model.preprocessing.padded ? sizeInside(sides, model.size) : model.size;
     const found = [];
     for (const name of chosen) {
       say(`Running ${name} …`);
-      found.push(await runOne(name, feed));
+      found.push(await runOne(name, feed, shown));
       if (mine !== turn) return;
     }
     results = found;
@@ -88,7 +94,8 @@ async function repeat(feed, mine) {
 /** Everything that does not depend on the chosen patch. */
 function show(picture) {
   byId("results").hidden = false;
-  if (results[0].depth) showDepths(picture);
+  if (results[0].found) showAreas(picture);
+  else if (results[0].depth) showDepths(picture);
   else showFeatures(picture);
   showNumbers();
   showClasses();
@@ -103,6 +110,28 @@ function showDepths(picture) {
     const values = Array.from(depth);
     maps.paint(`depth ${name}`, ramp(values, limits(values.map((value) => [value]))[0]));
   }
+}
+
+function showAreas(picture) {
+  const panels = results.map(({ name }) => [`areas ${name}`, `${name}: areas`, model.size]);
+  maps.show([["seen", "What the model sees", model.size], ...panels]);
+  const pixels = seen(picture);
+  maps.paint("seen", pixels);
+  for (const { name, found } of results) {
+    const shades = segmentColours(found.segments);
+    const shade = (_, place) => shades[segmentAt(found, place)] ?? NOWHERE;
+    maps.paint(`areas ${name}`, pixels.map(shade));
+  }
+  const [{ found: { segments } }] = results;
+  const items = segmentColours(segments).map((colour, number) => {
+    const { label, score } = segments[number];
+    const swatch = make("span", { className: "swatch" });
+    swatch.style.background = `rgb(${colour})`;
+    const share = make("span", { className: "share" }, `${(100 * score).toFixed(1)} %`);
+    return make("li", {}, swatch, make("span", { className: "label" }, className(label)), share);
+  });
+  byId("areas").replaceChildren(...items);
+  byId("areas").hidden = byId("areas-title").hidden = false;
 }
 
 function showFeatures(picture) {
@@ -134,12 +163,22 @@ function seen({ rgb, height, width }) {
 }
 
 function showPlace(row, column) {
-  if (!results[0].depth) return showLikeness(row, column);
-  const middle = [row, column].map((place) => Math.floor((place + 0.5) * model.stride));
-  const told = results.map(({ name, depth }) =>
-    `${name} ${depth[middle[0] * model.size[1] + middle[1]].toPrecision(3)}`);
+  const [{ depth, found }] = results;
+  if (!depth && !found) return showLikeness(row, column);
+  const [y, x] = [row, column].map((place) => Math.floor((place + 0.5) * model.stride));
+  const place = y * model.size[1] + x;
+  const told = results.map((each) => `${each.name} ${found
+    ? className(each.found.segments[segmentAt(each.found, place)]?.label)
+    : each.depth[place].toPrecision(3)}`);
+  const what = found ? "There" : "Depth there";
   byId("patch").textContent =
-    `Chosen: row ${row + 1}, column ${column + 1}. Depth there: ${told.join(", ")}.`;
+    `Chosen: row ${row + 1}, column ${column + 1}. ${what}: ${told.join(", ")}.`;
+}
+
+/** The number of the segment at a place of the model's input, of which areas may be a part. */
+function segmentAt({ areas, size: [height, width] }, place) {
+  const [y, x] = [Math.floor(place / model.size[1]), place % model.size[1]];
+  return y < height && x < width ? areas[y * width + x] : -1;
 }
 
 function showLikeness(row, column) {
@@ -190,13 +229,16 @@ async function classNames() {
   return (await response.json()).id2label ?? {};
 }
 
+function className(number) {
+  return number === undefined ? "nothing" : names[number] ?? `class ${number}`;
+}
+
 function showClasses() {
   const list = byId("classes");
-  const [{ logits }] = results;
-  list.hidden = byId("classes-title").hidden = !logits;
-  if (!logits) return;
-  const shares = softmax(logits).map((share, index) =>
-    ({ label: names[index] ?? `class ${index}`, share }));
+  const [{ logits, found }] = results;
+  list.hidden = byId("classes-title").hidden = !logits || found !== null;
+  if (list.hidden) return;
+  const shares = softmax(logits).map((share, index) => ({ label: className(index), share }));
   showBars(list, shares.sort((one, other) => other.share - one.share).slice(0, BEST));
 }
 

@@ -92,11 +92,23 @@ export function resizedSize([height, width], how, size) {
   ];
 }
 
+/** The largest of a picture's proportions that fits into `size`. */
+export function sizeInside([height, width], [tall, wide]) {
+  if (height * wide > width * tall) {
+    const exact = (tall * width) / height;
+    return [Math.trunc((exact * height) / width), Math.max(1, round(exact))];
+  }
+  const exact = (wide * height) / width;
+  return [Math.max(1, round(exact)), Math.trunc((exact * width) / height)];
+}
+
 /** `pixel_values` [3, ...size] of RGB values [height, width, 3]. */
 export function pixelValues(rgb, height, width, how, size) {
   const rescale = Math.fround(how.rescale);
-  const scaled = resizedSize([height, width], how, size);
-  const [top, left] = scaled.map((side, axis) => Math.floor((side - size[axis]) / 2));
+  const sides = [height, width];
+  const scaled = how.padded ? sizeInside(sides, size) : resizedSize(sides, how, size);
+  const [top, left] = scaled.map((side, axis) =>
+    (how.padded ? 0 : Math.floor((side - size[axis]) / 2)));
   const filter = FILTERS[how.resample];
   const out = new Float32Array(3 * size[0] * size[1]);
   let to = 0;
@@ -109,7 +121,8 @@ export function pixelValues(rgb, height, width, how, size) {
     const [mean, std] = [Math.fround(how.mean[plane]), Math.fround(how.std[plane])];
     for (let y = top; y < top + size[0]; y += 1) {
       for (let x = left; x < left + size[1]; x += 1, to += 1) {
-        const value = resized[y * scaled[1] + x];
+        // What is padded is black.
+        const value = y < scaled[0] && x < scaled[1] ? resized[y * scaled[1] + x] : 0;
         const level = how.rescale_first ? value : Math.fround(value * rescale);
         out[to] = Math.fround(level - mean) / std;
       }

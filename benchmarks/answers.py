@@ -1,0 +1,232 @@
+"""Networks that answer: how far their files are from PyTorch, and what other exporters write.
+
+    python benchmarks/answers.py --json docs/answers.json [--optimum PYTHON] [--rounds 10] [--busy]
+
+It writes the table of `docs/how-to/answers.md` too. What was measured is in the JSON file at once,
+and a run that broke off goes on behind it. Files are kept in `--files`. PYTHON is the interpreter
+of an environment with Optimum (`tests/clients/optimum.txt`), which is left out otherwise. With
+`--busy`, for a machine that has other work, the time of the processor counts.
+"""
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from answer_networks import LONG, NETWORKS, WORDS, AnswerNetwork, Made, Size
+from answer_table import with_answers
+from peers import MAKERS, Results, Row, cold, header, peer_versions
+
+import converter
+import zoo
+from zoo import runtime
+from zoo.bench import floor
+from zoo.bench.inputs import BenchOptions, settle_inputs
+from zoo.bench.rounds import interleave, resting_session, run_once
+from zoo.bench.timed_products import timed_products
+from zoo.checkpoints.asked_entry import find_entry
+from zoo.export.precision import derive
+from zoo.images.photograph import photographs
+from zoo.images.pixel_values import pixel_values
+
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "answers.md"
+OPSETS = (18, 23)
+FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "Gelu")
+THREADS = 1
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def given(network: AnswerNetwork, size: Size, model: zoo.models.builder.Model | None) -> Arrays:
+    """Two pictures, and three texts. With the preprocessing of a model it is photographs, and
+    normal numbers otherwise."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((2, 3, *size), np.float32)
+    how = model.preprocessing if model is not None else None
+    pixels = noise if how is None else pixel_values(photographs(2), how, size)
+    both = {"pixel_values": pixels, "input_ids": rng.integers(2, WORDS, (3, LONG))}
+    return {name: both[name] for name in network.takes}
+
+
+def in_torch(made: Made, feeds: Arrays) -> Arrays:
+    """What PyTorch computes."""
+    with torch.no_grad():
+        found = made.module(*map(torch.from_numpy, feeds.values()))
+    return dict(zip(made.names, (each.numpy() for each in found), strict=True))
+
+
+def in_runtime(file: Path, names: Sequence[str], feeds: Arrays) -> Arrays:
+    """What ONNX Runtime computes."""
+    live = runtime.session(file)
+    return dict(zip(names, live.run([*names], dict(feeds)), strict=True))
+
+
+def apart(got: Arrays, wanted: Arrays) -> Row:
+    """The largest difference, the largest value, and the least cosine of all outputs."""
+    found = [converter.compare(got[name], wanted[name]) for name in wanted]
+    return {
+        "max_abs": max(each.max_abs for each in found),
+        "largest": max(float(abs(each).max()) for each in wanted.values()),
+        "cosine": min(each.cosine for each in found),
+    }
+
+
+def counted(file: Path) -> Row:
+    """Nodes of a file, and its operators that newer opsets have."""
+    operators = [node.op_type for node in ir.load(file).graph.all_nodes()]
+    fused = {name: operators.count(name) for name in FUSED if name in operators}
+    return {"nodes": len(operators), "fused": fused}
+
+
+def ours(network: AnswerNetwork, made: Made, place: Path) -> dict[str, Row]:
+    """The zoo's files: at the size that is timed, and open for the differences at all sizes."""
+    entry, _ = find_entry(None, made.path)
+    model = zoo.from_pretrained(entry.name, made.path)
+    size = network.size if "pixel_values" in network.takes else None
+    feeds = given(network, network.size, model)
+    wanted = in_torch(made, feeds)
+    rows: dict[str, Row] = {}
+    for opset in OPSETS:
+        file, opened = place / f"zoo-{opset}.onnx", place / f"zoo-{opset}-open.onnx"
+        zoo.to_onnx(model, file, opset=opset, size=size, verify=False)
+        errors = [apart(in_runtime(file, made.names, feeds), wanted)]
+        if network.others:
+            zoo.to_onnx(model, opened, opset=opset, size="dynamic", verify=False)
+        for other in network.others:
+            noise = given(network, other, None)
+            errors.append(apart(in_runtime(opened, made.names, noise), in_torch(made, noise)))
+        worst = max(errors, key=lambda row: row["max_abs"])
+        rows[f"zoo, opset {opset}"] = counted(file) | worst | {"file": file.name}
+    for precision in ("int8", "fp16"):
+        file = place / f"zoo-{precision}.onnx"
+        derive(place / f"zoo-{OPSETS[-1]}.onnx", file, precision, [*feeds.values()])
+        row = apart(in_runtime(file, made.names, feeds), wanted)
+        rows[f"zoo, {precision}"] = counted(file) | row | {"file": file.name}
+    return rows
+
+
+def by_torch(network: AnswerNetwork, made: Made, place: Path, opset: int) -> Row:
+    """torch.onnx.export with dynamo, the numbers of pictures and texts open; or why it fails."""
+    file, feeds = place / f"torch-{opset}.onnx", given(network, network.size, None)
+    began = time.process_time()
+    try:
+        torch.onnx.export(
+            made.module,
+            tuple(map(torch.from_numpy, feeds.values())),
+            file,
+            input_names=[*network.takes],
+            output_names=[*made.names],
+            dynamo=True,
+            opset_version=opset,
+            dynamic_shapes=tuple({0: torch.export.Dim(f"n{n}")} for n in range(len(feeds))),
+            external_data=False,
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        return {"failed": next(line for line in str(error).splitlines()[::-1] if line)[:300]}
+    told = {"processors": round(time.process_time() - began, 2), "file": file.name}
+    return told | beside(file, made, feeds)
+
+
+def by_optimum(network: AnswerNetwork, made: Made, place: Path, python: str) -> Row:
+    """Optimum's export at opset 18, or why there is none."""
+    folder = place / "optimum"
+    folder.mkdir(exist_ok=True)
+    file = folder / "written.onnx"
+    command = [python, str(MAKERS), "optimum", str(made.path), "", "18", str(file), network.task]
+    told = cold(command)
+    if "failed" in told:
+        return told
+    return {
+        **told,
+        "file": f"optimum/{file.name}",
+        **beside(file, made, given(network, network.size, None)),
+    }
+
+
+def beside(file: Path, made: Made, feeds: Arrays) -> Row:
+    """Nodes of another exporter's file, and how far it is from PyTorch where names are ours."""
+    live = runtime.session(file)
+    names = [each.name for each in live.get_outputs() if each.name in made.names]
+    wanted = in_torch(made, feeds)
+    taken = [each.name for each in live.get_inputs()]
+    masks = {"attention_mask": np.ones((3, LONG), np.int64)}
+    found = in_runtime(file, names, {name: ({**feeds, **masks})[name] for name in taken})
+    return counted(file) | apart(found, {name: wanted[name] for name in names})
+
+
+def speed(
+    place: Path, rows: Mapping[str, Row], network: AnswerNetwork, asked: argparse.Namespace
+) -> Row:
+    """All files of a network and the products of the first in turns, the fastest run of each."""
+    clock = time.thread_time if asked.busy else time.perf_counter
+    feeds = {name: value[:1] for name, value in given(network, network.size, None).items()}
+    feeds["attention_mask"] = np.ones((1, LONG), np.int64)
+    tasks, products = {}, None
+    for label, row in rows.items():
+        if "file" not in row:
+            continue
+        file = place / row["file"]
+        live = resting_session(file, THREADS)
+        inputs = live.get_inputs()
+        tasks[label] = run_once(live, {each.name: feeds[each.name] for each in inputs})
+        if products is None:
+            specs = settle_inputs(file, inputs, BenchOptions(batch=1, size=network.size))
+            products = timed_products(ir.load(file), specs)
+    assert products is not None
+    times = interleave(tasks | floor.tasks(products, THREADS), asked.rounds, clock)
+    total = floor.floor(products, times).total
+    return {
+        "products_ms": round(1e3 * total, 3),
+        "to_products": {label: round(min(times[label]) / total, 3) for label in tasks},
+    }
+
+
+def measure(label: str, results: Results, asked: argparse.Namespace) -> None:
+    """Everything of a network that is not there yet."""
+    network, place = NETWORKS[label], asked.files / label.replace(" ", "_").replace("/", "")
+    exporters = [f"torch, opset {opset}" for opset in OPSETS]
+    exporters += ["Optimum"] if asked.optimum and network.task else []
+    if {"zoo", *exporters, "speed"} <= results.content["networks"].get(label, {}).keys():
+        return
+    shutil.rmtree(place / "checkpoint", ignore_errors=True)
+    place.mkdir(parents=True, exist_ok=True)
+    made, keys = network.make(place / "checkpoint"), ("networks", label)
+    results.fill(*keys, "zoo", make=lambda: ours(network, made, place))
+    for opset, exporter in zip(OPSETS, exporters, strict=False):
+        results.fill(*keys, exporter, make=lambda o=opset: by_torch(network, made, place, o))
+    if "Optimum" in exporters:
+        results.fill(
+            *(*keys, "Optimum"), make=lambda: by_optimum(network, made, place, asked.optimum)
+        )
+    found = results.content["networks"][label]
+    rows = found["zoo"] | {exporter: found[exporter] for exporter in exporters}
+    results.fill(*keys, "speed", make=lambda: speed(place, rows, network, asked))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", required=True)
+    parser.add_argument("--files", type=Path, metavar="FOLDER", default=Path(".cache/answers"))
+    parser.add_argument("--networks", nargs="+", default=[*NETWORKS], choices=NETWORKS)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--optimum", metavar="PYTHON")
+    told = "count what one thread computes, not how long it waits; the page says so"
+    parser.add_argument("--busy", action="store_true", help=told)
+    asked = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    pythons = {"optimum": asked.optimum} if asked.optimum else {}
+    peers = {"torch": f"torch, {torch.__version__}"} | peer_versions(pythons)
+    results = Results(asked.json, header(asked.busy) | {"peers": peers, "networks": {}})
+    for label in asked.networks:
+        measure(label, results, asked)
+    PAGE.write_text(with_answers(PAGE.read_text(), results.content))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Pages of networks of somebody's own: the browser says what PyTorch and the zoo say."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from transformers import EomtDinov3ForUniversalSegmentation
+
+from tests.references.areas import AREAS
+from tests.references.classifiers import BREEDS, CLASSES, trained
+from zoo.answers import masks
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.images.photograph import photograph
+from zoo.images.pixel_values import pixel_values, size_inside
+from zoo.manifest.read import read_folder_manifest
+from zoo.progress import Lines
+from zoo.site.write import write_site
+
+from .conftest import served
+from .test_browser import nothing_is_in_the_way, pixels, said
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """The folder of a trained ViT, and the model in transformers."""
+    place = tmp_path_factory.mktemp("trained") / "own"
+    return place, trained("vit", place)
+
+
+@pytest.fixture(scope="module")
+def built(classifier, tmp_path_factory):
+    """Folders of `zoo build`, by family."""
+    place, own = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("own")
+    # A network that is sure of its queries' classes.
+    model = EomtDinov3ForUniversalSegmentation.from_pretrained(AREAS["eomt"](own / "eomt").path)
+    model.class_predictor.weight.data *= 20
+    model.save_pretrained(own / "eomt")
+    given = {"vit": classifier[0], "eomt": own / "eomt"}
+    given["dinov2_segmentation"] = AREAS["patches"](own / "patches").path
+    for checkpoint in given.values():
+        command = ["build", "--weights", str(checkpoint), "--variant", "fp32", "--offline"]
+        assert call(app, [*command, "--out", str(place)]) == 0
+    return {name: place / name for name in given}
+
+
+@pytest.fixture(scope="module")
+def address(built, runtime, tmp_path_factory):
+    """Where a site of them is served."""
+    place = tmp_path_factory.mktemp("www") / "site"
+    with served(write_site([*built.values()], place, runtime, False, Lines()).folder) as found:
+        yield found
+
+
+def asked(visit, name):
+    """The page of a network after it was given the photograph."""
+    page = visit.open(f"{name}.html")
+    page.get_by_role("button", name="take the photograph").click()
+    said(page, "Done.")
+    return page
+
+
+def outputs(folder):
+    """What ONNX Runtime gives for the photograph, the preprocessing, and the size of the input."""
+    manifest = read_folder_manifest(folder)
+    how = manifest.preprocessing.settings
+    session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
+    feed = {"pixel_values": pixel_values([photograph()], how, manifest.size or how.size)}
+    names = [output.name for output in session.get_outputs()]
+    found = zip(names, session.run(names, feed), strict=True)
+    return {name: value[0] for name, value in found}, manifest.size or how.size
+
+
+def test_the_best_classes_of_a_classifier_that_somebody_trained(visit, built, classifier):
+    page = asked(visit, "vit")
+    how = read_folder_manifest(built["vit"]).preprocessing.settings
+    with torch.no_grad():
+        given = torch.from_numpy(pixel_values([photograph()], how, how.size))
+        shares = dict(zip(BREEDS, classifier[1](given).logits[0].softmax(-1), strict=True))
+    best = sorted(shares, key=lambda name: -shares[name])[:5]
+    assert page.locator("#classes .label").all_inner_texts() == best
+    widths = "bars => bars.map(bar => parseFloat(bar.style.width) / 100)"
+    shown = page.locator("#classes .track span").evaluate_all(widths)
+    np.testing.assert_allclose(shown, [shares[name] for name in best], rtol=0, atol=1e-5)
+
+
+def legend(page):
+    """Colour, label and per cent of every segment."""
+    rows = "rows => rows.map(row => [row.querySelector('.swatch').style.backgroundColor, "
+    rows += "row.querySelector('.label').innerText, parseFloat(row.lastChild.innerText)])"
+    for colour, label, share in page.locator("#areas li").evaluate_all(rows):
+        yield [int(band) for band in colour[4:-1].split(",")], label, share
+
+
+def test_areas_of_queries_are_those_of_python(visit, built):
+    page = asked(visit, "eomt")
+    found, size = outputs(built["eomt"])
+    shown = size_inside((photograph().height, photograph().width), size)
+    want = masks.post_process_panoptic_segmentation(masks.QueryMasks(found, shown, size))
+    assert len(want.segments_info) >= 2 and shown[0] < size[0]
+    drawn = pixels(page, "fp32: areas")
+    told = list(legend(page))
+    assert drawn.shape == (*size, 3) and not drawn[shown[0] :].any()
+    part = drawn[: shown[0]]
+    assert (part[want.segmentation == masks.NOWHERE] == 0).all()
+    for segment, (colour, label, score) in zip(want.segments_info, told, strict=True):
+        assert label == CLASSES[segment.label_id] and abs(score / 100 - segment.score) < 6e-4
+        assert ((part == colour).all(-1) == (want.segmentation == segment.id)).all()
+    nothing_is_in_the_way(page)
+    visit.shoot("areas", "section[aria-labelledby=try]")
+
+
+def test_areas_of_patches_are_those_of_python(visit, built):
+    page = asked(visit, "dinov2_segmentation")
+    found, size = outputs(built["dinov2_segmentation"])
+    want = masks.class_map(found["logits"], size)
+    drawn, told = pixels(page, "fp32: areas"), list(legend(page))
+    assert len(told) >= 2
+    for colour, label, share in told:
+        area = want == CLASSES.index(label)
+        assert ((drawn == colour).all(-1) == area).all() and abs(share / 100 - area.mean()) < 6e-4
+    middle = CLASSES[want[size[0] // 2 + 7, size[1] // 2 + 7]]
+    assert page.locator("#patch").inner_text().endswith(f"There: fp32 {middle}.")

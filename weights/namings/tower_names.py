@@ -1,0 +1,110 @@
+"""Checkpoints of towers for texts: TIPS, by Google and for transformers (5.24), and dino.txt.
+
+transformers keeps Google's names in its files, each tower's under a prefix; only the feed-forward
+networks for images are called otherwise. Meta publishes dino.txt without its backbone.
+
+Sources: `pytorch/text_encoder.py` of google-deepmind/tips; `conversion_mapping.py` of transformers;
+`dinov3/hub/dinotxt.py` and `dinov3/eval/text` of facebookresearch/dinov3.
+"""
+
+from dataclasses import replace
+
+from weights.mapping import Naming, Rule, nested, same
+from weights.namings import meta_names
+
+IMAGES, TEXTS = "vision_encoder.", "text_encoder."
+"""What the keys of TIPS's towers begin with where both are in one checkpoint."""
+
+_LAYER = "transformer.resblocks.{i}."
+
+TIPS_TEXT = Naming(
+    "google",
+    (
+        Rule("token_embed.weight", ("token_embedding.weight",)),
+        Rule("blocks.{i}.prenorm.{p}", (_LAYER + "ln_1.{p}",)),
+        Rule("blocks.{i}.attn.qkv.{p}", (_LAYER + "attn.in_proj_{p}",)),
+        Rule("blocks.{i}.attn.proj.{p}", (_LAYER + "attn.out_proj.{p}",)),
+        Rule("blocks.{i}.norm.{p}", (_LAYER + "ln_2.{p}",)),
+        Rule("blocks.{i}.mlp.fc1.{p}", (_LAYER + "mlp.c_fc.{p}",)),
+        Rule("blocks.{i}.mlp.fc2.{p}", (_LAYER + "mlp.c_proj.{p}",)),
+        Rule("norm.{p}", ("ln_final.{p}",)),
+    ),
+    prefixes=((TEXTS, ""),),
+    unused=("temperature", f"{IMAGES}**"),
+)
+HUB_TIPS_TEXT = replace(TIPS_TEXT, name="huggingface")
+
+TIPS_VIT = replace(
+    meta_names.DINOV2_VIT,
+    name="google",
+    prefixes=((IMAGES, ""),),
+    unused=("temperature", f"{TEXTS}**"),
+)
+HUB_TIPS_VIT = replace(
+    TIPS_VIT,
+    name="huggingface",
+    rules=(
+        Rule("blocks.{i}.mlp.fc1.{p}", ("blocks.{i}.mlp.c_fc.{p}",)),
+        Rule("blocks.{i}.mlp.fc2.{p}", ("blocks.{i}.mlp.c_proj.{p}",)),
+        *TIPS_VIT.rules,
+    ),
+)
+
+
+def _both(vision: Naming) -> Naming:
+    """The names of both towers in one checkpoint."""
+    return Naming(
+        vision.name,
+        (
+            *nested(vision.rules, "vision.", IMAGES),
+            *nested(TIPS_TEXT.rules, "words.", TEXTS),
+            *same("temperature"),
+        ),
+        # Google's file of the tower for texts has it.
+        prefixes=((f"{TEXTS}temperature", "temperature"),),
+    )
+
+
+TIPS_DUAL = _both(TIPS_VIT)
+HUB_TIPS_DUAL = _both(HUB_TIPS_VIT)
+
+_WORDS, _PICTURES = "text_model.", "visual_model."
+_BLOCK = "backbone.blocks.{i}."
+
+_DINOTXT_TEXT = (
+    Rule("token_embed.weight", ("backbone.token_embedding.weight",)),
+    Rule("pos_embed", ("backbone.positional_embedding",)),
+    Rule("blocks.{i}.prenorm.{p}", (_BLOCK + "attention_norm.{p}",)),
+    Rule("blocks.{i}.attn.{layer}.{p}", (_BLOCK + "attention.{layer}.{p}",)),
+    Rule("blocks.{i}.norm.{p}", (_BLOCK + "ffn_norm.{p}",)),
+    Rule("blocks.{i}.mlp.{layer}.{p}", (_BLOCK + "feed_forward.{layer}.{p}",)),
+    Rule("norm.{p}", ("backbone.ln_final.{p}",)),
+    Rule("head.weight", ("head.linear_projection.weight",)),
+)
+
+DINOTXT_TEXT = Naming(
+    "meta",
+    _DINOTXT_TEXT,
+    prefixes=((_WORDS, ""),),
+    unused=("logit_scale", f"{_PICTURES}**"),
+)
+
+DINOTXT_DUAL = Naming(
+    "meta",
+    (
+        *nested(
+            (
+                Rule("top.{i}.prenorm.{p}", ("head.blocks.{i}.norm1.{p}",)),
+                Rule("top.{i}.norm.{p}", ("head.blocks.{i}.norm2.{p}",)),
+                Rule("top.{i}.{scale}.gamma", ("head.blocks.{i}.{scale}.gamma",)),
+                Rule("top.{i}.{part}.{layer}.{p}", ("head.blocks.{i}.{part}.{layer}.{p}",)),
+                Rule("top_norm.{p}", ("head.ln_final.{p}",)),
+                *nested(meta_names.DINOV3_VIT.rules, "", "backbone."),
+            ),
+            "vision.",
+            _PICTURES,
+        ),
+        *nested(_DINOTXT_TEXT, "words.", _WORDS),
+        *same("logit_scale"),
+    ),
+)
