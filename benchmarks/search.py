@@ -3,6 +3,7 @@
     python benchmarks/search.py [ROWS…]
     python benchmarks/search.py duplicates [ROWS…]
     python benchmarks/search.py digits
+    python benchmarks/search.py words FOLDER
 
 Without a word, 10,000, 100,000 and 1,000,000 drawn vectors of 384 numbers: points around centres,
 one centre for 200 of them, of which a hundred further ones ask for their ten nearest. Beside `zoo
@@ -14,7 +15,8 @@ process takes more than after its imports, files that the system caches included
 `duplicates` compares every row with every other, of 25,000 and 50,000: seconds, and MB as above.
 
 `digits` asks by pictures of digits that `vit_digits` was never trained on for those that it was
-trained on: the share of the ten nearest that show the same digit.
+trained on: the share of the ten nearest that show the same digit. `words` asks by "a photo of the
+number three" and the like for those held-out digits, by a built folder of towers for digits.
 """
 
 import json
@@ -245,10 +247,39 @@ def digits() -> None:
     )
 
 
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def words(folder: str) -> None:
+    """Precision of the ten nearest held-out digits to a sentence about each."""
+    from PIL import Image
+
+    import zoo
+    from zoo.digits.data import split_digits
+
+    _, asked = split_digits()
+    with tempfile.TemporaryDirectory() as place:
+        pictures, dataset = Path(place) / "digits", Path(place) / "digits.lance"
+        pictures.mkdir()
+        for row, (image, label) in enumerate(zip(asked.images, asked.labels, strict=True)):
+            Image.fromarray(image).save(pictures / f"{label}-{row:03}.png")
+        zoo.embed(pictures, model=folder, out=dataset)
+        right = {
+            name: sum(
+                each.key.startswith(str(digit))
+                for each in zoo.search(dataset, text=f"a photo of the number {name}")
+            )
+            for digit, name in enumerate(NAMES)
+        }
+    print(f"precision@{NEAREST} by words: {sum(right.values()) / 100:.2f}; {json.dumps(right)}")
+
+
 if __name__ == "__main__":
     given = sys.argv[1:] or ["10000", "100000", "1000000"]
     if given == ["digits"]:
         digits()
+    elif given[0] == "words":
+        words(given[1])
     elif given[0] == "duplicates":
         print("| rows | groups | seconds | MB |\n|---|---|---|---|")
         for each in given[1:] or ["25000", "50000"]:

@@ -24,16 +24,19 @@ DATASET = typer.Argument(
     metavar="DATASET", help="A folder of `zoo embed`: of Lance's format, or of Parquet files."
 )
 PICTURE = typer.Argument(metavar="IMAGE", help="What rows are to be like.")
+ASKED = "What to search for"
 TEXT = options.value(
-    "TEXT", "What rows are to show, in words; of a model with a tower for texts too."
+    "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", ASKED
 )
-KEY = options.value("KEY", "The row that others are to be like, by its key.")
-WHERE = options.value("SQL", "What rows have to fulfil, such as 'width > 500'.")
+KEY = options.value("KEY", "The row that others are to be like, by its key.", ASKED)
+WHERE = options.value("SQL", "What rows have to fulfil, such as 'width > 500'.", ASKED)
 COUNT = options.value(
     "N", "How many rows, or groups of duplicates.", show_default="10; of groups all"
 )
-ABOVE = options.value("COSINE", "With --duplicates: from which cosine on rows are taken for them.")
-DUPLICATES = options.flag("--duplicates", "Find groups of rows that are nearly the same.")
+ABOVE = options.value(
+    "COSINE", "With --duplicates: from which cosine on rows are taken for them.", ASKED
+)
+DUPLICATES = options.flag("--duplicates", "Find groups of rows that are nearly the same.", ASKED)
 INDEX = options.flag(
     "--index", "Build an index into the dataset, which searches of more than 100,000 rows use."
 )
@@ -43,7 +46,6 @@ MODEL = options.value(
 PICTURES = options.value(
     "FOLDER", "The folder that keys are paths in.", show_default="the dataset's thumbnails"
 )
-OUT = options.value("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")
 
 
 def search_command(
@@ -58,7 +60,7 @@ def search_command(
     count: Annotated[int | None, COUNT] = None,
     model: Annotated[Path | None, MODEL] = None,
     pictures: Annotated[Path | None, PICTURES] = None,
-    out: Annotated[Path | None, OUT] = None,
+    out: Annotated[Path | None, options.FILE_OUT] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
