@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import (
-    FIRST_COMPLETED,
     CancelledError,
     Executor,
     Future,
     ThreadPoolExecutor,
-    wait,
 )
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
-from zoo.embedding.shard_work import Recipe, ShardWorker
+from zoo.embedding.shard_work import ShardRecipe, ShardWorker
 from zoo.embedding.tally import Tally
 from zoo.embedding.work_folder import ShardNote
 from zoo.errors import BadFile, BadOutput
@@ -48,7 +47,7 @@ class Crew:
 
 
 @contextmanager
-def local_crew(recipe: Recipe, threads: int | None, tally: Tally) -> Generator[Crew]:
+def local_crew(recipe: ShardRecipe, threads: int | None, tally: Tally) -> Generator[Crew]:
     """Threads of this process: a lane for each core. **Raises** `BadFile`."""
     found = _same_network(recipe)
     runner = Runner(found, lane_session(found.path), threads or _cores())
@@ -68,7 +67,7 @@ def _cores() -> int:
 
 
 @contextmanager
-def cluster_crew(address: str, recipe: Recipe) -> Generator[Crew]:
+def cluster_crew(address: str, recipe: ShardRecipe) -> Generator[Crew]:
     """The workers of a Dask cluster, who see files under the same paths as we do. **Raises**
     `BadRequest`."""
     from zoo.artifacts.build.pools import cluster
@@ -79,11 +78,11 @@ def cluster_crew(address: str, recipe: Recipe) -> Generator[Crew]:
         yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=lost)
 
 
-def _submitted(executor: Executor, recipe: Recipe, offset: int) -> Future[ShardNote]:
+def _submitted(executor: Executor, recipe: ShardRecipe, offset: int) -> Future[ShardNote]:
     return executor.submit(work_elsewhere, recipe, offset)
 
 
-def work_elsewhere(recipe: Recipe, offset: int) -> ShardNote:
+def work_elsewhere(recipe: ShardRecipe, offset: int) -> ShardNote:
     """Work on a shard in one of a cluster's workers, on one lane."""
     found = _same_network(recipe)
     runner = Runner(found, _kept_session(found.path, found.digest), 1)
@@ -99,7 +98,7 @@ def _kept_session(path: Path, digest: str) -> Session:
     return lane_session(path)
 
 
-def _same_network(recipe: Recipe) -> FoundNetwork:
+def _same_network(recipe: ShardRecipe) -> FoundNetwork:
     """**Raises** `BadFile` where another network is in its place on this machine."""
     found = find_network(recipe.place, recipe.asked.precision)
     if found.digest != recipe.digest:
@@ -113,24 +112,30 @@ def _same_network(recipe: Recipe) -> FoundNetwork:
 def run_shards(crew: Crew, tally: Tally) -> None:
     """Have all shards done that are not. **Raises** what the work on one raises, or `BadOutput`."""
     left, running = tally.left(), dict[Future[ShardNote], tuple[int, int]]()
+    done = SimpleQueue[Future[ShardNote]]()
+
+    def give_out(offset: int, tries: int) -> None:
+        future = crew.submit(offset)
+        running[future] = offset, tries
+        future.add_done_callback(done.put)
+
     while True:
         while len(running) < crew.ahead and (shard := next(left, None)) is not None:
-            running[crew.submit(shard[1])] = shard[1], 1
+            give_out(shard[1], 1)
         if not running:
             return
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            offset, tries = running.pop(future)
-            try:
-                note = future.result()
-            except crew.lost as error:
-                if tries == TRIES:
-                    raise BadOutput(
-                        f"the workers of a shard died {TRIES} times, perhaps for want of memory: "
-                        "give them more, or fewer threads."
-                    ) from error
-                running[crew.submit(offset)] = offset, tries + 1
-                continue
-            if not crew.counts:
-                tally.count(note.rows + len(note.errors))
-            tally.finish(note)
+        future = done.get()
+        offset, tries = running.pop(future)
+        try:
+            note = future.result()
+        except crew.lost as error:
+            if tries == TRIES:
+                raise BadOutput(
+                    f"the workers of a shard died {TRIES} times, perhaps for want of memory: give "
+                    "them more, or fewer threads."
+                ) from error
+            give_out(offset, tries + 1)
+            continue
+        if not crew.counts:
+            tally.count(note.rows + len(note.errors))
+        tally.finish(note)

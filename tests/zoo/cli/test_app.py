@@ -14,8 +14,8 @@ from tests.command import PROGRAM, Command
 from zoo.cli.app import app
 from zoo.cli.console import call
 
-ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "site"]
-ORDER += ["push", "report", "weights", "cache", "golden"]
+ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "search"]
+ORDER += ["site", "push", "report", "weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 
 
