@@ -14,6 +14,7 @@ from zoo.export.to_onnx import to_onnx
 from zoo.hub.session import VisionModel, load
 from zoo.images.pixel_values import preprocess
 from zoo.registry.lookup import create, info, list_models
+from zoo.retrieval.search_call import search
 from zoo.version import __version__
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "list_models",
     "load",
     "preprocess",
+    "search",
     "to_onnx",
 ]

@@ -17,7 +17,7 @@ import zoo
 from zoo.cli.app import app
 
 ZOO = typer.main.get_command(app)
-PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|PICTURE")
+PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|PICTURE|DATASET")
 """What the help calls a value that is a path."""
 
 
@@ -50,6 +50,8 @@ TO = "--weights-dir checkpoint --out"
 EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/siglip_digits_dual"
+DATASET = "digits.lance"
+"""Made of the pictures in `pictures`, with thumbnails."""
 GIVEN = f"{MADE} --weights {DIGITS}"
 GOLDEN = f"{FOLDER}/golden.safetensors"
 RUNTIME = "runtime"
@@ -83,6 +85,14 @@ DOORS = {
     "site --tokenizers": Door(
         f"site {TOWERS} {NEW} --runtime {RUNTIME} --tokenizers {{}}", RUNTIME
     ),
+    "site --dataset": Door(f"site {FOLDER} {NEW} --runtime {RUNTIME} --dataset {{}}", DATASET),
+    "search DATASET": Door("search {} photo.png --json", DATASET),
+    "search IMAGE": Door(f"search {DATASET} {{}} --json", "photo.png", ".png"),
+    "search --model": Door(f"search {DATASET} photo.png --model {{}}", FOLDER),
+    "search --pictures": Door(
+        f"search {DATASET} photo.png --out new.png --pictures {{}}", "pictures"
+    ),
+    "search --out": writes(f"search {DATASET} photo.png --out {{}}", ".png"),
     "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
     "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} --out new.md", "checkpoint"),
     "report --images": Door(f"{REPORT} {TO} new.md --images {{}}", "pictures"),
@@ -110,6 +120,7 @@ FUNCTIONS = {
     "zoo.from_pretrained": "zoo.from_pretrained('vit_digits', path)",
     "zoo.to_onnx": "zoo.to_onnx(zoo.create('vit_digits'), path, verify=False)",
     "zoo.preprocess": "zoo.preprocess('vit_digits', path)",
+    "zoo.search": "zoo.search('digits.lance', path)",
     "weights.open_checkpoint": "weights.open_checkpoint(pathlib.Path(path))",
     "converter.session": "converter.session(path)",
     "converter.run": "converter.run(path, [])",

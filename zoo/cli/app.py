@@ -18,6 +18,7 @@ from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
 from zoo.cli.report_command import report
 from zoo.cli.run_command import run
+from zoo.cli.search_command import search_command
 from zoo.cli.show_command import show
 from zoo.cli.site_command import site
 from zoo.cli.verify_command import verify
@@ -68,6 +69,13 @@ app.command(
 app.command(epilog=examples("zoo build dinov3_vits16", "zoo build --filter 'dinov2_*' --jobs 4"))(
     build
 )
+app.command(
+    "search",
+    epilog=examples(
+        "zoo search cats.lance cat.png --out sheet.png",
+        "zoo search cats.lance --text 'a cat in a box' --where 'width > 500'",
+    ),
+)(search_command)
 app.command(epilog=examples("zoo site artifacts/* --out site"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
 app.command(epilog=examples("zoo report --weights-dir ~/checkpoints --images photographs/"))(report)
