@@ -48,6 +48,7 @@ INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
 REPORT = "report --filter vit_digits --variant fp32"
 TO = "--weights-dir checkpoint --out"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
+TOWERS = "built/siglip_digits_dual"
 GIVEN = f"{MADE} --weights {DIGITS}"
 GOLDEN = f"{FOLDER}/golden.safetensors"
 RUNTIME = "runtime"
@@ -77,6 +78,9 @@ DOORS = {
     "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
     "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
+    "site --tokenizers": Door(
+        f"site {TOWERS} {NEW} --runtime {RUNTIME} --tokenizers {{}}", RUNTIME
+    ),
     "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
     "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} --out new.md", "checkpoint"),
     "report --images": Door(f"{REPORT} {TO} new.md --images {{}}", "pictures"),

@@ -15,12 +15,18 @@ RUNTIME = options.value(
     "The package onnxruntime-web, as npm's archive or unpacked.",
     show_default="npm is asked for it",
 )
+TOKENIZERS = options.value(
+    "PATH",
+    "The package @huggingface/tokenizers, for models that take texts; as --runtime.",
+    show_default="npm is asked for it",
+)
 
 
 def site(
     folders: Annotated[list[Path], FOLDERS],
     out: Annotated[Path, options.out(True)] = Path("site"),
     runtime: Annotated[Path | None, RUNTIME] = None,
+    tokenizers: Annotated[Path | None, TOKENIZERS] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -31,7 +37,7 @@ def site(
     from zoo.site.write import write_site
 
     with progress_bar() as progress:
-        made = write_site(folders, out, runtime, force, progress)
+        made = write_site(folders, out, runtime, force, progress, tokenizers)
     if json:
         return print_json(made)
     rows = made.catalogue.rows
