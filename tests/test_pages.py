@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import zlib
+from functools import partial
 from pathlib import Path
 
 import equinox as eqx
@@ -73,12 +74,19 @@ def bring_folder():
     assert call(app, command) == 0
 
 
+def bring_framework(package):
+    if importlib.util.find_spec(package) is None:  # its import may ask for a backend first
+        pytest.skip(f"there is no {package} here: the extra [frameworks] brings it")
+
+
 def bring_npm():
     if shutil.which("npm") is None:
         pytest.skip("there is no npm here, which a site's runtime comes with")
 
 
 BROUGHT = {
+    "Haiku": partial(bring_framework, "haiku"),
+    "Keras": partial(bring_framework, "keras"),
     "checkpoints": bring_checkpoints,
     "npm": bring_npm,
     "openvino": bring_folder,
@@ -146,6 +154,22 @@ def test_what_a_page_shows(page, needs, place):
                 exec(compile(text, page.name, "exec"), names)
             else:
                 run_lines(text)
+        for wrong, said, right in MET.findall(page.read_text()):
+            assert met(wrong, names).startswith(said)
+            exec(right, names)
+
+
+MET = re.compile(r"^\| `+ ?(.*?) ?`+ \| `+ ?(.*?) ?`+ \| `+ ?(.*?) ?`+ \|$", re.MULTILINE)
+"""Rows that say what people write, the error or warning that they get, and what is right."""
+
+
+def met(wrong, names):
+    """The error, or the warning, which is one here."""
+    try:
+        exec(wrong, names)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
 
 
 def run_lines(text):

@@ -106,6 +106,11 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
             f"an input spec must be a shape, a (shape, dtype) pair, an array or a "
             f"jax.ShapeDtypeStruct, received {spec!r}"
         )
+    if None in spec:
+        raise SpecError(
+            f"a dimension is a number or a name, and {tuple(spec)!r} has a None: call one that is "
+            'open as you like, such as "batch"'
+        )
     text = ",".join(str(d) for d in spec)
     try:
         shape = export.symbolic_shape(text, scope=scope) if text else ()

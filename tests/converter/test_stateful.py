@@ -36,7 +36,7 @@ def test_a_module_is_converted_as_it_is(used):
     model.eval()
     scope = {"model": model}
     export = converter.to_onnx(eval(used, scope), SPECS)
-    assert NAMES == [n for n in sorted(export.model.graph.initializers) if n in NAMES]
+    assert set(NAMES) <= export.model.graph.initializers.keys()
     assert [value.name for value in export.model.graph.inputs] == ["x"]
     assert converter.check(export.model, model, [PICTURES]).passed
 
@@ -53,6 +53,11 @@ def test_a_module_in_training_is_told_of():
     """It converts: what one call does is a function, and may be wanted."""
     with pytest.warns(UserWarning, match=r"norm\.mean\.value, norm\.var\.value.*model\.eval\(\)"):
         converter.to_onnx(Network(), SPECS)
+
+
+def test_a_dimension_without_a_name_is_refused():
+    with pytest.raises(converter.SpecError, match=r'has a None: call one .* such as "batch"'):
+        converter.to_onnx(jnp.sin, [(None, 3)])
 
 
 def test_inputs_of_a_function_of_many_are_not_called_as_its_parameters():
