@@ -223,7 +223,7 @@ def depth_picture(found: Row) -> Figure:
     sizes = sorted(row["equations"] for rows in runs.values() for row in rows)
     low = min(row["seconds"] for rows in runs.values() for row in rows)
     ends = (sizes[0], sizes[-1])
-    axes.loglog(ends, [low * size / sizes[0] for size in ends], "k:", label="linear")
+    axes.loglog(ends, [low * size / sizes[0] for size in ends], ":", color=INK, label="linear")
     axes.set(xlabel="equations traced by JAX", ylabel="seconds")
     axes.set_title("Conversion time over depth (1, 4 and 16 times)")
     axes.legend()
@@ -273,8 +273,9 @@ def with_table(readme: str, content: Row) -> str:
 
 INTRODUCTION = """# Performance
 
-Written by `python benchmarks/performance.py docs/performance.json` from what
-`python benchmarks/peers.py --json docs/performance.json` measured.
+How fast our files are beside those of other exporters, and how long an export takes.
+`python benchmarks/peers.py --json docs/performance.json` measures it, and
+`python benchmarks/performance.py docs/performance.json` writes this page.
 """
 
 SPEED = """The fastest run of each file, divided by the fastest run of the network's matrix
