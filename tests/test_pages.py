@@ -12,6 +12,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +35,7 @@ from zoo.images.photograph import photographs
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")])
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 BLOCK = re.compile(r"^(?:<!-- needs ([^>]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN = {"sh", "python"}
 """Languages that are run here."""
@@ -171,6 +174,36 @@ def met(wrong, names):
     return "nothing"
 
 
+FETCHED = re.compile(r"^(git clone|cd|python3 -m venv|\.venv/bin/pip install) .*\n", re.MULTILINE)
+"""Lines of the first page that bring this package, which is here already."""
+
+
+@pytest.mark.full
+def test_the_first_page_is_followed_as_it_is_written(tmp_path):
+    """In a shell whose PATH has nothing of ours until the page says how it gets there."""
+    environment = tmp_path / ".venv"
+    venv.create(environment, symlinks=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "here.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
+    script = environment / "bin" / "zoo"
+    script.write_text(f"#!{environment}/bin/python\nfrom zoo.cli import main\nmain()\n")
+    script.chmod(0o755)
+    lines = []
+    for _, kind, text in BLOCK.findall((ROOT / "docs" / "index.md").read_text()):
+        text = FETCHED.sub("", text)
+        lines.append(text if kind == "sh" else f"python - <<'END'\n{text}END\n")
+    shell = ["bash", "-euo", "pipefail", "-c", "".join(lines)]
+    told = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    done = subprocess.run(shell, cwd=tmp_path, env=told, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "(1, 10)" in done.stdout
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
+def test_no_page_installs_from_an_index_that_has_nothing_of_ours(page):
+    assert not re.search(r"pip install [^\n]*jax-onnx-zoo\[\w+\]['\"]", page.read_text())
+
+
 def run_lines(text):
     """Lines of a shell, each of which is our command."""
     for line in text.replace("\\\n", " ").splitlines():
@@ -209,7 +242,6 @@ def test_the_site_builds_and_has_every_public_name(tmp_path):
 
 
 NAMED = re.compile(r"`(zoo \w[^`]*|(?:\.venv/bin/)?python (?:-m )?[\w./]+[^`]*)`")
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
