@@ -36,7 +36,17 @@ ROOMS = {
         *("sources", "tree", "load", "random", "synthetic"),
     ),
     "zoo": (
-        *("errors", "html", "progress", "version", "processes", "models", "registry", "images"),
+        *(
+            "shadows",
+            "errors",
+            "html",
+            "progress",
+            "version",
+            "processes",
+            "models",
+            "registry",
+            "images",
+        ),
         *("files", "runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
         "answers",
         *("artifacts", "report", "hub", "embedding", "retrieval", "digits", "site", "cli"),
