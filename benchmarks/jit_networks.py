@@ -1,4 +1,4 @@
-"""Networks for `against_jit.py`: layers of frameworks, the zoo, training steps, sequences, boxes."""
+"""Networks for `against_jit.py`: layers, the zoo, steps of training, sequences and boxes."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -22,7 +22,7 @@ SIZES = ("small", "realistic")
 
 @dataclass(frozen=True)
 class Program:
-    """``make(size)`` gives the function and its inputs; ``sizes`` are a small and a realistic one."""
+    """``make(size)`` gives the function and its inputs; ``sizes`` are small and realistic."""
 
     group: str
     name: str
@@ -103,9 +103,7 @@ def branches(x: Array) -> Array:
 
 
 def written(x: Array) -> Array:
-    return lax.fori_loop(
-        0, x.shape[0], lambda i, y: y.at[i].set(x[i] * 2 + i), jnp.zeros_like(x)
-    )
+    return lax.fori_loop(0, x.shape[0], lambda i, y: y.at[i].set(x[i] * 2 + i), jnp.zeros_like(x))
 
 
 def bisect(x: Array) -> Array:
@@ -115,9 +113,9 @@ def bisect(x: Array) -> Array:
         above = middle**3 > x
         return jnp.where(above, low, middle), jnp.where(above, middle, high)
 
-    return lax.while_loop(
-        lambda s: jnp.any(s[1] - s[0] > 1e-4), step, (jnp.zeros_like(x), x + 1)
-    )[0]
+    return lax.while_loop(lambda s: jnp.any(s[1] - s[0] > 1e-4), step, (jnp.zeros_like(x), x + 1))[
+        0
+    ]
 
 
 LOOPS = {
