@@ -6,6 +6,7 @@ from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.loops.at_once import compute_after, compute_before, compute_later, is_batchable
+from converter.loops.entries import put_together, stack_entries
 from converter.loops.scan import Scan
 from converter.loops.states import count_steps, drop_states, has_states, move_invariants
 
@@ -16,6 +17,7 @@ STEPS: tuple[Step, ...] = (
     count_steps,
     move_invariants,
     compute_before,
+    stack_entries,
     compute_after,
 )
 
@@ -31,6 +33,7 @@ def _rewritten(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
     """The loop written again; of results that nobody reads anything of their type will do."""
     scan.write(node, editor)
     compute_later(scan, editor)
+    put_together(scan, editor)
     return [scan.resolved(value) for value in node.outputs]
 
 
