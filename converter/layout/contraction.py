@@ -10,7 +10,6 @@ from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
 from converter.ir.rewrite import Editor
 
-
 LARGE = 256
 """Entries of a matrix from which on a vector that it is multiplied with is better a column: ONNX
 Runtime 1.32 multiplies vectors without its kernels, and takes up to thirty times as long."""

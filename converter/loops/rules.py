@@ -1,6 +1,7 @@
 """The rules of loops: in which order their parts are taken out."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
@@ -49,22 +50,73 @@ def _at_once(node: Node, editor: Editor) -> Sequence[Value] | None:
     return _rewritten(scan, node, editor)
 
 
-def _invariants_of_while(node: Node, editor: Editor) -> None:
-    """What depends on no state goes before the loop, of its condition too."""
-    for body in node.bodies.values():
-        own, kept = set(map(id, body.inputs)), list[Node]()
-        for inner in body.nodes:
-            if any(id(v) in own for v in inner.operands()):
-                own.update(map(id, inner.outputs))
-                kept.append(inner)
-            else:
-                editor.nodes.append(inner)
-                editor.changed = True
-        body.nodes = kept
+def _while_shortened(node: Node, editor: Editor) -> Sequence[Value] | None:
+    """States that no round changes, or that nothing depends on, and what depends on none."""
+    cond, body = node.bodies["cond"], node.bodies["body"]
+    for graph in (cond, body):
+        _move_invariants(graph, editor)
+    same = [a is b for a, b in zip(body.inputs, body.outputs, strict=True)]
+    for given, *insides, is_same in zip(node.inputs, cond.inputs, body.inputs, same, strict=True):
+        if is_same:
+            cond.replace_operands(partial(_other, insides[0], given))
+            body.replace_operands(partial(_other, insides[1], given))
+    kept = [i for i, gone in enumerate(same) if not gone and i in _needed(node, editor)]
+    if len(kept) == len(same):
+        return None
+    types = [(node.outputs[i].shape, node.outputs[i].dtype) for i in kept]
+    inputs = [node.inputs[i] for i in kept]
+    results = dict(zip(kept, editor.add_many(ops.while_, inputs, types), strict=True))
+    made = editor.nodes[-1]
+    body.outputs = [body.outputs[i] for i in kept]
+    for graph in (cond, body):
+        graph.inputs = [graph.inputs[i] for i in kept]
+        drop_dead(graph)
+    made.bodies = {"cond": cond, "body": body}
+    return [results.get(i, given) for i, given in enumerate(node.inputs)]
+
+
+def _other(old: Value, new: Value, value: Value) -> Value:
+    return new if value is old else value
+
+
+def _needed(node: Node, editor: Editor) -> set[int]:
+    """Places of states that the condition, or a result that is read, depends on."""
+    cond, body = node.bodies["cond"], node.bodies["body"]
+    read = _behind(cond, cond.outputs)
+    found = {i for i, v in enumerate(cond.inputs) if id(v) in read}
+    found |= {i for i, v in enumerate(node.outputs) if editor.uses[id(v)]}
+    while True:
+        read = _behind(body, [body.outputs[i] for i in found])
+        more = {i for i, v in enumerate(body.inputs) if id(v) in read} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _behind(graph: Graph, values: Sequence[Value]) -> set[int]:
+    """ids of what values of a graph are computed from, them included."""
+    found = set(map(id, values))
+    for node in reversed(graph.nodes):
+        if any(id(v) in found for v in node.outputs):
+            found.update(map(id, node.operands()))
+    return found
+
+
+def _move_invariants(body: Graph, editor: Editor) -> None:
+    """What depends on nothing of a round goes before the loop."""
+    own, kept = set(map(id, body.inputs)), list[Node]()
+    for node in body.nodes:
+        if any(id(v) in own for v in node.operands()):
+            own.update(map(id, node.outputs))
+            kept.append(node)
+        else:
+            editor.nodes.append(node)
+            editor.changed = True
+    body.nodes = kept
 
 
 BATCHED: dict[Op, Rule] = {ops.scan: _at_once}
-SHORTENED: dict[Op, Rule] = {ops.scan: _shortened, ops.while_: _invariants_of_while}
+SHORTENED: dict[Op, Rule] = {ops.scan: _shortened, ops.while_: _while_shortened}
 
 
 def batch_loops(graph: Graph) -> bool:
