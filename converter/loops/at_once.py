@@ -12,6 +12,9 @@ from converter.ir.names import Names
 from converter.ir.rewrite import Editor
 from converter.loops.scan import MOST, Later, Scan, Stacked, fits
 
+SMALL, GROWTH = 1 << 16, 4
+"""Bytes that results of all steps may take in any case, and how many times what they come from."""
+
 
 def is_batchable(node: Node, length: int) -> bool:
     """Whether JAX can batch it, and no result takes too much."""
@@ -47,14 +50,11 @@ def batched(
 
 def compute_before(scan: Scan, editor: Editor) -> bool:
     """What depends on the arrays that are scanned, and on no state."""
-    far = {id(carry.inside) for carry in scan.carries}
-    chosen = []
-    for node in scan.nodes:
-        depends = any(id(v) in far for v in node.operands())
-        if depends or not is_batchable(node, scan.length):
-            far.update(map(id, node.outputs))
-        else:
-            chosen.append(node)
+    return compute_at_once(scan, _before(scan), editor)
+
+
+def compute_at_once(scan: Scan, chosen: Sequence[Node], editor: Editor) -> bool:
+    """Nodes that depend on no state, before the loop; their results are arrays that it scans."""
     made = {id(v): v for n in chosen for v in n.outputs}
     rest = [node for node in scan.nodes if node not in chosen]
     inside = {id(v) for n in rest for v in n.operands()} | {id(c.after) for c in scan.carries}
@@ -75,6 +75,27 @@ def compute_before(scan: Scan, editor: Editor) -> bool:
         scan.replace(value, part)
     scan.drop_dead()
     return True
+
+
+def _before(scan: Scan) -> list[Node]:
+    """Nodes that depend on no state, whose results of all steps take little, or not much more than
+    the arrays that they come from and the results of the loop.
+    """
+    far = {id(carry.inside) for carry in scan.carries}
+    given = max((size_in_bytes(s.whole) for s in scan.stacked), default=0)
+    room = {id(part): size_in_bytes(array) for array, part in scan.taken}
+    chosen = []
+    for node in scan.nodes:
+        operands = list(node.operands())
+        most = max(SMALL, GROWTH * max(given, *(room.get(id(v), 0) for v in operands)))
+        sizes = [scan.length * size_in_bytes(v) for v in node.outputs]
+        depends = any(id(v) in far for v in operands) or max(sizes) > most
+        if depends or not is_batchable(node, scan.length):
+            far.update(map(id, node.outputs))
+        else:
+            room.update((id(v), most / GROWTH) for v in node.outputs)
+            chosen.append(node)
+    return chosen
 
 
 def compute_after(scan: Scan, editor: Editor) -> bool:

@@ -6,7 +6,13 @@ from functools import partial
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
-from converter.loops.at_once import compute_after, compute_before, compute_later, is_batchable
+from converter.loops.at_once import (
+    compute_after,
+    compute_at_once,
+    compute_before,
+    compute_later,
+    is_batchable,
+)
 from converter.loops.entries import put_together, stack_entries
 from converter.loops.scan import Scan
 from converter.loops.states import count_steps, drop_states, has_states, move_invariants
@@ -45,8 +51,9 @@ def _at_once(node: Node, editor: Editor) -> Sequence[Value] | None:
         return None
     if not all(is_batchable(inner, scan.length) for inner in scan.nodes):
         return None
-    for step in (drop_states, count_steps, move_invariants, compute_before):
+    for step in (drop_states, count_steps, move_invariants):
         step(scan, editor)
+    compute_at_once(scan, list(scan.nodes), editor)
     return _rewritten(scan, node, editor)
 
 
