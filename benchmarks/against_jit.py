@@ -1,6 +1,7 @@
 """How fast files are beside the `jax.jit` of what they were made from, program by program.
 
     python benchmarks/against_jit.py [--groups loops,draws] [--json docs/performance.json]
+    python benchmarks/performance.py docs/performance.json
 
 Each program is converted and runs in ONNX Runtime and in XLA by turns, in one process; the time of
 each is its fastest run. The ratio is ONNX Runtime's over XLA's. XLA is given arrays that are its
@@ -22,7 +23,8 @@ import onnx_ir as ir
 
 import converter
 from benchmarks.jit_networks import LARGE
-from benchmarks.jit_programs import NUMBERS, SIZES, Program
+from benchmarks.jit_page import SIZES
+from benchmarks.jit_programs import NUMBERS, Program
 from zoo.bench.rounds import interleave, resting_session, run_once
 
 THREADS = 2
@@ -108,6 +110,8 @@ def main() -> None:
     for program, size in chosen(asked):
         row = measure(program, size)
         found.append(row)
+        if asked.json:
+            record(asked.json, found)
         print(
             f"{row['group']:22} {row['name']:26} {size:9} jit {row['jit_ms']:9.3f} "
             f"file {row['file_ms']:9.3f} ratio {row['ratio']:7.2f} nodes {row['nodes']:5} "
@@ -115,8 +119,6 @@ def main() -> None:
             flush=True,
         )
     print("\n".join(summary(found)))
-    if asked.json:
-        record(asked.json, found)
 
 
 def record(path: Path, found: Sequence[Row]) -> None:

@@ -17,7 +17,6 @@ from jax.experimental.ode import odeint
 
 Array: TypeAlias = jax.Array
 Make: TypeAlias = Callable[[int], tuple[Callable[..., Any], tuple[Any, ...]]]
-SIZES = ("small", "realistic")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks.jit_page import jit_picture, jit_section
 from zoo.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +45,8 @@ def tables(content: Row) -> Iterator[str]:
     if found := content.get("kernels"):
         yield f"\n## Where the time goes\n\n{KERNELS}"
         yield from kernels_table(found)
+    if rows := content.get("jit"):
+        yield from jit_section(rows)
     yield "\n## Export\n\n" + EXPORT
     for model, found in content["files"].items():
         yield from export_table(model, found)
@@ -284,6 +287,8 @@ def main() -> None:
     pictures = path.with_name(IMAGES)
     pictures.mkdir(exist_ok=True)
     speeds_picture(content).savefig(pictures / "performance.png")
+    if rows := content.get("jit"):
+        jit_picture(rows).savefig(pictures / "against_jit.png")
     if any(content["depth"].values()):
         depth_picture(content["depth"]).savefig(pictures / "depth.png")
     path.with_suffix(".md").write_text(render(content))

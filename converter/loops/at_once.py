@@ -10,7 +10,7 @@ from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.evaluation import evaluate, precision, size_in_bytes
 from converter.ir.names import Names
 from converter.ir.rewrite import Editor
-from converter.loops.scan import MOST, Later, Scan, Stacked, fits
+from converter.loops.scan import MOST, Later, Scan, Stacked, takes_little
 
 SMALL, GROWTH = 1 << 16, 4
 """Bytes that results of all steps may take in any case, and how many times what they come from."""
@@ -24,7 +24,7 @@ def is_batchable(node: Node, length: int) -> bool:
         plain = not (node.bodies or node.op.calls or node.refusal)
         possible = plain and (node.meaning is not None or node.op.formula is not None)
     known = all(dims.all_static(v.shape) for v in node.operands())
-    return possible and known and all(fits(v, length) for v in node.outputs)
+    return possible and known and all(takes_little(v, length) for v in node.outputs)
 
 
 def batched(
@@ -95,7 +95,17 @@ def _before(scan: Scan) -> list[Node]:
         else:
             room.update((id(v), most / GROWTH) for v in node.outputs)
             chosen.append(node)
-    return chosen
+    return _without_last_spreads(scan, chosen)
+
+
+def _without_last_spreads(scan: Scan, chosen: list[Node]) -> list[Node]:
+    """Spreading that only the steps read stays in them, where an operation may do it by itself."""
+    kept, read = list[Node](), {id(s.inside) for s in scan.stacked}
+    for node in reversed(chosen):
+        if node.op is not ops.broadcast_in_dim or id(node.out) in read:
+            kept.append(node)
+            read.update(map(id, node.operands()))
+    return kept[::-1]
 
 
 def compute_after(scan: Scan, editor: Editor) -> bool:
@@ -125,7 +135,9 @@ def _pays(
     missing: Sequence[Value], results: Sequence[Stacked], nodes: Sequence[Node], length: int
 ) -> bool:
     """What is stacked besides costs less than the nodes of a step, and not much more memory."""
-    if len(missing) - len(results) >= len(nodes) or not all(fits(v, length) for v in missing):
+    if len(missing) - len(results) >= len(nodes) or not all(
+        takes_little(v, length) for v in missing
+    ):
         return False
     before = sum(size_in_bytes(s.whole) for s in results)
     return length * sum(map(size_in_bytes, missing)) <= max(MOST >> 4, 2 * before)

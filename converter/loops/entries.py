@@ -44,7 +44,7 @@ def _scattered(scan: Scan, node: Node) -> Entry | None:
     is_entry = len(axes) == 1 and axes == numbers.inserted_window_dims and updates.shape == whole
     if not is_entry or indices.shape != (1,) or numbers.operand_batching_dims:
         return None
-    place = _place(scan, indices, axes[0], x.shape[axes[0]])
+    place = _entry_place(scan, indices, axes[0], x.shape[axes[0]])
     return None if place is None else (updates, place)
 
 
@@ -56,11 +56,11 @@ def _updated(scan: Scan, node: Node) -> Entry | None:
     axis = moving[0]
     if updates.shape != (*x.shape[:axis], 1, *x.shape[axis + 1 :]):
         return None
-    place = _place(scan, starts[axis], axis, x.shape[axis])
+    place = _entry_place(scan, starts[axis], axis, x.shape[axis])
     return None if place is None else (updates, place)
 
 
-def _place(scan: Scan, index: Value, axis: int, size: int) -> Place | None:
+def _entry_place(scan: Scan, index: Value, axis: int, size: int) -> Place | None:
     """Where indices lie that are known and follow each other."""
     array = next((array for array, part in scan.taken if part is index), None)
     if array is None or array.kind != "const":

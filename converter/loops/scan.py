@@ -176,7 +176,7 @@ class Scan:
         return made.outputs
 
 
-def fits(value: Value, length: int) -> bool:
+def takes_little(value: Value, length: int) -> bool:
     """Whether a value of all steps is of a known size that is not too large."""
     if not dims.all_static(value.shape):
         return False
