@@ -14,6 +14,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from benchmarks.jit_page import jit_picture, jit_section
 from zoo.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
@@ -45,6 +46,8 @@ def tables(content: Row) -> Iterator[str]:
     if found := content.get("kernels"):
         yield f"\n## Where the time goes\n\n{KERNELS}"
         yield from kernels_table(found)
+    if rows := content.get("jit"):
+        yield from jit_section(rows)
     yield "\n## Export\n\n" + EXPORT
     for model, found in content["files"].items():
         yield from export_table(model, found)
@@ -329,6 +332,8 @@ def main() -> None:
         drawn = {"performance": speeds_picture(content), "first": first_picture(content)}
         if any(content["depth"].values()):
             drawn["depth"] = depth_picture(content["depth"])
+        if rows := content.get("jit"):
+            drawn["against_jit"] = jit_picture(rows)
         for name, chart in drawn.items():
             chart.savefig(pictures / f"{name}.png", transparent=True)
     path.with_suffix(".md").write_text(render(content))

@@ -27,6 +27,7 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 ROOMS = {
     "converter": (
         *("errors", "opsets", "ir", "targets", "decompositions", "frontend", "decompose"),
+        "loops",
         *("canonicalize", "weight_folding", "fuse", "layout", "legalize", "pipeline", "lower"),
         *("model", "verify", "api"),
     ),
