@@ -16,7 +16,7 @@ from zoo.digits.sentences import DECIDING, Sentences
 from zoo.digits.training import Recipe, Rows, fit, grey, initial, jittered, normalised
 from zoo.models.builder import Model
 from zoo.models.config import DualConfig
-from zoo.models.text import DualEncoder
+from zoo.models.dual import DualEncoder
 from zoo.models.text_config import TextConfig
 from zoo.registry.entry import DATA, ModelInfo
 from zoo.texts.tokenizer import Tokenizer, read_tokenizer
