@@ -9,20 +9,24 @@ Importing this costs no JAX; the functions import what they need when they are c
 """
 
 from zoo.checkpoints.pretrained import from_pretrained
+from zoo.embedding.embed_call import embed
 from zoo.export.to_onnx import to_onnx
 from zoo.hub.session import VisionModel, load
 from zoo.images.pixel_values import preprocess
 from zoo.registry.lookup import create, info, list_models
+from zoo.retrieval.search_call import search
 from zoo.version import __version__
 
 __all__ = [
     "VisionModel",
     "__version__",
     "create",
+    "embed",
     "from_pretrained",
     "info",
     "list_models",
     "load",
     "preprocess",
+    "search",
     "to_onnx",
 ]

@@ -35,7 +35,7 @@ class MissingLibrary(ZooError):
     """An optional library is needed and not installed."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of a foreign message, short and printable."""
     text = str(error).strip().splitlines()
     line = text[0] if text else type(error).__name__

@@ -17,7 +17,7 @@ import zoo
 from zoo.cli.app import app
 
 ZOO = typer.main.get_command(app)
-PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|PICTURE")
+PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|PICTURE|DATASET")
 """What the help calls a value that is a path."""
 
 
@@ -47,8 +47,11 @@ BUILD = "build vit_digits --variant fp32"
 INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
 REPORT = "report --filter vit_digits --variant fp32"
 TO = "--weights-dir checkpoint --out"
+EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/siglip_digits_dual"
+DATASET = "digits.lance"
+"""Made of the pictures in `pictures`, with thumbnails."""
 GIVEN = f"{MADE} --weights {DIGITS}"
 GOLDEN = f"{FOLDER}/golden.safetensors"
 RUNTIME = "runtime"
@@ -75,12 +78,21 @@ DOORS = {
     "build --weights": Door(f"{BUILD} {NEW} --weights {{}}", DIGITS),
     "build --calibrate": Door(f"{BUILD8} {NEW} --calibrate {{}}", "pictures"),
     "build --out": writes(f"{BUILD} --out {{}}"),
+    "embed --model": Door(f"{EMBED} --model {{}} --out new.lance", FOLDER),
     "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
     "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
     "site --tokenizers": Door(
         f"site {TOWERS} {NEW} --runtime {RUNTIME} --tokenizers {{}}", RUNTIME
     ),
+    "site --dataset": Door(f"site {FOLDER} {NEW} --runtime {RUNTIME} --dataset {{}}", DATASET),
+    "search DATASET": Door("search {} photo.png --json", DATASET),
+    "search IMAGE": Door(f"search {DATASET} {{}} --json", "photo.png", ".png"),
+    "search --model": Door(f"search {DATASET} photo.png --model {{}}", FOLDER),
+    "search --pictures": Door(
+        f"search {DATASET} photo.png --out new.png --pictures {{}}", "pictures"
+    ),
+    "search --out": writes(f"search {DATASET} photo.png --out {{}}", ".png"),
     "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
     "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} --out new.md", "checkpoint"),
     "report --images": Door(f"{REPORT} {TO} new.md --images {{}}", "pictures"),
@@ -108,6 +120,7 @@ FUNCTIONS = {
     "zoo.from_pretrained": "zoo.from_pretrained('vit_digits', path)",
     "zoo.to_onnx": "zoo.to_onnx(zoo.create('vit_digits'), path, verify=False)",
     "zoo.preprocess": "zoo.preprocess('vit_digits', path)",
+    "zoo.search": "zoo.search('digits.lance', path)",
     "weights.open_checkpoint": "weights.open_checkpoint(pathlib.Path(path))",
     "converter.session": "converter.session(path)",
     "converter.run": "converter.run(path, [])",

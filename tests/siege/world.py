@@ -32,6 +32,7 @@ PREPARED = (
     "export vit_digits --out good.onnx",
     "build vit_digits siglip_digits_dual --variant fp32 --out built",
     "weights convert digits.safetensors digits.eqx",
+    "embed pictures --model built/vit_digits --out digits.lance --with thumbnail",
 )
 
 OUTPUTS = """

@@ -75,7 +75,7 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     **Raises** `WeightsNotFound` or `Unreachable`, which say where it looked and how to go on;
     `WrongDigest` if a folder or a cache holds a damaged file.
     """
-    if (found := next(search(published, listener), None)) is None:
+    if (found := next(search_weights(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
         path, digest = cache.fill(file, advice, listener)
         tell_terms(published, listener)
@@ -113,7 +113,7 @@ def tell_terms(published: Published, listener: Progress) -> None:
             told.touch()
 
 
-def search(published: Published, listener: Progress) -> Iterator[Found]:
+def search_weights(published: Published, listener: Progress) -> Iterator[Found]:
     """Everything that is there already, the best first."""
     for path in filter(Path.exists, places(published)):
         where = "this package" if path == published.embedded else str(path.parent)
@@ -171,7 +171,7 @@ def find_named(name: str, published: Published) -> Path:
     """The file or folder of that name in the usual places. **Raises** `WeightsNotFound`."""
     folders = (*own_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     usual = (folder / name for folder in folders)
-    named = (found.path for found in search(published, Quiet()) if found.path.name == name)
+    named = (found.path for found in search_weights(published, Quiet()) if found.path.name == name)
     for path in chain(usual, named):
         if path.exists():
             return path

@@ -9,7 +9,7 @@ from weights.files import sha256
 from weights.progress import Progress
 from weights.sources import cache, transfer
 from weights.sources.hub import ask
-from weights.sources.locate import downloadable, search, tell_owner, tell_terms
+from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
 from zoo.errors import BadOutput
 from zoo.files.staging import locked_output, staged, writing
 from zoo.registry.entry import ModelInfo
@@ -35,7 +35,7 @@ def download_checkpoint(
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
-    if (found := next(search(entry.places, progress), None)) is None:
+    if (found := next(search_weights(entry.places, progress), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
     if out is None:
         return Brought(entry.name, found.path, found.where, 0)

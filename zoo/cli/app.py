@@ -10,6 +10,7 @@ from zoo.cli import cache_command, golden_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
 from zoo.cli.console import help_alone, run_command_line
+from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export
 from zoo.cli.models_command import describe, list_command
 from zoo.cli.options import SpreadOpsets, examples
@@ -17,6 +18,7 @@ from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
 from zoo.cli.report_command import report
 from zoo.cli.run_command import run
+from zoo.cli.search_command import search_command
 from zoo.cli.show_command import show
 from zoo.cli.site_command import site
 from zoo.cli.verify_command import verify
@@ -48,6 +50,13 @@ app.command("info", epilog=examples("zoo info dinov3_vits16"))(describe)
 app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
 app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
 app.command(
+    "embed",
+    epilog=examples(
+        f"zoo embed photographs/ --model {BUILT} --out vectors.lance",
+        f"zoo embed 'shards/{{000..099}}.tar' --model {BUILT} --precision int8 --out web.lance",
+    ),
+)(embed_command)
+app.command(
     epilog=examples(
         "zoo show dinov3_vits16 cat.png dog.png", "zoo show vit_digits-opset23.onnx 3.png"
     )
@@ -60,6 +69,13 @@ app.command(
 app.command(epilog=examples("zoo build dinov3_vits16", "zoo build --filter 'dinov2_*' --jobs 4"))(
     build
 )
+app.command(
+    "search",
+    epilog=examples(
+        "zoo search cats.lance cat.png --out sheet.png",
+        "zoo search cats.lance --text 'a cat in a box' --where 'width > 500'",
+    ),
+)(search_command)
 app.command(epilog=examples("zoo site artifacts/* --out site"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
 app.command(epilog=examples("zoo report --weights-dir ~/checkpoints --images photographs/"))(report)

@@ -20,6 +20,9 @@ TOKENIZERS = options.value(
     "The package @huggingface/tokenizers, for models that take texts; as --runtime.",
     show_default="npm is asked for it",
 )
+DATASET = options.value(
+    "FOLDER", "A small dataset of `zoo embed`, by one of the models, to be searched on a page."
+)
 
 
 def site(
@@ -27,6 +30,7 @@ def site(
     out: Annotated[Path, options.out(True)] = Path("site"),
     runtime: Annotated[Path | None, RUNTIME] = None,
     tokenizers: Annotated[Path | None, TOKENIZERS] = None,
+    dataset: Annotated[Path | None, DATASET] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -37,7 +41,7 @@ def site(
     from zoo.site.write import write_site
 
     with progress_bar() as progress:
-        made = write_site(folders, out, runtime, force, progress, tokenizers)
+        made = write_site(folders, out, runtime, force, progress, tokenizers, dataset)
     if json:
         return print_json(made)
     rows = made.catalogue.rows

@@ -12,6 +12,7 @@ from zoo.artifacts.build.extras import PHOTOGRAPH, card
 from zoo.manifest.words import NOT_TRAINED, limit, origin, preprocessing_words
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
+from zoo.site.searchable import Searchable, search_facts
 from zoo.version import __version__
 
 ASSETS, MODELS, RUNTIME = "assets", "models", "runtime"
@@ -66,7 +67,9 @@ class Cell:
     number: float | None
 
 
-def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict[str, str]:
+def pages(
+    models: Sequence[Built], found: Catalogue, runtime_bytes: int, searched: Searchable | None
+) -> dict[str, str]:
     """Every page by the name of its file."""
     environment = Environment(
         loader=PackageLoader("zoo.site"),
@@ -82,10 +85,15 @@ def pages(models: Sequence[Built], found: Catalogue, runtime_bytes: int) -> dict
         rows=found.rows,
         found=found,
         timed={(built.speeds.runtime, built.speeds.machine) for built in models},
+        searched=searched,
         choices={field: sorted({vars(row)[field] for row in found.rows}) for field in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
     made = {f"{built.entry.name}.html": template.render(facts(built, found)) for built in models}
+    if searched is not None:
+        told = search_facts(searched, demo(searched.built))
+        page = environment.get_template("search.html.jinja")
+        made["search.html"] = page.render(searched=searched, facts=told)
     return {"index.html": index, **made}
 
 

@@ -20,6 +20,7 @@ from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all
 from zoo.site.pages import ASSETS, MODELS, RUNTIME, pages
+from zoo.site.searchable import Searchable, read_searchable, write_searchable
 
 CATALOGUE = "catalogue.json"
 """All numbers of a site, and the names of its files."""
@@ -42,13 +43,16 @@ def write_site(
     force: bool,
     progress: Progress,
     tokenizers: Path | None = None,
+    dataset: Path | None = None,
 ) -> Site:
     """Write the site of some folders, or leave `out` as it was. **Raises** a `ZooError`.
 
-    **Arguments:** `runtime` and `tokenizers` are the packages, where npm is not to be asked.
+    **Arguments:** `runtime` and `tokenizers` are the packages, where npm is not to be asked;
+    `dataset` is one of vectors that a model of the folders made, which has a page of its own.
     """
     refuse_strangers(out, force)
     models = read_all(folders, progress)
+    searched = None if dataset is None else read_searchable(dataset, models)
     with staged(out.parent) as stage, locked_output(out, progress), writing(out):
         old = out.with_name(f"{PREFIX}{out.name}.old")
         if old.is_dir() and not os.path.lexists(out):
@@ -59,7 +63,9 @@ def write_site(
         if any(built.has_tokenizer for built in models):
             put_package(TOKENIZERS_JS, tokenizers, new / RUNTIME, stage, progress)
         found = catalogue(models, progress)
-        own = write_own(new, models, found)
+        own = write_own(new, models, found, searched)
+        if searched is not None:
+            write_searchable(searched, new, progress)
         progress.stage("copying models")
         for built in models:
             copy_model(built, new / MODELS / built.entry.name)
@@ -105,10 +111,12 @@ def _listed(out: Path) -> set[str]:
     return {CATALOGUE, *map(str, record.get("files", ()))} if is_site else set()
 
 
-def write_own(site: Path, models: Sequence[Built], found: Catalogue) -> int:
+def write_own(
+    site: Path, models: Sequence[Built], found: Catalogue, searched: Searchable | None
+) -> int:
     """Write pages, styles and programs; how many bytes those are."""
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
-    for name, text in pages(models, found, runtime_bytes).items():
+    for name, text in pages(models, found, runtime_bytes, searched).items():
         write_text(site / name, text)
     with as_file(files("zoo.site") / ASSETS) as assets:
         shutil.copytree(assets, site / ASSETS)

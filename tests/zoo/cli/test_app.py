@@ -14,8 +14,8 @@ from tests.command import PROGRAM, Command
 from zoo.cli.app import app
 from zoo.cli.console import call
 
-ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "site"]
-ORDER += ["push", "report", "weights", "cache", "golden"]
+ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "search"]
+ORDER += ["site", "push", "report", "weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 
 
@@ -121,7 +121,7 @@ def test_an_option_is_called_the_same_and_means_the_same():
     texts = defaultdict[str, set[str]](set)
     for param in (param for command in COMMANDS.values() for param in command.params):
         is_file = (param.name, param.metavar) == ("out", "FILE")
-        if param.param_type_name == "option" and param.name not in ("batch", "size"):
+        if param.param_type_name == "option" and param.name not in ("batch", "size", "model"):
             texts["out FILE" if is_file else param.name].add(param.help)
     assert {"out", "json", "weights", "offline", "dry_run", "revision", "variant"} <= set(texts)
     assert [name for name, found in texts.items() if len(found) > 1] == ["out"]

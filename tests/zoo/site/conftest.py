@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.browser import chromium_of_debian, served
 from zoo.cli.app import app
 from zoo.cli.console import call
+from zoo.digits.data import load_digits
+from zoo.embedding.embed_call import embed
 from zoo.errors import ZooError
 from zoo.progress import Lines
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
@@ -49,10 +52,23 @@ def runtime(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def made(runtime, folders, tmp_path_factory):
-    """The site, and what was said of it."""
-    out = tmp_path_factory.mktemp("www") / "site"
-    return write_site(folders, out, runtime, False, Lines(), runtime)
+def digits(tmp_path_factory):
+    """A folder of sixty pictures of digits, which are called by their numbers."""
+    place = tmp_path_factory.mktemp("pictures") / "digits"
+    place.mkdir()
+    for row, image in enumerate(load_digits().images[:60]):
+        Image.fromarray(image).save(place / f"{row:02}.png")
+    return place
+
+
+@pytest.fixture(scope="session")
+def made(runtime, folders, digits, tmp_path_factory):
+    """The site, and what was said of it. A dataset of digits by one of the models is searched."""
+    place = tmp_path_factory.mktemp("www")
+    searched = embed(
+        [digits], model=folders[0], out=digits.parent / "d.lance", extra=("thumbnail",)
+    )
+    return write_site(folders, place / "site", runtime, False, Lines(), runtime, searched.dataset)
 
 
 @pytest.fixture(scope="session")

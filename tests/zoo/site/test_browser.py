@@ -289,7 +289,7 @@ def test_the_table_is_sorted_and_filtered(visit):
 )
 def test_pages_are_for_everybody(visit):
     """axe-core finds nothing, and no page is wider than the screen."""
-    for name in ("index", "vit_digits", PICTURES, "depth_digits", WORDS):
+    for name in ("index", "vit_digits", PICTURES, "depth_digits", WORDS, "search"):
         page = visit.open(f"{name}.html")
         for summary in page.locator("summary").all():
             summary.click()
@@ -297,6 +297,64 @@ def test_pages_are_for_everybody(visit):
         assert page.evaluate(wide) == 0
         nothing_is_in_the_way(page)
         visit.shoot(name)
+
+
+def found_keys(page):
+    return [text.split(",")[0] for text in page.locator("#found .label").all_inner_texts()]
+
+
+@BOTH
+def test_a_dataset_is_searched(visit, made, digits):
+    """By a picture and by one of its own, in the order of the file that is run elsewhere."""
+    page = visit.open("search.html")
+    page.locator("#found li").nth(23).wait_for()
+    assert found_keys(page) == [f"{row:02}.png" for row in range(24)]
+    paths = sorted(digits.iterdir())
+    how = MODELS["vit_digits"].preprocessing
+    session = onnxruntime.InferenceSession(made.folder / "models/vit_digits/onnx/model.onnx")
+    pixels = pixel_values([Image.open(path).convert("RGB") for path in paths], how, how.size)
+    (vectors,) = session.run(["pooler_output"], {"pixel_values": pixels})
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    page.get_by_title("More like 07.png").click()
+    said(page, "Like 07.png: 60 rows.")
+    near = vectors @ vectors[7]
+    assert found_keys(page)[0] == "07.png" and near_order(found_keys(page), near)
+    page.get_by_role("button", name="Show more").click()
+    assert page.locator("#found li").count() == 48
+    page.set_input_files("#file", paths[33])
+    said(page, "Like your picture: 60 rows.")
+    near = vectors @ vectors[33]
+    assert found_keys(page)[0] == "33.png" and near_order(found_keys(page), near)
+    shown = page.locator("#found .label").first.inner_text()
+    assert shown == "33.png, 1.000"
+    page.get_by_label("Only keys with").fill("4.")
+    said(page, "Like your picture: 6 of 60 rows.")
+    assert {key[1] for key in found_keys(page)} == {"4"}
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"none"})
+    said(page, "It does not work: the browser cannot read this file as a picture.")
+    page.get_by_label("Only keys with").fill("")
+    nothing_is_in_the_way(page)
+    visit.shoot("search")
+
+
+def near_order(keys, near):
+    """Whether rows are in the order of their cosines, which are rounded to float16."""
+    cosines = [near[int(key[:2])] for key in keys]
+    left_out = set(range(len(near))) - {int(key[:2]) for key in keys}
+    return all(np.diff(cosines) < 2e-3) and max(near[[*left_out]]) < cosines[-1] + 2e-3
+
+
+HALVES = """m.halves(Uint8Array.from(atob(given[0]), (letter) => letter.codePointAt(0)).buffer)"""
+
+
+def test_halves_are_numpy_s(visit):
+    """All 65,536 of them."""
+    every = np.arange(1 << 16, dtype=np.uint16)
+    page = visit.open()
+    program = f"Array.from(new Uint32Array({HALVES}.buffer))"
+    found = np.array(in_page(page, "nearest.js", program, encoded(every)), np.uint32)
+    wanted = every.view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(found.view(np.float32), wanted)
 
 
 def test_code_is_copied(visit):

@@ -1,0 +1,179 @@
+"""`zoo search DATASET PICTURE`: the rows of a dataset of vectors that are like something."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weights.terminal import complain
+from zoo.cli import options
+from zoo.cli.console import print_picture, print_result, progress_bar
+from zoo.errors import BadRequest
+
+if TYPE_CHECKING:
+    from zoo.retrieval.contact_sheet import SheetCell
+    from zoo.retrieval.near_duplicates import DuplicateGroup
+    from zoo.retrieval.vector_table import VectorTable
+
+DATASET = typer.Argument(
+    metavar="DATASET", help="A folder of `zoo embed`: of Lance's format, or of Parquet files."
+)
+PICTURE = typer.Argument(metavar="IMAGE", help="What rows are to be like.")
+ASKED = "What to search for"
+TEXT = options.value(
+    "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", ASKED
+)
+KEY = options.value("KEY", "The row that others are to be like, by its key.", ASKED)
+WHERE = options.value("SQL", "What rows have to fulfil, such as 'width > 500'.", ASKED)
+COUNT = options.value(
+    "N", "How many rows, or groups of duplicates.", show_default="10; of groups all"
+)
+ABOVE = options.value(
+    "COSINE", "With --duplicates: from which cosine on rows are taken for them.", ASKED
+)
+DUPLICATES = options.flag("--duplicates", "Find groups of rows that are nearly the same.", ASKED)
+INDEX = options.flag(
+    "--index", "Build an index into the dataset, which searches of more than 100,000 rows use."
+)
+MODEL = options.value(
+    "FILE|FOLDER", "The model that made the vectors.", show_default="where the dataset notes it"
+)
+PICTURES = options.value(
+    "FOLDER", "The folder that keys are paths in.", show_default="the dataset's thumbnails"
+)
+
+
+def search_command(
+    dataset: Annotated[Path, DATASET],
+    picture: Annotated[Path | None, PICTURE] = None,
+    text: Annotated[str | None, TEXT] = None,
+    key: Annotated[str | None, KEY] = None,
+    duplicates: Annotated[bool, DUPLICATES] = False,
+    above: Annotated[float, ABOVE] = 0.95,
+    index: Annotated[bool, INDEX] = False,
+    where: Annotated[str | None, WHERE] = None,
+    count: Annotated[int | None, COUNT] = None,
+    model: Annotated[Path | None, MODEL] = None,
+    pictures: Annotated[Path | None, PICTURES] = None,
+    out: Annotated[Path | None, options.FILE_OUT] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Find the pictures of a dataset that are like a picture, a text or one of themselves.
+
+    Cosines of vectors tell what is alike. Up to 100,000 rows each is compared; of more, the index
+    finds most of the nearest, and says how many.
+    """
+    asked: dict[str, object] = {"IMAGE": picture, "--text": text, "--key": key}
+    asked |= {"--duplicates": duplicates or None, "--index": index or None}
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) != 1:
+        raise BadRequest(
+            f"got {' and '.join(given) or 'nothing'} to search for: give one of an IMAGE, --text, "
+            "--key, --duplicates and --index."
+        )
+    from zoo.retrieval.vector_index import build_index
+    from zoo.retrieval.vector_table import open_vectors
+
+    table = open_vectors(dataset)
+    if index:
+        from zoo.cli.tables.found_table import show_index
+
+        with progress_bar() as progress:
+            built = build_index(table, progress)
+        return print_result(json, built, show_index)
+    drawn = _Drawn(table, pictures, out, force, json)
+    drawn.check()
+    if duplicates:
+        return _duplicates(drawn, above, where, count)
+    _rows(drawn, (picture, text, key), where, count, model)
+
+
+def _rows(
+    drawn: _Drawn,
+    asked: tuple[Path | None, str | None, str | None],
+    where: str | None,
+    count: int | None,
+    model: Path | None,
+) -> None:
+    """Search, and print and draw what was found."""
+    from zoo.cli.tables.found_table import show_found
+    from zoo.retrieval.contact_sheet import SheetCell
+    from zoo.retrieval.search_call import COUNT as USUAL
+    from zoo.retrieval.search_call import Asked
+    from zoo.retrieval.search_rows import search_table, told_index
+
+    wanted = USUAL if count is None else count
+    found = search_table(drawn.table, Asked(*asked), where, wanted, model)
+    if told := told_index(drawn.table):
+        complain(told)
+    drawn.draw([[SheetCell(each.row, each.cosine) for each in found]])
+    print_result(drawn.json, found, show_found, lambda rows: [row._asdict() for row in rows])
+
+
+def _duplicates(drawn: _Drawn, above: float, where: str | None, count: int | None) -> None:
+    """Find groups of duplicates, and print and draw them."""
+    from zoo.cli.tables.found_table import show_groups
+    from zoo.retrieval.contact_sheet import SheetCell
+    from zoo.retrieval.near_duplicates import find_duplicates
+
+    if not 0 < above <= 1:
+        raise BadRequest(f"--above {above} is no cosine of duplicates: write one such as 0.95.")
+    if count is not None and count < 1:
+        raise BadRequest(f"--count {count} is no number of groups: ask for one at least.")
+    rows = None if where is None else drawn.table.where(where)
+    with progress_bar() as progress:
+        groups = find_duplicates(drawn.table, above, rows, progress)
+    shown = groups[:count]
+    drawn.draw([list(map(SheetCell, group.rows, group.cosines)) for group in shown])
+    told = [_named(drawn.table, group) for group in shown]
+    print_result(drawn.json, told, lambda each: show_groups(each, len(groups)))
+
+
+def _named(table: VectorTable, group: DuplicateGroup) -> dict[str, list[dict[str, object]]]:
+    """A group with the keys of its rows."""
+    keys = (each["key"] for each in table.take(group.rows, ("key",)))
+    members = zip(group.rows, keys, group.cosines, strict=True)
+    return {"rows": [{"key": key, "cosine": near, "row": row} for row, key, near in members]}
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Where pictures of rows come from, and where a sheet of them goes."""
+
+    table: VectorTable
+    pictures: Path | None
+    out: Path | None
+    force: bool
+    json: bool
+
+    def check(self) -> None:
+        """**Raises** a `ZooError` where a sheet is asked for that cannot be drawn or written."""
+        from zoo.retrieval.contact_sheet import check_pictures
+        from zoo.show.save import check_place
+
+        if self.out is not None:
+            check_place("--out", self.out, replace=self.force)
+        if self.out is not None or self.pictures is not None:
+            check_pictures(self.table, self.pictures)
+
+    def draw(self, rows: Sequence[Sequence[SheetCell]]) -> None:
+        """Write a contact sheet if one is asked for, and show it in a terminal that can."""
+        from zoo.progress import is_terminal
+        from zoo.retrieval.contact_sheet import contact_sheet
+        from zoo.show.save import save_picture
+
+        has_pictures = self.pictures is not None or "thumbnail" in self.table.columns
+        on_screen = has_pictures and not self.json and is_terminal(sys.stdout)
+        if not any(rows) or not (on_screen or self.out is not None):
+            return
+        sheet = contact_sheet(self.table, rows, self.pictures)
+        if self.out is not None:
+            save_picture(sheet, self.out)
+        if on_screen:
+            print_picture(sheet)

@@ -1,0 +1,72 @@
+"""`zoo.search`, which imports what it needs when it is called."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from zoo.images.pictures import Picture
+
+COUNT = 10
+"""Rows that are found unless another number is asked for."""
+
+MOST = 10_000
+"""Rows that may be asked for."""
+
+
+class FoundRow(NamedTuple):
+    """A row of a dataset: its key, the cosine of its vector with what was asked for, the size of
+    its picture in pixels (None where the dataset does not say), and its place, counted from 0."""
+
+    key: str
+    cosine: float
+    width: int | None
+    height: int | None
+    row: int
+
+
+class Asked(NamedTuple):
+    """What rows are compared with: a picture, a text, or the key of a row. One of them is given."""
+
+    picture: Picture | None = None
+    text: str | None = None
+    key: str | None = None
+
+
+def search(
+    dataset: str | os.PathLike[str],
+    picture: Picture | None = None,
+    *,
+    text: str | None = None,
+    key: str | None = None,
+    where: str | None = None,
+    count: int = COUNT,
+    model: str | os.PathLike[str] | None = None,
+) -> list[FoundRow]:
+    """The rows of a dataset of `zoo embed` that are most like something, best first.
+
+    Up to 100,000 rows each is compared; of more, if there is an index (`zoo search --index`), those
+    that the index finds.
+
+    **Arguments:**
+
+    - `dataset`: the path of a Lance dataset, or of a folder of Parquet files.
+    - `picture`, `text` or `key`: what rows are compared with. A text needs a dataset of a model
+      with towers for pictures and texts; a row that is named by its key is not found itself.
+    - `where`: a condition in SQL that rows fulfil, such as `width > 500`.
+    - `count`: how many rows, up to 10,000.
+    - `model`: the file or folder of the dataset's model; where the dataset notes it by default.
+
+    **Raises** a `ZooError`, also where `model` is another one than the dataset's.
+
+    >>> zoo.search("cats.lance", "cat.png")[0].key
+    'cat.png'
+    """
+    from zoo.retrieval.search_rows import search_table
+    from zoo.retrieval.vector_table import open_vectors
+
+    table = open_vectors(Path(dataset))
+    place = None if model is None else Path(model)
+    return search_table(table, Asked(picture, text, key), where, count, place)

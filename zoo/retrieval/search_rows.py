@@ -1,0 +1,76 @@
+"""The rows of an open dataset that are nearest to a picture, a text, or another row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from zoo.errors import BadRequest
+from zoo.images.pixel_values import Float32
+from zoo.retrieval.exact import Nearest, exact_nearest
+from zoo.retrieval.query_vectors import picture_vector, text_vector
+from zoo.retrieval.search_call import MOST, Asked, FoundRow
+from zoo.retrieval.vector_index import LARGE, lance_nearest, read_index
+from zoo.retrieval.vector_table import KEY, VectorTable
+
+
+def search_table(
+    table: VectorTable, asked: Asked, where: str | None, count: int, model: Path | None
+) -> list[FoundRow]:
+    """`search` in an open dataset."""
+    if sum(each is not None for each in asked) != 1:
+        raise BadRequest("give one thing to search for: a picture, a text or a key.")
+    if not 0 < count <= MOST:
+        raise BadRequest(f"got the count {count}: ask for 1 to {MOST:,} rows.")
+    own = None if asked.key is None else table.row_of(asked.key)
+    near = nearest_rows(table, _query(table, asked, own, model), count + (own is not None), where)
+    both = zip(near.rows[0].tolist(), near.cosines[0].tolist(), strict=True)
+    kept = [(row, cosine) for row, cosine in both if row not in (own, -1)]
+    values = table.take([row for row, _ in kept], (KEY, "width", "height"))
+    return [
+        FoundRow(str(each[KEY]), cosine, each.get("width"), each.get("height"), row)
+        for (row, cosine), each in zip(kept, values, strict=True)
+    ][:count]
+
+
+def _query(table: VectorTable, asked: Asked, own: int | None, model: Path | None) -> Float32:
+    """The vector `[1, dim]` of what is searched for."""
+    if own is not None:
+        return table.vectors([own])
+    if asked.text is not None:
+        found = text_vector(table, asked.text, model)
+    else:
+        assert asked.picture is not None
+        found = picture_vector(table, asked.picture, model)
+    if found.shape != (1, table.dim):
+        raise BadRequest(
+            f"the model gives vectors of {found.shape[-1]} numbers, and those of {table.path} have "
+            f"{table.dim}: name the model that made them with --model."
+        )
+    return np.ascontiguousarray(found, np.float32)
+
+
+def nearest_rows(
+    table: VectorTable, queries: Float32, count: int, where: str | None = None
+) -> Nearest:
+    """By the index of a large dataset that has one, else each row compared."""
+    if table.is_lance:
+        index = read_index(table) if table.count > LARGE else None
+        return lance_nearest(table, queries, count, index.probes if index else None, where)
+    return exact_nearest(table, queries, count, None if where is None else table.where(where))
+
+
+def told_index(table: VectorTable) -> str:
+    """What a user is to know of how a large dataset is searched; nothing of a small one."""
+    if table.count <= LARGE:
+        return ""
+    index = read_index(table)
+    if index is None:
+        advice = f": `zoo search {table.path} --index` makes it faster" if table.is_lance else ""
+        return f"all {table.count:,} rows were compared{advice}"
+    later = table.count - index.rows
+    return (
+        f"by the index, which finds {index.recall:.1%} of the ten nearest rows that an exact "
+        f"search finds{f'; it lacks {later:,} rows, which were compared' if later else ''}"
+    )

@@ -1,0 +1,131 @@
+// Search a dataset: what is like a picture that is given, or like one of the dataset's own.
+
+import { decode } from "./decode.js";
+import { make } from "./maps.js";
+import { model, open, prepare, run } from "./model.js";
+import { cosines, halves, ranked, unit } from "./nearest.js";
+
+const SHOWN = 24;
+
+const byId = (id) => document.getElementById(id);
+const say = (text) => { byId("status").textContent = text; };
+const { search } = model;
+const [file] = Object.keys(model.files);
+
+let rows = null; // {keys, thumbnails}
+let vectors = null; // a promise of all of them
+let order = []; // the rows, best first
+let scores = null; // their cosines by row, or null where nothing was asked
+let about = ""; // what was asked
+let shown = SHOWN;
+let turn = 0; // counts what was asked
+
+async function fetched(address) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${address} is not there (${response.status})`);
+  return response;
+}
+
+function allVectors() {
+  vectors ??= fetched(search.vectors).then((found) => found.arrayBuffer()).then(halves);
+  vectors.catch(() => { vectors = null; });
+  return vectors;
+}
+
+function item(row) {
+  const key = rows.keys[row];
+  const label = scores ? `${key}, ${scores[row].toFixed(3)}` : key;
+  const button = make("button", { type: "button", title: `More like ${key}` });
+  if (rows.thumbnails[row]) {
+    button.append(make("img", { src: `${search.thumbnails}/${row}.jpg`, alt: "", loading: "lazy" }));
+  }
+  button.append(make("span", { className: "label" }, label));
+  button.addEventListener("click", () => moreLike(row));
+  return make("li", {}, button);
+}
+
+function show() {
+  const words = byId("words").value.toLowerCase();
+  const kept = words ? order.filter((row) => rows.keys[row].toLowerCase().includes(words)) : order;
+  byId("found").replaceChildren(...kept.slice(0, shown).map(item));
+  byId("more").hidden = kept.length <= shown;
+  say(`${about}${words ? `${kept.length} of ${order.length} rows.` : `${order.length} rows.`}`);
+}
+
+/** Rank all rows by what a function promises for a vector; a later question has the word. */
+async function ask(words, promised) {
+  const mine = (turn += 1);
+  try {
+    const vector = await promised();
+    const many = await allVectors();
+    if (mine !== turn) return;
+    scores = cosines(vector, many);
+    order = ranked(scores);
+    about = words;
+    shown = SHOWN;
+    show();
+  } catch (error) {
+    if (mine !== turn) return;
+    if (byId("progress")) byId("progress").hidden = true;
+    say(`It does not work: ${error.message}.`);
+  }
+}
+
+function moreLike(row) {
+  const { dim } = search;
+  ask(`Like ${rows.keys[row]}: `, async () =>
+    (await allVectors()).subarray(row * dim, (row + 1) * dim));
+}
+
+async function pictureVector(chosen) {
+  say("Reading the picture …");
+  const { rgb, height, width } = await decode(chosen).catch(() => {
+    throw new Error("the browser cannot read this file as a picture");
+  });
+  say("Fetching the model …");
+  const bar = byId("progress");
+  Object.assign(bar, { max: model.files[file].bytes, value: 0, hidden: false });
+  await open(file, (bytes) => { bar.value = bytes; });
+  bar.hidden = true;
+  const { outputs } = await run(file, prepare(rgb, height, width));
+  return unit(outputs.pooler_output.data);
+}
+
+const give = (chosen) => ask("Like your picture: ", () => pictureVector(chosen));
+
+function listen() {
+  const drop = byId("drop");
+  drop.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    drop.classList.add("over");
+  });
+  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("over");
+    const [chosen] = event.dataTransfer.files;
+    if (chosen) give(chosen);
+  });
+  byId("file").addEventListener("change", ({ target }) => {
+    if (target.files.length) give(target.files[0]);
+    target.value = "";
+  });
+}
+
+byId("demo").hidden = false;
+if (file) listen();
+byId("words").addEventListener("input", () => {
+  shown = SHOWN;
+  if (rows) show();
+});
+byId("more").addEventListener("click", () => {
+  shown += SHOWN;
+  show();
+});
+try {
+  rows = await (await fetched(search.keys)).json();
+  order = rows.keys.map((_, row) => row);
+  show();
+} catch (error) {
+  say(`It does not work: ${error.message}.`);
+}

@@ -1,0 +1,135 @@
+"""A dataset of vectors on a site: checked, and written as what a browser searches by itself."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weights.progress import Progress
+from zoo.errors import BadRequest
+from zoo.files.staging import write_text
+from zoo.images.pictures import read_picture
+from zoo.manifest.read import to_text
+from zoo.retrieval.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
+from zoo.site.folders import Built
+
+SEARCH, VECTORS, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
+"""The folder of a site, and what is in it."""
+
+MOST = 20_000
+"""Rows of a set that a visitor downloads: of 384 numbers they are 15 MB."""
+
+SIDE = 128
+"""Pixels of the longer side of a thumbnail, at most."""
+
+RUN = ("fp32", "fused")
+"""Variants whose vectors are those of the dataset but for rounding, where the browser has not the
+very one."""
+
+
+@dataclass(frozen=True)
+class Searchable:
+    """A dataset, and the folder of the site whose model made its vectors."""
+
+    name: str
+    table: VectorTable
+    built: Built
+
+    @property
+    def bytes(self) -> int:
+        """Those of the vectors that are written."""
+        return 2 * self.table.count * self.table.dim
+
+    @property
+    def has_thumbnails(self) -> bool:
+        """Whether pictures are shown."""
+        return THUMBNAIL in self.table.columns
+
+    @property
+    def variant(self) -> str | None:
+        """The file that makes vectors of a visitor's pictures, if a browser runs one well."""
+        about, variants = self.table.about, self.built.variants
+        names = [name for name in (about.variant, *RUN) if name in variants]
+        return next((name for name in names if _runs(self.built, name)), None)
+
+
+def _runs(built: Built, name: str) -> bool:
+    variant = built.variants[name]
+    outputs = {output.name for output in variant.outputs}
+    whole = variant.precision in ("fp32", "int8") and len(variant.files) == 1
+    return whole and len(variant.inputs) == 1 and "pooler_output" in outputs
+
+
+def read_searchable(dataset: Path, models: Sequence[Built]) -> Searchable:
+    """Open a dataset for the site of some folders.
+
+    **Raises** `BadRequest` where it is too large or none of them made it, `BadFile`.
+    """
+    table = open_vectors(dataset)
+    if not 0 < table.count <= MOST:
+        raise BadRequest(
+            f"{dataset} has {table.count:,} rows, and a page searches 1 to {MOST:,}, which every "
+            "visitor downloads: name a smaller one, or search it with `zoo search`."
+        )
+    about = table.about
+    for built in models:
+        if about.model_sha256 in {file.sha256 for file in built.manifest.files}:
+            return Searchable(dataset.stem, table, built)
+    raise BadRequest(
+        f"{dataset} was made by {about.model} ({about.variant}, {about.model_sha256[:12]}…), which "
+        "is in none of the folders: name its folder, too."
+    )
+
+
+def write_searchable(found: Searchable, site: Path, progress: Progress) -> None:
+    """Write vectors at length 1 in float16, keys, and thumbnails as pictures of their own."""
+    progress.stage(f"writing {found.table.count:,} rows of {found.name}")
+    place = site / SEARCH
+    (place / THUMBNAILS).mkdir(parents=True)
+    with (place / VECTORS).open("wb") as file:
+        for block in found.table.blocks():
+            file.write(block.vectors.astype("<f2").tobytes())
+    columns, keys, shown = (KEY, THUMBNAIL), [], []
+    for rows in np.array_split(np.arange(found.table.count), -(-found.table.count // 256)):
+        for row, values in zip(rows.tolist(), found.table.take(rows, columns), strict=True):
+            keys.append(values[KEY])
+            shown.append(_write_thumbnail(values.get(THUMBNAIL), place, row))
+    write_text(place / KEYS, to_text({"keys": keys, "thumbnails": shown}))
+
+
+def _write_thumbnail(given: bytes | None, place: Path, row: int) -> bool:
+    """Encode anew what is a picture, and leave out what is none: nobody's bytes are served."""
+    try:
+        picture = read_picture(given or b"", str(row)).image
+    except BadRequest:
+        return False
+    picture.thumbnail((SIDE, SIDE))
+    encoded = io.BytesIO()
+    picture.save(encoded, "JPEG", quality=85)
+    (place / THUMBNAILS / f"{row}.jpg").write_bytes(encoded.getvalue())
+    return True
+
+
+def search_facts(found: Searchable, model: dict[str, Any]) -> dict[str, Any]:
+    """What the programs of the page have to know; `model` is what those of the model's page do."""
+    about, variant = found.table.about, found.variant
+    files = {}
+    if variant is not None:
+        file = found.built.variants[variant].file
+        size = found.built.manifest.listed[file].bytes
+        files = {variant: {"file": file, "bytes": size}}
+    return model | {
+        "files": files,
+        "size": about.size or model["size"],
+        "search": {
+            "name": found.name,
+            "rows": found.table.count,
+            "dim": found.table.dim,
+            "vectors": f"{SEARCH}/{VECTORS}",
+            "keys": f"{SEARCH}/{KEYS}",
+            "thumbnails": f"{SEARCH}/{THUMBNAILS}",
+        },
+    }
