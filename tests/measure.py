@@ -238,8 +238,8 @@ GOLDEN_COLUMNS = NAMED | {
 
 INTRODUCTION = """# Models, measured
 
-Written by `python -m tests.measure`; do not edit. Seeded weights, no pretrained ones; every
-number is a largest difference over all outputs.
+How far our networks and their files are from the networks of others. The weights are seeded random
+ones; every number is a largest difference over all outputs. `python -m tests.measure` measures it.
 
 ## Against other implementations
 
