@@ -87,6 +87,7 @@ def signature(path: str, function: Any) -> str:
     ]
     bare = given.replace(parameters=plain, return_annotation=inspect.Signature.empty)
     bare = re.sub(r"<(?:function|class) '?([\w.<>]+?)'?(?: at \w+)?>", r"\1", str(bare))
+    bare = bare.replace("'", '"')
     line = f"{path}{bare}"
     if len(line) <= WIDTH:
         return line

@@ -108,18 +108,16 @@ def begun(model: DualEncoder, tokenizer: Tokenizer) -> DualEncoder:
     words = model.words.token_embed.weight
     padding = tokenizer.backend.token_to_id("<pad>")
     words = (words / words.shape[1] ** 0.5).at[padding].set(0.0)
-    table = model.vision.global_pos_embed
-    assert table is not None
-    places, order = PLACES * table.weight, ORDER * model.words.pos_embed
-    return eqx.tree_at(_begun_otherwise, model, [places, order, words, jnp.full(1, BIAS)])
+    places, order = _begun_otherwise(model)[:2]
+    louder = [PLACES * places, ORDER * order]
+    return eqx.tree_at(_begun_otherwise, model, [*louder, words, jnp.full(1, BIAS)])
 
 
 def _begun_otherwise(model: DualEncoder) -> list[Array]:
-    """What begins otherwise than usual."""
-    assert model.vision.global_pos_embed is not None
-    words = model.words
-    places = model.vision.global_pos_embed.weight
-    return [places, words.pos_embed, words.token_embed.weight, model.logit_bias]
+    """What begins otherwise than usual: places of patches, those of words, words, and the bias."""
+    places, words = model.vision.global_pos_embed, model.words
+    assert places is not None and words.pos_embed is not None and model.logit_bias is not None
+    return [places.weight, words.pos_embed, words.token_embed.weight, model.logit_bias]
 
 
 def sigmoid_loss(
