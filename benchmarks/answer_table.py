@@ -30,7 +30,8 @@ network's matrix products alone, in turns in one process. A ratio can be below 1
 def with_answers(page: str, content: Row) -> str:
     """A page with the tables of now between its marks."""
     first, last = map(re.escape, MARKS)
-    told = "\n".join(line.rstrip() for line in measured(content))
+    lines = "\n".join(measured(content)).strip().splitlines()
+    told = "\n".join(line.rstrip() for line in lines)
     made = f"{MARKS[0]}\n\n{told}\n\n{MARKS[1]}"
     return re.sub(f"{first}.*?{last}", lambda _: made, page, flags=re.DOTALL)
 
@@ -56,7 +57,7 @@ def measured(content: Row) -> Iterator[str]:
     versions = ", ".join(f"{name} {told}" for name, told in content["versions"].items())
     peers = "; ".join(dict.fromkeys(content["peers"].values()))
     yield f"Measured on {content['date']}: {content['machine']}; {versions}; beside {peers}."
-    yield content["note"] or ""
+    yield f"\n**{content['note']}**" if content["note"] else ""
 
 
 def failures(networks: Row) -> Iterator[str]:
@@ -64,7 +65,8 @@ def failures(networks: Row) -> Iterator[str]:
     for name, found in networks.items():
         for peer in PEERS:
             if told := found.get(peer, {}).get("failed"):
-                yield f"* {peer} writes no file of {name}: `{told.replace('`', '')}`"
+                why = told.replace("`", "").partition(". ")[0].partition(", but")[0]
+                yield f"* {peer} writes no file of {name}: `{why}`"
     yield ""
 
 
@@ -73,7 +75,7 @@ def differences(found: Row) -> Iterator[str]:
     files = [found["zoo, opset 18"], found["zoo, opset 23"]]
     yield from (number(row["max_abs"], ".1e") for row in files)
     yield number(max(row["largest"] for row in files), ".3g")
-    yield from (number(found[f"zoo, {name}"]["cosine"], ".5f") for name in ("int8", "fp16"))
+    yield from (number(found[f"zoo, {name}"]["cosine"], ".6f") for name in ("int8", "fp16"))
 
 
 def nodes(row: Row) -> str:

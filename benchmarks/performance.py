@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from benchmarks.jit_page import jit_picture, jit_section
 from zoo.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +46,8 @@ def tables(content: Row) -> Iterator[str]:
     if found := content.get("kernels"):
         yield f"\n## Where the time goes\n\n{KERNELS}"
         yield from kernels_table(found)
+    if rows := content.get("jit"):
+        yield from jit_section(rows)
     yield "\n## Export\n\n" + EXPORT
     for model, found in content["files"].items():
         yield from export_table(model, found)
@@ -170,7 +174,40 @@ def speeds_picture(content: Row) -> Figure:
         for model, found in content["speed"].items()
         if usual in found
     }
-    return bars(f"Time over that of the bare matrix products, {usual}", groups, mark=1)
+    chart = bars(f"Time of a run, {usual}: shorter is better", groups, mark=1)
+    chart.axes[0].set_xlabel("1 is the time of the network's matrix products alone, in float32")
+    return chart
+
+
+def first_picture(content: Row) -> Figure:
+    """README's: for one model a bar for each file, and the seconds that each export takes."""
+    usual = shown(content["speed"])
+    files, speed = content["files"][FIRST], content["speed"][FIRST][usual]["files"]
+    names = [name for name in speed if "nodes" in files.get(name, {})]
+    times = {name: speed[name]["fastest_ms"] for name in names}
+    costs = {name: files[name].get("processors") for name in names}
+    costs |= {"zoo, fused": files["zoo export"]["processors"]}
+    chart = Figure((9, 3.2), layout="constrained")
+    left, right = chart.subplots(1, 2)
+    panels = (
+        (left, times, "milliseconds for one picture", "{:.1f}"),
+        (
+            right,
+            {k: v for k, v in costs.items() if v},
+            "seconds of processor for the export",
+            "{:.0f}",
+        ),
+    )
+    for axes, found, label, form in panels:
+        colors = ["#0072b2" if name.startswith("zoo") else "#999999" for name in found]
+        drawn = axes.barh(list(found), list(found.values()), color=colors)
+        axes.bar_label(drawn, [form.format(value) for value in found.values()], padding=3)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.set_xlabel(label)
+        axes.spines[["top", "right"]].set_visible(False)
+    chart.suptitle(f"{FIRST}, one picture, {usual.partition(', ')[2]}: shorter is better")
+    return chart
 
 
 def shown(speed: Row) -> str:
@@ -189,7 +226,7 @@ def depth_picture(found: Row) -> Figure:
     sizes = sorted(row["equations"] for rows in runs.values() for row in rows)
     low = min(row["seconds"] for rows in runs.values() for row in rows)
     ends = (sizes[0], sizes[-1])
-    axes.loglog(ends, [low * size / sizes[0] for size in ends], "k:", label="linear")
+    axes.loglog(ends, [low * size / sizes[0] for size in ends], ":", color=INK, label="linear")
     axes.set(xlabel="equations traced by JAX", ylabel="seconds")
     axes.set_title("Conversion time over depth (1, 4 and 16 times)")
     axes.legend()
@@ -213,13 +250,13 @@ def readme_table(content: Row) -> Iterator[str]:
                 name,
                 number(row["nodes"], ","),
                 fused(row),
-                ratio(speed.get(name, {}).get("to_products")),
+                number(speed.get(name, {}).get("fastest_ms"), ".1f"),
                 number(row["mb"], ".0f"),
                 number(cost.get("processors"), ".0f"),
                 number(cost.get("peak_mb"), ",.0f"),
             ]
         )
-    headings = ["file", "nodes", "attention", "time / products", "MB", "export, s", "peak MB"]
+    headings = ["file", "nodes", "attention", "ms a picture", "MB", "s to export", "MB to export"]
     yield from table(headings, rows)
     yield f"Measured on {content['date']}: {content['machine']}, {usual}. {content['note'] or ''}"
 
@@ -239,8 +276,9 @@ def with_table(readme: str, content: Row) -> str:
 
 INTRODUCTION = """# Performance
 
-Written by `python benchmarks/performance.py docs/performance.json` from what
-`python benchmarks/peers.py --json docs/performance.json` measured; do not edit.
+How fast our files are beside those of other exporters, and how long an export takes.
+`python benchmarks/peers.py --json docs/performance.json` measures it, and
+`python benchmarks/performance.py docs/performance.json` writes this page.
 """
 
 SPEED = """The fastest run of each file, divided by the fastest run of the network's matrix
@@ -272,6 +310,13 @@ DEPTH = """Three networks in blocks that repeat, 1, 4 and 16 times as deep. An e
 that the time grows as the number of equations that JAX traces does.
 """
 
+INK = "#808080"
+"""Of what is no bar: grey that is read on a bright page and on a dark one."""
+
+COLOURS = dict.fromkeys(
+    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK
+)
+
 SHOWN = "Time of each file over that of its matrix products"
 SHOWN_DEPTH = "Seconds of conversion over the number of equations"
 
@@ -283,9 +328,14 @@ def main() -> None:
     content = json.loads(path.read_text())
     pictures = path.with_name(IMAGES)
     pictures.mkdir(exist_ok=True)
-    speeds_picture(content).savefig(pictures / "performance.png")
-    if any(content["depth"].values()):
-        depth_picture(content["depth"]).savefig(pictures / "depth.png")
+    with rc_context(COLOURS):
+        drawn = {"performance": speeds_picture(content), "first": first_picture(content)}
+        if any(content["depth"].values()):
+            drawn["depth"] = depth_picture(content["depth"])
+        if rows := content.get("jit"):
+            drawn["against_jit"] = jit_picture(rows)
+        for name, chart in drawn.items():
+            chart.savefig(pictures / f"{name}.png", transparent=True)
     path.with_suffix(".md").write_text(render(content))
     readme = ROOT / "README.md"
     readme.write_text(with_table(readme.read_text(), content))

@@ -59,7 +59,7 @@ MODELS = (
     *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_vitt16", "eupe_convnext_tiny"),
     *("vit_tiny_patch16_224", "vit5_small", "vit_digits", "convnext_tiny", "convnextv2_atto"),
     *("depth_anything_v2_vits", "eomt_dinov3_coco_panoptic_small_640"),
-    "dinov2_vits14_voc2012_linear",
+    *("dinov2_vits14_voc2012_linear", "tipsv2_vitb14"),
 )
 """One of each family."""
 
@@ -238,8 +238,8 @@ GOLDEN_COLUMNS = NAMED | {
 
 INTRODUCTION = """# Models, measured
 
-Written by `python -m tests.measure`; do not edit. Seeded weights, no pretrained ones; every
-number is a largest difference over all outputs.
+How far our networks and their files are from the networks of others. The weights are seeded random
+ones; every number is a largest difference over all outputs. `python -m tests.measure` measures it.
 
 ## Against other implementations
 

@@ -27,6 +27,7 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 ROOMS = {
     "converter": (
         *("errors", "opsets", "ir", "targets", "decompositions", "frontend", "decompose"),
+        "loops",
         *("canonicalize", "weight_folding", "fuse", "layout", "legalize", "pipeline", "lower"),
         *("model", "verify", "api"),
     ),
@@ -36,7 +37,17 @@ ROOMS = {
         *("sources", "tree", "load", "random", "synthetic"),
     ),
     "zoo": (
-        *("errors", "html", "progress", "version", "processes", "models", "registry", "images"),
+        *(
+            "shadows",
+            "errors",
+            "html",
+            "progress",
+            "version",
+            "processes",
+            "models",
+            "registry",
+            "images",
+        ),
         *("files", "runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
         "answers",
         *("artifacts", "report", "hub", "embedding", "retrieval", "digits", "site", "cli"),

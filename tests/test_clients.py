@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 import zoo
+from tests.browser import chromium_of_debian, served
 from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
 from tests.clients.tensors import decode, decode_all
@@ -170,7 +171,8 @@ def test_depths(node, tmp_path):
 
 
 def test_labels_in_words(node, tmp_path):
-    """Of both towers, whose folder asks transformers.js for no options; and of each alone."""
+    """Of both towers, whose folder asks transformers.js for no options; and of each alone; in Node,
+    and in Chromium as a page has it."""
     model = save_towers(tmp_path / "own")
     path, how = built(tmp_path / "own", tmp_path / "built", "fp32,fp16,int8")
     image = photograph().resize((64, 64))
@@ -184,13 +186,28 @@ def test_labels_in_words(node, tmp_path):
         vector = model.vision_model(pixels).pooler_output
     request = {"folder": str(path), "picture": str(tmp_path / "square.png"), "labels": LABELS}
     request["dtypes"] = ["fp32", "fp16", "q8"]
-    answers = folders.ask(["node", node / "run_zero_shot.mjs"], request)
-    for dtype, limit in (("fp32", 1e-5), ("fp16", 1e-3), ("q8", 0.02)):
-        scores = {each["label"]: each["score"] for each in answers[dtype]["answers"]}
-        np.testing.assert_allclose([scores[x] for x in LABELS], shares, rtol=0, atol=limit)
-        for name, wanted in (("texts", texts), ("image", vector)):
-            got = decode(answers[dtype][name])
-            assert got.shape == wanted.shape and cosine(got, wanted.numpy()) >= 1 - limit
+    for answers in (
+        folders.ask(["node", node / "run_zero_shot.mjs"], request),
+        in_chromium(node, tmp_path, request | {"picture": "/square.png"}),
+    ):
+        for dtype, limit in (("fp32", 1e-5), ("fp16", 1e-3), ("q8", 0.02)):
+            scores = {each["label"]: each["score"] for each in answers[dtype]["answers"]}
+            np.testing.assert_allclose([scores[x] for x in LABELS], shares, rtol=0, atol=limit)
+            for name, wanted in (("texts", texts), ("image", vector)):
+                got = decode(answers[dtype][name])
+                assert got.shape == wanted.shape and cosine(got, wanted.numpy()) >= 1 - limit
+
+
+def in_chromium(node, place, request):
+    """What a page with transformers.js answers; files below `place` are served beside it."""
+    for name in ("node_modules", "zero_shot.mjs", "zero_shot_page.mjs"):
+        (place / name).symlink_to(node / name)
+    program = "async (given) => (await import('/zero_shot_page.mjs')).answer(given)"
+    folder = "/" + Path(request["folder"]).relative_to(place).as_posix()
+    with chromium_of_debian() as browser, served(place) as address:
+        page = browser.new_page()
+        page.goto(address)
+        return page.evaluate(program, request | {"folder": folder})
 
 
 def test_optimum(folder):

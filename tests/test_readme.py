@@ -12,7 +12,7 @@ from tests.hub_server import COMMIT, Hub, serving
 from zoo.images.photograph import photographs
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-FEATURES, LOADED, MLP = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ATTENTION, FEATURES, LOADED, MLP = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
@@ -24,12 +24,16 @@ def place(vits16, tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("block", "written"), [(FEATURES, "features.onnx"), (MLP, "mlp.onnx")])
+WRITTEN = [(ATTENTION, "attention.onnx"), (FEATURES, "features.onnx"), (MLP, "mlp.onnx")]
+
+
+@pytest.mark.parametrize(("block", "written"), WRITTEN)
 def test_a_block_runs(block, written, place):
     namespace: dict[str, object] = {}
     exec(compile(block, "README.md", "exec"), namespace)
     assert [path.name for path in place.glob("*.onnx")] == [written]
-    assert block is MLP or namespace["features"].shape == (2, 384)
+    assert block is not FEATURES or namespace["features"].shape == (2, 384)
+    assert block is not ATTENTION or str(namespace["export"].report) == "1 node: 1 Attention"
 
 
 def test_the_block_on_folders_runs(place):

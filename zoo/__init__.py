@@ -8,6 +8,7 @@
 Importing this costs no JAX; the functions import what they need when they are called.
 """
 
+import zoo.shadows  # noqa: F401 - before anything that imports `converter` or `weights`
 from zoo.checkpoints.pretrained import from_pretrained
 from zoo.embedding.embed_call import embed
 from zoo.export.to_onnx import to_onnx

@@ -43,8 +43,28 @@ def _mul(node: Node, editor: Editor) -> Value | None:
     return _neutral(node, editor)
 
 
-def _logical(node: Node, _: Editor) -> Value | None:
-    return _without(node, node.op is ops.and_) if node.out.dtype == np.bool_ else None
+def _logical(node: Node, editor: Editor) -> Value | None:
+    """With true or false it is the other operand, or that."""
+    if node.out.dtype != np.bool_:
+        return None
+    absorbs = node.op is ops.or_
+    if any(scalar(v) == absorbs for v in node.inputs):
+        return editor.broadcast(const(absorbs, np.bool_), node.out.shape, ())
+    return _without(node, not absorbs)
+
+
+def _div(node: Node, editor: Editor) -> Value | None:
+    """By a power of two natural numbers are shifted, which takes a quarter of the time."""
+    (x, _), number = node.inputs, scalar(node.inputs[1])
+    power = None if number is None or x.dtype not in SHIFTED else int(number).bit_length() - 1
+    if power is None or power < 1 or number != 1 << power:
+        return _neutral(node, editor)
+    by = editor.broadcast(const(power, x.dtype), node.out.shape, ())
+    return editor.add(ops.shift_right_logical, [x, by], node.out.shape, x.dtype)
+
+
+SHIFTED = (np.uint32, np.uint64)
+"""What runtimes have shifts of."""
 
 
 def _integer_pow(node: Node, editor: Editor) -> Value | None:
@@ -75,8 +95,12 @@ def _total(node: Node, editor: Editor) -> Value | None:
 
 
 def _identities_select(node: Node, _: Editor) -> Value | None:
-    which = scalar(node.inputs[0])
-    return None if which is None else node.inputs[1 + int(which)]
+    """Of one case, or of cases that are all the same."""
+    which, cases = scalar(node.inputs[0]), node.inputs[1:]
+    if which is not None:
+        return cases[int(which)]
+    same = all(case is cases[0] for case in cases)
+    return cases[0] if same and dims.same_shape(cases[0].shape, node.out.shape) else None
 
 
 def _reduce(node: Node, editor: Editor) -> Value | None:
@@ -211,6 +235,7 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys(NEUTRAL, _neutral),
     ops.sub: lambda node, editor: _neutral(node, editor) or _fraction_of_bits(node, editor),
     ops.mul: _mul,
+    ops.div: _div,
     ops.and_: _logical,
     ops.or_: _logical,
     ops.integer_pow: _integer_pow,

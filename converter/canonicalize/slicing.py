@@ -149,13 +149,17 @@ def _inside(node: Node, columns: dict[int, np.ndarray]) -> bool:
 
 
 def _stays(node: Node, moving: list[int]) -> bool:
-    """A line of indices: the axis that it counts stands in the result where it was."""
+    """A line of indices: the axis that it counts stands in the result where it was.
+
+    Entries of one element may keep an axis of one for it.
+    """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
-    if not moving or moving[0] not in numbers.collapsed_slice_dims or sizes[moving[0]] != 1:
+    if not moving or sizes[moving[0]] != 1:
         return False
-    kept = [i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims or i in moving]
-    (place,) = (i for i in range(node.out.rank) if i not in numbers.offset_dims)
-    return kept.index(moving[0]) == place
+    kept = iter([i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims])
+    order = [next(kept) if i in numbers.offset_dims else None for i in range(node.out.rank)]
+    places = [moving[0] if i is None else i for i in order if i != moving[0]]
+    return places == sorted(places)
 
 
 RULES: dict[Op, Rule] = {

@@ -122,9 +122,10 @@ class Inliner:
         is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL)
         if is_lost and decompositions.find_decomposition(name) is None:
             raise _refused(name, inner.sources)
-        node = CONTROL[name](inner, eqn, inputs) if name in CONTROL else _plain(eqn, inputs)
+        control = CONTROL.get(name)
+        node = control(inner, eqn, inputs, nodes) if control else _plain(eqn, inputs)
         node.source = inner.sources
-        return inner.write(node, nodes)
+        return inner.write(node, nodes)[: len(eqn.outvars)]
 
     def inside(self, source: Any) -> Inliner:
         """What writes the jaxpr of an equation that comes from there."""
@@ -195,7 +196,7 @@ def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bod
     return node
 
 
-def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
+def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
     fixed, carried = _scan_counts(eqn.params)
     kept = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
     body = inliner.body(eqn.params["jaxpr"], inputs[:fixed])
@@ -210,36 +211,60 @@ def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
     return params["num_consts"], params["num_carry"]
 
 
-def _while(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
+def _while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[Node]) -> Node:
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
     body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
-    if cond.outputs[0].shape:
-        state = [*inputs[:n_cond], *body.inputs]
-        (live,) = inliner.inline(eqn.params["cond_jaxpr"], state, body.nodes)
-        _freeze_finished(cond, body, live)
-    return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
+    if not cond.outputs[0].shape:
+        return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
+    start = inputs[n_cond + n_body :]
+
+    def lanes(state: Sequence[Value], nodes: list[Node]) -> Value:
+        (live,) = inliner.inline(eqn.params["cond_jaxpr"], [*inputs[:n_cond], *state], nodes)
+        return live
+
+    return _of_lanes(eqn, start, body, lanes, nodes)
 
 
-def _freeze_finished(cond: Graph, body: Graph, live: Value) -> None:
-    """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state."""
-    (lanes,) = cond.outputs
-    axes = tuple(range(lanes.rank))
-    editor = appending(cond.nodes)
-    cond.outputs = [editor.add(ops.reduce_or, [lanes], (), lanes.dtype, {"axes": axes})]
+Lanes = Callable[[Sequence[Value], list[Node]], Value]
+"""Appends what says for each lane of a state whether it goes on."""
+
+
+def _of_lanes(
+    eqn: Any, start: Sequence[Value], body: Graph, lanes: Lanes, nodes: list[Node]
+) -> Node:
+    """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state.
+
+    Which lanes are live is the last part of the state, so that a round asks for it once.
+    """
+    first = lanes(start, nodes)
+    live, again = (Value(first.shape, first.dtype, "input") for _ in range(2))
+    axes = tuple(range(live.rank))
     editor = appending(body.nodes)
-    body.outputs = [
+    ends = [
         editor.where(editor.broadcast(live, old.shape, axes), new, old)
         for old, new in zip(body.inputs, body.outputs, strict=True)
     ]
+    ends.append(lanes(ends, body.nodes))
+    state = [input_value(v.aval) for v in eqn.outvars]
+    condition = list[Node]()
+    params = {"axes": axes}
+    any_live = appending(condition).add(ops.reduce_or, [again], (), again.dtype, params)
+    types = [*_types(eqn.outvars), (first.shape, first.dtype)]
+    node = make_node(ops.while_, [*start, first], types)
+    node.bodies = {
+        "cond": Graph([*state, again], [any_live], condition),
+        "body": Graph([*body.inputs, live], ends, body.nodes),
+    }
+    return node
 
 
-def _cond(inliner: Inliner, eqn: Any, inputs: list[Value]) -> Node:
+def _cond(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
     branches = [inliner.body(b, inputs[1:]) for b in eqn.params["branches"]]
     return _control(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
 
 
-CONTROL: dict[str, Callable[[Inliner, Any, list[Value]], Node]] = {
+CONTROL: dict[str, Callable[[Inliner, Any, list[Value], list[Node]], Node]] = {
     "scan": _inline_scan,
     "while": _while,
     "cond": _cond,

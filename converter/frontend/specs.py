@@ -106,6 +106,11 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
             f"an input spec must be a shape, a (shape, dtype) pair, an array or a "
             f"jax.ShapeDtypeStruct, received {spec!r}"
         )
+    if None in spec:
+        raise SpecError(
+            f"a dimension is a number or a name, and {tuple(spec)!r} has a None: call one that is "
+            'open as you like, such as "batch"'
+        )
     text = ",".join(str(d) for d in spec)
     try:
         shape = export.symbolic_shape(text, scope=scope) if text else ()
@@ -133,7 +138,7 @@ def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> 
     positional = [
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
-    names = positional[1:] if skip_params and len(positional) > count else positional
+    names = positional[1:] if skip_params else positional
     return names[:count] if len(names) >= count else fallback
 
 
@@ -186,11 +191,13 @@ def _found_in(tree: Any) -> list[tuple[str, Any]]:
 def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
     """(path, array) of the modules that a plain function wraps or closes over.
 
-    Only names come from here: ``jax.vmap(model)`` and ``lambda x: model(x)`` give the parameters
-    their paths in ``model``.
+    Only names come from here: ``jax.vmap(model)``, ``lambda x: model(x)`` and the method
+    ``model.encode`` give the parameters their paths in ``model``.
     """
     inner = inspect.unwrap(fn)
     found = array_slots(inner)[0]
+    if inspect.ismethod(inner):
+        return _found_in(inner.__self__)
     if found or not inspect.isfunction(inner):
         return found
     variables = inspect.getclosurevars(inner)
@@ -202,3 +209,14 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
         for name, leaves in named.items()
         for path, leaf in leaves
     ]
+
+
+def changed_leaves(module: Any, given: Sequence[Any]) -> list[str]:
+    """Paths of the arrays of a module that are others than those that it was given.
+
+    A call has put them there, where a module keeps state in itself, as those of Flax NNX do.
+    """
+    after = array_slots(module)[0]
+    if len(after) != len(given):
+        return []
+    return [path for (path, now), was in zip(after, given, strict=True) if now is not was]

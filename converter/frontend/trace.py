@@ -30,6 +30,7 @@ from converter.frontend.specs import (
     Spec,
     arguments,
     array_slots,
+    changed_leaves,
     closed_over,
     input_names,
     output_names,
@@ -40,6 +41,12 @@ from converter.ir.names import Names
 _LOOKS = (TypeError, IndexError)
 """What JAX raises where a number is asked for that is not known: `jax.errors.JAXTypeError` and
 `JAXIndexError`, and a plain `TypeError` for a shape."""
+
+CHANGES = (
+    "the model changes its own {} while it is called, as BatchNorm and Dropout do in training: the "
+    "file does what one such call does, and keeps nothing. For inference convert it as it is used "
+    "then; in Flax NNX, call model.eval() first"
+)
 
 Places = frozenset[int]
 
@@ -64,11 +71,17 @@ def trace(
         params, call = fn, operator.call
     given = arguments(specs, kwargs, constraints)
     leaves, fill = array_slots(params)
+    changed: dict[str, None] = {}
 
     def called(arrays: Sequence[Any], *args: Any) -> Any:
         head = () if params is None else (fill(arrays),)
         positional, named = given.fill(args)
-        return call(*head, *positional, **named)
+        returned = call(*head, *positional, **named)
+        if not separate:
+            changed.update(
+                dict.fromkeys(path for own in head for path in changed_leaves(own, arrays))
+            )
+        return returned
 
     (closed, out_tree), known = _trace_traced(called, given.structs, leaves)
     _refuse_empty_types(closed.out_avals)
@@ -87,10 +100,17 @@ def trace(
     read = [appending(nodes).convert(value, dtype) for value, dtype in pairs]
     inliner = Inliner(constants)
     outputs = inliner.inline(closed, read, nodes)
+    if changed:
+        warnings.warn(CHANGES.format(_some([*changed])), stacklevel=2)
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     parameters = [*values, *constants.params()]
     return Graph(inputs, outputs, nodes, parameters, output_names(out_tree), given.constraints)
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + more
 
 
 def _trace_traced(

@@ -10,6 +10,10 @@ from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
 from converter.ir.rewrite import Editor
 
+LARGE = 256
+"""Entries of a matrix from which on a vector that it is multiplied with is better a column: ONNX
+Runtime 1.32 multiplies vectors without its kernels, and takes up to thirty times as long."""
+
 
 class ContractedOperand(NamedTuple):
     """A value and the label of each of its axes."""
@@ -64,7 +68,12 @@ class MatrixProduct:
         right = [self.right] if self.right or self.batch else []
         a = self._arranged(editor, self.x, [*batch, *left, self.summed])
         b = self._arranged(editor, self.y, [*batch, self.summed, *right])
-        return editor.add(ops.matmul, [a, b], self._shape([*batch, *left, *right]), a.dtype)
+        shape = self._shape([*batch, *left, *right])
+        if right or not dims.is_at_least(dims.size_product(a.shape), LARGE):
+            return editor.add(ops.matmul, [a, b], shape, a.dtype)
+        column = editor.reshape(b, (*b.shape, 1))
+        product = editor.add(ops.matmul, [a, column], (*shape, 1), a.dtype)
+        return editor.reshape(product, shape)
 
     def _outer(self, editor: Editor) -> Value:
         """Nothing is summed: a product of broadcast operands."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from converter.canonicalize import FORMS, canonicalize
 from converter.decompose.expansion import decompose, represent
-from converter.fuse import affine, gelu, layer_norm, rotary, softmax
+from converter.fuse import affine, layer_norm, rotary
 from converter.ir import Graph, ops
 from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, siblings
 from converter.legalize import deviations
+from converter.loops import batch_loops
 from converter.pipeline import steps
 from converter.pipeline.settings import Settings
 from converter.weight_folding.weight_programs import hoist_weight_programs
@@ -78,6 +79,12 @@ PASSES: tuple[Pass, ...] = (
         after=("canonicalize",),
     ),
     Pass(
+        "batch",
+        "Loops whose steps do not depend on each other are one batch.",
+        lambda graph, _: batch_loops(graph),
+        after=("keys",),
+    ),
+    Pass(
         "registered",
         "What recognisers from outside find becomes their operations.",
         steps.registered,
@@ -92,13 +99,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "recognise",
         "Layer norms, GELU, softmax and rotary embeddings get their names.",
-        steps.recognised(
-            layer_norm=layer_norm.LAYER_NORM,
-            gelu=gelu.GELU,
-            softmax=softmax.SOFTMAX,
-            log_softmax=softmax.LOG_SOFTMAX,
-            rotary=rotary.ROTARY,
-        ),
+        steps.name_blocks,
         after=("canonicalize",),
     ),
     Pass(
@@ -112,6 +113,12 @@ PASSES: tuple[Pass, ...] = (
         "Loops over LSTM, GRU and plain recurrent cells become one operator.",
         steps.recur,
         after=("activate",),
+    ),
+    Pass(
+        "loops",
+        "Steps of loops do no more than what depends on the step before.",
+        steps.shorten_steps,
+        after=("recur",),
     ),
     Pass(
         "recognise rms norm",

@@ -13,8 +13,12 @@ from converter.fuse import (
     affine,
     attention,
     batch_norm,
+    gelu,
     group_norm,
+    layer_norm,
     recurrent,
+    rotary,
+    softmax,
     spelling,
     user_recognisers,
 )
@@ -34,6 +38,7 @@ from converter.layout import (
     take,
 )
 from converter.legalize import bounds, deviations, dtype_fallback
+from converter.loops import shorten_loops
 from converter.pipeline.settings import Settings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
@@ -81,6 +86,31 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
         return bool(chosen) and sweep(graph, rules, cache(settings.takes))
 
     return run
+
+
+name_blocks = recognised(
+    layer_norm=layer_norm.LAYER_NORM,
+    gelu=gelu.GELU,
+    softmax=softmax.SOFTMAX,
+    log_softmax=softmax.LOG_SOFTMAX,
+    rotary=rotary.ROTARY,
+)
+
+
+def shorten_steps(graph: Graph, settings: Settings) -> bool:
+    """Until nothing changes. What is computed for all steps at once loses the names that it had."""
+    quiet = settings.trial(settings.opset)
+    for _ in range(TURNS):
+        if not shorten_loops(graph):
+            return False
+        canonicalize(graph)
+        for named in (name_blocks, activate):
+            if named(graph, quiet):
+                canonicalize(graph)
+    return False
+
+
+TURNS = 4
 
 
 def resample(graph: Graph, settings: Settings) -> bool:

@@ -13,11 +13,28 @@ from tests.converter.harness.table import DTYPES, sample, whole
 from tests.coverage.primitives import opsets, primitives, ways
 from tests.coverage.tables import SAMPLE, Use, tried
 
-HEAD = """# Coverage
+HEAD = """# Can my function be converted?
 
-What becomes of every primitive that JAX {jax} and Equinox define, from the converter's own tables
-and from what the tests try: `python -m tests.coverage` writes this page. A primitive that is in
-none of them fails `tests/test_coverage.py`.
+Ask the converter. It traces the function without writing anything, and names all that it would
+refuse, with the lines of your code:
+
+```python
+import jax
+import jax.numpy as jnp
+import converter
+
+
+def network(x):
+    return jax.nn.softmax(jnp.sort(x, axis=-1))
+
+
+print(converter.explain(network, [("batch", 8)]))
+```
+
+Or look up what JAX calls its steps: `jax.make_jaxpr(network)(jnp.ones((2, 8)))` prints them. The
+tables below have every primitive of JAX {jax} and of Equinox. Your browser finds a name with
+Ctrl+F, and the search at the top of this site finds it, too. What is refused has
+[its reason](#refused). Nearly everything else is a [public primitive](#public-primitives).
 
 - **How**: *a rule* writes operators; *a function in its place* is traced instead; *another form* is
   what the passes bring it into; *inlined* is what it wraps.

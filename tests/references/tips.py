@@ -35,3 +35,4 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
 
 
 REFERENCES = running.both(by_equimo, by_transformers, tips_vits14_hr="tips_vits14_hr")
+REFERENCES["tipsv2_vitb14"] = {"transformers": by_transformers}

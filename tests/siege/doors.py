@@ -49,6 +49,7 @@ REPORT = "report --filter vit_digits --variant fp32"
 TO = "--weights-dir checkpoint --out"
 EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
+TOWERS = "built/siglip_digits_dual"
 DATASET = "digits.lance"
 """Made of the pictures in `pictures`, with thumbnails."""
 GIVEN = f"{MADE} --weights {DIGITS}"
@@ -81,6 +82,9 @@ DOORS = {
     "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
     "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
+    "site --tokenizers": Door(
+        f"site {TOWERS} {NEW} --runtime {RUNTIME} --tokenizers {{}}", RUNTIME
+    ),
     "site --dataset": Door(f"site {FOLDER} {NEW} --runtime {RUNTIME} --dataset {{}}", DATASET),
     "search DATASET": Door("search {} photo.png --json", DATASET),
     "search IMAGE": Door(f"search {DATASET} {{}} --json", "photo.png", ".png"),

@@ -17,7 +17,7 @@ from zoo.errors import ZooError
 from zoo.images.photograph import photograph
 from zoo.progress import Lines
 from zoo.registry.lookup import info
-from zoo.site.browser_runtime import put_runtime
+from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 
 HERE, TEMPLATE = "here", "template"
 DIGITS = Path(__file__).parents[2] / "zoo" / "data" / "vit_digits.safetensors"
@@ -30,7 +30,7 @@ State = dict[str, str]
 
 PREPARED = (
     "export vit_digits --out good.onnx",
-    "build vit_digits --variant fp32 --out built",
+    "build vit_digits siglip_digits_dual --variant fp32 --out built",
     "weights convert digits.safetensors digits.eqx",
     "embed pictures --model built/vit_digits --out digits.lance --with thumbnail",
 )
@@ -71,7 +71,8 @@ def prepare(place: Path, run: Run) -> Path:
         pictures.mkdir(parents=True, exist_ok=True)
         photograph().rotate(45 * number).save(pictures / f"{number}.png")
     with suppress(ZooError):
-        put_runtime(None, place / "dist", place, Lines())
+        for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
+            put_package(package, None, place / "dist", place, Lines())
         (made / RUNTIME).mkdir()
         shutil.move(place / "dist", made / RUNTIME)
     for words in (*(line.split() for line in PREPARED), ["-c", OUTPUTS]):

@@ -8,11 +8,14 @@ import numpy as np
 from PIL.Image import Image
 
 from zoo.answers.answer import Answered, Fed, answer
+from zoo.answers.labels import in_sentences, likeliest_first
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import Model, batched
+from zoo.models.config import DualConfig
 from zoo.models.dual import DualEncoder
 from zoo.models.text import TextTransformer
+from zoo.texts.tokenizer import Tokenizer
 
 
 def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
@@ -21,7 +24,10 @@ def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
     if (how := model.preprocessing) is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     if isinstance(model, TextTransformer | DualEncoder):
-        raise BadRequest("this model takes texts: build it, and ask what `zoo.load` gives.")
+        raise BadRequest(
+            "this model takes texts: with both towers, name what may be in pictures with --labels; "
+            "with one, build it, and ask the `text` of what `zoo.load` gives."
+        )
     run, found = eqx.filter_jit(batched), []
     for image in images:
         fed = Fed(how.fitted(image.height, image.width), how.padded)
@@ -30,3 +36,24 @@ def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
         named = {name: np.asarray(value[0]) for name, value in made.items()}
         found.append(answer(named, model.labels, (image.height, image.width), fed))
     return found
+
+
+def answers_in_words(
+    model: Model, tokenizer: Tokenizer, images: Sequence[Image], labels: Sequence[str]
+) -> list[Answered]:
+    """How likely each label is about each RGB image. **Raises** `BadRequest` for a model that does
+    not compare images with texts."""
+    how, config = model.preprocessing, model.config
+    if not isinstance(config, DualConfig) or how is None:
+        raise BadRequest(
+            "--labels is for a model with towers for pictures and for texts, and this is none: "
+            "`zoo list '*_dual'` names them."
+        )
+    found = tokenizer.encoded(in_sentences(labels))
+    texts = [jnp.asarray(found[name], jnp.int32) for name in config.words.takes]
+    pixels = jnp.asarray(pixel_values(images, how, how.size))
+    logits = np.asarray(eqx.filter_jit(batched)(model, pixels, *texts)["logits_per_image"])
+    return [
+        Answered("classes", tuple(likeliest_first(row, labels, config.probabilities)))
+        for row in logits
+    ]

@@ -30,7 +30,7 @@ MODEL = typer.Argument(
 PICTURES = typer.Argument(metavar="[PICTURE]...", help="Pictures; a photograph without any.")
 LABELS = options.value(
     "TEXT,TEXT",
-    "What may be in the pictures, in words; of a folder that holds a tower for texts too.",
+    "What may be in the pictures, in words; of a model that has a tower for texts too.",
     callback=options.split_commas,
 )
 PHOTOGRAPH = "chelsea.png"
@@ -101,18 +101,27 @@ def _answers(
         if labels:
             return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
         return built.answer(images)
-    if labels:
-        raise BadRequest(
-            f"--labels is for a folder with a tower for texts, and {model} is none: make one with "
-            "`zoo build MODEL_dual`."
-        )
-    from zoo.answers.in_jax import answers_of
-    from zoo.checkpoints.pretrained import from_pretrained
-
     name, place = model, weights or "auto"
     if weights is None and path.exists():
         name, place = tell_recognised(path).name, model
-    return answers_of(from_pretrained(name, place), images)
+    return _in_jax(name, place, images, labels)
+
+
+def _in_jax(
+    name: str, weights: str, images: Sequence[Image], labels: Sequence[str]
+) -> list[Answered]:
+    from zoo.checkpoints.tokenizer_beside import tokenizer_of
+
+    tokenizer = tokenizer_of(name, weights) if labels else None
+    from zoo.answers.in_jax import answers_in_words, answers_of
+    from zoo.checkpoints.pretrained import from_pretrained
+
+    model = from_pretrained(name, weights)
+    return (
+        answers_in_words(model, tokenizer, images, labels)
+        if tokenizer
+        else answers_of(model, images)
+    )
 
 
 def _stems(pictures: Sequence[str]) -> list[str]:

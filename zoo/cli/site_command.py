@@ -15,6 +15,11 @@ RUNTIME = options.value(
     "The package onnxruntime-web, as npm's archive or unpacked.",
     show_default="npm is asked for it",
 )
+TOKENIZERS = options.value(
+    "PATH",
+    "The package @huggingface/tokenizers, for models that take texts; as --runtime.",
+    show_default="npm is asked for it",
+)
 DATASET = options.value(
     "FOLDER", "A small dataset of `zoo embed`, by one of the models, to be searched on a page."
 )
@@ -24,6 +29,7 @@ def site(
     folders: Annotated[list[Path], FOLDERS],
     out: Annotated[Path, options.out(True)] = Path("site"),
     runtime: Annotated[Path | None, RUNTIME] = None,
+    tokenizers: Annotated[Path | None, TOKENIZERS] = None,
     dataset: Annotated[Path | None, DATASET] = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -35,7 +41,7 @@ def site(
     from zoo.site.write import write_site
 
     with progress_bar() as progress:
-        made = write_site(folders, out, runtime, force, progress, dataset)
+        made = write_site(folders, out, runtime, force, progress, tokenizers, dataset)
     if json:
         return print_json(made)
     rows = made.catalogue.rows

@@ -1,5 +1,5 @@
-"""`python -m zoo.digits`: trains the weights of `vit_digits` and `depth_digits`, which the package
-holds."""
+"""`python -m zoo.digits`: trains the weights of `vit_digits`, `depth_digits` and
+`siglip_digits_dual`, which the package holds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from weights.terminal import say
+from zoo.answers.labels import TEMPLATE
 from zoo.cli.console import progress_bar, run_command_line
 from zoo.errors import BadRequest, MissingLibrary
 from zoo.files.staging import check_free, replacing
@@ -22,20 +23,19 @@ if TYPE_CHECKING:
     from zoo.registry.entry import ModelInfo
 
 Tell: TypeAlias = Callable[[int, float], None]
+Trained: TypeAlias = Literal["vit_digits", "depth_digits", "siglip_digits_dual"]
 
 SEED = "Of the split, the first weights, and the order."
 OUT = "Where to write the weights, if anywhere."
 VALIDATE = "Measure on a fifth of the training digits."
-MODEL = "Which model to train: vit_digits or depth_digits."
+MODEL = "Which model to train: vit_digits, depth_digits or siglip_digits_dual."
 
 SCENES, MEASURED = 8000, 1000
 """Of digits that are trained on, and of those that are not."""
 
 
 def train_digits(
-    model: Annotated[Literal["vit_digits", "depth_digits"], typer.Argument(help=MODEL)] = (
-        "vit_digits"
-    ),
+    model: Annotated[Trained, typer.Argument(help=MODEL)] = "vit_digits",
     seed: Annotated[int, typer.Option(min=0, help=SEED)] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help=OUT)] = None,
     validate: Annotated[bool, typer.Option("--validate", help=VALIDATE)] = False,
@@ -53,8 +53,7 @@ def train_digits(
         def tell(steps: int, loss: float) -> None:
             progress.stage(f"step {steps}: loss {loss:.3f}")
 
-        train = _classifier if model == "vit_digits" else _depth
-        trained, told = train(entry, seen, unseen, seed, tell)
+        trained, told = TRAINERS[model](entry, seen, unseen, seed, tell)
     if out is not None:
         with replacing(out) as file:
             save_weights(file, trained, entry)
@@ -82,6 +81,21 @@ def _depth(
         f"the nearer of two is told in {found.order:.1%}, nearness is {found.error:.3f} off and "
         f"{found.there:.1%} of pixels are right, in {MEASURED} scenes of {len(unseen.labels)}"
     )
+
+
+def _words(
+    entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
+) -> tuple[Model, str]:
+    from zoo.digits.sentences import NAMES, all_sentences
+    from zoo.digits.word_training import train_words, zero_shot
+
+    model, _ = train_words(entry, seen, all_sentences(), seed, tell=tell)
+    texts = [TEMPLATE.format(name) for name in NAMES]
+    found = zero_shot(model, entry, unseen, texts)
+    return model, f"by ten sentences such as {texts[3]!r} {found:.2%} of {len(unseen.labels)}"
+
+
+TRAINERS = {"vit_digits": _classifier, "depth_digits": _depth, "siglip_digits_dual": _words}
 
 
 def _check(out: Path | None, validate: bool) -> None:

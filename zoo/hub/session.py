@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.answers.labels import TEMPLATE, in_sentences, likeliest_first
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.html import html_table
 from zoo.images.pictures import Pictures, pictures, stack
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from zoo.manifest.schema import Manifest, Variant
     from zoo.runtime import Session
     from zoo.texts.tokenizer import Tokenizer
-
-TEMPLATE = "This is a photo of {}."
-"""As transformers' pipeline puts labels into a sentence."""
 
 TOWERS = {"pixel_values": "vision", "input_ids": "text"}
 """How the variants of towers begin, by what they take."""
@@ -137,9 +135,6 @@ class VisionModel:
         >>> zoo.load("siglip2_vitb16_224_dual").classify("cat.png", ["a cat", "a dog"])[0].label
         'a cat'
         """
-        from zoo.answers.answer import best
-        from zoo.answers.scores import sigmoid, softmax
-
         how, taken = self.manifest.similarity, {each.name for each in self.variant.inputs}
         if how is None or not TOWERS.keys() <= taken:
             raise BadRequest(
@@ -149,16 +144,9 @@ class VisionModel:
         pixels = self.preprocess(picture)
         if len(pixels) != 1:
             raise BadRequest(f"got {len(pixels)} pictures to classify: give them one by one.")
-        is_list = not isinstance(labels, str) and all(isinstance(each, str) for each in labels)
-        if not is_list or "{}" not in template:
-            raise BadRequest(
-                f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of "
-                "strings, and a sentence with {} in it."
-            )
-        texts = self._encoded([template.replace("{}", label) for label in labels])
+        texts = self._encoded(in_sentences(labels, template))
         (logits,) = self.session.run(["logits_per_image"], {"pixel_values": pixels, **texts})
-        scores = (sigmoid if how.probabilities == "sigmoid" else softmax)(logits[0])
-        return list(best(scores, labels, len(labels)))
+        return likeliest_first(logits[0], labels, how.probabilities)
 
     def _encoded(self, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
         """What the file takes of texts, by name."""

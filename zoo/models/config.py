@@ -264,6 +264,11 @@ class DualConfig(Opaque):
         return ("pixel_values", *self.words.takes)
 
     @property
+    def probabilities(self) -> Literal["sigmoid", "softmax"]:
+        """What makes probabilities of logits."""
+        return "sigmoid" if self.bias else "softmax"
+
+    @property
     def is_sound(self) -> bool:
         """Whether a network can have these sizes."""
         return self.vision.is_sound and self.words.is_sound and self.dim == self.words.width

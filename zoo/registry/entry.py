@@ -48,7 +48,8 @@ class ModelInfo:
     included, rotary periods and frequencies not. `pooler` says what `pooler_output` is, where there
     is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each
     of those of its publisher's classifiers; without any, classes are called by their numbers. What
-    takes texts has the `preprocessing` of the images that they are compared with.
+    takes texts has the `preprocessing` of the images that they are compared with, and `examples` of
+    what may be in them, in words.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ModelInfo:
     source: str
     pooler: str = ""
     labels: str | tuple[str, ...] = ()
+    examples: tuple[str, str, str] = ("a cat", "a dog", "a car")
     published: Mapping[str, Config] = field(default_factory=dict)
     libraries: Mapping[str, FeatureConfig] = field(default_factory=dict)
     embedded: bool = False

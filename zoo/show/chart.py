@@ -66,7 +66,7 @@ def bars(
     axes.set_title(title)
     chart.legend(loc="outside lower center", ncols=4, fontsize=8)
     if mark is not None:
-        axes.axvline(mark, color="black", linewidth=0.8)
+        axes.axvline(mark, color="gray", linewidth=0.8)
     return chart
 
 

@@ -105,7 +105,7 @@ def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
     speed = built.speeds.variants.get(label)
     if speed is None:
         return {}
-    specs = [Spec(each.name, each.dtype, built.speeds.input) for each in variant.inputs]
+    specs = [*_specs(variant, built.speeds.input)]
     path = built.folder / variant.file
     counted = timed_products(ir.load(path), specs)
     return {
@@ -115,3 +115,12 @@ def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
         "uncounted": counted.uncounted.total(),
         "peak_bytes": footprint(path, specs, THREADS).peak,
     }
+
+
+def _specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[Spec]:
+    """The inputs of a file: what was timed, and of texts beside it as many."""
+    first, *others = variant.inputs
+    yield Spec(first.name, first.dtype, timed)
+    for each in others:
+        sides = (side if isinstance(side, int) else timed[0] for side in each.shape)
+        yield Spec(each.name, each.dtype, tuple(sides))

@@ -12,6 +12,7 @@ from zoo.manifest.read import read_folder_manifest
 from zoo.manifest.schema import File, Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
 from zoo.registry.entry import ModelInfo
+from zoo.texts.tokenizer import SETTINGS, WORDS
 
 SERVED = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")
 """Endings of a folder's files, which a browser gets from the site's own origin: no page and no
@@ -31,6 +32,11 @@ class Built:
     variants: Mapping[str, Variant]
     speeds: Speeds
     files: Sequence[File]
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether texts can be made numbers of."""
+        return {WORDS, SETTINGS} <= {file.name for file in self.files}
 
 
 def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
@@ -63,9 +69,9 @@ def _read(folder: Path, progress: Progress) -> Built:
     if odd:
         raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {AGAIN}.")
     entry = stated_entry(manifest)
-    if entry.config.takes != ("pixel_values",):
+    if "pixel_values" not in entry.config.takes:
         raise BadRequest(
-            f"{folder} takes texts, and the pages of a site ask pictures alone: leave it out."
+            f"{folder} takes texts alone, and the pages of a site ask about pictures: leave it out."
         )
     checked = check_listed(folder, files, progress)
     if not checked.passed:

@@ -26,6 +26,7 @@ DRAWN: Mapping[str, Sequence[Set[str]]] = {
     "image-classification": ({"last_hidden_state", "logits"},),
     "depth-estimation": ({"predicted_depth"},),
     "image-segmentation": ({"logits"}, {"class_queries_logits", "masks_queries_logits"}),
+    "zero-shot-image-classification": ({"logits_per_image"},),
 }
 """By a network's task what the page draws: all outputs of one of these."""
 
@@ -79,6 +80,7 @@ def pages(
     )
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": COLUMNS, "version": __version__}
+    environment.globals["has_tokenizers"] = any(built.has_tokenizer for built in models)
     index = environment.get_template("index.html.jinja").render(
         rows=found.rows,
         found=found,
@@ -137,7 +139,7 @@ def demo(built: Built) -> dict[str, Any]:
     how = manifest.preprocessing
     given = {output.name for variant in built.variants.values() for output in variant.outputs}
     drawn = any(outputs <= given for outputs in DRAWN[config.task])
-    whole = built.variants.items() if drawn else ()
+    whole = built.variants.items() if drawn and is_fed(built) else ()
     small = {name: v.file for name, v in whole if len(v.files) == 1}
     chosen = {name: small[name] for name in RUN_HERE if name in small}
     if "fp32" in chosen:
@@ -153,5 +155,12 @@ def demo(built: Built) -> dict[str, Any]:
         "preprocessing": json.loads(how.model_dump_json()),
         "stride": config.stride,
         "classes": config.classes,
+        "takes": config.takes,
+        "probabilities": manifest.similarity and manifest.similarity.probabilities,
         "photograph": PHOTOGRAPH,
     }
+
+
+def is_fed(built: Built) -> bool:
+    """Whether a page can make what the files take: texts need a tokenizer."""
+    return built.has_tokenizer or "input_ids" not in built.entry.config.takes

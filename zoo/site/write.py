@@ -16,7 +16,7 @@ from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import PREFIX, locked_output, staged, write_text, writing
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
-from zoo.site.browser_runtime import put_runtime
+from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all
 from zoo.site.pages import ASSETS, MODELS, RUNTIME, pages
@@ -42,10 +42,12 @@ def write_site(
     runtime: Path | None,
     force: bool,
     progress: Progress,
+    tokenizers: Path | None = None,
     dataset: Path | None = None,
 ) -> Site:
     """Write the site of some folders, or leave `out` as it was. **Raises** a `ZooError`.
 
+    **Arguments:** `runtime` and `tokenizers` are the packages, where npm is not to be asked;
     `dataset` is one of vectors that a model of the folders made, which has a page of its own.
     """
     refuse_strangers(out, force)
@@ -57,7 +59,9 @@ def write_site(
             old.rename(out)  # of a process that was killed between the two renames
         new = stage / "new"
         new.mkdir()
-        put_runtime(runtime, new / RUNTIME, stage, progress)
+        put_package(ONNXRUNTIME_WEB, runtime, new / RUNTIME, stage, progress)
+        if any(built.has_tokenizer for built in models):
+            put_package(TOKENIZERS_JS, tokenizers, new / RUNTIME, stage, progress)
         found = catalogue(models, progress)
         own = write_own(new, models, found, searched)
         if searched is not None:
@@ -116,6 +120,9 @@ def write_own(
         write_text(site / name, text)
     with as_file(files("zoo.site") / ASSETS) as assets:
         shutil.copytree(assets, site / ASSETS)
+    if any(built.has_tokenizer for built in models):
+        with as_file(files("zoo") / "data" / "licences" / "apache-2.0.txt") as licence:
+            shutil.copyfile(licence, site / ASSETS / "tokenizers.txt")
     own = [*site.glob("*.html"), *(site / ASSETS).iterdir()]
     return sum(path.stat().st_size for path in own)
 

@@ -278,4 +278,4 @@ def test_edges(name):
 
 def test_a_large_one_is_a_small_file():
     sizes = [converter.to_onnx(jnp.linalg.inv, [(n, n)]).report.nodes for n in (16, 512)]
-    assert sizes[0] == sizes[1] < 200
+    assert max(sizes) < 150

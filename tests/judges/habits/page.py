@@ -7,8 +7,6 @@ from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime
 
 INTRODUCTION = """# Runtimes
 
-Written by `python -m tests.judges.habits`; do not edit.
-
 What runtimes get wrong, or cannot run, of files that are right by the standard: each with a
 minimal file in ONNX's text form (`onnx.parser.parse_model`), what JAX gives for it, what the
 runtime gives, and what our converter does about it. It was seen on CPUs, in all versions that the

@@ -1,6 +1,8 @@
 """`zoo run`: what models say of pictures, by name, from a checkpoint, a file and a folder."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 
 README = Path(__file__).parents[3] / "README.md"
+TOWERS = "siglip_digits_dual"
 
 NEAR = 1e-5
 """Of shares; JAX and ONNX Runtime differ by 1e-6 there."""
@@ -50,6 +53,23 @@ def test_the_same_answers_wherever_a_model_lies(zoo):
         same.answers
         == package.load("vit_digits", folder="built/vit_digits").answer([photograph()])[0].answers
     )
+
+
+def test_labels_of_a_model_that_the_package_brings(zoo):
+    """In JAX by its name, and in ONNX Runtime in a folder; the program of its card runs."""
+    zoo("build", TOWERS, "--variant", "fp32", "--out", "built", "--offline")
+    folder = zoo.here / "built" / TOWERS
+    (program,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    drawn = f"{program}picture.save('three.png')"
+    told = subprocess.check_output([sys.executable, "-c", drawn], cwd=folder, text=True)
+    wanted = [line.rpartition(" ")[::2] for line in told.splitlines()]
+    labels = ("a three", "a seven", "an even number")
+    assert wanted[0][0] == "a three" and {label for label, _ in wanted} == {*labels}
+    for place in (TOWERS, folder):
+        (found,) = zoo.json("run", place, "--labels", ", ".join(labels), folder / "three.png")
+        assert [each["label"] for each in found["answers"]] == [label for label, _ in wanted]
+        for each, (_, score) in zip(found["answers"], wanted, strict=True):
+            assert abs(each["score"] - float(score)) <= NEAR
 
 
 def test_a_checkpoint_of_somebody_s_own(zoo):
@@ -86,6 +106,10 @@ def test_features_are_files(zoo):
         (("alone.onnx",), "alone.onnx has no manifest"),
         (("dinov9",), "there is no model called 'dinov9'"),
         (("built/vit_digits", "--weights", "random"), "has no effect here"),
+        (("vit_digits", "--labels", "a cat"), "vit_digits has no tokenizer here"),
+        ((TOWERS, "--labels", "a cat", "--weights", "random"), "has no tokenizer here"),
+        (("siglip_digits_text", "--labels", "a cat"), "--labels is for a model with towers"),
+        ((TOWERS,), "name what may be in pictures with --labels"),
     ],
 )
 def test_what_cannot_be_run(zoo, arguments, message):

@@ -1,53 +1,53 @@
 """Built folders, npm's package, a site of them that is served, and a browser."""
 
 import os
-import shutil
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from tests.browser import chromium_of_debian, served
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.digits.data import load_digits
 from zoo.embedding.embed_call import embed
 from zoo.errors import ZooError
 from zoo.progress import Lines
-from zoo.site.browser_runtime import put_runtime
+from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.site.write import write_site
 
-CHROMIUM = ("chromium-headless-shell", "chromium", "google-chrome")
 PICTURES = "vit_tiny_patch16_224"
 """A backbone and a classifier that is quickly built."""
+
+WORDS = "siglip_digits_dual"
+"""Both towers."""
 
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    """Built folders of `vit_digits`, trained, of a classifier of photographs, random, and of
-    `depth_digits`."""
+    """Built folders of `vit_digits`, trained, of a classifier of photographs, random, of
+    `depth_digits`, and of `siglip_digits_dual`."""
     place = tmp_path_factory.getbasetemp()
     # The workers of a run share them: who comes second finds them built.
     place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
     wanted = ("--variant", "fp32,int8", "--out", str(place), "--offline")
     assert call(app, ["build", "vit_digits", *wanted]) == 0
     assert call(app, ["build", "depth_digits", *wanted]) == 0
+    assert call(app, ["build", WORDS, *wanted]) == 0
     assert call(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
-    return [place / "vit_digits", place / PICTURES, place / "depth_digits"]
+    return [place / "vit_digits", place / PICTURES, place / "depth_digits", place / WORDS]
 
 
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory):
-    """onnxruntime-web, unpacked."""
+    """onnxruntime-web and the library of tokenizers, unpacked."""
     place = tmp_path_factory.mktemp("package")
     try:
-        put_runtime(None, place / "dist", place, Lines())
+        for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
+            put_package(package, None, place / "dist", place, Lines())
     except ZooError as error:
-        pytest.skip(f"there is no onnxruntime-web here: {error}")
+        pytest.skip(f"npm gives no {package.name} here: {error}")
     return place
 
 
@@ -68,40 +68,21 @@ def made(runtime, folders, digits, tmp_path_factory):
     searched = embed(
         [digits], model=folders[0], out=digits.parent / "d.lance", extra=("thumbnail",)
     )
-    return write_site(folders, place / "site", runtime, False, Lines(), searched.dataset)
-
-
-@contextmanager
-def served(folder):
-    """The address at which a folder is served meanwhile."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    return write_site(folders, place / "site", runtime, False, Lines(), runtime, searched.dataset)
 
 
 @pytest.fixture(scope="session")
 def address(made):
     """Where the site is served."""
-    with served(made.folder) as place:
-        yield place
+    with served(made.folder) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
 def chromium():
-    """Debian's browser; Playwright downloads none here."""
-    told = "there is no Playwright here: the extra [test] brings it"
-    playwright = pytest.importorskip("playwright.sync_api", reason=told)
-    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if found is None:
-        pytest.skip(f"there is no browser here: `apt-get install {CHROMIUM[0]}` brings one")
-    with playwright.sync_playwright() as started:
-        # Root has no sandbox.
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = started.chromium.launch(executable_path=found, args=flags)
+    """A browser."""
+    with chromium_of_debian() as browser:
         yield browser
-        browser.close()
 
 
 @dataclass

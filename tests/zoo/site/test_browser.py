@@ -9,12 +9,13 @@ import onnxruntime
 import pytest
 from PIL import Image
 
+from zoo.hub.session import load
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
 from zoo.show.draw import components, ramp
 
-from .conftest import PICTURES
+from .conftest import PICTURES, WORDS
 
 pytestmark = pytest.mark.full
 
@@ -75,6 +76,55 @@ def test_a_digit_is_drawn_with_the_keyboard(visit):
         for _ in range(times):
             page.keyboard.press(key)
     said(page, "It says 1,")
+
+
+FIRST = ("a three", "a seven", "an even number")
+OTHERS = (
+    "This is a photo of a THREE.",
+    "",
+    "Somebody's picture of a 3, or perhaps of something quite different that goes on and on",
+)
+"""In capitals, empty, and with words that are unknown and more than fit."""
+
+ANSWERED = """texts => {
+    const rows = [...document.querySelectorAll("#bars li")];
+    return rows.every((row, index) =>
+        row.firstChild.textContent === texts[index] && row.lastChild.title !== "");
+}"""
+
+
+@BOTH
+def test_sentences_are_as_likely_as_in_python(visit, made):
+    """About a digit that is drawn, and about a photograph."""
+    page = visit.open(f"{WORDS}.html")
+    built = load(str(made.folder / "models" / WORDS))
+
+    def compare(texts, picture=None):
+        page.wait_for_function(ANSWERED, arg=list(texts), timeout=60_000)
+        given = picture or canvas_of(page.locator("#seen"))
+        answers = built.classify(given, texts, template="{}")
+        wanted = {answer.label: answer.score for answer in answers}
+        shares = page.locator("#bars .share").evaluate_all("all => all.map(({ title }) => +title)")
+        np.testing.assert_allclose(shares, [wanted[text] for text in texts], rtol=0, atol=1e-5)
+        assert np.std(shares) > 0.01
+        return texts[int(np.argmax(shares))]
+
+    draw(page, DIGITS[3], 0.1, 0.1, 0.8)
+    assert compare(FIRST) == "a three"
+    visit.shoot("sentences", "section[aria-labelledby=try]")
+    nothing_is_in_the_way(page)
+    for field, text in zip(page.locator("#sentences input").all(), OTHERS, strict=True):
+        field.fill(text)
+    compare(OTHERS)
+    page.get_by_role("button", name="Clear").click()
+    said(page, "are fetched with the first picture")
+    page.get_by_role("button", name="photograph").click()
+    compare(OTHERS, photograph())
+
+
+def canvas_of(place):
+    address = place.evaluate("canvas => canvas.toDataURL()")
+    return Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
 
 
 def in_page(page, module, call, *arguments):
@@ -140,9 +190,7 @@ DROP = """async (address) => {
 
 def pixels(page, caption):
     """What a map shows: [rows, columns, 3]."""
-    canvas = page.locator(f"canvas[aria-label='{caption}']")
-    address = canvas.evaluate("canvas => canvas.toDataURL()")
-    return np.asarray(Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))))[..., :3]
+    return np.asarray(canvas_of(page.locator(f"canvas[aria-label='{caption}']")))
 
 
 @BOTH
@@ -224,16 +272,16 @@ def test_the_table_is_sorted_and_filtered(visit):
     visit.shoot("catalogue")
     page.get_by_role("button", name="Size").click()
     sizes = [float(text) for text in column(page, 6)]
-    assert sizes == sorted(sizes) and len(sizes) == 6
+    assert sizes == sorted(sizes) and len(sizes) == 12
     page.get_by_role("button", name="Size").focus()
     page.keyboard.press("Enter")
     assert [float(text) for text in column(page, 6)] == sizes[::-1]
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("Size")
     page.get_by_label("Precision").select_option("int8")
-    assert column(page, 4) == ["int8"] * 3
+    assert column(page, 4) == ["int8"] * 6
     page.get_by_label("Search").fill("digits")
-    assert column(page, 3) == ["digits"] * 2
-    assert page.get_by_role("status").inner_text() == "2 of 6 files"
+    assert sorted(column(page, 3)) == ["digits"] * 2 + ["digits_dual"] * 3
+    assert page.get_by_role("status").inner_text() == "5 of 12 files"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +289,7 @@ def test_the_table_is_sorted_and_filtered(visit):
 )
 def test_pages_are_for_everybody(visit):
     """axe-core finds nothing, and no page is wider than the screen."""
-    for name in ("index", "vit_digits", PICTURES, "depth_digits", "search"):
+    for name in ("index", "vit_digits", PICTURES, "depth_digits", WORDS, "search"):
         page = visit.open(f"{name}.html")
         for summary in page.locator("summary").all():
             summary.click()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import EomtDinov3ForUniversalSegmentation
 
+from tests.browser import served
 from tests.references.areas import AREAS
 from tests.references.classifiers import BREEDS, CLASSES, trained
 from zoo.answers import masks
@@ -17,7 +18,6 @@ from zoo.manifest.read import read_folder_manifest
 from zoo.progress import Lines
 from zoo.site.write import write_site
 
-from .conftest import served
 from .test_browser import nothing_is_in_the_way, pixels, said
 
 pytestmark = pytest.mark.full

@@ -111,6 +111,8 @@ def card(manifest: Manifest) -> str:
         config=entry.config,
         is_vit=isinstance(entry.config, ViTConfig),
         pooler=entry.pooler,
+        examples=entry.examples,
+        drawn=entry.family == "digits_dual",
         doubt=doubt(manifest.weights),
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],

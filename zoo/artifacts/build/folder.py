@@ -13,10 +13,11 @@ from zoo.artifacts.build.parts import Part, parts_of
 from zoo.artifacts.build.plan import FILES, VARIANTS, FolderPlan
 from zoo.artifacts.build.similarity import similarity
 from zoo.artifacts.build.speed import speeds
-from zoo.artifacts.build.tokenizer_files import Words, find_words, write_words
+from zoo.artifacts.build.tokenizer_files import write_words
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import read_for_model
 from zoo.checkpoints.source import opened
+from zoo.checkpoints.tokenizer_beside import Words, find_words
 from zoo.errors import BadOutput
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant

@@ -11,11 +11,10 @@ def similarity(loaded: Loaded) -> StatedSimilarity | None:
     """Of a network with two towers; None for others."""
     if not isinstance(loaded.config, DualConfig):
         return None
-    arrays = loaded.weights.arrays
-    if loaded.config.temperature:
+    arrays, how = loaded.weights.arrays, loaded.config
+    if how.temperature:
         scale = 1 / float(arrays["temperature"])
     else:
         scale = math.exp(arrays["logit_scale"][0])
-    if loaded.config.bias:
-        return StatedSimilarity(scale=scale, bias=float(arrays["logit_bias"][0]))
-    return StatedSimilarity(scale=scale, bias=0.0, probabilities="softmax")
+    bias = float(arrays["logit_bias"][0]) if how.bias else 0.0
+    return StatedSimilarity(scale=scale, bias=bias, probabilities=how.probabilities)

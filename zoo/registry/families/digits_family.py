@@ -1,5 +1,6 @@
-"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits; and
-`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is.
+"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits;
+`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; and
+`siglip_digits_dual`, two towers of SigLIP 2's for such images and for sentences about digits.
 
 The models whose weights the package itself holds. `zoo/digits` makes them, and
 `zoo/data/README.md` says how well they do.
@@ -8,8 +9,10 @@ The models whose weights the package itself holds. `zoo/digits` makes them, and
 from dataclasses import replace
 from functools import partial
 
-from weights.namings import depth_names, meta_names
-from zoo.models.config import DepthConfig, ViTConfig
+from weights.namings import depth_names, huggingface_names, meta_names
+from zoo.models.config import DepthConfig, DualConfig, ViTConfig
+from zoo.models.position_config import LearnedPositions
+from zoo.models.text_config import TextConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
 
@@ -23,6 +26,17 @@ CONFIG = ViTConfig(
 BACKBONE = replace(CONFIG, patch_size=8, registers=0, pool=None, classes=0)
 DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
 
+VISION = shared.plain_vit(
+    *(64, 4, 2, 192),
+    activation="gelu_tanh",
+    norm_eps=1e-6,
+    patch_size=2,
+    cls_token=False,
+    positions=LearnedPositions(grid=4, cls_token=False),
+    pool="attention",
+)
+WORDS = TextConfig(*(64, 2, 2, 192), projection=64, vocabulary=60, tokens=16)
+
 _embedded = partial(
     ModelInfo,
     family="digits",
@@ -30,6 +44,14 @@ _embedded = partial(
     licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
     source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
     embedded=True,
+)
+
+_towers = partial(
+    _embedded,
+    preprocessing=shared.centred(size=(8, 8)),
+    examples=("a three", "a seven", "an even number"),
+    checkpoint="siglip_digits.safetensors",
+    digest="c958b2cf76132f561f81fc149319f8574171fa2f6eeb45c81225d77b18b12ed8",
 )
 
 MODELS = (
@@ -51,5 +73,20 @@ MODELS = (
         checkpoint="depth_digits.safetensors",
         digest="695953f224f147daac0333b4e0543609dc14d4bf6c868ad1b3fcf04356cf5089",
         parameters=366_797,
+    ),
+    _towers(
+        name="siglip_digits_text",
+        family="digits_text",
+        config=WORDS,
+        namings=(huggingface_names.SIGLIP_TEXT,),
+        parameters=92_608,
+        pooler="a linear layer on the last token",
+    ),
+    _towers(
+        name="siglip_digits_dual",
+        family="digits_dual",
+        config=DualConfig(VISION, WORDS),
+        namings=(huggingface_names.SIGLIP_DUAL,),
+        parameters=303_170,
     ),
 )

@@ -48,3 +48,9 @@ export function toCounts(strokes) {
   }
   return counts;
 }
+
+/** The picture of some counts: RGB values [8, 8, 3], white ink on black. */
+export function toRgb(counts) {
+  const grey = Uint8Array.from(counts, (count) => Math.round((count * 255) / 16));
+  return Uint8Array.from({ length: 3 * grey.length }, (_, place) => grey[Math.floor(place / 3)]);
+}

@@ -37,7 +37,10 @@ export function open(name, told) {
   return call("open", { name, address, size: bytes }, told);
 }
 
-/** Outputs by name, each `{dims, data}`, and how many milliseconds the run took. */
+/**
+ * Outputs by name, each `{dims, data}`, and how many milliseconds the run took. `feed` is what
+ * `prepare` gives, or a list in the order of the file's inputs where it takes more.
+ */
 export function run(name, feed) {
   return call("run", { name, feed });
 }

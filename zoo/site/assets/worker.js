@@ -31,9 +31,10 @@ const calls = {
   },
   async run({ name, feed }) {
     const session = await sessions.get(name);
-    const input = new ort.Tensor(feed.type, feed.data, feed.dims);
+    const inputs = [feed].flat().map(({ type, data, dims }, index) =>
+      [session.inputNames[index], new ort.Tensor(type, data, dims)]);
     const began = performance.now();
-    const results = await session.run({ [session.inputNames[0]]: input });
+    const results = await session.run(Object.fromEntries(inputs));
     const ms = performance.now() - began;
     const outputs = {};
     for (const [key, { dims, data }] of Object.entries(results)) outputs[key] = { dims, data };

@@ -1,0 +1,135 @@
+"""How fast files are beside the `jax.jit` of what they were made from, program by program.
+
+    python benchmarks/against_jit.py [--groups loops,draws] [--json docs/performance.json]
+    python benchmarks/performance.py docs/performance.json
+
+Each program is converted and runs in ONNX Runtime and in XLA by turns, in one process; the time of
+each is its fastest run. The ratio is ONNX Runtime's over XLA's. XLA is given arrays that are its
+own already, ONNX Runtime numpy's.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx_ir as ir
+
+import converter
+from benchmarks.jit_networks import LARGE
+from benchmarks.jit_page import SIZES
+from benchmarks.jit_programs import NUMBERS, Program
+from zoo.bench.rounds import interleave, resting_session, run_once
+
+THREADS = 2
+SECONDS = 0.4
+"""What the runs of a program take together, where its fewest do not take longer."""
+
+FEWEST, MOST = 8, 400
+"""Rounds."""
+
+Row = dict[str, Any]
+
+
+def measure(program: Program, size: str) -> Row:
+    """Milliseconds of both, and of the conversion seconds, nodes and the largest relative error."""
+    fn, inputs = program.make(program.sizes[SIZES.index(size)])
+    specs = [(np.shape(x), np.asarray(x).dtype) for x in inputs]
+    jax.clear_caches()
+    began = time.perf_counter()
+    export = converter.to_onnx(fn, specs)
+    seconds = time.perf_counter() - began
+    data = ir.to_proto(export.model).SerializeToString()
+    live = resting_session(data, THREADS)
+    pairs = zip(live.get_inputs(), inputs, strict=True)
+    feeds = {each.name: np.asarray(x) for each, x in pairs}
+    compiled, given = jax.jit(fn), [jnp.asarray(x) for x in inputs]
+    tasks = {"file": run_once(live, feeds), "jit": lambda: jax.block_until_ready(compiled(*given))}
+    expected = jax.tree.leaves(tasks["jit"]())
+    error = max(map(apart, expected, live.run(None, feeds)), default=0.0)
+    began = time.perf_counter()
+    for task in tasks.values():
+        task()
+    rounds = int(np.clip(SECONDS / (time.perf_counter() - began), FEWEST, MOST))
+    found = {name: 1e3 * min(each) for name, each in interleave(tasks, rounds).items()}
+    return {
+        "group": program.group,
+        "name": program.name,
+        "size": size,
+        "jit_ms": round(found["jit"], 4),
+        "file_ms": round(found["file"], 4),
+        "ratio": round(found["file"] / found["jit"], 2),
+        "nodes": export.report.nodes,
+        "seconds": round(seconds, 2),
+        "error": float(f"{error:.1e}"),
+    }
+
+
+def apart(expected: Any, got: Any) -> float:
+    """The largest difference over the largest number."""
+    expected, got = (np.asarray(x, np.float64) for x in (expected, got))
+    if not expected.size:
+        return 0.0
+    scale = np.abs(expected[np.isfinite(expected)]).max(initial=1e-30)
+    difference = np.where(expected == got, 0, np.abs(expected - got))
+    return float(np.nanmax(difference, initial=0) / scale)
+
+
+def chosen(asked: argparse.Namespace) -> Iterator[tuple[Program, str]]:
+    groups = asked.groups.split(",") if asked.groups else None
+    for program in (*NUMBERS, *LARGE):
+        if (groups is None or program.group in groups) and asked.only in program.name:
+            for size in asked.sizes.split(","):
+                yield program, size
+
+
+def summary(found: Sequence[Row]) -> Iterator[str]:
+    """A line for each group and size."""
+    for group in dict.fromkeys(row["group"] for row in found):
+        for size in SIZES:
+            ratios = [r["ratio"] for r in found if (r["group"], r["size"]) == (group, size)]
+            if ratios:
+                told = f"median {median(ratios):6.2f}, most {max(ratios):7.2f}"
+                yield f"{group:24} {size:10} {len(ratios):3} programs: {told}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--groups", default="", help="their names, with commas; else all")
+    parser.add_argument("--only", default="", help="part of the names of those to run")
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="performance.json, changed")
+    asked = parser.parse_args()
+    found = []
+    for program, size in chosen(asked):
+        row = measure(program, size)
+        found.append(row)
+        if asked.json:
+            record(asked.json, found)
+        print(
+            f"{row['group']:22} {row['name']:26} {size:9} jit {row['jit_ms']:9.3f} "
+            f"file {row['file_ms']:9.3f} ratio {row['ratio']:7.2f} nodes {row['nodes']:5} "
+            f"{row['seconds']:5.2f} s error {row['error']:.0e}",
+            flush=True,
+        )
+    print("\n".join(summary(found)))
+
+
+def record(path: Path, found: Sequence[Row]) -> None:
+    """Put the rows in the place of those of the same programs."""
+    content = json.loads(path.read_text())
+    table = {tuple(r[k] for k in ("group", "name", "size")): r for r in content.get("jit", ())}
+    table |= {tuple(r[k] for k in ("group", "name", "size")): r for r in found}
+    known = [(p.group, p.name, size) for p in (*NUMBERS, *LARGE) for size in SIZES]
+    content["jit"] = [table[key] for key in known if key in table]
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The part of the page about performance that has files beside `jax.jit`, and its picture."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from zoo.show.chart import bars
+
+SIZES = ("small", "realistic")
+"""Of each program's inputs."""
+
+SHOWN_JIT = "Time of files over that of jax.jit, the median of each group"
+
+Row = dict[str, Any]
+
+BESIDE = """Functions whose parameters are closed over, converted with the usual options, beside the
+`jax.jit` of the same function, at two sizes of inputs: `python benchmarks/against_jit.py --json
+docs/performance.json`. File and function took turns in one process on two threads; a ratio is the
+fastest run of the file over the fastest run of XLA's. XLA is given arrays that are its own already.
+"""
+
+LEFT = """What is far above 1 is so for one of these reasons.
+
+- **A loop over few numbers.** ONNX Runtime takes a loop node by node: 0.3 µs for a node whatever it
+  computes, and 1 µs for a step. XLA compiles the step, which then takes 10 to 100 ns. What does not
+  depend on the step before is computed for all steps at once, so that a loop is left with its
+  recurrence; that of an equation of three numbers is 70 nodes, and 25 µs for a step. To compute
+  recurrences as a tree would change how they round.
+- **Decompositions.** XLA calls LAPACK, which is compiled. A file has loops of columns, or of rounds
+  of Jacobi's rotations, of which each is 90 nodes.
+- **`Where`.** It takes 1.0 ms to choose between two arrays of 150,000 numbers by an irregular
+  condition, and an addition of them takes 0.03 ms. A search in a table, as `jnp.interp` and
+  `jnp.histogram` do it, is mostly such choices.
+- **Draws.** A hash of Threefry is 100 nodes, so that the least draw takes 40 µs. Those that reject
+  draw for all lanes until the last is accepted, as XLA's vectorised loop does; XLA on a CPU takes
+  the lanes of `gamma` one after the other.
+- **Small inner axes.** To broadcast `[n, 1, 2]` with `[1, n, 2]` takes twenty times as long as
+  `[2, n, 1]` with `[2, 1, n]`.
+"""
+
+
+def jit_section(rows: Sequence[Row]) -> Iterator[str]:
+    """The groups, then every program."""
+    yield f"\n## Beside jax.jit\n\n{BESIDE}"
+    yield f"![{SHOWN_JIT}](images/against_jit.png)\n"
+    yield f"| group | programs | {' | '.join(f'{s}, median | {s}, most' for s in SIZES)} |"
+    yield "|---" + "|---:" * 5 + "|"
+    for group in dict.fromkeys(row["group"] for row in rows):
+        found = [[r["ratio"] for r in rows if key(r)[::2] == (group, size)] for size in SIZES]
+        told = " | ".join(f"{median(each):.2f} | {max(each):.1f}" for each in found)
+        yield f"| {group} | {len(found[0])} | {told} |"
+    found = [[r["ratio"] for r in rows if r["size"] == size] for size in SIZES]
+    told = " | ".join(f"{median(each):.2f} | {max(each):.1f}" for each in found)
+    yield f"| all | {len(found[0])} | {told} |\n"
+    yield LEFT
+    yield f"Times, nodes and conversion are those of the {SIZES[1]} size.\n"
+    yield "| program | small | realistic | jit, ms | file, ms | nodes | conversion, s |"
+    yield "|---" + "|---:" * 6 + "|"
+    table = {key(row): row for row in rows}
+    for group, name in dict.fromkeys(key(row)[:2] for row in rows):
+        small, large = (table[group, name, size] for size in SIZES)
+        yield (
+            f"| {group}: {name} | {small['ratio']:.2f} | {large['ratio']:.2f} "
+            f"| {large['jit_ms']:.3f} | {large['file_ms']:.3f} | {large['nodes']} "
+            f"| {large['seconds']:.1f} |"
+        )
+
+
+def key(row: Row) -> tuple[str, str, str]:
+    return row["group"], row["name"], row["size"]
+
+
+def jit_picture(rows: Sequence[Row]) -> Figure:
+    """The medians of each group, in logarithms."""
+    groups = {
+        group: {
+            size: median(r["ratio"] for r in rows if key(r)[::2] == (group, size)) for size in SIZES
+        }
+        for group in dict.fromkeys(row["group"] for row in rows)
+    }
+    chart = bars(SHOWN_JIT, groups, mark=1)
+    chart.axes[0].set_xscale("log")
+    return chart

@@ -1,0 +1,67 @@
+"""Modules that keep state in themselves (Flax NNX), methods, and functions of ``*args``."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import converter
+
+SPECS = [("B", 9, 7, 3)]
+NAMES = ["conv.kernel.value", "head.bias.value", "head.kernel.value"]
+PICTURES = np.random.default_rng(0).standard_normal((2, 9, 7, 3)).astype(np.float32)
+
+
+class Network(nnx.Module):
+    def __init__(self):
+        rngs = nnx.Rngs(0)
+        self.conv = nnx.Conv(3, 6, (3, 3), rngs=rngs)
+        self.norm = nnx.BatchNorm(6, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.head = nnx.Linear(6, 4, rngs=rngs)
+        self.norm.mean[...] = jnp.linspace(-1, 1, 6)
+
+    def __call__(self, x):
+        return self.head(self.features(x))
+
+    def features(self, x):
+        return self.drop(nnx.relu(self.norm(self.conv(x))).mean((1, 2)))
+
+
+@pytest.mark.parametrize("used", ["model", "model.__call__", "lambda x: model(x)"])
+def test_a_module_is_converted_as_it_is(used):
+    """In inference, with the names of its parameters, however it is handed over."""
+    model = Network()
+    model.eval()
+    scope = {"model": model}
+    export = converter.to_onnx(eval(used, scope), SPECS)
+    assert set(NAMES) <= export.model.graph.initializers.keys()
+    assert [value.name for value in export.model.graph.inputs] == ["x"]
+    assert converter.check(export.model, model, [PICTURES]).passed
+
+
+def test_a_method_has_the_names_too():
+    model = Network()
+    model.eval()
+    export = converter.to_onnx(model.features, SPECS)
+    assert "conv.kernel.value" in export.model.graph.initializers
+    assert converter.check(export.model, model.features, [PICTURES]).passed
+
+
+def test_a_module_in_training_is_told_of():
+    """It converts: what one call does is a function, and may be wanted."""
+    with pytest.warns(UserWarning, match=r"norm\.mean\.value, norm\.var\.value.*model\.eval\(\)"):
+        converter.to_onnx(Network(), SPECS)
+
+
+def test_a_dimension_without_a_name_is_refused():
+    with pytest.raises(converter.SpecError, match=r'has a None: call one .* such as "batch"'):
+        converter.to_onnx(jnp.sin, [(None, 3)])
+
+
+def test_inputs_of_a_function_of_many_are_not_called_as_its_parameters():
+    model = nn.Dense(3)
+    variables = model.init(nnx.Rngs(0).params(), jnp.ones((1, 4)))
+    export = converter.to_onnx(model.apply, [("B", 4)], params=variables)
+    assert [value.name for value in export.model.graph.inputs] == ["input_0"]

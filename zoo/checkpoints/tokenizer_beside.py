@@ -1,0 +1,78 @@
+"""The tokenizer that lies beside a checkpoint, or in its repository."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from weights.errors import WeightsError
+from weights.progress import Progress
+from weights.sources import cache, hub
+from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.source import Source, opened
+from zoo.checkpoints.weights_argument import Seed, read_weights
+from zoo.errors import BadRequest
+from zoo.models.config import DualConfig
+from zoo.models.text_config import TextConfig
+from zoo.progress import bar
+from zoo.registry.entry import ModelInfo
+from zoo.texts.tokenizer import (
+    SETTINGS,
+    WORDS,
+    Tokenizer,
+    read_tokenizer,
+    read_tokenizer_settings,
+    read_words,
+)
+
+ADVICE = "Without it there are no words: put that of the checkpoint beside its weights."
+
+
+@dataclass(frozen=True)
+class Words:
+    """A tokenizer's files, and how many words a text has."""
+
+    folder: Path
+    tokens: int
+
+
+def find_words(
+    source: Source | Seed, entry: ModelInfo, offline: bool, progress: Progress
+) -> Words | None:
+    """The tokenizer beside a checkpoint, or in its repository; None for images, and where there is
+    none, which is said. **Raises** `BadFile` for one that cannot be used."""
+    if isinstance(source, Seed) or not isinstance(entry.config, TextConfig | DualConfig):
+        return None
+    path = source.checkpoint.path
+    folder = path if path.is_dir() else path.parent
+    if source.file is not None and not (folder / WORDS).is_file() and not offline:
+        try:
+            for name in (WORDS, SETTINGS):
+                folder = fetched(replace(source.file, name=name, sha256=None, size=None), progress)
+        except WeightsError as error:
+            progress.note(str(error))
+            return None
+    if not (folder / WORDS).is_file():
+        progress.note(f"{folder} has no {WORDS}. {ADVICE}")
+        return None
+    read_words(folder)
+    read_tokenizer_settings(folder)
+    return Words(folder, entry.config.words.tokens)
+
+
+def fetched(file: hub.HubFile, progress: Progress) -> Path:
+    """The folder of a file that is downloaded unless it is there."""
+    path = hub.cached(file) or cache.kept(file)
+    return (path or cache.fill(file, ADVICE, progress)[0]).parent
+
+
+def tokenizer_of(name: str, weights: str) -> Tokenizer:
+    """The tokenizer of a model by its name, or of whatever network is in a checkpoint.
+    **Raises** `BadRequest` where there is none."""
+    entry, choice = find_entry(name, read_weights(weights))
+    with bar() as progress, opened(choice, entry, progress) as source:
+        words = find_words(source, entry, False, progress)
+    if words is None:
+        raise BadRequest(
+            f"{entry.name} has no tokenizer here, without which labels mean nothing: take a model "
+            "of `zoo list '*_dual'`, and weights with their tokenizer.json beside them."
+        )
+    return read_tokenizer(words.folder, words.tokens)
