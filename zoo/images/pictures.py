@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import zlib
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,6 +31,9 @@ Picture: TypeAlias = "Image | UInt8 | str | os.PathLike[str]"
 """A PIL image of any mode and size, RGB values `[height, width, 3]`, or the path of a file."""
 
 Pictures: TypeAlias = "Picture | Sequence[Picture]"
+
+Sides: TypeAlias = tuple[int, int]  # (height, width)
+Part: TypeAlias = tuple[float, float, float, float]  # left, top, right and bottom edge
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is read. Pillow knows more, of which EPS would be handed to Ghostscript, which runs it."""
@@ -70,12 +76,7 @@ def _picture(given: Picture) -> Image:
     if isinstance(given, str | os.PathLike):
         name = repr(os.fspath(given))
         with _readable(name), open_regular(given) as file, Image.open(file, formats=FORMATS) as it:
-            # What the header says, before there is memory for it.
-            if it.width * it.height > PIXELS:
-                raise BadRequest(
-                    f"{name} has {it.width} x {it.height} pixels: give a picture of at most "
-                    f"{PIXELS // 1_000_000} million."
-                )
+            _check_pixels(it, name)
             return _rgb(it)
     array = np.asarray(given)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
@@ -84,6 +85,79 @@ def _picture(given: Picture) -> Image:
             "arrays [height, width, 3] of RGB."
         )
     return Image.fromarray(array)
+
+
+@dataclass(frozen=True)
+class ReadPicture:
+    """A picture of a file: RGB, upright, and perhaps smaller than its `sides` say that it is.
+
+    `part` is what of the image shows the picture, whose sides need be no multiples of what it was
+    made smaller by.
+    """
+
+    image: Image
+    sides: Sides
+    part: Part
+
+
+def read_picture(
+    data: bytes, name: str, least: Callable[[int, int], Sides] | None = None
+) -> ReadPicture:
+    """The picture in a file's bytes, the first of several.
+
+    With `least` it is made smaller by whole numbers, in what decodes a JPEG or by taking means,
+    where that leaves the height and width that it gives for the upright picture's. **Raises**
+    `BadRequest`.
+    """
+    from PIL import Image
+
+    with _readable(name), Image.open(BytesIO(data), formats=FORMATS) as it:
+        _check_pixels(it, name)
+        turn = _orientation(it)
+        sides = (it.width, it.height) if turn in ACROSS else (it.height, it.width)
+        width, height = it.size
+        wanted = (sides if least is None else least(*sides))[::-1]
+        if least is not None and it.format == "JPEG":
+            drafted = it.draft(None, wanted[::-1] if turn in ACROSS else wanted)
+            if drafted is not None:
+                _, (_, _, width, height) = drafted
+        beside, below = it.width - width, it.height - height
+        with LARGE if it.width * it.height > MANY else nullcontext():
+            image = _rgb(it)
+    if turn in ACROSS:
+        beside, below = below, beside
+    left, top = (beside if turn in FROM_LEFT else 0.0), (below if turn in FROM_TOP else 0.0)
+    right, bottom = image.width - beside + left, image.height - below + top
+    across, down = (max(1, int(own / side)) for own, side in zip(image.size, wanted, strict=True))
+    if across * down > 1:
+        image = image.reduce((across, down))
+    part = (left / across, top / down, right / across, bottom / down)
+    return ReadPicture(image, sides, part)
+
+
+LARGE, MANY = threading.Lock(), 16_000_000
+"""Of pictures with more pixels one is decoded at a time."""
+
+ACROSS = (5, 6, 7, 8)
+"""The orientations of EXIF of which the stored rows are the upright picture's columns."""
+
+FROM_LEFT, FROM_TOP = (2, 3, 6, 7), (3, 4, 7, 8)
+"""Of which what is stored at the right or bottom edge is shown at the left or at the top."""
+
+
+def _orientation(image: Image) -> int:
+    from PIL import ExifTags
+
+    return image.getexif().get(ExifTags.Base.Orientation, 1)
+
+
+def _check_pixels(image: Image, name: str) -> None:
+    """**Raises** `BadRequest` for what the header says, before there is memory for it."""
+    if image.width * image.height > PIXELS:
+        raise BadRequest(
+            f"{name} has {image.width} x {image.height} pixels: give a picture of at most "
+            f"{PIXELS // 1_000_000} million."
+        )
 
 
 def extensions() -> set[str]:
@@ -120,10 +194,10 @@ def _readable(name: str) -> Generator[None]:
 
 
 def _rgb(image: Image) -> Image:
-    from PIL import ExifTags, ImageOps
     from PIL import Image as pil
+    from PIL import ImageOps
 
-    upright = image.getexif().get(ExifTags.Base.Orientation, 1) == 1
+    upright = _orientation(image) == 1
     turned = image if upright else ImageOps.exif_transpose(image)  # which copies, whatever it does
     if turned.mode.startswith("I;16"):
         # Pillow would cut off what is brighter than 255.

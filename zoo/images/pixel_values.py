@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.errors import BadRequest
-from zoo.images.pictures import Pictures, pictures
+from zoo.images.pictures import Part, Pictures, ReadPicture, pictures
 from zoo.models.preprocessing import Preprocessing
 from zoo.registry.lookup import info
 
@@ -63,19 +63,25 @@ def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Flo
     **Arguments:** RGB images, the model's preprocessing, and (height, width) of the result. Another
     size than the model's own keeps the share of the picture that a crop shows.
     """
-    return np.stack([_one(image, how, size) for image in images])
+    return np.stack([_one(image, how, size, (image.height, image.width)) for image in images])
 
 
-def _one(image: Image, how: Preprocessing, size: Size) -> Float32:
-    sides = image.height, image.width
+def read_values(read: ReadPicture, how: Preprocessing, size: Size) -> Float32:
+    """`[3, height, width]` of a picture that may have been decoded smaller than it is."""
+    return _one(read.image, how, size, read.sides, read.part)
+
+
+def _one(
+    image: Image, how: Preprocessing, size: Size, sides: Size, part: Part | None = None
+) -> Float32:
     if how.padded:
         scaled = size_inside(sides, size)
-        below, beside = (whole - part for whole, part in zip(size, scaled, strict=True))
-        pixels = np.pad(_resized(image, how, scaled), ((0, 0), (0, below), (0, beside)))
+        below, beside = (whole - own for whole, own in zip(size, scaled, strict=True))
+        pixels = np.pad(_resized(image, how, scaled, part), ((0, 0), (0, below), (0, beside)))
     else:
         scaled = resized_size(sides, how, size)
         left, top, right, bottom = centre(scaled, size)
-        pixels = _resized(image, how, scaled)[:, top:bottom, left:right]
+        pixels = _resized(image, how, scaled, part)[:, top:bottom, left:right]
     return (pixels - channels(how.mean)) / channels(how.std)
 
 
@@ -122,15 +128,15 @@ def centre(image: Size, size: Size) -> Box:
     return left, top, left + size[1], top + size[0]
 
 
-def _resized(image: Image, how: Preprocessing, size: Size) -> Float32:
+def _resized(image: Image, how: Preprocessing, size: Size, box: Part | None) -> Float32:
     """`[3, height, width]`, rescaled after it was rounded to 8 bits, or first and never rounded."""
     from PIL import Image as pil
 
     method = pil.Resampling[how.resample.upper()]
     if not how.rescale_first:
-        resized = np.asarray(image.resize(size[::-1], method), np.float32)
+        resized = np.asarray(image.resize(size[::-1], method, box), np.float32)
         return resized.transpose(2, 0, 1) * np.float32(how.rescale)
     pixels = np.asarray(image, np.float32) * np.float32(how.rescale)
     # Pillow resizes floating-point images one channel at a time; its filters always antialias.
-    parts = [pil.fromarray(pixels[..., channel]) for channel in range(3)]
-    return np.stack([np.asarray(part.resize(size[::-1], method)) for part in parts])
+    planes = [pil.fromarray(pixels[..., channel]) for channel in range(3)]
+    return np.stack([np.asarray(plane.resize(size[::-1], method, box)) for plane in planes])

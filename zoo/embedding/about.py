@@ -1,0 +1,79 @@
+"""What a dataset of vectors says of itself: `embed.json`, which is written last."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from weights.opening import open_regular
+from zoo.errors import BadFile
+from zoo.files.staging import replacing, write_text
+from zoo.manifest.fields import Count, Digest, Label, Line, Model, Side
+from zoo.manifest.measured import StatedSimilarity
+from zoo.manifest.stated_preprocessing import StatedPreprocessing
+
+ABOUT = "embed.json"
+
+LARGEST = 1 << 24
+"""More bytes than any such file has."""
+
+Dtype = Literal["float16", "float32"]
+
+Place = Annotated[str, Field(max_length=4096)]
+
+
+class StatedSource(Model):
+    """Where pictures came from."""
+
+    kind: Literal["folder", "list", "tar", "parquet"] = Field(description="What it is.")
+    place: Place = Field(description="An absolute path, or a URL.")
+    prefix: Place = Field(default="", description="How the keys of its pictures begin.")
+
+
+class About(Model):
+    """A dataset, and the model that made it."""
+
+    format_version: Literal[1] = Field(default=1, description="Of this file and the columns.")
+    model: Label = Field(description="The model's name.")
+    variant: Line = Field(description="The variant of its folder that computed the vectors.")
+    model_sha256: Digest = Field(description="Of the ONNX file.")
+    place: Place = Field(description="The folder of the model, where the dataset was made.")
+    dtype: Dtype = Field(description="Of `vector`, `patches` and `logits`.")
+    dim: Count = Field(description="Numbers in a vector.")
+    size: tuple[Side, Side] | None = Field(description="What pictures are brought to; null: free.")
+    draft: bool = Field(description="Whether JPEGs were decoded at a reduced size.")
+    batch: Count = Field(default=1, description="Pictures that ran together at most.")
+    shard: Count = Field(default=0, description="Pictures in a part at most, but of tar files.")
+    preprocessing: StatedPreprocessing = Field(description="As in the model's manifest.")
+    similarity: StatedSimilarity | None = Field(
+        default=None, description="Where the folder can also make vectors of texts; else null."
+    )
+    columns: tuple[Line, ...] = Field(description="Those of the dataset, in their order.")
+    sources: tuple[StatedSource, ...] = Field(description="Where the pictures came from.")
+    pictures: Count = Field(default=0, description="Rows of the dataset.")
+    errors: Count = Field(default=0, description="Pictures that could not be read.")
+
+    def changed(self, **changes: object) -> Self:
+        """The same with other fields, which are checked."""
+        return type(self).model_validate(dict(self) | changes)
+
+
+def read_about(dataset: Path) -> About:
+    """What a finished dataset says of itself. **Raises** `BadFile`."""
+    path = dataset / ABOUT
+    try:
+        with open_regular(path) as file:
+            return About.model_validate_json(file.read(LARGEST))
+    except FileNotFoundError as error:
+        raise BadFile(
+            f"{dataset} is no finished dataset of vectors (it has no {ABOUT}): make it with "
+            f"`zoo embed … --out {dataset}`, or run that again to finish it."
+        ) from error
+    except (OSError, ValidationError) as error:
+        raise BadFile(f"{path} is not what `zoo embed` writes: make the dataset again.") from error
+
+
+def write_about(dataset: Path, about: About) -> None:
+    """Write it whole or not at all; with it the dataset is finished."""
+    with replacing(dataset / ABOUT) as file:
+        write_text(file, about.model_dump_json(indent=2) + "\n")

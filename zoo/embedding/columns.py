@@ -1,0 +1,144 @@
+"""The columns of a dataset: their types, and the values that a network's outputs give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.answers.answer import best
+from zoo.answers.scores import softmax
+from zoo.embedding.about import Dtype
+from zoo.embedding.network import FoundNetwork
+from zoo.errors import BadRequest
+from zoo.manifest.stated_entry import stated_entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from zoo.images.pictures import ReadPicture
+
+Extra = Literal["patches", "logits", "best", "thumbnail"]
+
+OUTPUTS = {"vector": "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
+OUTPUTS |= {"best": "logits"}
+"""What columns are made of."""
+
+THUMBNAIL, QUALITY = 128, 80
+"""Pixels of the longer side, and the quality of the JPEG."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is kept of every picture."""
+
+    found: FoundNetwork
+    dtype: Dtype
+    extra: tuple[Extra, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, in their order."""
+        return "key", "width", "height", "sha256", "vector", *self.extra
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs of the network that are needed. **Raises** `BadRequest`."""
+        wanted = {name: OUTPUTS[name] for name in ("vector", *self.extra) if name in OUTPUTS}
+        for name, output in wanted.items():
+            if output not in self.found.outputs:
+                given = ", ".join(self.found.outputs)
+                raise BadRequest(f"--with {name} needs the output {output}, and this has {given}.")
+        return tuple(dict.fromkeys(wanted.values()))
+
+    @cached_property
+    def classes(self) -> Sequence[str]:
+        """What the classes are called."""
+        return stated_entry(self.found.manifest).class_names
+
+    @cached_property
+    def prefix(self) -> int:
+        """Tokens before the patches. **Raises** `BadRequest` for a network without tokens."""
+        from zoo.models.convnext_config import ConvNeXtConfig
+        from zoo.models.config import ViTConfig
+
+        config = stated_entry(self.found.manifest).config
+        if not isinstance(config, ViTConfig | ConvNeXtConfig):
+            raise BadRequest(
+                f"{self.found.manifest.model} has no tokens: leave out --with patches."
+            )
+        return config.prefix_tokens
+
+    def check(self) -> None:
+        """**Raises** `BadRequest` where the network lacks what a column is made of."""
+        for name in self.extra:
+            if name not in get_args(Extra):
+                raise BadRequest(f"--with {name} is no column: choose among {get_args(Extra)}.")
+        if self.outputs and "patches" in self.extra:
+            _ = self.prefix
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        return int(self.found.outputs["pooler_output"][-1])
+
+    def schema(self) -> pa.Schema:
+        """The types of the columns."""
+        import pyarrow as pa
+
+        number = pa.float16() if self.dtype == "float16" else pa.float32()
+        answers = pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
+        kinds = {"key": pa.string(), "width": pa.int32(), "height": pa.int32()}
+        kinds |= {"sha256": pa.string(), "vector": pa.list_(number, self.dim)}
+        kinds |= {"patches": pa.list_(number), "best": answers, "thumbnail": pa.binary()}
+        if "logits" in self.extra:
+            kinds["logits"] = pa.list_(number, int(self.found.outputs["logits"][-1]))
+        return pa.schema([(name, kinds[name]) for name in self.names])
+
+    def values(self, outputs: Mapping[str, NDArray[Any]], index: int) -> dict[str, Any]:
+        """Of one picture of a batch. **Raises** `BadRequest` where a number is not finite."""
+        told: dict[str, Any] = {}
+        for name in ("vector", *self.extra):
+            if name == "best":
+                scores = softmax(outputs["logits"][index])
+                told[name] = [each._asdict() for each in best(scores, self.classes)]
+            elif name in OUTPUTS:
+                own = outputs[OUTPUTS[name]][index]
+                own = own[self.prefix :] if name == "patches" else own
+                told[name] = self._rounded(own.ravel(), name)
+        return told
+
+    def _rounded(self, numbers: NDArray[Any], name: str) -> NDArray[Any]:
+        with np.errstate(over="ignore"):
+            kept = numbers.astype(self.dtype)
+        if not np.isfinite(kept).all():
+            raise BadRequest(f"its {name} has numbers that {self.dtype} has not.")
+        return kept
+
+    def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+        """Rows as Arrow has them."""
+        import pyarrow as pa
+
+        schema, arrays = self.schema(), []
+        for field in schema:
+            column = [row[field.name] for row in rows]
+            if isinstance(field.type, pa.FixedSizeListType):
+                flat = pa.array(np.concatenate(column), field.type.value_type)
+                arrays.append(pa.FixedSizeListArray.from_arrays(flat, type=field.type))
+            else:
+                arrays.append(pa.array(column, field.type))
+        return pa.record_batch(arrays, schema=schema)
+
+
+def thumbnail(read: ReadPicture) -> bytes:
+    """A small JPEG of a picture."""
+    image = read.image.copy()
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    file = BytesIO()
+    image.save(file, "JPEG", quality=QUALITY)
+    return file.getvalue()

@@ -1,0 +1,126 @@
+"""Who works on the shards: threads of this process, or the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo.artifacts.build.pools import cluster
+from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
+from zoo.embedding.shard_work import Recipe, ShardWorker
+from zoo.embedding.tally import Tally
+from zoo.embedding.work_folder import ShardNote
+from zoo.errors import BadFile, BadOutput
+
+if TYPE_CHECKING:
+    from zoo.runtime import Session
+
+TOGETHER = 2
+"""Shards that are worked on in one process: while the last pictures of one run, the next begins."""
+
+AHEAD = 2048
+"""Shards that a scheduler knows of beside those that are done; each is a few bytes for it."""
+
+TRIES = 5
+"""How often a shard is given out whose workers die."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Takes shards by their place in the list, so many at a time."""
+
+    submit: Callable[[int], Future[ShardNote]]
+    ahead: int
+    counts: bool
+    lost: tuple[type[Exception], ...] = ()
+
+
+@contextmanager
+def local_crew(recipe: Recipe, threads: int | None, tally: Tally) -> Generator[Crew]:
+    """Threads of this process: a lane for each core. **Raises** `BadFile`."""
+    found = _same_network(recipe)
+    runner = Runner(found, lane_session(found.path), threads or _cores())
+    worker = ShardWorker(recipe, runner, tally.count)
+    with ThreadPoolExecutor(TOGETHER) as executor:
+        try:
+            yield Crew(partial(executor.submit, worker.shard), TOGETHER, counts=True)
+        finally:
+            worker.stop()
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if "sched_getaffinity" in dir(os):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def cluster_crew(address: str, recipe: Recipe) -> Generator[Crew]:
+    """The workers of a Dask cluster, who see files under the same paths as we do. **Raises**
+    `BadRequest`."""
+    with cluster(address) as pool, pool.open() as executor:
+        yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=pool.lost)
+
+
+def _submitted(executor: Executor, recipe: Recipe, offset: int) -> Future[ShardNote]:
+    return executor.submit(work_elsewhere, recipe, offset)
+
+
+def work_elsewhere(recipe: Recipe, offset: int) -> ShardNote:
+    """Work on a shard in one of a cluster's workers, on one lane."""
+    found = _same_network(recipe)
+    runner = Runner(found, _kept_session(found.path, found.digest), 1)
+    worker = ShardWorker(recipe, runner, int)
+    try:
+        return worker.shard(offset)
+    finally:
+        worker.stop()
+
+
+@lru_cache(1)
+def _kept_session(path: Path, digest: str) -> Session:
+    return lane_session(path)
+
+
+def _same_network(recipe: Recipe) -> FoundNetwork:
+    """**Raises** `BadFile` where another network is in its place on this machine."""
+    found = find_network(recipe.place, recipe.precision)
+    if found.digest != recipe.digest:
+        raise BadFile(
+            f"{found.path} is another file here than where the work was begun: give all machines "
+            "one folder."
+        )
+    return found
+
+
+def run_shards(crew: Crew, tally: Tally) -> None:
+    """Have all shards done that are not. **Raises** what the work on one raises, or `BadOutput`."""
+    left, running = tally.left(), dict[Future[ShardNote], tuple[int, int]]()
+    while True:
+        while len(running) < crew.ahead and (shard := next(left, None)) is not None:
+            running[crew.submit(shard[1])] = shard[1], 1
+        if not running:
+            return
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            offset, tries = running.pop(future)
+            try:
+                note = future.result()
+            except crew.lost as error:
+                if tries == TRIES:
+                    raise BadOutput(
+                        f"the workers of a shard died {TRIES} times, perhaps for want of memory: "
+                        "give them more, or fewer threads."
+                    ) from error
+                running[crew.submit(offset)] = offset, tries + 1
+                continue
+            if not crew.counts:
+                tally.count(note.rows + len(note.errors))
+            tally.finish(note)

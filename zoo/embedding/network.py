@@ -1,0 +1,151 @@
+"""The network of a dataset: which file it is, what it is fed, and its session.
+
+On a CPU a run has one thread, and as many pictures run beside each other as there are cores: no
+thread waits for another one within a run, and no number depends on how many cores there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.errors import BadFile, BadRequest, first_line
+from zoo.images.pictures import ReadPicture
+from zoo.images.pixel_values import read_values, resized_size, size_inside
+
+if TYPE_CHECKING:
+    from zoo.manifest.schema import Manifest, Variant
+    from zoo.runtime import Session
+
+Size = tuple[int, int]  # (height, width)
+
+GAP = 2
+"""A JPEG is decoded at no less than so many times the sides that it is resized to; Pillow's
+documentation calls what a larger gap changes indistinguishable."""
+
+
+@dataclass(frozen=True)
+class FoundNetwork:
+    """A variant of a built model that takes pictures. `place` is what `zoo.load` opens."""
+
+    place: Path
+    name: str
+    manifest: Manifest
+    variant: Variant
+    path: Path
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of its file; of what `sha256sum` prints of them where there are several."""
+        digests = {name: self.manifest.listed[name].sha256 for name in self.variant.files}
+        if len(digests) == 1:
+            return digests[self.variant.file]
+        lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+    @property
+    def outputs(self) -> dict[str, tuple[int | str, ...]]:
+        """Shapes of the outputs by name."""
+        return {each.name: each.shape for each in self.variant.outputs}
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the network is fed pictures of different sizes."""
+        return self.fitted((1, 1)) != self.fitted((2, 1))
+
+    def fitted(self, sides: Size) -> Size:
+        """(height, width) at which a picture of these sides is fed."""
+        if self.manifest.input == "uint8":
+            return sides
+        return self.manifest.size or self.manifest.preprocessing.settings.fitted(*sides)
+
+    def least(self, height: int, width: int) -> Size:
+        """The sides that a picture has to be decoded at, at least."""
+        size, how = self.fitted((height, width)), self.manifest.preprocessing.settings
+        if how.padded:
+            scaled = size_inside((height, width), size)
+        else:
+            scaled = resized_size((height, width), how, size)
+        return GAP * scaled[0], GAP * scaled[1]
+
+    def values(self, read: ReadPicture) -> NDArray[Any]:
+        """What the session takes of a picture: `[3, H, W]`, or `[H, W, 3]` in uint8."""
+        if self.manifest.input == "uint8":
+            return np.asarray(read.image, np.uint8)
+        how = self.manifest.preprocessing.settings
+        return read_values(read, how, self.fitted(read.sides))
+
+
+def find_network(model: str, precision: str, offline: bool = False) -> FoundNetwork:
+    """The network in a folder, in a file with its manifest, or of a name, for which a folder is
+    downloaded. **Raises** a `ZooError` or `WeightsError`."""
+    from zoo.hub.pulled import pulled_folder
+    from zoo.hub.session import complete_file, is_built
+    from zoo.manifest.read import near, read_folder_manifest
+    from zoo.registry.lookup import info
+
+    if model.endswith(".onnx"):
+        path = Path(model).absolute()
+        if (manifest := near(path)) is None:
+            raise BadFile(f"{path} has no manifest that says how to preprocess: keep it beside it.")
+        named = {Path(each.file).name: name for name, each in manifest.variants.items()}
+        if path.name not in named or not path.is_file():
+            raise BadFile(f"{path} is no file of its manifest: name one that is.")
+        chosen = manifest.variants[named[path.name]]
+        return _checked(FoundNetwork(path, named[path.name], manifest, chosen, path))
+    place = Path(model).absolute()
+    if not is_built(place):
+        place = pulled_folder(info(model).name, precision, None, offline)
+    manifest = read_folder_manifest(place)
+    taken = [each.name for each in manifest.one(precision).inputs]
+    # Of a network that compares pictures with texts the tower for pictures.
+    name = f"vision_{precision}" if "input_ids" in taken else precision
+    path = complete_file(manifest, name, place)
+    return _checked(FoundNetwork(place, precision, manifest, manifest.one(name), path))
+
+
+def _checked(found: FoundNetwork) -> FoundNetwork:
+    """**Raises** `BadRequest` for a network that gives no vectors of pictures."""
+    taken = [each.name for each in found.variant.inputs]
+    if taken not in (["pixel_values"], ["image"]):
+        raise BadRequest(f"{found.path} takes {' and '.join(taken)}: embed pictures with another.")
+    if "pooler_output" not in found.outputs:
+        raise BadRequest(
+            f"{found.path} gives {', '.join(found.outputs)} and no pooler_output, which is the "
+            "vector of a picture: build it with `--output pooler_output`, or take another model."
+        )
+    return found
+
+
+class Runner:
+    """A session whose runs have one thread each, of which so many go on together."""
+
+    def __init__(self, found: FoundNetwork, session: Session, lanes: int):
+        self.found, self.session, self.lanes = found, session, lanes
+        self.free = threading.Semaphore(lanes)
+
+    def run(self, values: Sequence[NDArray[Any]], names: Sequence[str]) -> Mapping[str, Any]:
+        """Outputs of these names for pictures that are equally large."""
+        (taken,) = (each.name for each in self.found.variant.inputs)
+        feeds = {taken: np.stack(values)}
+        with self.free:
+            return dict(zip(names, self.session.run(list(names), feeds), strict=True))
+
+
+def lane_session(path: Path) -> Session:
+    """What runs a file, on one thread a run. **Raises** `BadFile`."""
+    from zoo.runtime import ERRORS, RESTING, open_session
+
+    try:
+        return open_session(path, threads=1, settings=RESTING)
+    except ERRORS as error:
+        raise BadFile(
+            f"{path} does not load ({first_line(error)}): pull or build the folder again."
+        ) from error

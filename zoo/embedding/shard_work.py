@@ -1,0 +1,192 @@
+"""The work on a shard: read, decode, resize, run, write. Its bytes depend on nothing but its pictures
+and the recipe, whoever does it and however often."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from weights.errors import WeightsError
+from zoo.embedding.about import Dtype
+from zoo.embedding.columns import Columns, Extra, thumbnail
+from zoo.embedding.network import Runner
+from zoo.embedding.part_files import part_format, part_writer
+from zoo.embedding.picture_sources import Shard
+from zoo.embedding.shard_items import Item, items
+from zoo.embedding.work_folder import ShardNote, WorkFolder
+from zoo.errors import ZooError, first_line
+from zoo.images.pictures import read_picture
+
+ROWS = 256
+"""Rows that are written together."""
+
+MIXED = 4
+"""Batches' worth of pictures that are sorted by shape, where a network takes any."""
+
+STAGES = "read", "decode", "resize", "model", "write"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides what is made of a shard; a worker elsewhere needs nothing more."""
+
+    place: str
+    precision: str
+    digest: str
+    dataset: str
+    dtype: Dtype
+    extra: tuple[Extra, ...]
+    draft: bool
+    batch: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A picture that the network can take, and what is kept of it beside the outputs."""
+
+    values: Any
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A picture that cannot be read, and why."""
+
+    key: str
+    reason: str
+
+
+@dataclass
+class Clock:
+    """Seconds of threads by stage. A run of the network is one thread's, too."""
+
+    seconds: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def during(self, stage: str) -> Iterator[None]:
+        """Count the time of this thread while the block runs."""
+        began = time.thread_time()
+        yield
+        self.seconds[stage] += time.thread_time() - began
+
+
+class ShardWorker:
+    """Works on shards with threads that it shares between them."""
+
+    def __init__(self, recipe: Recipe, runner: Runner, told: Callable[[int], None]):
+        self.recipe, self.runner, self.told = recipe, runner, told
+        self.columns = Columns(runner.found, recipe.dtype, recipe.extra)
+        self.work, self.stopped = WorkFolder(Path(recipe.dataset)), False
+        # While some threads wait for a file or for a lane, others decode.
+        self.ahead = 2 * runner.lanes + 2
+        self.pool = ThreadPoolExecutor(2 * runner.lanes)
+
+    def stop(self) -> None:
+        """Leave what is not done, and end the threads."""
+        self.stopped = True
+        self.pool.shutdown(cancel_futures=True)
+
+    def shard(self, offset: int) -> ShardNote:
+        """Write the part of a shard, which the list of shards has at an offset.
+
+        **Raises** a `ZooError` where it cannot be written, or the network does not load.
+        """
+        shard, clock = self.work.shard(offset), Clock()
+        how, rows, errors = part_format(self.work.dataset), 0, []
+        path, kept = how.part(self.work.dataset, shard.index), list[dict[str, Any]]()
+        with part_writer(how, path, self.work.folder, self.columns.schema()) as write:
+
+            def flush() -> None:
+                with clock.during("write"):
+                    write(self.columns.table(kept))
+                kept.clear()
+
+            for each in self._in_order(shard, clock):
+                self.told(1)
+                if isinstance(each, Broken):
+                    errors.append((each.key, each.reason))
+                    continue
+                kept.append(each)
+                rows += 1
+                if len(kept) == ROWS:
+                    flush()
+            if kept:
+                flush()
+        note = ShardNote(shard.index, rows, path.stat().st_size, errors, dict(clock.seconds))
+        self.work.write_note(note)
+        return note
+
+    def _in_order(self, shard: Shard, clock: Clock) -> Iterator[dict[str, Any] | Broken]:
+        """Rows, and what is broken, in the order of the pictures."""
+        mixed = MIXED if self.runner.found.is_free else 1
+        pictures, count = items(shard), self.recipe.batch * mixed
+        waiting = deque[Future[list[dict[str, Any] | Broken]]]()
+        try:
+            while piece := list(islice(pictures, count)):
+                if self.stopped:
+                    raise CancelledError
+                waiting.append(self.pool.submit(self._piece, piece, clock))
+                if len(waiting) > self.ahead:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _piece(self, piece: list[Item], clock: Clock) -> list[dict[str, Any] | Broken]:
+        """Some pictures, in batches of equal shape."""
+        prepared = [self._prepared(item, clock) for item in piece]
+        shapes: dict[tuple[int, ...], list[int]] = {}
+        for index, each in enumerate(prepared):
+            if isinstance(each, Prepared):
+                shapes.setdefault(each.values.shape, []).append(index)
+        done: list[Any] = list(prepared)
+        for indices in shapes.values():
+            for first in range(0, len(indices), self.recipe.batch):
+                together = indices[first : first + self.recipe.batch]
+                values = [done[index].values for index in together]
+                with clock.during("model"):
+                    outputs = self.runner.run(values, self.columns.outputs)
+                for place, index in enumerate(together):
+                    row = done[index].row
+                    told = partial(self.columns.values, outputs, place)
+                    done[index] = _or_broken(row["key"], lambda row=row, told=told: row | told())
+        return done
+
+    def _prepared(self, item: Item, clock: Clock) -> Prepared | Broken:
+        return _or_broken(item.key, partial(self._read, item, clock))
+
+    def _read(self, item: Item, clock: Clock) -> Prepared:
+        found = self.runner.found
+        with clock.during("read"):
+            data = item.read()
+            digest = hashlib.sha256(data).hexdigest()
+        with clock.during("decode"):
+            read = read_picture(data, item.key, found.least if self.recipe.draft else None)
+        with clock.during("resize"):
+            values = found.values(read)
+        height, width = read.sides
+        row = {"key": item.key, "width": width, "height": height, "sha256": digest}
+        if "thumbnail" in self.recipe.extra:
+            row["thumbnail"] = thumbnail(read)
+        return Prepared(values, row)
+
+
+def _or_broken(key: str, make: Callable[[], Any]) -> Any:
+    """What is made of a picture, or why nothing is."""
+    try:
+        return make()
+    except (ZooError, WeightsError) as error:
+        return Broken(key, str(error))
+    except OSError as error:
+        return Broken(key, error.strerror or first_line(error))
