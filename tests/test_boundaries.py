@@ -39,7 +39,7 @@ ROOMS = {
         *("errors", "html", "progress", "version", "processes", "models", "registry", "images"),
         *("files", "runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
         "answers",
-        *("artifacts", "report", "hub", "digits", "site", "cli"),
+        *("artifacts", "report", "hub", "embedding", "digits", "site", "cli"),
     ),
 }
 """From the bottom to the top: a room uses itself and the rooms before it."""

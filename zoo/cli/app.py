@@ -10,6 +10,7 @@ from zoo.cli import cache_command, golden_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
 from zoo.cli.console import help_alone, run_command_line
+from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export
 from zoo.cli.models_command import describe, list_command
 from zoo.cli.options import SpreadOpsets, examples
@@ -47,6 +48,13 @@ app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(lis
 app.command("info", epilog=examples("zoo info dinov3_vits16"))(describe)
 app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
 app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
+app.command(
+    "embed",
+    epilog=examples(
+        f"zoo embed photographs/ --model {BUILT} --out vectors.lance",
+        f"zoo embed 'shards/{{000..099}}.tar' --model {BUILT} --precision int8 --out web.lance",
+    ),
+)(embed_command)
 app.command(
     epilog=examples(
         "zoo show dinov3_vits16 cat.png dog.png", "zoo show vit_digits-opset23.onnx 3.png"

@@ -1,1 +1,1 @@
-"""From many pictures to a dataset of their vectors: cut into shards, computed, put together once."""
+"""From many pictures to a dataset of their vectors, which is made in shards."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +64,8 @@ class Columns:
     @cached_property
     def prefix(self) -> int:
         """Tokens before the patches. **Raises** `BadRequest` for a network without tokens."""
-        from zoo.models.convnext_config import ConvNeXtConfig
         from zoo.models.config import ViTConfig
+        from zoo.models.convnext_config import ConvNeXtConfig
 
         config = stated_entry(self.found.manifest).config
         if not isinstance(config, ViTConfig | ConvNeXtConfig):
@@ -76,9 +76,7 @@ class Columns:
 
     def check(self) -> None:
         """**Raises** `BadRequest` where the network lacks what a column is made of."""
-        for name in self.extra:
-            if name not in get_args(Extra):
-                raise BadRequest(f"--with {name} is no column: choose among {get_args(Extra)}.")
+        read_extra(self.extra)
         if self.outputs and "patches" in self.extra:
             _ = self.prefix
 
@@ -100,9 +98,12 @@ class Columns:
             kinds["logits"] = pa.list_(number, int(self.found.outputs["logits"][-1]))
         return pa.schema([(name, kinds[name]) for name in self.names])
 
-    def values(self, outputs: Mapping[str, NDArray[Any]], index: int) -> dict[str, Any]:
-        """Of one picture of a batch. **Raises** `BadRequest` where a number is not finite."""
-        told: dict[str, Any] = {}
+    def filled(
+        self, row: Mapping[str, Any], outputs: Mapping[str, NDArray[Any]], index: int
+    ) -> dict[str, Any]:
+        """A row with what the network says of one picture of a batch. **Raises** `BadRequest` where
+        a number is not finite."""
+        told = dict(row)
         for name in ("vector", *self.extra):
             if name == "best":
                 scores = softmax(outputs["logits"][index])
@@ -133,6 +134,15 @@ class Columns:
             else:
                 arrays.append(pa.array(column, field.type))
         return pa.record_batch(arrays, schema=schema)
+
+
+def read_extra(names: Sequence[str]) -> tuple[Extra, ...]:
+    """Names of further columns. **Raises** `BadRequest`."""
+    known = get_args(Extra)
+    for name in names:
+        if name not in known or names.count(name) > 1:
+            raise BadRequest(f"--with {name} is no column: choose among {', '.join(known)}, once.")
+    return tuple(cast(Extra, name) for name in names)
 
 
 def thumbnail(read: ReadPicture) -> bytes:

@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.artifacts.build.pools import cluster
 from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.embedding.shard_work import Recipe, ShardWorker
 from zoo.embedding.tally import Tally
@@ -49,7 +48,7 @@ def local_crew(recipe: Recipe, threads: int | None, tally: Tally) -> Generator[C
     worker = ShardWorker(recipe, runner, tally.count)
     with ThreadPoolExecutor(TOGETHER) as executor:
         try:
-            yield Crew(partial(executor.submit, worker.shard), TOGETHER, counts=True)
+            yield Crew(lambda offset: executor.submit(worker.shard, offset), TOGETHER, counts=True)
         finally:
             worker.stop()
 
@@ -65,6 +64,8 @@ def _cores() -> int:
 def cluster_crew(address: str, recipe: Recipe) -> Generator[Crew]:
     """The workers of a Dask cluster, who see files under the same paths as we do. **Raises**
     `BadRequest`."""
+    from zoo.artifacts.build.pools import cluster
+
     with cluster(address) as pool, pool.open() as executor:
         yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=pool.lost)
 
@@ -77,7 +78,7 @@ def work_elsewhere(recipe: Recipe, offset: int) -> ShardNote:
     """Work on a shard in one of a cluster's workers, on one lane."""
     found = _same_network(recipe)
     runner = Runner(found, _kept_session(found.path, found.digest), 1)
-    worker = ShardWorker(recipe, runner, int)
+    worker = ShardWorker(recipe, runner, told=None)
     try:
         return worker.shard(offset)
     finally:

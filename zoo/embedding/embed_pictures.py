@@ -23,7 +23,7 @@ from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import locked_output, replacing, writing
 
 SHARD = 1024
-"""Pictures in a part: what is lost when a process is killed, and what Lance counts as a fragment."""
+"""Pictures in a part, which is lost when a process is killed; Lance calls it a fragment."""
 
 TEXT_TOWER = "text_"  # how the variants of one begin
 

@@ -84,10 +84,15 @@ def _commit_lance(dataset: Path, schema: pa.Schema, parts: Sequence[tuple[Path, 
     from lance.fragment import FragmentMetadata
 
     fields, (major, minor) = _field_ids(schema), LANCE
-    fragments = []
+    fragments = list[FragmentMetadata]()
     for path, rows in parts:
-        file = {"path": path.name, "fields": fields, "column_indices": [*range(len(fields))]}
-        file |= {"file_major_version": major, "file_minor_version": minor}
+        file = {
+            "path": path.name,
+            "fields": fields,
+            "column_indices": [*range(len(fields))],
+            "file_major_version": major,
+            "file_minor_version": minor,
+        }
         told = {"id": len(fragments), "files": [file], "physical_rows": rows}
         fragments.append(FragmentMetadata.from_json(json.dumps(told)))
     LanceDataset.commit(str(dataset), LanceOperation.Overwrite(schema, fragments))

@@ -57,11 +57,11 @@ def state_sources(given: Sequence[str]) -> tuple[StatedSource, ...]:
     names = [each.place.rstrip("/").rpartition("/")[2] for each in folders]
     if len(set(names)) < len(names):
         raise BadRequest(
-            f"two of the folders are called {max(names, key=names.count)}, so that pictures of both "
-            "could have one key: name the folder above them."
+            f"two of the folders are called {max(names, key=names.count)}, so that pictures of "
+            "both could have one key: name the folder above them."
         )
     prefixes = {each.place: f"{name}/" for each, name in zip(folders, names, strict=True)}
-    return tuple(each.changed(prefix=prefixes.get(each.place, "")) for each in found)
+    return tuple(each.model_copy(update={"prefix": prefixes.get(each.place, "")}) for each in found)
 
 
 def _sources(text: str) -> Iterator[StatedSource]:

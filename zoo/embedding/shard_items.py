@@ -72,7 +72,8 @@ def _of_tar(shard: Shard, system: FileSystem) -> Iterator[Item]:
             tarfile.open(fileobj=file, mode="r|*", bufsize=1 << 20) as archive,
         ):
             for member in archive:
-                archive.members = []  # else it keeps all that it has seen
+                # Else it keeps all that it has seen.
+                archive.members = []  # type: ignore[attr-defined]
                 if member.isreg() and Path(member.name).suffix.lower() in known:
                     yield Item(member.name, _of_member(archive, member, name))
     except BROKEN as error:

@@ -1,11 +1,13 @@
-"""The work on a shard: read, decode, resize, run, write. Its bytes depend on nothing but its pictures
-and the recipe, whoever does it and however often."""
+"""The work on a shard: read, decode, resize, run, write.
+
+Its bytes depend on its pictures and the recipe alone, whoever does it and however often.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -69,7 +71,7 @@ class Broken:
 class Clock:
     """Seconds of threads by stage. A run of the network is one thread's, too."""
 
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
 
     @contextmanager
     def during(self, stage: str) -> Iterator[None]:
@@ -82,7 +84,7 @@ class Clock:
 class ShardWorker:
     """Works on shards with threads that it shares between them."""
 
-    def __init__(self, recipe: Recipe, runner: Runner, told: Callable[[int], None]):
+    def __init__(self, recipe: Recipe, runner: Runner, told: Callable[[int], None] | None):
         self.recipe, self.runner, self.told = recipe, runner, told
         self.columns = Columns(runner.found, recipe.dtype, recipe.extra)
         self.work, self.stopped = WorkFolder(Path(recipe.dataset)), False
@@ -111,7 +113,8 @@ class ShardWorker:
                 kept.clear()
 
             for each in self._in_order(shard, clock):
-                self.told(1)
+                if self.told is not None:
+                    self.told(1)
                 if isinstance(each, Broken):
                     errors.append((each.key, each.reason))
                     continue
@@ -159,8 +162,8 @@ class ShardWorker:
                     outputs = self.runner.run(values, self.columns.outputs)
                 for place, index in enumerate(together):
                     row = done[index].row
-                    told = partial(self.columns.values, outputs, place)
-                    done[index] = _or_broken(row["key"], lambda row=row, told=told: row | told())
+                    filled = partial(self.columns.filled, row, outputs, place)
+                    done[index] = _or_broken(row["key"], filled)
         return done
 
     def _prepared(self, item: Item, clock: Clock) -> Prepared | Broken:

@@ -60,12 +60,12 @@ class Tally:
 
     def _text(self, seconds: float) -> str:
         rate = self.computed / seconds
+        of = ends = ""
         if self.pictures is not None:
-            of, left = f" of {self.pictures:,}", (self.pictures - self.done) / rate
-        else:
-            of, fresh = "", self.shards_done - self.shards_before
-            left = (self.shards - self.shards_done) * seconds / fresh if fresh else None
-        ends = "" if left is None else f", {_span(left)} left"
+            of = f" of {self.pictures:,}"
+            ends = f", {_span((self.pictures - self.done) / rate)} left"
+        elif fresh := self.shards_done - self.shards_before:
+            ends = f", {_span((self.shards - self.shards_done) * seconds / fresh)} left"
         return f"{self.done:,}{of} pictures, {rate:,.1f} a second{ends}"
 
 

@@ -22,7 +22,7 @@ WORK, SHARDS, TOTALS = "_work", "shards.jsonl", "totals.json"
 
 @dataclass(frozen=True)
 class ShardNote:
-    """A shard that is done: its rows, the size of its part, and keys with what is wrong with them."""
+    """A shard that is done: its rows, the size of its part, and what is wrong with which keys."""
 
     index: int
     rows: int

@@ -115,7 +115,7 @@ def read_picture(
         _check_pixels(it, name)
         turn = _orientation(it)
         sides = (it.width, it.height) if turn in ACROSS else (it.height, it.width)
-        width, height = it.size
+        width, height = map(float, it.size)
         wanted = (sides if least is None else least(*sides))[::-1]
         if least is not None and it.format == "JPEG":
             drafted = it.draft(None, wanted[::-1] if turn in ACROSS else wanted)

@@ -1,0 +1,108 @@
+"""`zoo embed SOURCE…`: a dataset with a vector of every picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weights.terminal import say
+from zoo.cli import options
+from zoo.cli.console import print_result, progress_bar
+from zoo.embedding.about import Dtype
+from zoo.errors import FAILED_CHECK
+
+if TYPE_CHECKING:
+    from zoo.embedding.embed_pictures import Embedded
+
+SPEED = "Speed"
+SOURCES = typer.Argument(
+    metavar="SOURCE...",
+    help="Folders of pictures, lists of paths (.txt), patterns, tar files of WebDataset's or "
+    "Parquet files, also as URLs that fsspec reads.",
+)
+MODEL = options.value(
+    "MODEL|FILE|FOLDER",
+    "A folder of `zoo build` or `zoo pull`, an .onnx file with its manifest, or the name of a "
+    "model, for which a folder is downloaded.",
+)
+OUT = options.value("DATASET", "The dataset to write: NAME.lance, or NAME.parquet.")
+PRECISION = options.value("NAME", "The variant of the folder, such as fp32, fused or int8.")
+DTYPE = options.value(None, "The type of the vectors.")
+EXTRA = typer.Option(
+    "--with",
+    metavar="COLUMN",
+    help=f"A further column: patches, logits, best (five classes) or thumbnail. {options.SEVERAL}",
+    callback=options.split_commas,
+)
+EXACT = options.flag(
+    "--exact", "Resize pictures in one step, though they are much larger than the network's."
+)
+BATCH = options.value("N", "The number of pictures that run together.", SPEED, min=1)
+SHARD = options.value("N", "The number of pictures in a part of the dataset.", SPEED, min=1)
+THREADS = options.value(
+    "N", "The number of cores to use.", SPEED, min=1, show_default="all that there are"
+)
+SCHEDULER = options.value("ADDRESS", "Embed on the workers of a Dask cluster.", SPEED)
+
+
+def embed_command(
+    sources: Annotated[list[str], SOURCES],
+    model: Annotated[str, MODEL],
+    out: Annotated[Path, OUT],
+    precision: Annotated[str, PRECISION] = "fp32",
+    dtype: Annotated[Dtype, DTYPE] = "float16",
+    extra: Annotated[list[str] | None, EXTRA] = None,
+    exact: Annotated[bool, EXACT] = False,
+    force: options.Force = False,
+    offline: options.Offline = False,
+    batch: Annotated[int, BATCH] = 1,
+    shard: Annotated[int, SHARD] = 1024,
+    threads: Annotated[int | None, THREADS] = None,
+    scheduler: Annotated[str | None, SCHEDULER] = None,
+    json: options.Json = False,
+) -> int:
+    """Make a dataset with a vector of every picture: a table of Lance or Parquet.
+
+    A run that is stopped goes on where it was when the same command is given again. Pictures that
+    cannot be read are listed in NAME.errors.parquet, and the exit code is 1.
+    """
+    from zoo.embedding.columns import read_extra
+    from zoo.embedding.embed_pictures import embed
+
+    with progress_bar() as progress:
+        found = embed(
+            sources,
+            model=model,
+            out=out,
+            precision=precision,
+            dtype=dtype,
+            extra=read_extra(extra or ()),
+            draft=not exact,
+            batch=batch,
+            shard=shard,
+            threads=threads,
+            scheduler=scheduler,
+            force=force,
+            offline=offline,
+            progress=progress,
+        )
+    print_result(json, found, _show, lambda done: vars(done) | {"rate": done.rate})
+    return FAILED_CHECK if found.errors else 0
+
+
+def _show(found: Embedded) -> None:
+    """How many pictures, how fast, and where the time went."""
+    from zoo.embedding.embed_pictures import errors_path
+
+    say(f"{found.dataset}: {found.pictures:,} pictures")
+    if found.computed:
+        total = sum(found.seconds.values()) or 1.0
+        shares = (f"{name} {seconds / total:.0%}" for name, seconds in found.seconds.items())
+        say(
+            f"{found.computed:,} of them now: {found.rate:,.1f} a second, {found.cores:.1f} cores "
+            f"busy ({', '.join(shares)})"
+        )
+    if found.errors:
+        say(f"{found.errors:,} could not be read: {errors_path(found.dataset)} says why")
