@@ -9,7 +9,7 @@ Importing this costs no JAX; the functions import what they need when they are c
 """
 
 from zoo.checkpoints.pretrained import from_pretrained
-from zoo.embedding.embed_pictures import embed
+from zoo.embedding.embed_call import embed
 from zoo.export.to_onnx import to_onnx
 from zoo.hub.session import VisionModel, load
 from zoo.images.pixel_values import preprocess

@@ -10,11 +10,11 @@ import typer
 from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
-from zoo.embedding.about import Dtype
+from zoo.embedding.embed_call import SHARD, Dtype, embed
 from zoo.errors import FAILED_CHECK
 
 if TYPE_CHECKING:
-    from zoo.embedding.embed_pictures import Embedded
+    from zoo.embedding.embed_call import Embedded
 
 SPEED = "Speed"
 SOURCES = typer.Argument(
@@ -40,7 +40,7 @@ EXACT = options.flag(
     "--exact", "Resize pictures in one step, though they are much larger than the network's."
 )
 BATCH = options.value("N", "The number of pictures that run together.", SPEED, min=1)
-SHARD = options.value("N", "The number of pictures in a part of the dataset.", SPEED, min=1)
+PICTURES = options.value("N", "The number of pictures in a part of the dataset.", SPEED, min=1)
 THREADS = options.value(
     "N", "The number of cores to use.", SPEED, min=1, show_default="all that there are"
 )
@@ -58,7 +58,7 @@ def embed_command(
     force: options.Force = False,
     offline: options.Offline = False,
     batch: Annotated[int, BATCH] = 1,
-    shard: Annotated[int, SHARD] = 1024,
+    shard: Annotated[int, PICTURES] = SHARD,
     threads: Annotated[int | None, THREADS] = None,
     scheduler: Annotated[str | None, SCHEDULER] = None,
     json: options.Json = False,
@@ -69,7 +69,6 @@ def embed_command(
     cannot be read are listed in NAME.errors.parquet, and the exit code is 1.
     """
     from zoo.embedding.columns import read_extra
-    from zoo.embedding.embed_pictures import embed
 
     with progress_bar() as progress:
         found = embed(

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError
 
 from weights.opening import open_regular
+from zoo.embedding.embed_call import Dtype
 from zoo.errors import BadFile
 from zoo.files.staging import replacing, write_text
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Side
@@ -16,8 +17,6 @@ ABOUT = "embed.json"
 
 LARGEST = 1 << 24
 """More bytes than any such file has."""
-
-Dtype = Literal["float16", "float32"]
 
 Place = Annotated[str, Field(max_length=4096)]
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zoo.answers.answer import best
 from zoo.answers.scores import softmax
-from zoo.embedding.about import Dtype
+from zoo.embedding.embed_call import Dtype, Extra
 from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
 from zoo.manifest.stated_entry import stated_entry
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from zoo.images.pictures import ReadPicture
-
-Extra = Literal["patches", "logits", "best", "thumbnail"]
 
 OUTPUTS = {"vector": "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
 OUTPUTS |= {"best": "logits"}

@@ -92,7 +92,7 @@ def _kept_session(path: Path, digest: str) -> Session:
 
 def _same_network(recipe: Recipe) -> FoundNetwork:
     """**Raises** `BadFile` where another network is in its place on this machine."""
-    found = find_network(recipe.place, recipe.precision)
+    found = find_network(recipe.place, recipe.asked.precision)
     if found.digest != recipe.digest:
         raise BadFile(
             f"{found.path} is another file here than where the work was begun: give all machines "

@@ -1,4 +1,4 @@
-"""`zoo.embed`: a dataset with a vector of every picture."""
+"""The course of `zoo embed`: shards are listed, worked on, and put together."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from weights.progress import Progress, Quiet
-from zoo.embedding.about import ABOUT, About, Dtype, StatedSource, read_about, write_about
-from zoo.embedding.columns import Columns, Extra
+from weights.progress import Progress
+from zoo.embedding.about import ABOUT, About, StatedSource, read_about, write_about
+from zoo.embedding.columns import Columns
 from zoo.embedding.crews import cluster_crew, local_crew, run_shards
+from zoo.embedding.embed_call import Embedded
 from zoo.embedding.network import find_network
 from zoo.embedding.part_files import PartFormat, part_format
 from zoo.embedding.picture_sources import cut, state_sources
-from zoo.embedding.shard_work import Recipe
+from zoo.embedding.shard_work import Recipe, Wanted
 from zoo.embedding.tally import Tally
 from zoo.embedding.work_folder import WORK, ShardNote, WorkFolder
-from zoo.errors import BadOutput, BadRequest
+from zoo.errors import BadOutput
 from zoo.files.staging import locked_output, replacing, writing
-
-SHARD = 1024
-"""Pictures in a part, which is lost when a process is killed; Lance calls it a fragment."""
 
 TEXT_TOWER = "text_"  # how the variants of one begin
 
@@ -31,81 +28,24 @@ FREE = {"pictures", "errors", "place"}
 """What may differ between two runs that make one dataset."""
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """What a run made of pictures.
-
-    `pictures` are the rows of the dataset, and `computed` those of this run; `seconds` are those of
-    threads by stage, and `cores` how many were busy on average, with `wall` the time of it all.
-    """
-
-    dataset: Path
-    pictures: int
-    errors: int
-    computed: int = 0
-    wall: float = 0.0
-    cores: float = 0.0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def rate(self) -> float:
-        """Pictures a second."""
-        return self.computed / self.wall if self.wall else 0.0
-
-
-def embed(
-    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    model: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    precision: str = "fp32",
-    dtype: Dtype = "float16",
-    extra: Sequence[Extra] = (),
-    draft: bool = True,
-    batch: int = 1,
-    shard: int = SHARD,
-    threads: int | None = None,
-    scheduler: str | None = None,
-    force: bool = False,
-    offline: bool = False,
-    progress: Progress | None = None,
+def make_dataset(
+    asked: Wanted,
+    threads: int | None,
+    scheduler: str | None,
+    force: bool,
+    offline: bool,
+    told: Progress,
 ) -> Embedded:
-    """Make a dataset with a row for each picture, or go on with one that was begun.
+    """Make a dataset, or what is missing of it, with threads of this process or on a cluster.
 
-    **Arguments:**
-
-    - `sources`: folders, lists of paths (`.txt`), patterns, tar files, Parquet files, or URLs of
-      these.
-    - `model`: a name, a folder of `zoo build` or `zoo pull`, or an .onnx file with its manifest.
-    - `out`: the dataset, a folder that ends in `.lance` or `.parquet`.
-    - `precision`: the variant of the folder.
-    - `dtype`: of the vectors: float16 or float32.
-    - `extra`: further columns: `patches`, `logits`, `best` and `thumbnail`.
-    - `draft`: make large pictures smaller while they are decoded, to twice what the network takes.
-    - `batch`: pictures that run together; on a CPU one at a time is fastest.
-    - `shard`: pictures in a part of the dataset.
-    - `threads`: cores to use; all by default.
-    - `scheduler`: the address of a Dask scheduler, on whose workers the pictures are embedded.
-    - `force`: replace a dataset of something else.
-    - `offline`: never ask the hub.
-
-    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read is none: it is a row of
-    `NAME.errors.parquet` beside the dataset.
-
-    >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
-    1000
+    **Raises** a `ZooError` or `WeightsError`; what is done by then stays.
     """
-    began, told = time.perf_counter(), progress or Quiet()
-    if min(batch, shard, 1 if threads is None else threads) < 1:
-        raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
-    dataset, named = Path(os.path.abspath(out)), os.fspath(model)
-    how, found = part_format(dataset), find_network(named, precision, offline)
-    columns = Columns(found, dtype, tuple(extra))
+    began, dataset = time.perf_counter(), asked.dataset
+    how, found = part_format(dataset), find_network(asked.model, asked.precision, offline)
+    columns = Columns(found, asked.dtype, asked.extra)
     columns.check()
-    several = [sources] if isinstance(sources, str | os.PathLike) else sources
-    about = _about(columns, draft, batch, shard, state_sources([os.fspath(x) for x in several]))
-    place, digest = str(found.place), found.digest
-    recipe = Recipe(place, precision, digest, str(dataset), dtype, tuple(extra), draft, batch)
+    about = _about(columns, asked, state_sources(asked.sources))
+    recipe = Recipe(str(found.place), found.digest, asked)
     with locked_output(dataset, told):
         if finished := _begin(dataset, about, force, told):
             return Embedded(dataset, finished.pictures, finished.errors)
@@ -123,9 +63,7 @@ def embed(
     return Embedded(dataset, *done, wall, cores, dict(tally.seconds))
 
 
-def _about(
-    columns: Columns, draft: bool, batch: int, shard: int, sources: tuple[StatedSource, ...]
-) -> About:
+def _about(columns: Columns, asked: Wanted, sources: tuple[StatedSource, ...]) -> About:
     """What the dataset will say of itself, but for counts."""
     found = columns.found
     manifest, place = found.manifest, str(found.place)
@@ -138,9 +76,9 @@ def _about(
         dtype=columns.dtype,
         dim=columns.dim,
         size=manifest.size or (None if found.is_free else manifest.preprocessing.size),
-        draft=draft,
-        batch=batch,
-        shard=shard,
+        draft=asked.draft,
+        batch=asked.batch,
+        shard=asked.shard,
         preprocessing=manifest.preprocessing,
         similarity=manifest.similarity if towers else None,
         columns=columns.names,

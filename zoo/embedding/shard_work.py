@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from weights.errors import WeightsError
-from zoo.embedding.about import Dtype
-from zoo.embedding.columns import Columns, Extra, thumbnail
+from zoo.embedding.columns import Columns, thumbnail
+from zoo.embedding.embed_call import Dtype, Extra
 from zoo.embedding.network import Runner
 from zoo.embedding.part_files import part_format, part_writer
 from zoo.embedding.picture_sources import Shard
@@ -38,17 +38,30 @@ STAGES = "read", "decode", "resize", "model", "write"
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """All that decides what is made of a shard; a worker elsewhere needs nothing more."""
+class Wanted:
+    """What was asked for: the pictures, the network, the dataset, and what its rows hold."""
 
-    place: str
+    sources: tuple[str, ...]
+    model: str
+    dataset: Path
     precision: str
-    digest: str
-    dataset: str
     dtype: Dtype
     extra: tuple[Extra, ...]
     draft: bool
     batch: int
+    shard: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides what is made of a shard; a worker elsewhere needs nothing more.
+
+    `place` and `digest` are those of the network that was found.
+    """
+
+    place: str
+    digest: str
+    asked: Wanted
 
 
 @dataclass(frozen=True)
@@ -85,9 +98,9 @@ class ShardWorker:
     """Works on shards with threads that it shares between them."""
 
     def __init__(self, recipe: Recipe, runner: Runner, told: Callable[[int], None] | None):
-        self.recipe, self.runner, self.told = recipe, runner, told
-        self.columns = Columns(runner.found, recipe.dtype, recipe.extra)
-        self.work, self.stopped = WorkFolder(Path(recipe.dataset)), False
+        self.asked, self.runner, self.told = recipe.asked, runner, told
+        self.columns = Columns(runner.found, recipe.asked.dtype, recipe.asked.extra)
+        self.work, self.stopped = WorkFolder(recipe.asked.dataset), False
         # While some threads wait for a file or for a lane, others decode.
         self.ahead = 2 * runner.lanes + 2
         self.pool = ThreadPoolExecutor(2 * runner.lanes)
@@ -131,7 +144,7 @@ class ShardWorker:
     def _in_order(self, shard: Shard, clock: Clock) -> Iterator[dict[str, Any] | Broken]:
         """Rows, and what is broken, in the order of the pictures."""
         mixed = MIXED if self.runner.found.is_free else 1
-        pictures, count = items(shard), self.recipe.batch * mixed
+        pictures, count = items(shard), self.asked.batch * mixed
         waiting = deque[Future[list[dict[str, Any] | Broken]]]()
         try:
             while piece := list(islice(pictures, count)):
@@ -155,8 +168,8 @@ class ShardWorker:
                 shapes.setdefault(each.values.shape, []).append(index)
         done: list[Any] = list(prepared)
         for indices in shapes.values():
-            for first in range(0, len(indices), self.recipe.batch):
-                together = indices[first : first + self.recipe.batch]
+            for first in range(0, len(indices), self.asked.batch):
+                together = indices[first : first + self.asked.batch]
                 values = [done[index].values for index in together]
                 with clock.during("model"):
                     outputs = self.runner.run(values, self.columns.outputs)
@@ -175,12 +188,12 @@ class ShardWorker:
             data = item.read()
             digest = hashlib.sha256(data).hexdigest()
         with clock.during("decode"):
-            read = read_picture(data, item.key, found.least if self.recipe.draft else None)
+            read = read_picture(data, item.key, found.least if self.asked.draft else None)
         with clock.during("resize"):
             values = found.values(read)
         height, width = read.sides
         row = {"key": item.key, "width": width, "height": height, "sha256": digest}
-        if "thumbnail" in self.recipe.extra:
+        if "thumbnail" in self.asked.extra:
             row["thumbnail"] = thumbnail(read)
         return Prepared(values, row)
 

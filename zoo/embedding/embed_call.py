@@ -1,0 +1,106 @@
+"""`zoo.embed`, which imports what it needs when it is called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from zoo.errors import BadRequest
+
+if TYPE_CHECKING:
+    from weights.progress import Progress
+
+Dtype = Literal["float16", "float32"]
+
+Extra = Literal["patches", "logits", "best", "thumbnail"]
+
+SHARD = 1024
+"""Pictures in a part, which is lost when a process is killed; Lance calls it a fragment."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What a run made of pictures.
+
+    `pictures` are the rows of the dataset, and `computed` those of this run; `seconds` are those of
+    threads by stage, and `cores` how many were busy on average, with `wall` the time of it all.
+    """
+
+    dataset: Path
+    pictures: int
+    errors: int
+    computed: int = 0
+    wall: float = 0.0
+    cores: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Pictures a second."""
+        return self.computed / self.wall if self.wall else 0.0
+
+
+def embed(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    model: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    precision: str = "fp32",
+    dtype: Dtype = "float16",
+    extra: Sequence[Extra] = (),
+    draft: bool = True,
+    batch: int = 1,
+    shard: int = SHARD,
+    threads: int | None = None,
+    scheduler: str | None = None,
+    force: bool = False,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Embedded:
+    """Make a dataset with a row for each picture, or go on with one that was begun.
+
+    **Arguments:**
+
+    - `sources`: folders, lists of paths (`.txt`), patterns, tar files, Parquet files, or URLs of
+      these.
+    - `model`: a name, a folder of `zoo build` or `zoo pull`, or an .onnx file with its manifest.
+    - `out`: the dataset, a folder that ends in `.lance` or `.parquet`.
+    - `precision`: the variant of the folder.
+    - `dtype`: of the vectors: float16 or float32.
+    - `extra`: further columns: `patches`, `logits`, `best` and `thumbnail`.
+    - `draft`: make large pictures smaller while they are decoded, to twice what the network takes.
+    - `batch`: pictures that run together; on a CPU one at a time is fastest.
+    - `shard`: pictures in a part of the dataset.
+    - `threads`: cores to use; all by default.
+    - `scheduler`: the address of a Dask scheduler, on whose workers the pictures are embedded.
+    - `force`: replace a dataset of something else.
+    - `offline`: never ask the hub.
+
+    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read is none: it is a row of
+    `NAME.errors.parquet` beside the dataset.
+
+    >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
+    1000
+    """
+    from weights.progress import Quiet
+    from zoo.embedding.embed_pictures import make_dataset
+    from zoo.embedding.shard_work import Wanted
+
+    if min(batch, shard, 1 if threads is None else threads) < 1:
+        raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
+    several = [sources] if isinstance(sources, str | os.PathLike) else sources
+    how = Wanted(
+        tuple(os.fspath(each) for each in several),
+        os.fspath(model),
+        Path(os.path.abspath(out)),
+        precision,
+        dtype,
+        tuple(extra),
+        draft,
+        batch,
+        shard,
+    )
+    return make_dataset(how, threads, scheduler, force, offline, progress or Quiet())
