@@ -105,6 +105,7 @@ def _begin(dataset: Path, about: About, force: bool, told: Progress) -> About | 
         return finished
     if work.is_there:
         _check_same(dataset, read_about(work.folder), about)
+        work.sweep()
         return None
     if os.path.lexists(dataset) and (not dataset.is_dir() or {*os.listdir(dataset)} - {WORK}):
         raise BadOutput(f"{dataset} is no dataset that was begun here: choose another place.")

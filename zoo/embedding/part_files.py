@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.errors import BadRequest, MissingLibrary
-from zoo.files.staging import staged, writing
+from zoo.embedding.libraries import need_library
+from zoo.embedding.placing import placing
+from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,20 +51,12 @@ class PartFormat:
 def part_writer(how: PartFormat, path: Path, work: Path, schema: pa.Schema) -> Generator[Write]:
     """Write a part, which takes its place once the block is through: until then it is in another
     folder of the same disk. **Raises** `BadOutput`."""
-    with staged(work) as stage, _writing(path):
-        with how.opened(stage / path.name, schema) as write:
-            yield write
-        path.parent.mkdir(exist_ok=True)
-        (stage / path.name).replace(path)
-
-
-@contextmanager
-def _writing(path: Path) -> Generator[None]:
-    """**Raises** `BadOutput` for what the disk refuses, which Lance has no class of errors for."""
-    with writing(path):
+    with placing(path, work) as stage:
         try:
-            yield
+            with how.opened(stage, schema) as write:
+                yield write
         except RuntimeError as error:
+            # Lance has no class of errors for what a disk refuses.
             if not FULL.search(str(error)):
                 raise
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
@@ -133,12 +125,6 @@ def part_format(dataset: Path) -> PartFormat:
     for library in ("pyarrow", how.library):
         need_library(library)
     return how
-
-
-def need_library(library: str) -> None:
-    """**Raises** `MissingLibrary` where one of the extra `[embed]` is not installed."""
-    if find_spec(library) is None:
-        raise MissingLibrary(f"{library} is not installed: `pip install 'jax-onnx-zoo[embed]'`.")
 
 
 def _field_ids(schema: pa.Schema) -> list[int]:

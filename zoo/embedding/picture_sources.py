@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from weights.opening import open_regular
 from zoo.embedding.about import StatedSource
-from zoo.embedding.part_files import need_library
+from zoo.embedding.libraries import need_library
 from zoo.errors import BadRequest
 from zoo.images.pictures import extensions
 

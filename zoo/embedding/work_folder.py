@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from weights.opening import open_regular
 from zoo.embedding.about import ABOUT
 from zoo.embedding.picture_sources import Shard
-from zoo.files.staging import replacing, write_text
+from zoo.embedding.placing import STAGED, placing
+from zoo.files.staging import write_text
 
 if TYPE_CHECKING:
     from zoo.embedding.part_files import PartFormat
@@ -45,12 +46,15 @@ class WorkFolder:
     def list_shards(self, shards: Iterator[Shard]) -> None:
         """Write down all shards, one a line, and how many there are."""
         count, pictures, known = 0, 0, True
-        with replacing(self.folder / SHARDS) as path, path.open("w", encoding="utf-8") as file:
+        with (
+            placing(self.folder / SHARDS, self.folder) as path,
+            path.open("w", encoding="utf-8") as file,
+        ):
             for shard in shards:
                 file.write(json.dumps(vars(shard)) + "\n")
                 count, pictures = count + 1, pictures + len(shard.names)
                 known = known and bool(shard.names)
-        with replacing(self.folder / TOTALS) as path:
+        with placing(self.folder / TOTALS, self.folder) as path:
             write_text(path, json.dumps([count, pictures if known else None]))
 
     def totals(self) -> tuple[int, int | None]:
@@ -77,7 +81,7 @@ class WorkFolder:
     def write_note(self, note: ShardNote) -> None:
         """Write down that a shard is done, when its part is in its place."""
         told = {"rows": note.rows, "bytes": note.bytes, "errors": list(note.errors)}
-        with replacing(self._note(note.index)) as path:
+        with placing(self._note(note.index), self.folder) as path:
             write_text(path, json.dumps(told))
 
     def note(self, index: int, how: PartFormat) -> ShardNote | None:
@@ -90,6 +94,11 @@ class WorkFolder:
         except FileNotFoundError:
             return None
         return ShardNote(index, told["rows"], told["bytes"], [tuple(e) for e in told["errors"]])
+
+    def sweep(self) -> None:
+        """Remove what workers have left that died."""
+        for stage in self.folder.glob(f"{STAGED}*"):
+            stage.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Nobody needs it any more."""

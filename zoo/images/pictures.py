@@ -111,7 +111,7 @@ def read_picture(
     """
     from PIL import Image
 
-    with _readable(name), Image.open(BytesIO(data), formats=FORMATS) as it:
+    with _readable(name), Image.open(Content(data), formats=FORMATS) as it:
         _check_pixels(it, name)
         turn = _orientation(it)
         sides = (it.width, it.height) if turn in ACROSS else (it.height, it.width)
@@ -133,6 +133,13 @@ def read_picture(
         image = image.reduce((across, down))
     part = (left / across, top / down, right / across, bottom / down)
     return ReadPicture(image, sides, part)
+
+
+class Content(BytesIO):
+    """A file's bytes. Pillow's messages show what it reads, and should be the same every time."""
+
+    def __repr__(self) -> str:
+        return f"of {self.getbuffer().nbytes} bytes"
 
 
 LARGE, MANY = threading.Lock(), 16_000_000

@@ -1,0 +1,119 @@
+"""Whoever stops `zoo embed`, whenever and however often: the dataset is that of a quiet run."""
+
+import random
+import signal
+import time
+
+import pytest
+from distributed import SubprocessCluster
+
+from tests import folders
+from tests.command import Command
+from tests.killed import Order
+from tests.zoo.embedding.conftest import jpegs, stub_folder
+from tests.zoo.embedding.test_embed import rows
+
+OUT = "x.lance"
+COMMAND = ["embed", "pictures", "--model", "model", "--out", OUT, "--shard", "5"]
+
+
+def content(folder):
+    """Every file of a dataset, and of its errors, but Lance's list of parts, which has a time."""
+    places = {path for path in folder.glob("x.*/**/*") if path.is_file()}
+    names = {path.relative_to(folder).as_posix(): path for path in places | {*folder.glob("x.e*")}}
+    own = {f"{OUT}/_versions", f"{OUT}/_transactions"}
+    return {n: path.read_bytes() for n, path in names.items() if n.rpartition("/")[0] not in own}
+
+
+@pytest.fixture(scope="module")
+def begin(tmp_path_factory):
+    """A new working folder with pictures, one of them broken, and a network."""
+    place = tmp_path_factory.mktemp("stopped")
+    pictures = jpegs(60)
+    whole = folders.write(place / "pictures", pictures)
+    (whole / "b" / "no.jpg").write_bytes(b"no")
+    stub_folder(place / "model")
+    count = iter(range(1000))
+
+    def make():
+        folder = place / str(next(count))
+        folder.mkdir()
+        for name in ("pictures", "model"):
+            (folder / name).symlink_to(place / name)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def quiet(begin, run):
+    """What a run gives that nobody stops, its changes of files, and the seconds that it took."""
+    folder = begin()
+    status, changes, seconds, _ = run(Order(str(folder), COMMAND, output=str(folder / "said")))
+    assert status == 1 and changes > 40, (folder / "said.err").read_text()
+    found = content(folder)
+    assert len(rows(folder / OUT)) == 60
+    assert {f"{OUT}/embed.json", "x.errors.parquet"} < found.keys() and len(found) == 15
+    return neutral(found, folder), changes, seconds
+
+
+def neutral(found, folder):
+    """The same, wherever the folder is."""
+    return {name: data.replace(str(folder).encode(), b"") for name, data in found.items()}
+
+
+def finish(folder, run, quiet):
+    status, *_ = run(Order(str(folder), COMMAND, output=str(folder / "said")))
+    assert status == 1, (folder / "said.err").read_text()
+    assert neutral(content(folder), folder) == quiet[0]
+    assert len(rows(folder / OUT)) == 60
+    assert not [*(folder / OUT).rglob(".zoo-*")]
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.hunt)])
+def test_killed_at_some_change(count, begin, run, quiet):
+    """Of its files, and gone on with; every second time it is killed twice."""
+    for index in range(count):
+        folder, at = begin(), 1 + (2 * index + 1) * quiet[1] // (2 * count)
+        for again in range(1 + index % 2):
+            run(Order(str(folder), COMMAND, "SIGKILL", max(1, at - 7 * again)))
+        finish(folder, run, quiet)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.hunt)])
+def test_killed_at_some_moment(count, begin, run, quiet):
+    """Which may be in the middle of a write of Lance's own."""
+    moments = random.Random(count)
+    for _ in range(count):
+        folder = begin()
+        run(Order(str(folder), COMMAND, seconds=moments.uniform(0.1, 1) * quiet[2]))
+        finish(folder, run, quiet)
+
+
+def test_a_full_disk(begin, run, quiet):
+    """Refuses a file in the middle: a sentence, and what is done stays."""
+    for at in (quiet[1] // 3, quiet[1] * 2 // 3):
+        folder = begin()
+        status, *_ = run(Order(str(folder), COMMAND, "ENOSPC", at, output=str(folder / "said")))
+        said = (folder / "said.err").read_text()
+        assert status == 2 and "No space left" in said and "Traceback" not in said
+        finish(folder, run, quiet)
+
+
+@pytest.mark.full
+def test_workers_are_killed(begin, quiet):
+    """Of a cluster, one after the other, and others join: every picture once, the same bytes."""
+    deadline, folder = time.monotonic() + 240, begin()
+    alone = {"worker_class": "distributed.Nanny", "threads_per_worker": 1}
+    with SubprocessCluster(n_workers=2, dashboard_address=None, **alone) as cluster:
+        address = cluster.scheduler_address
+        process = Command(folder).start(*COMMAND, "--scheduler", address)
+        for kill in range(5):
+            while len([*(folder / OUT / "data").glob("*")]) < 2 * kill and process.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            cluster.workers[kill % 2].process.send_signal(signal.SIGKILL)
+            cluster.scale(3 + kill)
+        _, told = process.communicate(timeout=240)
+    assert process.returncode == 1, told
+    assert neutral(content(folder), folder) == quiet[0]
