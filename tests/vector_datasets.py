@@ -32,7 +32,6 @@ def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object)
         with part_writer(how, how.part(out, index), out / "_work", schema) as write:
             write(rows)
     how.commit(out, schema, [(how.part(out, i), len(rows)) for i, rows in enumerate(parts)])
-    (out / "_work").rmdir()
     vector = schema.field("vector").type
     dtype = "float16" if vector.value_type == pa.float16() else "float32"
     own = Preprocessing((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -50,5 +49,6 @@ def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object)
         sources=(),
         pictures=sum(map(len, parts)),
     ).changed(**changes)
-    write_about(out, about)
+    write_about(out, about, out / "_work")
+    (out / "_work").rmdir()
     return about

@@ -7,8 +7,9 @@ from pydantic import Field, ValidationError
 
 from weights.opening import open_regular
 from zoo.embedding.embed_call import Dtype
+from zoo.embedding.placing import placing
 from zoo.errors import BadFile
-from zoo.files.staging import replacing, write_text
+from zoo.files.staging import write_text
 from zoo.manifest.fields import Count, Digest, Label, Line, Model, Side
 from zoo.manifest.measured import StatedSimilarity
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
@@ -72,7 +73,7 @@ def read_about(dataset: Path) -> About:
         raise BadFile(f"{path} is not what `zoo embed` writes: make the dataset again.") from error
 
 
-def write_about(dataset: Path, about: About) -> None:
-    """Write it whole or not at all; with it the dataset is finished."""
-    with replacing(dataset / ABOUT) as file:
+def write_about(dataset: Path, about: About, work: Path) -> None:
+    """Write it whole or not at all, by way of a folder of work; with it the dataset is finished."""
+    with placing(dataset / ABOUT, work) as file:
         write_text(file, about.model_dump_json(indent=2) + "\n")

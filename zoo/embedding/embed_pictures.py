@@ -16,11 +16,12 @@ from zoo.embedding.embed_call import Embedded
 from zoo.embedding.network import find_network
 from zoo.embedding.part_files import PartFormat, part_format
 from zoo.embedding.picture_sources import cut, state_sources
+from zoo.embedding.placing import placing
 from zoo.embedding.shard_work import Recipe, Wanted
 from zoo.embedding.tally import Tally
 from zoo.embedding.work_folder import WORK, ShardNote, WorkFolder
 from zoo.errors import BadOutput
-from zoo.files.staging import locked_output, replacing, writing
+from zoo.files.staging import locked_output, writing
 
 TEXT_TOWER = "text_"  # how the variants of one begin
 
@@ -113,7 +114,7 @@ def _begin(dataset: Path, about: About, force: bool, told: Progress) -> About | 
     with writing(dataset):
         work.folder.mkdir(parents=True, exist_ok=True)
         work.list_shards(cut(about.sources, about.shard))
-    write_about(work.folder, about)
+    write_about(work.folder, about, work.folder)
     return None
 
 
@@ -147,9 +148,9 @@ def _finish(dataset: Path, how: PartFormat, columns: Columns, about: About) -> A
             if not note.rows:
                 how.part(dataset, note.index).unlink(missing_ok=True)
         how.commit(dataset, columns.schema(), parts)
-        _write_errors(errors_path(dataset), notes)
+        _write_errors(errors_path(dataset), work.folder, notes)
     about = about.changed(pictures=sum(rows for _, rows in parts), errors=errors)
-    write_about(dataset, about)
+    write_about(dataset, about, work.folder)
     work.remove()
     return about
 
@@ -159,7 +160,7 @@ def errors_path(dataset: Path) -> Path:
     return dataset.with_suffix(".errors.parquet")
 
 
-def _write_errors(path: Path, notes: Sequence[ShardNote]) -> None:
+def _write_errors(path: Path, work: Path, notes: Sequence[ShardNote]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -168,5 +169,5 @@ def _write_errors(path: Path, notes: Sequence[ShardNote]) -> None:
         path.unlink(missing_ok=True)
         return
     keys, reasons = zip(*found, strict=True)
-    with replacing(path) as stage:
+    with placing(path, work) as stage:
         parquet.write_table(pa.table({"key": keys, "reason": reasons}), stage)
