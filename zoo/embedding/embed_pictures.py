@@ -48,7 +48,7 @@ def make_dataset(
     about = _about(columns, asked, state_sources(asked.sources))
     recipe = Recipe(str(found.place), found.digest, asked)
     with locked_output(dataset, told):
-        if finished := _begin(dataset, about, force, told):
+        if finished := _begin(dataset, how, about, force, told):
             return Embedded(dataset, finished.pictures, finished.errors)
         tally = Tally(WorkFolder(dataset), how, told)
         if scheduler is None:
@@ -87,7 +87,9 @@ def _about(columns: Columns, asked: Wanted, sources: tuple[StatedSource, ...]) -
     )
 
 
-def _begin(dataset: Path, about: About, force: bool, told: Progress) -> About | None:
+def _begin(
+    dataset: Path, how: PartFormat, about: About, force: bool, told: Progress
+) -> About | None:
     """List the shards of a dataset, unless that was done before; of a finished one what it says.
 
     **Raises** `BadOutput` where something else is in its place.
@@ -108,11 +110,14 @@ def _begin(dataset: Path, about: About, force: bool, told: Progress) -> About | 
         _check_same(dataset, read_about(work.folder), about)
         work.sweep()
         return None
-    if os.path.lexists(dataset) and (not dataset.is_dir() or {*os.listdir(dataset)} - {WORK}):
+    if os.path.lexists(dataset) and (
+        not dataset.is_dir() or {*os.listdir(dataset)} - {WORK, how.folder}
+    ):
         raise BadOutput(f"{dataset} is no dataset that was begun here: choose another place.")
     told.stage("looking for pictures")
     with writing(dataset):
-        work.folder.mkdir(parents=True, exist_ok=True)
+        for folder in (work.folder, how.part(dataset, 0).parent):
+            folder.mkdir(parents=True, exist_ok=True)
         work.list_shards(cut(about.sources, about.shard))
     write_about(work.folder, about, work.folder)
     return None

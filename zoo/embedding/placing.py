@@ -22,7 +22,6 @@ def placing(path: Path, folder: Path) -> Generator[Path]:
     with writing(path):
         try:
             yield stage
-            path.parent.mkdir(exist_ok=True)
             stage.replace(path)
         finally:
             stage.unlink(missing_ok=True)
