@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Size = tuple[int, int]  # (height, width)
 
 GAP = 2
-"""A JPEG is decoded at no less than so many times the sides that it is resized to; Pillow's
-documentation calls what a larger gap changes indistinguishable."""
+"""A picture is made smaller, while it is decoded, to no less than so many times the sides that it
+is resized to. `reducing_gap` is what Pillow calls this; docs/how-to/embed.md has what it changes."""
 
 
 @dataclass(frozen=True)

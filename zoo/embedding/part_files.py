@@ -55,8 +55,8 @@ def part_writer(how: PartFormat, path: Path, work: Path, schema: pa.Schema) -> G
         try:
             with how.opened(stage, schema) as write:
                 yield write
-        except RuntimeError as error:
-            # Lance has no class of errors for what a disk refuses.
+        except (RuntimeError, OSError) as error:
+            # Lance has no number of an error for what a disk refuses.
             if not FULL.search(str(error)):
                 raise
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error

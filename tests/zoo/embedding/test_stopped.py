@@ -1,11 +1,12 @@
 """Whoever stops `zoo embed`, whenever and however often: the dataset is that of a quiet run."""
 
 import random
-import signal
+import sys
 import time
 
 import pytest
 from distributed import SubprocessCluster
+from PIL import Image
 
 from tests import folders
 from tests.command import Command
@@ -100,20 +101,40 @@ def test_a_full_disk(begin, run, quiet):
         finish(folder, run, quiet)
 
 
+WORKER = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60")
+
+
 @pytest.mark.full
-def test_workers_are_killed(begin, quiet):
+def test_workers_are_killed(begin, run):
     """Of a cluster, one after the other, and others join: every picture once, the same bytes."""
-    deadline, folder = time.monotonic() + 240, begin()
-    alone = {"worker_class": "distributed.Nanny", "threads_per_worker": 1}
-    with SubprocessCluster(n_workers=2, dashboard_address=None, **alone) as cluster:
+    folder, alone, deadline = begin(), begin(), time.monotonic() + 240
+    for place in (folder, alone):
+        place.joinpath("large").mkdir()
+        for index in range(40):
+            sides = (2400 - index, 1800)
+            Image.radial_gradient("L").resize(sides).save(place / "large" / f"{index}.jpg")
+    command = ["embed", "large", *COMMAND[2:-1], "2", "--exact"]
+    assert run(Order(str(alone), command)).status == 0
+    workers = []
+
+    def start(address):
+        program = [sys.executable, "-m", "dask", "worker"]
+        workers.append(Command(folder).start(address, *WORKER, program=program))
+
+    with SubprocessCluster(n_workers=0, dashboard_address=None) as cluster:
         address = cluster.scheduler_address
-        process = Command(folder).start(*COMMAND, "--scheduler", address)
+        start(address)
+        process = Command(folder).start(*command, "--scheduler", address)
         for kill in range(5):
-            while len([*(folder / OUT / "data").glob("*")]) < 2 * kill and process.poll() is None:
-                assert time.monotonic() < deadline
+            while len([*(folder / OUT / "data").glob("*")]) < 2 + 3 * kill:
+                assert time.monotonic() < deadline and process.poll() is None
                 time.sleep(0.02)
-            cluster.workers[kill % 2].process.send_signal(signal.SIGKILL)
-            cluster.scale(3 + kill)
+            start(address)
+            workers[kill].kill()
         _, told = process.communicate(timeout=240)
-    assert process.returncode == 1, told
-    assert neutral(content(folder), folder) == quiet[0]
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+    assert process.returncode == 0, told
+    assert len(rows(folder / OUT)) == 40
+    assert neutral(content(folder), folder) == neutral(content(alone), alone)

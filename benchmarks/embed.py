@@ -1,0 +1,199 @@
+"""How fast `zoo embed` is beside its network alone, a plain loop, and torch's DataLoader.
+
+    python benchmarks/embed.py --pictures 3000 [--rounds 12] [--folder FOLDER]
+
+Seeded JPEGs of 64 to 2,000 pixels a side are drawn. In every round each way gets pictures of one
+share, in turn: `zoo embed` all of them, from the start to the finished dataset, the others some. A
+ratio is of one round, whose ways ran within seconds of each other; the median of rounds counts. The
+networks are DINOv3 ViT-S/16 with random weights, built into a folder once.
+"""
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import psutil
+from PIL import Image
+
+import zoo
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.embedding.embed_call import Embedded
+from zoo.images.pictures import pictures
+from zoo.runtime import RESTING, open_session
+
+MODEL = "dinov3_vits16"
+BATCHES = 1, 8, 32
+SAMPLE = 32
+"""Pictures that the slower ways get in a round."""
+
+
+def draw(folder: Path, count: int, seed: int = 0) -> list[Path]:
+    """JPEGs of areas, edges and noise, whose sides are spread evenly over the logarithm."""
+    random, paths = np.random.default_rng(seed), []
+    folder.mkdir(parents=True, exist_ok=True)
+    for index in range(count):
+        height, width = np.exp(random.uniform(np.log(64), np.log(2000), 2)).astype(int)
+        coarse = random.integers(0, 256, (height // 40 + 2, width // 40 + 2, 3), np.uint8)
+        fine = random.normal(128, 12, (height // 2 + 1, width // 2 + 1, 3)).clip(0, 255)
+        path = folder / f"{index:06d}.jpg"
+        paths.append(path)
+        if path.exists():
+            continue
+        areas = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+        noise = Image.fromarray(fine.astype(np.uint8)).resize((width, height))
+        sum_ = np.asarray(areas, np.int16) + np.asarray(noise, np.int16) - 128
+        Image.fromarray(sum_.clip(0, 255).astype(np.uint8)).save(path, quality=88)
+    return paths
+
+
+class Alone:
+    """The network by itself, on all cores, at its best batch."""
+
+    def __init__(self, path: Path):
+        self.session, self.batch = open_session(path, settings=RESTING), 1
+        self.rate(8)
+        self.batch = max(BATCHES, key=lambda batch: self._at(batch).rate(32))
+
+    def _at(self, batch: int) -> "Alone":
+        self.batch = batch
+        return self
+
+    def rate(self, count: int) -> float:
+        """Pictures a second."""
+        pixels = np.random.default_rng(0).random((self.batch, 3, 224, 224), np.float32)
+        runs, began = max(1, count // self.batch), time.perf_counter()
+        for _ in range(runs):
+            self.session.run(["pooler_output"], {"pixel_values": pixels})
+        return runs * self.batch / (time.perf_counter() - began)
+
+
+def plain_loop(model: zoo.VisionModel, paths: list[Path]) -> float:
+    """As somebody writes it first."""
+    began = time.perf_counter()
+    for path in paths:
+        model(path)
+    return len(paths) / (time.perf_counter() - began)
+
+
+class Torch:
+    """transformers' network, fed by torch's DataLoader with two processes."""
+
+    def __init__(self) -> None:
+        from transformers import DINOv3ViTConfig, DINOv3ViTModel
+
+        sizes = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536}
+        config = DINOv3ViTConfig(**sizes, num_hidden_layers=12, num_register_tokens=4)
+        self.model = DINOv3ViTModel(config).eval()
+
+    def rate(self, paths: list[Path]) -> float:
+        """Pictures a second, without the start of the processes."""
+        import torch
+
+        loaded = torch.utils.data.DataLoader(Files(paths), batch_size=8, num_workers=2)
+        with torch.inference_mode():
+            batches = iter(loaded)
+            self.model(next(batches)[:1])
+            began, count = time.perf_counter(), 0
+            for batch in batches:
+                count += len(self.model(batch).pooler_output)
+        return count / (time.perf_counter() - began)
+
+
+class Files:
+    """Pictures as torch's examples prepare them: Pillow, numpy, a tensor."""
+
+    def __init__(self, paths: list[Path]):
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int):
+        import torch
+
+        image = pictures(self.paths[index])[0].resize((224, 224), Image.Resampling.BILINEAR)
+        return torch.from_numpy(np.asarray(image, np.float32).transpose(2, 0, 1) / 255)
+
+
+class Memory(threading.Thread):
+    """The most that this process holds, beyond what it held at first, in MB."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.process, self.going = psutil.Process(), True
+        self.first = self.most = self.process.memory_info().rss
+        self.start()
+
+    def run(self) -> None:
+        while self.going:
+            self.most = max(self.most, self.process.memory_info().rss)
+            time.sleep(0.02)
+
+    def stop(self) -> float:
+        """End, and tell."""
+        self.going = False
+        self.join()
+        return (self.most - self.first) / 1e6
+
+
+def embedded(paths: list[Path], place: Path, precision: str, work: Path) -> Embedded:
+    """A finished dataset of these pictures."""
+    (work / "list.txt").write_text("\n".join(map(str, paths)), encoding="utf-8")
+    out = work / f"{precision}.lance"
+    return zoo.embed(work / "list.txt", model=place, precision=precision, out=out, force=True)
+
+
+def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
+    precisions = "fp32", "int8"
+    models = {name: zoo.load(str(place), name) for name in precisions}
+    alone = {name: Alone(model.path) for name, model in models.items()}
+    torch_way, rates, most = Torch(), defaultdict(list), 0.0
+    for index in range(rounds):
+        share = paths[index::rounds]
+        sample = share[:SAMPLE]
+        torch_rate = torch_way.rate(sample)
+        for name in precisions:
+            memory = Memory()
+            made = embedded(share, place, name, work)
+            most = max(most, memory.stop())
+            told = {
+                "zoo embed": made.rate,
+                "the network alone": alone[name].rate(SAMPLE),
+                "a loop with zoo.load": plain_loop(models[name], sample),
+                "DataLoader, float32": torch_rate,
+            }
+            for way, rate in told.items():
+                rates[name, way].append((rate, made.rate / rate))
+    for (name, way), found in rates.items():
+        rate = statistics.median(rate for rate, _ in found)
+        ratio = statistics.median(ratio for _, ratio in found)
+        low, high = min(found, key=lambda x: x[1])[1], max(found, key=lambda x: x[1])[1]
+        batch = f" (batch {alone[name].batch})" if "alone" in way else ""
+        print(f"{name} {way}{batch}: {rate:.1f}/s, embed x {ratio:.2f} ({low:.2f} to {high:.2f})")
+    total = sum(made.seconds.values())
+    print({stage: f"{seconds / total:.1%}" for stage, seconds in made.seconds.items()}, "of int8")
+    print(f"memory beyond what was held before a run: {most:.0f} MB at most")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pictures", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "embed")
+    asked = parser.parse_args()
+    place = asked.folder / MODEL
+    if not (place / "manifest.json").exists():
+        wanted = ["--weights", "random", "--variant", "fp32,int8", "--out", str(asked.folder)]
+        assert call(app, ["build", MODEL, *wanted]) == 0
+    paths = draw(asked.folder / "pictures", asked.pictures)
+    measure(paths, place, asked.rounds, asked.folder)
+
+
+if __name__ == "__main__":
+    main()

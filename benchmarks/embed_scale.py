@@ -1,0 +1,107 @@
+"""How `zoo embed` divides its shards among the workers of Dask's own scheduler, some of which fail.
+
+    python benchmarks/embed_scale.py [--workers 64] [--shards 2000] [--rate 10] [--faster 600]
+
+A stub takes the time of a shard's pictures at the measured rate of a core, made so many times
+shorter, and computes nothing. Some workers are slow, some die in the middle of a shard, and some
+join late. The time of it all is compared with what the shards would take if they were divided
+perfectly among the workers while they are there.
+"""
+
+import argparse
+import asyncio
+import random
+import time
+
+import dask
+from distributed import Client, Scheduler, Worker, get_worker
+from distributed.scheduler import KilledWorker
+
+from zoo.embedding.crews import AHEAD, Crew, run_shards
+from zoo.embedding.embed_call import SHARD
+from zoo.embedding.work_folder import ShardNote
+
+SLOW, DYING, LATE = 0.1, 0.1, 0.2
+"""Shares of the workers that take four times as long, that die, and that join after a while."""
+
+
+class Shards:
+    """Stands for the tally of a run: all shards are left, and done ones are counted."""
+
+    def __init__(self, count: int):
+        self.count_of, self.done = count, set()
+
+    def left(self):
+        return ((index, index) for index in range(self.count_of))
+
+    def count(self, pictures: int) -> None:
+        pass
+
+    def finish(self, note: ShardNote) -> None:
+        assert note.index not in self.done
+        self.done.add(note.index)
+
+
+def stub(index: int, seconds: float) -> ShardNote:
+    """Wait as long as a shard takes on this worker."""
+    slow = str(get_worker().name).startswith("slow")
+    time.sleep(seconds * (4 if slow else 1))
+    return ShardNote(index, SHARD, 0, [])
+
+
+async def serve(asked: argparse.Namespace, seconds: float) -> None:
+    """Run a scheduler and workers in this process, and the shards from a thread of it."""
+    draw, whole = random.Random(0), asked.shards * seconds / asked.workers
+    async with Scheduler(port=0, dashboard_address=":0") as scheduler:
+
+        async def live(index: int) -> None:
+            slow, late = draw.random() < SLOW, draw.random() < LATE
+            dies = index and not late and draw.random() < DYING
+            await asyncio.sleep(whole * draw.uniform(0.1, 0.5) if late else 0)
+            name = f"{'slow' if slow else 'sound'}-{index}"
+            worker = await Worker(scheduler.address, nthreads=1, name=name)
+            if dies:
+                await asyncio.sleep(whole * draw.uniform(0.1, 0.9))
+                await worker.close(timeout=0, nanny=False, executor_wait=False)
+                return
+            await finished.wait()
+            await worker.close(executor_wait=False)
+
+        finished = asyncio.Event()
+        workers = [asyncio.create_task(live(index)) for index in range(asked.workers)]
+        try:
+            await asyncio.to_thread(embed, scheduler.address, asked, seconds)
+        finally:
+            finished.set()
+            await asyncio.gather(*workers)
+
+
+def embed(address: str, asked: argparse.Namespace, seconds: float) -> None:
+    """What `zoo embed --scheduler` does, with the stub in place of the work."""
+    tally = Shards(asked.shards)
+    with Client(address, set_as_default=False) as client, client.get_executor(pure=False) as pool:
+        began = time.perf_counter()
+        crew = Crew(lambda i: pool.submit(stub, i, seconds), AHEAD, False, (KilledWorker,))
+        run_shards(crew, tally)
+        wall = time.perf_counter() - began
+    assert len(tally.done) == asked.shards
+    perfect = asked.shards * seconds / asked.workers
+    hours = wall * asked.faster / 3600
+    print(f"{asked.shards} shards of {SHARD} pictures, each once, on {asked.workers} workers:")
+    print(f"{wall:.1f} s, which stands for {hours:.1f} h: {wall / perfect:.2f} of sound workers")
+    print(f"{asked.shards / wall:.0f} shards a second went through the scheduler")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--shards", type=int, default=2000)
+    parser.add_argument("--rate", type=float, default=10, help="pictures a second of a core")
+    parser.add_argument("--faster", type=float, default=600)
+    asked = parser.parse_args()
+    dask.config.set({"distributed.scheduler.allowed-failures": 10})
+    asyncio.run(serve(asked, SHARD / asked.rate / asked.faster))
+
+
+if __name__ == "__main__":
+    main()
