@@ -170,6 +170,7 @@ def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
             }
             for way, rate in told.items():
                 rates[name, way].append((rate, made.rate / rate))
+            print(index, name, {way: round(rate, 1) for way, rate in told.items()}, flush=True)
     for (name, way), found in rates.items():
         rate = statistics.median(rate for rate, _ in found)
         ratio = statistics.median(ratio for _, ratio in found)

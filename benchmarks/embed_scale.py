@@ -10,8 +10,10 @@ perfectly among the workers while they are there.
 
 import argparse
 import asyncio
+import logging
 import random
 import time
+from concurrent.futures import CancelledError
 
 import dask
 from distributed import Client, Scheduler, Worker, get_worker
@@ -52,7 +54,7 @@ def stub(index: int, seconds: float) -> ShardNote:
 async def serve(asked: argparse.Namespace, seconds: float) -> None:
     """Run a scheduler and workers in this process, and the shards from a thread of it."""
     draw, whole = random.Random(0), asked.shards * seconds / asked.workers
-    async with Scheduler(port=0, dashboard_address=":0") as scheduler:
+    async with Scheduler(port=0, dashboard=False) as scheduler:
 
         async def live(index: int) -> None:
             slow, late = draw.random() < SLOW, draw.random() < LATE
@@ -80,8 +82,8 @@ def embed(address: str, asked: argparse.Namespace, seconds: float) -> None:
     """What `zoo embed --scheduler` does, with the stub in place of the work."""
     tally = Shards(asked.shards)
     with Client(address, set_as_default=False) as client, client.get_executor(pure=False) as pool:
-        began = time.perf_counter()
-        crew = Crew(lambda i: pool.submit(stub, i, seconds), AHEAD, False, (KilledWorker,))
+        lost, began = (KilledWorker, CancelledError), time.perf_counter()
+        crew = Crew(lambda i: pool.submit(stub, i, seconds), AHEAD, False, lost)
         run_shards(crew, tally)
         wall = time.perf_counter() - began
     assert len(tally.done) == asked.shards
@@ -100,6 +102,7 @@ def main() -> None:
     parser.add_argument("--faster", type=float, default=600)
     asked = parser.parse_args()
     dask.config.set({"distributed.scheduler.allowed-failures": 10})
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     asyncio.run(serve(asked, SHARD / asked.rate / asked.faster))
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -67,7 +74,9 @@ def cluster_crew(address: str, recipe: Recipe) -> Generator[Crew]:
     from zoo.artifacts.build.pools import cluster
 
     with cluster(address) as pool, pool.open() as executor:
-        yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=pool.lost)
+        # Of a worker that leaves in an orderly way some tasks are cancelled.
+        lost = (*pool.lost, CancelledError)
+        yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=lost)
 
 
 def _submitted(executor: Executor, recipe: Recipe, offset: int) -> Future[ShardNote]:

@@ -28,7 +28,7 @@ Size = tuple[int, int]  # (height, width)
 
 GAP = 2
 """A picture is made smaller, while it is decoded, to no less than so many times the sides that it
-is resized to. `reducing_gap` is what Pillow calls this; docs/how-to/embed.md has what it changes."""
+is resized to. Pillow calls this a `reducing_gap`; docs/how-to/embed.md has what it changes."""
 
 
 @dataclass(frozen=True)
