@@ -47,6 +47,7 @@ BUILD = "build vit_digits --variant fp32"
 INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
 REPORT = "report --filter vit_digits --variant fp32"
 TO = "--weights-dir checkpoint --out"
+EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/siglip_digits_dual"
 GIVEN = f"{MADE} --weights {DIGITS}"
@@ -75,6 +76,7 @@ DOORS = {
     "build --weights": Door(f"{BUILD} {NEW} --weights {{}}", DIGITS),
     "build --calibrate": Door(f"{BUILD8} {NEW} --calibrate {{}}", "pictures"),
     "build --out": writes(f"{BUILD} --out {{}}"),
+    "embed --model": Door(f"{EMBED} --model {{}} --out new.lance", FOLDER),
     "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
     "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),

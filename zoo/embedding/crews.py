@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import (
-    FIRST_COMPLETED,
     CancelledError,
     Executor,
     Future,
     ThreadPoolExecutor,
-    wait,
 )
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
@@ -113,24 +112,30 @@ def _same_network(recipe: Recipe) -> FoundNetwork:
 def run_shards(crew: Crew, tally: Tally) -> None:
     """Have all shards done that are not. **Raises** what the work on one raises, or `BadOutput`."""
     left, running = tally.left(), dict[Future[ShardNote], tuple[int, int]]()
+    done = SimpleQueue[Future[ShardNote]]()
+
+    def give_out(offset: int, tries: int) -> None:
+        future = crew.submit(offset)
+        running[future] = offset, tries
+        future.add_done_callback(done.put)
+
     while True:
         while len(running) < crew.ahead and (shard := next(left, None)) is not None:
-            running[crew.submit(shard[1])] = shard[1], 1
+            give_out(shard[1], 1)
         if not running:
             return
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            offset, tries = running.pop(future)
-            try:
-                note = future.result()
-            except crew.lost as error:
-                if tries == TRIES:
-                    raise BadOutput(
-                        f"the workers of a shard died {TRIES} times, perhaps for want of memory: "
-                        "give them more, or fewer threads."
-                    ) from error
-                running[crew.submit(offset)] = offset, tries + 1
-                continue
-            if not crew.counts:
-                tally.count(note.rows + len(note.errors))
-            tally.finish(note)
+        future = done.get()
+        offset, tries = running.pop(future)
+        try:
+            note = future.result()
+        except crew.lost as error:
+            if tries == TRIES:
+                raise BadOutput(
+                    f"the workers of a shard died {TRIES} times, perhaps for want of memory: give "
+                    "them more, or fewer threads."
+                ) from error
+            give_out(offset, tries + 1)
+            continue
+        if not crew.counts:
+            tally.count(note.rows + len(note.errors))
+        tally.finish(note)
