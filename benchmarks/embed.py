@@ -23,7 +23,7 @@ from PIL import Image
 import zoo
 from zoo.cli.app import app
 from zoo.cli.console import call
-from zoo.embedding.embed_call import Embedded
+from zoo.embedding.embed_request import Embedded
 from zoo.images.pictures import pictures
 from zoo.runtime import RESTING, open_session
 
@@ -95,7 +95,9 @@ class Torch:
         """Pictures a second, without the start of the processes."""
         import torch
 
-        loaded = torch.utils.data.DataLoader(Files(paths), batch_size=8, num_workers=2)
+        loaded = torch.utils.data.DataLoader(
+            Files(paths), batch_size=8, num_workers=2, multiprocessing_context="spawn"
+        )
         with torch.inference_mode():
             batches = iter(loaded)
             self.model(next(batches)[:1])
@@ -153,7 +155,7 @@ def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
     precisions = "fp32", "int8"
     models = {name: zoo.load(str(place), name) for name in precisions}
     alone = {name: Alone(model.path) for name, model in models.items()}
-    torch_way, rates, most = Torch(), defaultdict(list), 0.0
+    torch_way, rates, busy, most = Torch(), defaultdict(list), defaultdict(list), 0.0
     for index in range(rounds):
         share = paths[index::rounds]
         sample = share[:SAMPLE]
@@ -170,6 +172,7 @@ def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
             }
             for way, rate in told.items():
                 rates[name, way].append((rate, made.rate / rate))
+            busy[name].append(made.rate / made.cores)
             print(index, name, {way: round(rate, 1) for way, rate in told.items()}, flush=True)
     for (name, way), found in rates.items():
         rate = statistics.median(rate for rate, _ in found)
@@ -177,6 +180,8 @@ def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
         low, high = min(found, key=lambda x: x[1])[1], max(found, key=lambda x: x[1])[1]
         batch = f" (batch {alone[name].batch})" if "alone" in way else ""
         print(f"{name} {way}{batch}: {rate:.1f}/s, embed x {ratio:.2f} ({low:.2f} to {high:.2f})")
+    for name, found in busy.items():
+        print(f"{name}: {statistics.median(found):.1f} pictures in a second of one core")
     total = sum(made.seconds.values())
     print({stage: f"{seconds / total:.1%}" for stage, seconds in made.seconds.items()}, "of int8")
     print(f"memory beyond what was held before a run: {most:.0f} MB at most")

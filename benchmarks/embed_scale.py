@@ -21,7 +21,7 @@ from distributed import Client, Scheduler, Worker, get_worker
 from distributed.scheduler import KilledWorker
 
 from zoo.embedding.crews import AHEAD, Crew, run_shards
-from zoo.embedding.embed_call import SHARD
+from zoo.embedding.embed_request import SHARD
 from zoo.embedding.work_folder import ShardNote
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2
@@ -94,9 +94,7 @@ def embed(
     assert len(tally.done) == asked.shards
     perfect, hours = least(asked.shards * seconds, began, lives), wall * asked.faster / 3600
     print(f"{asked.shards} shards of {SHARD} pictures, each once, on {asked.workers} workers:")
-    print(
-        f"{wall:.1f} s, which stands for {hours:.1f} h: {wall / perfect:.2f} of the least possible"
-    )
+    print(f"{wall:.1f} s, which stands for {hours:.1f} h: {wall / perfect:.2f} of the least")
     print(f"{asked.shards / wall:.0f} shards a second went through the scheduler")
 
 

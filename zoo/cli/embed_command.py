@@ -10,11 +10,12 @@ import typer
 from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
-from zoo.embedding.embed_call import SHARD, Dtype, embed
+from zoo.embedding.embed_call import embed
+from zoo.embedding.embed_request import SHARD, Dtype
 from zoo.errors import FAILED_CHECK
 
 if TYPE_CHECKING:
-    from zoo.embedding.embed_call import Embedded
+    from zoo.embedding.embed_request import Embedded
 
 SPEED = "Speed"
 SOURCES = typer.Argument(
@@ -68,7 +69,7 @@ def embed_command(
     A run that is stopped goes on where it was when the same command is given again. Pictures that
     cannot be read are listed in NAME.errors.parquet, and the exit code is 1.
     """
-    from zoo.embedding.columns import read_extra
+    from zoo.embedding.row_columns import read_extra
 
     with progress_bar() as progress:
         found = embed(

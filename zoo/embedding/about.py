@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError
 
 from weights.opening import open_regular
-from zoo.embedding.embed_call import Dtype
+from zoo.embedding.embed_request import Dtype
 from zoo.embedding.placing import placing
 from zoo.errors import BadFile
 from zoo.files.staging import write_text

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
-from zoo.embedding.shard_work import Recipe, ShardWorker
+from zoo.embedding.shard_work import ShardRecipe, ShardWorker
 from zoo.embedding.tally import Tally
 from zoo.embedding.work_folder import ShardNote
 from zoo.errors import BadFile, BadOutput
@@ -47,7 +47,7 @@ class Crew:
 
 
 @contextmanager
-def local_crew(recipe: Recipe, threads: int | None, tally: Tally) -> Generator[Crew]:
+def local_crew(recipe: ShardRecipe, threads: int | None, tally: Tally) -> Generator[Crew]:
     """Threads of this process: a lane for each core. **Raises** `BadFile`."""
     found = _same_network(recipe)
     runner = Runner(found, lane_session(found.path), threads or _cores())
@@ -67,7 +67,7 @@ def _cores() -> int:
 
 
 @contextmanager
-def cluster_crew(address: str, recipe: Recipe) -> Generator[Crew]:
+def cluster_crew(address: str, recipe: ShardRecipe) -> Generator[Crew]:
     """The workers of a Dask cluster, who see files under the same paths as we do. **Raises**
     `BadRequest`."""
     from zoo.artifacts.build.pools import cluster
@@ -78,11 +78,11 @@ def cluster_crew(address: str, recipe: Recipe) -> Generator[Crew]:
         yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=lost)
 
 
-def _submitted(executor: Executor, recipe: Recipe, offset: int) -> Future[ShardNote]:
+def _submitted(executor: Executor, recipe: ShardRecipe, offset: int) -> Future[ShardNote]:
     return executor.submit(work_elsewhere, recipe, offset)
 
 
-def work_elsewhere(recipe: Recipe, offset: int) -> ShardNote:
+def work_elsewhere(recipe: ShardRecipe, offset: int) -> ShardNote:
     """Work on a shard in one of a cluster's workers, on one lane."""
     found = _same_network(recipe)
     runner = Runner(found, _kept_session(found.path, found.digest), 1)
@@ -98,7 +98,7 @@ def _kept_session(path: Path, digest: str) -> Session:
     return lane_session(path)
 
 
-def _same_network(recipe: Recipe) -> FoundNetwork:
+def _same_network(recipe: ShardRecipe) -> FoundNetwork:
     """**Raises** `BadFile` where another network is in its place on this machine."""
     found = find_network(recipe.place, recipe.asked.precision)
     if found.digest != recipe.digest:

@@ -4,43 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from zoo.embedding.embed_request import SHARD, Dtype, Embedded, EmbedRequest, Extra
 from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
     from weights.progress import Progress
-
-Dtype = Literal["float16", "float32"]
-
-Extra = Literal["patches", "logits", "best", "thumbnail"]
-
-SHARD = 1024
-"""Pictures in a part, which is lost when a process is killed; Lance calls it a fragment."""
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """What a run made of pictures.
-
-    `pictures` are the rows of the dataset, and `computed` those of this run; `seconds` are those of
-    threads by stage, and `cores` how many were busy on average, with `wall` the time of it all.
-    """
-
-    dataset: Path
-    pictures: int
-    errors: int
-    computed: int = 0
-    wall: float = 0.0
-    cores: float = 0.0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def rate(self) -> float:
-        """Pictures a second."""
-        return self.computed / self.wall if self.wall else 0.0
 
 
 def embed(
@@ -87,12 +58,11 @@ def embed(
     """
     from weights.progress import Quiet
     from zoo.embedding.embed_pictures import make_dataset
-    from zoo.embedding.shard_work import Wanted
 
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
     several = [sources] if isinstance(sources, str | os.PathLike) else sources
-    how = Wanted(
+    how = EmbedRequest(
         tuple(os.fspath(each) for each in several),
         os.fspath(model),
         Path(os.path.abspath(out)),

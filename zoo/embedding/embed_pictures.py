@@ -10,14 +10,14 @@ from pathlib import Path
 
 from weights.progress import Progress
 from zoo.embedding.about import ABOUT, About, StatedSource, read_about, write_about
-from zoo.embedding.columns import Columns
 from zoo.embedding.crews import cluster_crew, local_crew, run_shards
-from zoo.embedding.embed_call import Embedded
+from zoo.embedding.embed_request import Embedded, EmbedRequest
 from zoo.embedding.network import find_network
 from zoo.embedding.part_files import PartFormat, part_format
-from zoo.embedding.picture_sources import cut, state_sources
+from zoo.embedding.picture_sources import cut_shards, state_sources
 from zoo.embedding.placing import placing
-from zoo.embedding.shard_work import Recipe, Wanted
+from zoo.embedding.row_columns import RowColumns
+from zoo.embedding.shard_work import ShardRecipe
 from zoo.embedding.tally import Tally
 from zoo.embedding.work_folder import WORK, ShardNote, WorkFolder
 from zoo.errors import BadOutput
@@ -30,7 +30,7 @@ FREE = {"pictures", "errors", "place"}
 
 
 def make_dataset(
-    asked: Wanted,
+    asked: EmbedRequest,
     threads: int | None,
     scheduler: str | None,
     force: bool,
@@ -43,10 +43,10 @@ def make_dataset(
     """
     began, dataset = time.perf_counter(), asked.dataset
     how, found = part_format(dataset), find_network(asked.model, asked.precision, offline)
-    columns = Columns(found, asked.dtype, asked.extra)
+    columns = RowColumns(found, asked.dtype, asked.extra)
     columns.check()
     about = _about(columns, asked, state_sources(asked.sources))
-    recipe = Recipe(str(found.place), found.digest, asked)
+    recipe = ShardRecipe(str(found.place), found.digest, asked)
     with locked_output(dataset, told):
         if finished := _begin(dataset, how, about, force, told):
             return Embedded(dataset, finished.pictures, finished.errors)
@@ -64,7 +64,7 @@ def make_dataset(
     return Embedded(dataset, *done, wall, cores, dict(tally.seconds))
 
 
-def _about(columns: Columns, asked: Wanted, sources: tuple[StatedSource, ...]) -> About:
+def _about(columns: RowColumns, asked: EmbedRequest, sources: tuple[StatedSource, ...]) -> About:
     """What the dataset will say of itself, but for counts."""
     found = columns.found
     manifest, place = found.manifest, str(found.place)
@@ -118,7 +118,7 @@ def _begin(
     with writing(dataset):
         for folder in (work.folder, how.part(dataset, 0).parent):
             folder.mkdir(parents=True, exist_ok=True)
-        work.list_shards(cut(about.sources, about.shard))
+        work.list_shards(cut_shards(about.sources, about.shard))
     write_about(work.folder, about, work.folder)
     return None
 
@@ -142,7 +142,7 @@ def _check_same(dataset: Path, earlier: About, about: About) -> None:
     )
 
 
-def _finish(dataset: Path, how: PartFormat, columns: Columns, about: About) -> About:
+def _finish(dataset: Path, how: PartFormat, columns: RowColumns, about: About) -> About:
     """Put the parts together. What is done twice, where this is interrupted, is the same."""
     work, parts = WorkFolder(dataset), list[tuple[Path, int]]()
     notes = [note for index, _ in work.shards() if (note := work.note(index, how)) is not None]

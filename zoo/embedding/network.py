@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import ReadPicture
-from zoo.images.pixel_values import read_values, resized_size, size_inside
+from zoo.images.pixel_values import drafted_values, resized_size, size_inside
 
 if TYPE_CHECKING:
     from zoo.manifest.schema import Manifest, Variant
@@ -80,7 +80,7 @@ class FoundNetwork:
         if self.manifest.input == "uint8":
             return np.asarray(read.image, np.uint8)
         how = self.manifest.preprocessing.settings
-        return read_values(read, how, self.fitted(read.sides))
+        return drafted_values(read, how, self.fitted(read.sides))
 
 
 def find_network(model: str, precision: str, offline: bool = False) -> FoundNetwork:

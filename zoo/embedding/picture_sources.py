@@ -186,7 +186,7 @@ def _walk(folder: str, prefix: str) -> Iterator[str]:
             yield prefix + name
 
 
-def cut(sources: Sequence[StatedSource], shard: int) -> Iterator[Shard]:
+def cut_shards(sources: Sequence[StatedSource], shard: int) -> Iterator[Shard]:
     """All shards of the sources, numbered from 0."""
     index = 0
     for source in sources:

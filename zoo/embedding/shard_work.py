@@ -14,15 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from weights.errors import WeightsError
-from zoo.embedding.columns import Columns, thumbnail
-from zoo.embedding.embed_call import Dtype, Extra
+from zoo.embedding.embed_request import EmbedRequest
 from zoo.embedding.network import Runner
 from zoo.embedding.part_files import part_format, part_writer
 from zoo.embedding.picture_sources import Shard
+from zoo.embedding.row_columns import RowColumns, thumbnail
 from zoo.embedding.shard_items import Item, items
 from zoo.embedding.work_folder import ShardNote, WorkFolder
 from zoo.errors import ZooError, first_line
@@ -38,22 +37,7 @@ STAGES = "read", "decode", "resize", "model", "write"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What was asked for: the pictures, the network, the dataset, and what its rows hold."""
-
-    sources: tuple[str, ...]
-    model: str
-    dataset: Path
-    precision: str
-    dtype: Dtype
-    extra: tuple[Extra, ...]
-    draft: bool
-    batch: int
-    shard: int
-
-
-@dataclass(frozen=True)
-class Recipe:
+class ShardRecipe:
     """All that decides what is made of a shard; a worker elsewhere needs nothing more.
 
     `place` and `digest` are those of the network that was found.
@@ -61,7 +45,7 @@ class Recipe:
 
     place: str
     digest: str
-    asked: Wanted
+    asked: EmbedRequest
 
 
 @dataclass(frozen=True)
@@ -97,9 +81,9 @@ class Clock:
 class ShardWorker:
     """Works on shards with threads that it shares between them."""
 
-    def __init__(self, recipe: Recipe, runner: Runner, told: Callable[[int], None] | None):
+    def __init__(self, recipe: ShardRecipe, runner: Runner, told: Callable[[int], None] | None):
         self.asked, self.runner, self.told = recipe.asked, runner, told
-        self.columns = Columns(runner.found, recipe.asked.dtype, recipe.asked.extra)
+        self.columns = RowColumns(runner.found, recipe.asked.dtype, recipe.asked.extra)
         self.work, self.stopped = WorkFolder(recipe.asked.dataset), False
         # While some threads wait for a file or for a lane, others decode.
         self.ahead = 2 * runner.lanes + 2

@@ -111,7 +111,7 @@ def read_picture(
     """
     from PIL import Image
 
-    with _readable(name), Image.open(Content(data), formats=FORMATS) as it:
+    with _readable(name), Image.open(PictureBytes(data), formats=FORMATS) as it:
         _check_pixels(it, name)
         turn = _orientation(it)
         sides = (it.width, it.height) if turn in ACROSS else (it.height, it.width)
@@ -135,7 +135,7 @@ def read_picture(
     return ReadPicture(image, sides, part)
 
 
-class Content(BytesIO):
+class PictureBytes(BytesIO):
     """A file's bytes. Pillow's messages show what it reads, and should be the same every time."""
 
     def __repr__(self) -> str:

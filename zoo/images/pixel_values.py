@@ -66,7 +66,7 @@ def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Flo
     return np.stack([_one(image, how, size, (image.height, image.width)) for image in images])
 
 
-def read_values(read: ReadPicture, how: Preprocessing, size: Size) -> Float32:
+def drafted_values(read: ReadPicture, how: Preprocessing, size: Size) -> Float32:
     """`[3, height, width]` of a picture that may have been decoded smaller than it is."""
     return _one(read.image, how, size, read.sides, read.part)
 

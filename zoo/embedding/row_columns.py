@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from zoo.answers.answer import best
 from zoo.answers.scores import softmax
-from zoo.embedding.embed_call import Dtype, Extra
+from zoo.embedding.embed_request import Dtype, Extra
 from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
 from zoo.manifest.stated_entry import stated_entry
@@ -32,7 +32,7 @@ THUMBNAIL, QUALITY = 128, 80
 
 
 @dataclass(frozen=True)
-class Columns:
+class RowColumns:
     """What is kept of every picture."""
 
     found: FoundNetwork

@@ -1,0 +1,51 @@
+"""What `zoo embed` is asked for, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Dtype = Literal["float16", "float32"]
+
+Extra = Literal["patches", "logits", "best", "thumbnail"]
+
+SHARD = 1024
+"""Pictures in a part, which is lost when a process is killed; Lance calls it a fragment."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What a run made of pictures.
+
+    `pictures` are the rows of the dataset, and `computed` those of this run; `seconds` are those of
+    threads by stage, and `cores` how many were busy on average, with `wall` the time of it all.
+    """
+
+    dataset: Path
+    pictures: int
+    errors: int
+    computed: int = 0
+    wall: float = 0.0
+    cores: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Pictures a second."""
+        return self.computed / self.wall if self.wall else 0.0
+
+
+@dataclass(frozen=True)
+class EmbedRequest:
+    """What was asked for: the pictures, the network, the dataset, and what its rows hold."""
+
+    sources: tuple[str, ...]
+    model: str
+    dataset: Path
+    precision: str
+    dtype: Dtype
+    extra: tuple[Extra, ...]
+    draft: bool
+    batch: int
+    shard: int
