@@ -104,8 +104,8 @@ def _rows(
     """Search, and print and draw what was found."""
     from zoo.cli.tables.found_table import show_found
     from zoo.retrieval.contact_sheet import SheetCell
-    from zoo.retrieval.search_call import COUNT as USUAL
-    from zoo.retrieval.search_call import Asked
+    from zoo.retrieval.found_rows import COUNT as USUAL
+    from zoo.retrieval.found_rows import Asked
     from zoo.retrieval.search_rows import search_table, told_index
 
     wanted = USUAL if count is None else count

@@ -9,8 +9,8 @@ import numpy as np
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.exact import Nearest, exact_nearest
+from zoo.retrieval.found_rows import MOST, Asked, FoundRow
 from zoo.retrieval.query_vectors import picture_vector, text_vector
-from zoo.retrieval.search_call import MOST, Asked, FoundRow
 from zoo.retrieval.vector_index import LARGE, lance_nearest, read_index
 from zoo.retrieval.vector_table import KEY, VectorTable
 

@@ -19,8 +19,8 @@ from weights.progress import Quiet
 from zoo.errors import BadRequest
 from zoo.images.photograph import photograph
 from zoo.retrieval import near_duplicates, search_rows, vector_index, vector_table
+from zoo.retrieval.found_rows import Asked
 from zoo.retrieval.near_duplicates import find_duplicates
-from zoo.retrieval.search_call import Asked
 from zoo.retrieval.search_rows import nearest_rows, search_table
 from zoo.retrieval.vector_index import build_index
 from zoo.retrieval.vector_table import open_vectors

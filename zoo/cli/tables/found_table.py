@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from weights.terminal import say
 from zoo.cli.tables import counted, print_table
-from zoo.retrieval.search_call import FoundRow
+from zoo.retrieval.found_rows import FoundRow
 from zoo.retrieval.vector_index import NEAREST, IndexFacts
 
 
