@@ -105,6 +105,7 @@ ELSEWHERE = {
     "a hub": "tests/zoo/hub/test_pull.py has one",
     "a hub and a token": "tests/zoo/hub/test_push.py has both",
     "a new environment": "tests/test_packages.py installs the archive, .ci/run the checkout",
+    "pictures and a built folder": "tests/zoo/embedding/test_embed.py draws and makes them",
     "tract, OpenCV and IREE": "tests/runtimes/load.py does what they do, for every test there",
     "the extra [frameworks]: tests/frameworks runs it": "tests/frameworks, as the comment says",
 }

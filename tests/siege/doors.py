@@ -116,6 +116,7 @@ SAVED = "converter.save(model, path)"
 """As other libraries do, it replaces what is there; so it is given only what is not."""
 
 FUNCTIONS = {
+    "zoo.embed": "zoo.embed('pictures', model=path, out='new.lance')",
     "zoo.load": "zoo.load('dinov3_vits16', folder=path)",
     "zoo.from_pretrained": "zoo.from_pretrained('vit_digits', path)",
     "zoo.to_onnx": "zoo.to_onnx(zoo.create('vit_digits'), path, verify=False)",
