@@ -79,6 +79,7 @@ DOORS = {
     "build --calibrate": Door(f"{BUILD8} {NEW} --calibrate {{}}", "pictures"),
     "build --out": writes(f"{BUILD} --out {{}}"),
     "embed --model": Door(f"{EMBED} --model {{}} --out new.lance", FOLDER),
+    "embed --out": writes(f"{EMBED} --model {FOLDER} --out {{}}", ".lance"),
     "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
     "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),

@@ -50,13 +50,6 @@ app.command("info", epilog=examples("zoo info dinov3_vits16"))(describe)
 app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
 app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
 app.command(
-    "embed",
-    epilog=examples(
-        f"zoo embed photographs/ --model {BUILT} --out vectors.lance",
-        f"zoo embed 'shards/{{000..099}}.tar' --model {BUILT} --precision int8 --out web.lance",
-    ),
-)(embed_command)
-app.command(
     epilog=examples(
         "zoo show dinov3_vits16 cat.png dog.png", "zoo show vit_digits-opset23.onnx 3.png"
     )
@@ -69,6 +62,13 @@ app.command(
 app.command(epilog=examples("zoo build dinov3_vits16", "zoo build --filter 'dinov2_*' --jobs 4"))(
     build
 )
+app.command(
+    "embed",
+    epilog=examples(
+        f"zoo embed photographs/ --model {BUILT} --out vectors.lance",
+        f"zoo embed 'shards/{{000..099}}.tar' --model {BUILT} --precision int8 --out web.lance",
+    ),
+)(embed_command)
 app.command(
     "search",
     epilog=examples(

@@ -26,7 +26,6 @@ RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
 MEMORY = "How much memory all builds may take together."
 JOBS = "How many models are built at once."
-SCHEDULER = "Build on the workers of a Dask cluster."
 FREE = "80 % of what is free"
 EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
 
@@ -56,7 +55,7 @@ def build(
     memory: Annotated[
         float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE)
     ] = None,
-    scheduler: Annotated[str | None, options.value("ADDRESS", SCHEDULER, RESOURCES)] = None,
+    scheduler: Annotated[str | None, options.scheduler(RESOURCES)] = None,
 ) -> int:
     """Build for each model a folder that others can use, with checked and described ONNX files.
 

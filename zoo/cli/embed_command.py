@@ -17,7 +17,7 @@ from zoo.errors import FAILED_CHECK
 if TYPE_CHECKING:
     from zoo.embedding.embed_request import Embedded
 
-SPEED = "Speed"
+SPEED, ROWS = "Speed", "The rows of the dataset"
 SOURCES = typer.Argument(
     metavar="SOURCE...",
     help="Folders of pictures, lists of paths (.txt), patterns, tar files of WebDataset's or "
@@ -28,24 +28,24 @@ MODEL = options.value(
     "A folder of `zoo build` or `zoo pull`, an .onnx file with its manifest, or the name of a "
     "model, for which a folder is downloaded.",
 )
-OUT = options.value("DATASET", "The dataset to write: NAME.lance, or NAME.parquet.")
+OUT = options.value("FOLDER", "The folder to write to: NAME.lance, or NAME.parquet.")
 PRECISION = options.value("NAME", "The variant of the folder, such as fp32, fused or int8.")
-DTYPE = options.value(None, "The type of the vectors.")
+DTYPE = options.value(None, "The type of the vectors.", ROWS)
 EXTRA = typer.Option(
     "--with",
     metavar="COLUMN",
     help=f"A further column: patches, logits, best (five classes) or thumbnail. {options.SEVERAL}",
     callback=options.split_commas,
+    rich_help_panel=ROWS,
 )
 EXACT = options.flag(
     "--exact", "Resize pictures in one step, though they are much larger than the network's."
 )
 BATCH = options.value("N", "The number of pictures that run together.", SPEED, min=1)
 PICTURES = options.value("N", "The number of pictures in a part of the dataset.", SPEED, min=1)
-THREADS = options.value(
+CORES = options.value(
     "N", "The number of cores to use.", SPEED, min=1, show_default="all that there are"
 )
-SCHEDULER = options.value("ADDRESS", "Embed on the workers of a Dask cluster.", SPEED)
 
 
 def embed_command(
@@ -60,8 +60,8 @@ def embed_command(
     offline: options.Offline = False,
     batch: Annotated[int, BATCH] = 1,
     shard: Annotated[int, PICTURES] = SHARD,
-    threads: Annotated[int | None, THREADS] = None,
-    scheduler: Annotated[str | None, SCHEDULER] = None,
+    cores: Annotated[int | None, CORES] = None,
+    scheduler: Annotated[str | None, options.scheduler(SPEED)] = None,
     json: options.Json = False,
 ) -> int:
     """Make a dataset with a vector of every picture: a table of Lance or Parquet.
@@ -82,7 +82,7 @@ def embed_command(
             draft=not exact,
             batch=batch,
             shard=shard,
-            threads=threads,
+            threads=cores,
             scheduler=scheduler,
             force=force,
             offline=offline,

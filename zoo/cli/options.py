@@ -129,6 +129,11 @@ def out(default: str | bool, more: str = "") -> Any:
     return value("FOLDER", f"The folder to write to{more}.", show_default=default)
 
 
+def scheduler(panel: str) -> Any:
+    """`--scheduler`."""
+    return value("ADDRESS", "Do the work on the workers of a Dask cluster.", panel)
+
+
 FILE_OUT = value("FILE", "The file to write.")
 
 

@@ -14,8 +14,8 @@ from tests.command import PROGRAM, Command
 from zoo.cli.app import app
 from zoo.cli.console import call
 
-ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "search"]
-ORDER += ["site", "push", "report", "weights", "cache", "golden"]
+ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "embed"]
+ORDER += ["search", "site", "push", "report", "weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 
 
@@ -113,15 +113,19 @@ def test_help_is_whole_sentences_with_an_example(words, zoo, monkeypatch):
     assert sum(each.rich_help_panel is None for each in options) <= 8
 
 
+VARIOUS = ("batch", "size", "model", "precision")
+
+
 def test_an_option_is_called_the_same_and_means_the_same():
     """What a text begins with; what follows may be about the command.
 
-    `--out` names a folder, but for what writes one file.
+    `--out` names a folder, but for what writes one file; `--precision` is of a file that is made,
+    or of one that is there.
     """
     texts = defaultdict[str, set[str]](set)
     for param in (param for command in COMMANDS.values() for param in command.params):
         is_file = (param.name, param.metavar) == ("out", "FILE")
-        if param.param_type_name == "option" and param.name not in ("batch", "size", "model"):
+        if param.param_type_name == "option" and param.name not in VARIOUS:
             texts["out FILE" if is_file else param.name].add(param.help)
     assert {"out", "json", "weights", "offline", "dry_run", "revision", "variant"} <= set(texts)
     assert [name for name, found in texts.items() if len(found) > 1] == ["out"]
