@@ -78,9 +78,8 @@ def trace(
         positional, named = given.fill(args)
         returned = call(*head, *positional, **named)
         if not separate:
-            changed.update(
-                dict.fromkeys(path for own in head for path in changed_leaves(own, arrays))
-            )
+            paths = (path for own in head for path in changed_leaves(own, arrays))
+            changed.update(dict.fromkeys(paths))
         return returned
 
     (closed, out_tree), known = _trace_traced(called, given.structs, leaves)

@@ -55,6 +55,7 @@ def test_the_same_answers_wherever_a_model_lies(zoo):
     )
 
 
+@pytest.mark.full
 def test_labels_of_a_model_that_the_package_brings(zoo):
     """In JAX by its name, and in ONNX Runtime in a folder; the program of its card runs."""
     zoo("build", TOWERS, "--variant", "fp32", "--out", "built", "--offline")
