@@ -41,7 +41,7 @@ def content(folder, hidden=False):
 @pytest.mark.parametrize(
     ("name", "points"),
     [
-        *(("convert", 4), ("pull", 4)),
+        ("convert", 4),
         *(pytest.param(name, 12, marks=pytest.mark.full) for name in COMMANDS),
     ],
 )

@@ -86,6 +86,7 @@ def test_what_is_in_it(built):
     assert np.array_equal(fed, pixel_values([photograph()], how, how.size))
 
 
+@pytest.mark.full
 def test_outputs_that_were_asked_for(zoo):
     """They alone are in all files, the card, the golden numbers and what is compared."""
     names = ["pooler_output", "attentions", "class_attention"]

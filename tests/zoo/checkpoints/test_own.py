@@ -73,6 +73,7 @@ def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
     zoo("verify", "w.onnx", "--weights", own.path)
 
 
+@pytest.mark.sampled(4, full=1)
 @pytest.mark.parametrize(("kind", "opset"), [("eomt", 23), ("patches", 18)])
 def test_areas_of_a_network_without_a_name(kind, opset, zoo, tmp_path):
     """In sizes of no table; masks of pictures that are no squares."""
@@ -116,6 +117,7 @@ def test_leaves_that_equinox_wrote(zoo, tmp_path):
     assert_logits(zoo.here / "w.onnx", own)
 
 
+@pytest.mark.full
 def test_a_network_in_sizes_of_its_own_in_python(zoo, tmp_path):
     own = OWN["siglip"](tmp_path / "own")
     model = package.from_pretrained("siglip2", own.path)

@@ -139,6 +139,6 @@ def test_info(zoo, monkeypatch):
     assert "21,601,152" in zoo("info", "dinov3_vits16_pretrain_lvd1689m").out
     assert "poiretclement/equimo, which is not the publisher's" in zoo("info", "dinov3_vitl16").out
     # Addresses stay whole.
-    for name, entry in MODELS.items():
-        told = zoo("info", name).out
+    for entry in {entry.family: entry for entry in MODELS.values()}.values():
+        told = zoo("info", entry.name).out
         assert entry.licence.page in told and entry.licence.download in told

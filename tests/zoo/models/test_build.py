@@ -58,6 +58,7 @@ def abstract_output(model):
     return eqx.filter_eval_shape(batched, model, image)
 
 
+@pytest.mark.sampled(4, full=1)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_initial_parameters_are_those_of_ever(name):
     """By the sha256 of the path, the shape and the bytes of every leaf."""
