@@ -1,6 +1,7 @@
 """`zoo run`: what models say of pictures, by name, from a checkpoint, a file and a folder."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -145,9 +146,9 @@ def test_what_readme_shows(zoo):
     photograph().save(zoo.here / "cat.png")
     (block,) = re.findall(r"```text\n(\$ zoo run.*?)```", README.read_text(), re.DOTALL)
     shown = re.findall(r"^\$ zoo (.*)\n((?:(?!\$).*\n)+)", block, re.MULTILINE)
-    assert len(shown) == 3
+    assert len(shown) == 4
     for command, printed in shown:
-        told = "".join(f"{line.rstrip()}\n" for line in zoo(*command.split()).out.splitlines())
+        told = "".join(f"{line.rstrip()}\n" for line in zoo(*shlex.split(command)).out.splitlines())
         assert re.sub(r"(0\.\d\d)\d+", r"\1", told) == re.sub(r"(0\.\d\d)\d+", r"\1", printed)
 
 
