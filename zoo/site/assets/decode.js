@@ -4,7 +4,9 @@ const LARGEST = 2 ** 24; // pixels; some browsers have no larger canvas
 
 /** `{rgb [height, width, 3], height, width, scaled}`; what is transparent becomes white. */
 export async function decode(file) {
-  const picture = await createImageBitmap(file, { colorSpaceConversion: "none" });
+  const picture = await createImageBitmap(file, { colorSpaceConversion: "none" }).catch(() => {
+    throw new Error("the browser cannot read this file as a picture");
+  });
   const scale = Math.min(1, Math.sqrt(LARGEST / (picture.width * picture.height)));
   const width = Math.max(1, Math.floor(picture.width * scale));
   const height = Math.max(1, Math.floor(picture.height * scale));

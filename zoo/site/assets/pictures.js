@@ -2,6 +2,7 @@
 
 import { areasOf, segmentColours } from "./areas.js";
 import { showBars } from "./bars.js";
+import { listenForPictures } from "./chooser.js";
 import { decode } from "./decode.js";
 import { apart, colours, cosine, limits, patches, principal, ramp, scores } from "./features.js";
 import { Maps, make } from "./maps.js";
@@ -50,9 +51,7 @@ async function give(file) {
   try {
     if (chosen.length === 0) throw new Error("tick at least one file");
     say("Reading the picture …");
-    const picture = await decode(file).catch(() => {
-      throw new Error("the browser cannot read this file as a picture");
-    });
+    const picture = await decode(file);
     say("Fetching the files …");
     await fetchFiles(chosen);
     if (model.classes && names === null) names = await classNames();
@@ -242,23 +241,5 @@ function showClasses() {
   showBars(list, shares.sort((one, other) => other.share - one.share).slice(0, BEST));
 }
 
-const drop = byId("drop");
-drop.addEventListener("dragover", (event) => {
-  event.preventDefault();
-  drop.classList.add("over");
-});
-drop.addEventListener("dragleave", () => drop.classList.remove("over"));
-drop.addEventListener("drop", (event) => {
-  event.preventDefault();
-  drop.classList.remove("over");
-  const [file] = event.dataTransfer.files;
-  if (file) give(file);
-});
-byId("file").addEventListener("change", ({ target }) => {
-  if (target.files.length) give(target.files[0]);
-  target.value = "";
-});
-byId("photograph").addEventListener("click", async () => {
-  give(await (await fetch(`${model.folder}/${model.photograph}`)).blob());
-});
+listenForPictures(give);
 byId("demo").hidden = false;

@@ -1,5 +1,6 @@
 // Search a dataset: what is like a picture that is given, or like one of the dataset's own.
 
+import { listenForPictures } from "./chooser.js";
 import { decode } from "./decode.js";
 import { make } from "./maps.js";
 import { model, open, prepare, run } from "./model.js";
@@ -79,9 +80,7 @@ function moreLike(row) {
 
 async function pictureVector(chosen) {
   say("Reading the picture …");
-  const { rgb, height, width } = await decode(chosen).catch(() => {
-    throw new Error("the browser cannot read this file as a picture");
-  });
+  const { rgb, height, width } = await decode(chosen);
   say("Fetching the model …");
   const bar = byId("progress");
   Object.assign(bar, { max: model.files[file].bytes, value: 0, hidden: false });
@@ -93,27 +92,8 @@ async function pictureVector(chosen) {
 
 const give = (chosen) => ask("Like your picture: ", () => pictureVector(chosen));
 
-function listen() {
-  const drop = byId("drop");
-  drop.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    drop.classList.add("over");
-  });
-  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
-  drop.addEventListener("drop", (event) => {
-    event.preventDefault();
-    drop.classList.remove("over");
-    const [chosen] = event.dataTransfer.files;
-    if (chosen) give(chosen);
-  });
-  byId("file").addEventListener("change", ({ target }) => {
-    if (target.files.length) give(target.files[0]);
-    target.value = "";
-  });
-}
-
 byId("demo").hidden = false;
-if (file) listen();
+if (file) listenForPictures(give);
 byId("words").addEventListener("input", () => {
   shown = SHOWN;
   if (rows) show();

@@ -1,6 +1,7 @@
 // Sentences about a picture, or about a digit that is drawn: how likely each is.
 
 import { showBars } from "./bars.js";
+import { listenForPictures } from "./chooser.js";
 import { decode } from "./decode.js";
 import { toCounts, toRgb } from "./ink.js";
 import { model, open, prepare, run, softmax } from "./model.js";
@@ -74,9 +75,7 @@ async function ask() {
 
 async function give(chosen) {
   try {
-    picture = await decode(chosen).catch(() => {
-      throw new Error("the browser cannot read this file as a picture");
-    });
+    picture = await decode(chosen);
     board?.clear();
     await ask();
   } catch (error) {
@@ -91,13 +90,7 @@ function drawn() {
 }
 
 for (const field of fields) field.addEventListener("input", ask);
-byId("file").addEventListener("change", ({ target }) => {
-  if (target.files.length) give(target.files[0]);
-  target.value = "";
-});
-byId("photograph").addEventListener("click", async () => {
-  give(await (await fetch(`${model.folder}/${model.photograph}`)).blob());
-});
+listenForPictures(give);
 byId("demo").hidden = false;
 if (board) board.listen(drawn);
 else ask();
