@@ -9,7 +9,11 @@ import pytest
 from tests import folders
 from tests.command import Command
 from tests.hub_server import COMMIT, Hub, serving
+from zoo.export.make import convert_model
+from zoo.export.request import Signature
 from zoo.images.photograph import photographs
+from zoo.models.builder import abstract
+from zoo.registry.lookup import info
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 ATTENTION, FEATURES, LOADED, MLP = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -34,6 +38,20 @@ def test_a_block_runs(block, written, place):
     assert [path.name for path in place.glob("*.onnx")] == [written]
     assert block is not FEATURES or namespace["features"].shape == (2, 384)
     assert block is not ATTENTION or str(namespace["export"].report) == "1 node: 1 Attention"
+
+
+@pytest.mark.full
+def test_nodes_of_files_for_one_size_and_for_any():
+    config = info("dinov3_vits16").config
+    fixed, free = (
+        [
+            convert_model(abstract(config), opset, Signature(size, None)).report.nodes
+            for opset in (18, 23)
+        ]
+        for size in ((224, 224), None)
+    )
+    told = f"({free[0]} and {free[1]}\ninstead of {fixed[0]} and {fixed[1]})"
+    assert told in README
 
 
 def test_the_block_on_folders_runs(place):
