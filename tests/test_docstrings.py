@@ -11,7 +11,11 @@ import weights
 import zoo
 from zoo.images.photograph import photographs
 
-ELSEWHERE = {"zoo.load": "needs a hub: tests/test_readme.py loads from one"}
+ELSEWHERE = {
+    "zoo.load": "needs a hub: tests/test_readme.py loads from one",
+    "zoo.embed": "needs a thousand pictures: tests/zoo/embedding has some",
+    "zoo.search": "needs a dataset: tests/zoo/retrieval makes them",
+}
 
 
 def examples():

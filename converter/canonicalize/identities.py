@@ -53,20 +53,6 @@ def _logical(node: Node, editor: Editor) -> Value | None:
     return _without(node, not absorbs)
 
 
-def _div(node: Node, editor: Editor) -> Value | None:
-    """By a power of two natural numbers are shifted, which takes a quarter of the time."""
-    (x, _), number = node.inputs, scalar(node.inputs[1])
-    power = None if number is None or x.dtype not in SHIFTED else int(number).bit_length() - 1
-    if power is None or power < 1 or number != 1 << power:
-        return _neutral(node, editor)
-    by = editor.broadcast(const(power, x.dtype), node.out.shape, ())
-    return editor.add(ops.shift_right_logical, [x, by], node.out.shape, x.dtype)
-
-
-SHIFTED = (np.uint32, np.uint64)
-"""What runtimes have shifts of."""
-
-
 def _integer_pow(node: Node, editor: Editor) -> Value | None:
     if node.params["y"] == 1:
         return node.inputs[0]
@@ -235,7 +221,6 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys(NEUTRAL, _neutral),
     ops.sub: lambda node, editor: _neutral(node, editor) or _fraction_of_bits(node, editor),
     ops.mul: _mul,
-    ops.div: _div,
     ops.and_: _logical,
     ops.or_: _logical,
     ops.integer_pow: _integer_pow,

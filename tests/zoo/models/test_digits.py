@@ -162,14 +162,13 @@ def test_towers_of_digits_are_siglip_s():
 @pytest.mark.full
 def test_training_for_words_is_reproducible_and_lowers_the_loss(tmp_path):
     seen, _ = digits.split_digits()
-    recipe = replace(WORD_RECIPE, epochs=3, warmup=10)
+    few, told = seen[np.arange(160)], sentences.all_sentences()
     for name in ("a", "b"):
-        model, losses = train_words(
-            TOWERS, seen[np.arange(160)], sentences.all_sentences(), 0, recipe
-        )
+        model, _ = train_words(TOWERS, few, told, 0, replace(WORD_RECIPE, epochs=1, warmup=1))
         save_weights(tmp_path / name, model, TOWERS)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    _, losses = train_words(TOWERS, few, told, 0, replace(WORD_RECIPE, epochs=16, warmup=10))
+    assert np.mean(losses[-20:]) < 0.9 * np.mean(losses[:20])
 
 
 def test_every_word_of_training_is_known():
