@@ -179,7 +179,7 @@ def test_every_word_of_training_is_known():
     assert backend.get_vocab_size() == TOWERS.config.words.vocabulary
 
 
-@pytest.mark.full
+@pytest.mark.hunt
 def test_training_for_depth_lowers_the_loss():
     seen, _ = digits.split_digits()
     recipe = replace(RECIPE, epochs=3)
