@@ -54,6 +54,7 @@ def test_float32(runtime, target, name, tmp_path):
     onnx.checker.check_model(file, full_check=True)
 
 
+@pytest.mark.full
 def test_iree(tmp_path):
     """Compiling takes seconds, so of the default tests it has one; both targets run in it."""
     file, found, wanted = run_one(tmp_path, "dinov3_vit", "iree", "portable", batch=1)

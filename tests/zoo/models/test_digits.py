@@ -125,6 +125,7 @@ def test_words_for_digits_that_nobody_trained_on(templates):
         assert zero_shot(model, TOWERS, apart, texts) >= 0.97, template
 
 
+@pytest.mark.full
 def test_sentences_about_several_digits():
     """Which may be true of several, of all but one, or of none: what is likelier than not is."""
     _, apart = digits.split_digits()
