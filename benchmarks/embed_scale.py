@@ -14,12 +14,11 @@ import logging
 import math
 import random
 import time
-from concurrent.futures import CancelledError
 
 import dask
-from distributed import Client, Scheduler, Worker, get_worker
-from distributed.scheduler import KilledWorker
+from distributed import Scheduler, Worker, get_worker
 
+from zoo.artifacts.build.pools import cluster
 from zoo.embedding.crews import AHEAD, Crew, run_shards
 from zoo.embedding.embed_request import SHARD
 from zoo.embedding.work_folder import ShardNote
@@ -67,7 +66,9 @@ async def serve(asked: argparse.Namespace, seconds: float) -> None:
             if dies:
                 await asyncio.sleep(whole * draw.uniform(0.1, 0.9))
                 lives[index][1] = time.perf_counter()
-                await worker.close(timeout=0, nanny=False, executor_wait=False)
+                # The scheduler hears nothing but that the connection is broken.
+                worker.batched_stream.comm.abort()
+                await worker.close(nanny=False, executor_wait=False)
                 return
             await finished.wait()
             await worker.close(executor_wait=False)
@@ -86,9 +87,9 @@ def embed(
 ) -> None:
     """What `zoo embed --scheduler` does, with the stub in place of the work."""
     tally = Shards(asked.shards)
-    with Client(address, set_as_default=False) as client, client.get_executor(pure=False) as pool:
-        lost, began = (KilledWorker, CancelledError), time.perf_counter()
-        crew = Crew(lambda i: pool.submit(stub, i, seconds), AHEAD, False, lost)
+    with cluster(address) as pool, pool.open() as executor:
+        began = time.perf_counter()
+        crew = Crew(lambda i: executor.submit(stub, i, seconds), AHEAD, False, pool.lost)
         run_shards(crew, tally)
         wall = time.perf_counter() - began
     assert len(tally.done) == asked.shards

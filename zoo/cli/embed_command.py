@@ -41,6 +41,11 @@ EXTRA = typer.Option(
 EXACT = options.flag(
     "--exact", "Resize pictures in one step, though they are much larger than the network's."
 )
+APPEND = options.flag(
+    "--append-model",
+    "Give a finished dataset a column of this model's vectors, beside those that it has.",
+    ROWS,
+)
 BATCH = options.value("N", "The number of pictures that run together.", SPEED, min=1)
 PICTURES = options.value("N", "The number of pictures in a part of the dataset.", SPEED, min=1)
 CORES = options.value(
@@ -56,6 +61,7 @@ def embed_command(
     dtype: Annotated[Dtype, DTYPE] = "float16",
     extra: Annotated[list[str] | None, EXTRA] = None,
     exact: Annotated[bool, EXACT] = False,
+    append_model: Annotated[bool, APPEND] = False,
     force: options.Force = False,
     offline: options.Offline = False,
     batch: Annotated[int, BATCH] = 1,
@@ -84,6 +90,7 @@ def embed_command(
             shard=shard,
             threads=cores,
             scheduler=scheduler,
+            append_model=append_model,
             force=force,
             offline=offline,
             progress=progress,

@@ -43,6 +43,9 @@ INDEX = options.flag(
 MODEL = options.value(
     "FILE|FOLDER", "The model that made the vectors.", show_default="where the dataset notes it"
 )
+VECTORS = options.value(
+    "COLUMN", "The column of vectors, of a dataset to which a model was appended.", ASKED
+)
 PICTURES = options.value(
     "FOLDER", "The folder that keys are paths in.", show_default="the dataset's thumbnails"
 )
@@ -58,6 +61,7 @@ def search_command(
     index: Annotated[bool, INDEX] = False,
     where: Annotated[str | None, WHERE] = None,
     count: Annotated[int | None, COUNT] = None,
+    vector: Annotated[str, VECTORS] = "vector",
     model: Annotated[Path | None, MODEL] = None,
     pictures: Annotated[Path | None, PICTURES] = None,
     out: Annotated[Path | None, options.FILE_OUT] = None,
@@ -80,7 +84,7 @@ def search_command(
     from zoo.retrieval.vector_index import build_index
     from zoo.retrieval.vector_table import open_vectors
 
-    table = open_vectors(dataset)
+    table = open_vectors(dataset, vector)
     if index:
         from zoo.cli.tables.found_table import show_index
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError
 
 from weights.opening import open_regular
-from zoo.embedding.embed_request import Dtype
+from zoo.embedding.embed_request import VECTOR, Dtype
 from zoo.embedding.placing import placing
 from zoo.errors import BadFile
 from zoo.files.staging import write_text
@@ -30,28 +30,47 @@ class StatedSource(Model):
     prefix: Place = Field(default="", description="How the keys of its pictures begin.")
 
 
-class About(Model):
-    """A dataset, and the model that made it."""
+class StatedNetwork(Model):
+    """A model that made vectors of the pictures, and the column that they are in."""
 
-    format_version: Literal[1] = Field(default=1, description="Of this file and the columns.")
+    column: Line = Field(default=VECTOR, description="The column of its vectors.")
     model: Label = Field(description="The model's name.")
     variant: Line = Field(description="The variant of its folder that computed the vectors.")
     model_sha256: Digest = Field(description="Of the ONNX file.")
     place: Place = Field(description="The folder of the model, where the dataset was made.")
-    dtype: Dtype = Field(description="Of `vector`, `patches` and `logits`.")
     dim: Count = Field(description="Numbers in a vector.")
     size: tuple[Side, Side] | None = Field(description="What pictures are brought to; null: free.")
-    draft: bool = Field(description="Whether JPEGs were decoded at a reduced size.")
-    batch: Count = Field(default=1, description="Pictures that ran together at most.")
-    shard: Count = Field(default=0, description="Pictures in a part at most, but of tar files.")
     preprocessing: StatedPreprocessing = Field(description="As in the model's manifest.")
     similarity: StatedSimilarity | None = Field(
         default=None, description="Where the folder can also make vectors of texts; else null."
     )
+
+    @property
+    def told(self) -> str:
+        """Which model that is, in a message."""
+        return f"{self.model} in {self.variant} ({self.model_sha256[:8]})"
+
+
+class About(StatedNetwork):
+    """A dataset, and the model that made its rows."""
+
+    format_version: Literal[1] = Field(default=1, description="Of this file and the columns.")
+    dtype: Dtype = Field(description="Of vectors, `patches` and `logits`.")
+    draft: bool = Field(description="Whether JPEGs were decoded at a reduced size.")
+    batch: Count = Field(default=1, description="Pictures that ran together at most.")
+    shard: Count = Field(default=0, description="Pictures in a part at most, but of tar files.")
     columns: tuple[Line, ...] = Field(description="Those of the dataset, in their order.")
     sources: tuple[StatedSource, ...] = Field(description="Where the pictures came from.")
     pictures: Count = Field(default=0, description="Rows of the dataset.")
     errors: Count = Field(default=0, description="Pictures that could not be read.")
+    appended: tuple[StatedNetwork, ...] = Field(
+        default=(), description="Models whose vectors of the same pictures came later."
+    )
+
+    @property
+    def networks(self) -> tuple[StatedNetwork, ...]:
+        """All models, in the order of their columns."""
+        return self, *self.appended
 
     def changed(self, **changes: object) -> Self:
         """The same with other fields, which are checked."""

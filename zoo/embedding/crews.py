@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import (
-    CancelledError,
     Executor,
     Future,
     ThreadPoolExecutor,
@@ -73,9 +72,7 @@ def cluster_crew(address: str, recipe: ShardRecipe) -> Generator[Crew]:
     from zoo.artifacts.build.pools import cluster
 
     with cluster(address) as pool, pool.open() as executor:
-        # Of a worker that leaves in an orderly way some tasks are cancelled.
-        lost = (*pool.lost, CancelledError)
-        yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=lost)
+        yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=pool.lost)
 
 
 def _submitted(executor: Executor, recipe: ShardRecipe, offset: int) -> Future[ShardNote]:

@@ -27,6 +27,7 @@ def embed(
     shard: int = SHARD,
     threads: int | None = None,
     scheduler: str | None = None,
+    append_model: bool = False,
     force: bool = False,
     offline: bool = False,
     progress: Progress | None = None,
@@ -47,6 +48,8 @@ def embed(
     - `shard`: pictures in a part of the dataset.
     - `threads`: cores to use; all by default.
     - `scheduler`: the address of a Dask scheduler, on whose workers the pictures are embedded.
+    - `append_model`: give a dataset that is finished, and is one of the same sources, a column of
+      this model's vectors, `vector_MODEL_PRECISION`, beside those that it has.
     - `force`: replace a dataset of something else.
     - `offline`: never ask the hub.
 
@@ -61,6 +64,11 @@ def embed(
 
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
+    if append_model and (force or extra):
+        raise BadRequest(
+            "a model is appended to a dataset as a column of vectors alone: leave out "
+            f"{'force' if force else 'extra columns'}, or leave out append_model."
+        )
     several = [sources] if isinstance(sources, str | os.PathLike) else sources
     how = EmbedRequest(
         tuple(os.fspath(each) for each in several),
@@ -72,5 +80,6 @@ def embed(
         draft,
         batch,
         shard,
+        append_model,
     )
     return make_dataset(how, threads, scheduler, force, offline, progress or Quiet())

@@ -10,6 +10,9 @@ Dtype = Literal["float16", "float32"]
 
 Extra = Literal["patches", "logits", "best", "thumbnail"]
 
+VECTOR = "vector"
+"""The column of the vectors of the model that made the rows."""
+
 SHARD = 1024
 """Pictures in a part, which is lost when a process is killed; Lance calls it a fragment."""
 
@@ -49,3 +52,4 @@ class EmbedRequest:
     draft: bool
     batch: int
     shard: int
+    append: bool = False

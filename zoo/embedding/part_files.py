@@ -7,26 +7,22 @@ manifest, which has the time in it, is all of a dataset that differs between two
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.embedding.embed_request import VECTOR
+from zoo.embedding.lance_parts import Write, add_column, commit_parts, lance_file
 from zoo.embedding.libraries import need_library
 from zoo.embedding.placing import placing
 from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Write = Callable[["pa.RecordBatch"], None]
-
-LANCE = 2, 1
-"""The version of Lance's files."""
 
 FULL = re.compile("No space left|File too large|os error (27|28)")
 """What Lance says where a disk is full."""
@@ -41,10 +37,12 @@ class PartFormat:
     folder: str
     opened: Callable[[Path, pa.Schema], AbstractContextManager[Write]]
     commit: Callable[[Path, pa.Schema, Sequence[tuple[Path, int]]], None]
+    add: Callable[[Path, pa.Schema, Sequence[tuple[Path, int]]], None] | None = None
+    mark: str = ""
 
     def part(self, dataset: Path, index: int) -> Path:
         """The file of a shard."""
-        return dataset / self.folder / f"part-{index:06d}{self.suffix}"
+        return dataset / self.folder / f"part-{index:06d}{self.mark}{self.suffix}"
 
 
 @contextmanager
@@ -60,34 +58,6 @@ def part_writer(how: PartFormat, path: Path, work: Path, schema: pa.Schema) -> G
             if not FULL.search(str(error)):
                 raise
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-
-
-@contextmanager
-def _lance_file(path: Path, schema: pa.Schema) -> Generator[Write]:
-    from lance.file import LanceFileWriter
-
-    with LanceFileWriter(str(path), schema, version=".".join(map(str, LANCE))) as writer:
-        yield writer.write_batch
-
-
-def _commit_lance(dataset: Path, schema: pa.Schema, parts: Sequence[tuple[Path, int]]) -> None:
-    """Make a table of the parts, whatever table there was."""
-    from lance import LanceDataset, LanceOperation
-    from lance.fragment import FragmentMetadata
-
-    fields, (major, minor) = _field_ids(schema), LANCE
-    fragments = list[FragmentMetadata]()
-    for path, rows in parts:
-        file = {
-            "path": path.name,
-            "fields": fields,
-            "column_indices": [*range(len(fields))],
-            "file_major_version": major,
-            "file_minor_version": minor,
-        }
-        told = {"id": len(fragments), "files": [file], "physical_rows": rows}
-        fragments.append(FragmentMetadata.from_json(json.dumps(told)))
-    LanceDataset.commit(str(dataset), LanceOperation.Overwrite(schema, fragments))
 
 
 @contextmanager
@@ -108,14 +78,15 @@ def _commit_nothing(dataset: Path, schema: pa.Schema, parts: Sequence[tuple[Path
 PART_FORMATS = {
     each.suffix: each
     for each in (
-        PartFormat(".lance", "lance", "data", _lance_file, _commit_lance),
+        PartFormat(".lance", "lance", "data", lance_file, commit_parts, add_column),
         PartFormat(".parquet", "pyarrow", "", _parquet_file, _commit_nothing),
     )
 }
 
 
-def part_format(dataset: Path) -> PartFormat:
-    """The kind of dataset that a name asks for. **Raises** `BadRequest`, or `MissingLibrary`."""
+def part_format(dataset: Path, column: str = VECTOR) -> PartFormat:
+    """The kind of dataset that a name asks for, or of a column more for one. **Raises**
+    `BadRequest`, or `MissingLibrary`."""
     if dataset.suffix not in PART_FORMATS:
         raise BadRequest(
             f"--out {dataset} ends in neither of {' and '.join(PART_FORMATS)}: name a dataset such "
@@ -124,26 +95,11 @@ def part_format(dataset: Path) -> PartFormat:
     how = PART_FORMATS[dataset.suffix]
     for library in ("pyarrow", how.library):
         need_library(library)
-    return how
-
-
-def _field_ids(schema: pa.Schema) -> list[int]:
-    """Numbers of the fields that have a column in Lance's files, where all are counted in the order
-    in which they are written: lists and structs are made of others."""
-    found, count = [], 0
-
-    def visit(kind: pa.DataType) -> None:
-        nonlocal count
-        own, count = count, count + 1
-        inner = [kind.field(i).type for i in range(kind.num_fields)]
-        if not inner or isinstance(kind, pa.FixedSizeListType):
-            found.append(own)
-        else:
-            for each in inner:
-                visit(each)
-
-    import pyarrow as pa
-
-    for field in schema:
-        visit(field.type)
-    return found
+    if column == VECTOR:
+        return how
+    if how.add is None:
+        raise BadRequest(
+            f"{dataset} is of Parquet files, which take no further column: make a dataset in "
+            "Lance's format, or another one for this model."
+        )
+    return replace(how, commit=how.add, mark=f"-{column}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from zoo.answers.answer import best
 from zoo.answers.scores import softmax
-from zoo.embedding.embed_request import Dtype, Extra
+from zoo.embedding.embed_request import VECTOR, Dtype, Extra
 from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
 from zoo.manifest.stated_entry import stated_entry
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from zoo.images.pictures import ReadPicture
 
-OUTPUTS = {"vector": "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
+OUTPUTS = {VECTOR: "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
 OUTPUTS |= {"best": "logits"}
 """What columns are made of."""
 
@@ -33,26 +33,40 @@ THUMBNAIL, QUALITY = 128, 80
 
 @dataclass(frozen=True)
 class RowColumns:
-    """What is kept of every picture."""
+    """What is kept of every picture. A `column` of another name is that of a model whose vectors
+    are appended to rows that there are."""
 
     found: FoundNetwork
     dtype: Dtype
     extra: tuple[Extra, ...]
+    column: str = VECTOR
+
+    @property
+    def are_appended(self) -> bool:
+        """Whether the rows have the other columns already."""
+        return self.column != VECTOR
 
     @property
     def names(self) -> tuple[str, ...]:
         """All of them, in their order."""
-        return "key", "width", "height", "sha256", "vector", *self.extra
+        if self.are_appended:
+            return (self.column,)
+        return "key", "width", "height", "sha256", VECTOR, *self.extra
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The outputs that columns are made of."""
+        named = {self.column: OUTPUTS[VECTOR]}
+        return named | {name: OUTPUTS[name] for name in self.extra if name in OUTPUTS}
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """The outputs of the network that are needed. **Raises** `BadRequest`."""
-        wanted = {name: OUTPUTS[name] for name in ("vector", *self.extra) if name in OUTPUTS}
-        for name, output in wanted.items():
+        for name, output in self.sources.items():
             if output not in self.found.outputs:
                 given = ", ".join(self.found.outputs)
                 raise BadRequest(f"--with {name} needs the output {output}, and this has {given}.")
-        return tuple(dict.fromkeys(wanted.values()))
+        return tuple(dict.fromkeys(self.sources.values()))
 
     @cached_property
     def classes(self) -> Sequence[str]:
@@ -90,7 +104,7 @@ class RowColumns:
         number = pa.float16() if self.dtype == "float16" else pa.float32()
         answers = pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
         kinds = {"key": pa.string(), "width": pa.int32(), "height": pa.int32()}
-        kinds |= {"sha256": pa.string(), "vector": pa.list_(number, self.dim)}
+        kinds |= {"sha256": pa.string(), self.column: pa.list_(number, self.dim)}
         kinds |= {"patches": pa.list_(number), "best": answers, "thumbnail": pa.binary()}
         if "logits" in self.extra:
             kinds["logits"] = pa.list_(number, int(self.found.outputs["logits"][-1]))
@@ -102,12 +116,11 @@ class RowColumns:
         """A row with what the network says of one picture of a batch. **Raises** `BadRequest` where
         a number is not finite."""
         told = dict(row)
-        for name in ("vector", *self.extra):
+        for name, output in self.sources.items():
+            own = outputs[output][index]
             if name == "best":
-                scores = softmax(outputs["logits"][index])
-                told[name] = [each._asdict() for each in best(scores, self.classes)]
-            elif name in OUTPUTS:
-                own = outputs[OUTPUTS[name]][index]
+                told[name] = [each._asdict() for each in best(softmax(own), self.classes)]
+            else:
                 own = own[self.prefix :] if name == "patches" else own
                 told[name] = self._rounded(own.ravel(), name)
         return told
@@ -127,8 +140,11 @@ class RowColumns:
         for field in schema:
             column = [row[field.name] for row in rows]
             if isinstance(field.type, pa.FixedSizeListType):
-                flat = pa.array(np.concatenate(column), field.type.value_type)
-                arrays.append(pa.FixedSizeListArray.from_arrays(flat, type=field.type))
+                nothing = np.zeros(field.type.list_size, self.dtype)
+                filled = [nothing if each is None else each for each in column]
+                flat = pa.array(np.concatenate(filled), field.type.value_type)
+                mask = pa.array([each is None for each in column])
+                arrays.append(pa.FixedSizeListArray.from_arrays(flat, type=field.type, mask=mask))
             else:
                 arrays.append(pa.array(column, field.type))
         return pa.record_batch(arrays, schema=schema)

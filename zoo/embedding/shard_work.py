@@ -18,13 +18,14 @@ from typing import Any
 
 from weights.errors import WeightsError
 from zoo.embedding.embed_request import EmbedRequest
+from zoo.embedding.lance_parts import read_digests
 from zoo.embedding.network import Runner
 from zoo.embedding.part_files import part_format, part_writer
 from zoo.embedding.picture_sources import Shard
 from zoo.embedding.row_columns import RowColumns, thumbnail
 from zoo.embedding.shard_items import Item, items
 from zoo.embedding.work_folder import ShardNote, WorkFolder
-from zoo.errors import ZooError, first_line
+from zoo.errors import BadFile, ZooError, first_line
 from zoo.images.pictures import read_picture
 
 ROWS = 256
@@ -46,6 +47,7 @@ class ShardRecipe:
     place: str
     digest: str
     asked: EmbedRequest
+    column: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ class ShardWorker:
 
     def __init__(self, recipe: ShardRecipe, runner: Runner, told: Callable[[int], None] | None):
         self.asked, self.runner, self.told = recipe.asked, runner, told
-        self.columns = RowColumns(runner.found, recipe.asked.dtype, recipe.asked.extra)
+        self.columns = RowColumns(
+            runner.found, recipe.asked.dtype, recipe.asked.extra, recipe.column
+        )
         self.work, self.stopped = WorkFolder(recipe.asked.dataset), False
         # While some threads wait for a file or for a lane, others decode.
         self.ahead = 2 * runner.lanes + 2
@@ -100,7 +104,7 @@ class ShardWorker:
         **Raises** a `ZooError` where it cannot be written, or the network does not load.
         """
         shard, clock = self.work.shard(offset), Clock()
-        how, rows, errors = part_format(self.work.dataset), 0, []
+        how, rows, errors = part_format(self.work.dataset, self.columns.column), 0, []
         path, kept = how.part(self.work.dataset, shard.index), list[dict[str, Any]]()
         with part_writer(how, path, self.work.folder, self.columns.schema()) as write:
 
@@ -109,12 +113,14 @@ class ShardWorker:
                     write(self.columns.table(kept))
                 kept.clear()
 
-            for each in self._in_order(shard, clock):
+            for each in self._rows(shard, clock):
                 if self.told is not None:
                     self.told(1)
                 if isinstance(each, Broken):
                     errors.append((each.key, each.reason))
-                    continue
+                    if not self.columns.are_appended:
+                        continue
+                    each = {self.columns.column: None}
                 kept.append(each)
                 rows += 1
                 if len(kept) == ROWS:
@@ -125,10 +131,39 @@ class ShardWorker:
         self.work.write_note(note)
         return note
 
-    def _in_order(self, shard: Shard, clock: Clock) -> Iterator[dict[str, Any] | Broken]:
+    def _rows(self, shard: Shard, clock: Clock) -> Iterator[dict[str, Any] | Broken]:
+        """Rows, and what is broken; of rows that there are the same ones, in their order."""
+        if not self.columns.are_appended:
+            yield from self._in_order(items(shard), clock)
+            return
+        first = part_format(self.work.dataset).part(self.work.dataset, shard.index)
+        known = read_digests(first) if first.is_file() else {}
+        left = iter(known.items())
+        pictures = (item for item in items(shard) if item.key in known)
+        for each in self._in_order(pictures, clock):
+            own = each.key if isinstance(each, Broken) else each["key"]
+            key, digest = next(left, ("", ""))
+            if own != key:
+                raise self._other_pictures(own)
+            if isinstance(each, Broken) or each["sha256"] == digest:
+                yield each
+            else:
+                yield Broken(key, f"{key} is another picture than the one of its row: put it back.")
+        for key, _ in left:
+            raise self._other_pictures(key)
+
+    def _other_pictures(self, key: str) -> BadFile:
+        return BadFile(
+            f"the sources of {self.work.dataset} have other pictures now than when it was made "
+            f"({key}): a model can be appended to the same ones alone."
+        )
+
+    def _in_order(
+        self, pictures: Iterator[Item], clock: Clock
+    ) -> Iterator[dict[str, Any] | Broken]:
         """Rows, and what is broken, in the order of the pictures."""
         mixed = MIXED if self.runner.found.is_free else 1
-        pictures, count = items(shard), self.asked.batch * mixed
+        count = self.asked.batch * mixed
         waiting = deque[Future[list[dict[str, Any] | Broken]]]()
         try:
             while piece := list(islice(pictures, count)):

@@ -31,11 +31,11 @@ def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:
 
     **Raises** a `ZooError`, also for a dataset whose model knows no texts.
     """
-    about = table.about
-    if about.similarity is None:
+    if table.network.similarity is None:
         raise BadRequest(
-            f"{table.path} is of {about.model}, which knows pictures alone: search for a picture, "
-            "or make a dataset of a model with a tower for texts, as siglip2_vitb16_224_dual."
+            f"{table.path} is of {table.network.model}, which knows pictures alone: search for a "
+            "picture, or make a dataset of a model with a tower for texts, as "
+            "siglip2_vitb16_224_dual."
         )
     return dataset_model(table, place).text([text])
 
@@ -45,20 +45,21 @@ def dataset_model(table: VectorTable, place: Path | None) -> VisionModel:
 
     **Raises** `BadFile` where there is none or another one: that is told by the digest of its file.
     """
-    about, given = table.about, Path(table.about.place) if place is None else place
+    made = table.network
+    given = Path(made.place) if place is None else place
     is_file = given.suffix == ".onnx"
     if not (given.is_file() if is_file else is_built(given)):
         where = f"{given}, where {table.path} notes it," if place is None else f"{given}"
         raise BadFile(
-            f"{where} has no model: name the file or folder of {about.model} that made the vectors "
+            f"{where} has no model: name the file or folder of {made.model} that made the vectors "
             "with --model."
         )
-    found = find_network(os.fspath(given), about.variant, offline=True)
+    found = find_network(os.fspath(given), made.variant, offline=True)
     folder = found.path.parents[len(Path(found.variant.file).parts) - 1]
     listed = (found.manifest.listed[name] for name in found.variant.files)
-    if found.digest != about.model_sha256 or not all(file.is_at(folder) for file in listed):
+    if found.digest != made.model_sha256 or not all(file.is_at(folder) for file in listed):
         raise BadFile(
-            f"{given} is of another model than {table.path}, whose vectors {about.model} "
-            f"({about.variant}, {about.model_sha256[:12]}…) made: name that with --model."
+            f"{given} is of another model than {table.path}, whose vectors are of "
+            f"{made.told}: name that with --model."
         )
-    return open_file(given) if is_file else open_folder(given, about.variant)
+    return open_file(given) if is_file else open_folder(given, made.variant)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.embedding.embed_request import VECTOR
 from zoo.retrieval.found_rows import COUNT, Asked, FoundRow
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def search(
     key: str | None = None,
     where: str | None = None,
     count: int = COUNT,
+    vector: str = VECTOR,
     model: str | os.PathLike[str] | None = None,
 ) -> list[FoundRow]:
     """The rows of a dataset of `zoo embed` that are most like something, best first.
@@ -34,6 +36,7 @@ def search(
       with towers for pictures and texts; a row that is named by its key is not found itself.
     - `where`: a condition in SQL that rows fulfil, such as `width > 500`.
     - `count`: how many rows, up to 10,000.
+    - `vector`: the column of vectors, of a dataset that several models made.
     - `model`: the file or folder of the dataset's model; where the dataset notes it by default.
 
     **Raises** a `ZooError`, also where `model` is another one than the dataset's.
@@ -44,6 +47,6 @@ def search(
     from zoo.retrieval.search_rows import search_table
     from zoo.retrieval.vector_table import open_vectors
 
-    table = open_vectors(Path(dataset))
+    table = open_vectors(Path(dataset), vector)
     place = None if model is None else Path(model)
     return search_table(table, Asked(picture, text, key), where, count, place)

@@ -14,7 +14,7 @@ from weights.progress import Progress
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.exact import Nearest, exact_nearest
-from zoo.retrieval.vector_table import OFFSET, VECTOR, VectorTable, open_vectors, usable_condition
+from zoo.retrieval.vector_table import OFFSET, VectorTable, open_vectors, usable_condition
 
 LARGE = 100_000
 """Rows up to which a search compares all of them, whether there is an index or not."""
@@ -44,8 +44,8 @@ ASKED, NEAREST = 100, 10
 TIMED = 3
 """Of them those that an exact search is timed with."""
 
-NAME, RECORD = "vector_idx", "zoo.search.index"
-"""What the index is called, and where the dataset notes what it finds."""
+RECORD = "zoo.search.index"
+"""Where the dataset notes what the index of a column finds: its key ends in the column's name."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def read_index(table: VectorTable) -> IndexFacts | None:
     if not table.is_lance or not _described(table):
         return None
     try:
-        return IndexFacts(**json.loads(_noted(table)[RECORD]))
+        return IndexFacts(**json.loads(_noted(table)[_record(table)]))
     except (KeyError, TypeError, ValueError) as error:
         raise BadFile(
             f"{table.path} has an index that `zoo search --index` did not make: run that."
@@ -79,7 +79,15 @@ def read_index(table: VectorTable) -> IndexFacts | None:
 
 
 def _described(table: VectorTable) -> list[Any]:
-    return [each for each in table.source.describe_indices() if each.name == NAME]
+    return [each for each in table.source.describe_indices() if each.name == _name(table)]
+
+
+def _name(table: VectorTable) -> str:
+    return f"{table.column}_idx"
+
+
+def _record(table: VectorTable) -> str:
+    return f"{RECORD}.{table.column}"
 
 
 def _noted(table: VectorTable) -> Mapping[str, str]:
@@ -107,14 +115,19 @@ def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
     began = time.perf_counter()
     try:
         table.source.create_index(
-            VECTOR, KIND, name=NAME, metric="cosine", replace=True, num_partitions=partitions
+            table.column,
+            KIND,
+            name=_name(table),
+            metric="cosine",
+            replace=True,
+            num_partitions=partitions,
         )
     except (OSError, RuntimeError, ValueError) as error:
         raise BadFile(f"{table.path} cannot be indexed ({first_line(error)}).") from error
     seconds = time.perf_counter() - began
-    indexed = open_vectors(table.path)
+    indexed = open_vectors(table.path, table.column)
     found = _measured(indexed, partitions, seconds, progress)
-    indexed.source.update_config({RECORD: json.dumps(asdict(found))})
+    indexed.source.update_config({_record(indexed): json.dumps(asdict(found))})
     return found
 
 
@@ -123,7 +136,8 @@ def _measured(
 ) -> IndexFacts:
     """Ask for rows' neighbours in more and more partitions, until enough are found."""
     progress.stage(f"comparing the index with an exact search of {table.count:,} rows")
-    asked = np.linspace(0, table.count - 1, min(ASKED, table.count)).astype(np.int64)
+    rows = np.concatenate([block.rows for block in table.blocks()])
+    asked = rows[np.linspace(0, len(rows) - 1, min(ASKED, len(rows))).astype(np.int64)]
     queries = table.vectors(asked)
     wanted = exact_nearest(table, queries, NEAREST + 1)
     began = time.perf_counter()
@@ -168,7 +182,7 @@ def lance_nearest(
     """
     rows = np.full((len(queries), count), -1, np.int64)
     cosines = np.full((len(queries), count), -np.inf, np.float32)
-    how = {"column": VECTOR, "k": count, "metric": "cosine", "use_index": probes is not None}
+    how = {"column": table.column, "k": count, "metric": "cosine", "use_index": probes is not None}
     if probes is not None:
         how |= {"minimum_nprobes": probes, "refine_factor": REFINED}
     for place, query in enumerate(queries):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.embedding.about import About, read_about
+from zoo.embedding.about import About, StatedNetwork, read_about
+from zoo.embedding.embed_request import VECTOR
 from zoo.embedding.libraries import need_library
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32
@@ -28,7 +29,7 @@ Rows = NDArray[np.int64]
 BLOCK = 8192
 """Rows that are read at once: of 1,024 numbers they take 34 MB in float32."""
 
-VECTOR, KEY, THUMBNAIL = "vector", "key", "thumbnail"
+KEY, THUMBNAIL = "key", "thumbnail"
 OFFSET = "_rowoffset"
 """What Lance calls the place of a row."""
 
@@ -42,12 +43,19 @@ class VectorBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorTable:
-    """A dataset that was opened. `source` is pyarrow's kind of dataset, of which Lance's is one."""
+    """A dataset that was opened. `source` is pyarrow's kind of dataset, of which Lance's is one;
+    `network` is the model whose vectors are compared."""
 
     path: Path
     about: About
     source: pyarrow.dataset.Dataset
     is_lance: bool
+    network: StatedNetwork
+
+    @property
+    def column(self) -> str:
+        """Where the vectors are that are compared."""
+        return self.network.column
 
     @cached_property
     def count(self) -> int:
@@ -57,7 +65,7 @@ class VectorTable:
     @property
     def dim(self) -> int:
         """The numbers of a vector."""
-        return int(self.source.schema.field(VECTOR).type.list_size)
+        return int(self.source.schema.field(self.column).type.list_size)
 
     @property
     def columns(self) -> list[str]:
@@ -77,24 +85,26 @@ class VectorTable:
         ]
 
     def blocks(self, rows: Rows | None = None, first: int = 0) -> Iterator[VectorBlock]:
-        """All vectors from a row on, or those of some rows in order. **Raises** `BadFile`."""
+        """All vectors from a row on, or those of some rows in order; of a model that was appended
+        some rows may have none. **Raises** `BadFile`."""
         place = 0
         with readable(self.path):
-            for batch in self.source.to_batches(columns=[VECTOR], batch_size=BLOCK):
+            for batch in self.source.to_batches(columns=[self.column], batch_size=BLOCK):
                 here = np.arange(place, place + batch.num_rows)
                 place += batch.num_rows
                 kept = here >= first if rows is None else np.isin(here, rows, assume_unique=True)
-                if kept.any():
-                    found = _vectors(batch.column(0), self)
-                    whole = bool(kept.all())
-                    yield VectorBlock(
-                        here if whole else here[kept], unit_rows(found if whole else found[kept])
-                    )
+                if batch.column(0).null_count:
+                    kept &= batch.column(0).is_valid().to_numpy(zero_copy_only=False)
+                if kept.all():
+                    yield VectorBlock(here, unit_rows(_vectors(batch.column(0), self)))
+                elif kept.any():
+                    found = _vectors(batch.column(0).take(np.flatnonzero(kept)), self)
+                    yield VectorBlock(here[kept], unit_rows(found))
 
     def vectors(self, rows: Sequence[int] | Rows) -> Float32:
         """The vectors of rows `[n, dim]`, at length 1. **Raises** `BadFile`."""
         with readable(self.path):
-            taken = self.source.take(list(map(int, rows)), columns=[VECTOR]).combine_chunks()
+            taken = self.source.take(list(map(int, rows)), columns=[self.column]).combine_chunks()
             chunks = taken.column(0).chunks
             found = [_vectors(chunk, self) for chunk in chunks]
         return unit_rows(np.concatenate(found)) if found else np.zeros((0, self.dim), np.float32)
@@ -151,9 +161,10 @@ def _vectors(column: pa.Array, table: VectorTable) -> Float32:
     return values.reshape(-1, table.dim).astype(np.float32)
 
 
-def open_vectors(path: Path) -> VectorTable:
-    """Open a dataset. **Raises** `BadFile` for what is none, `MissingLibrary` without the libraries
-    that read it."""
+def open_vectors(path: Path, column: str = VECTOR) -> VectorTable:
+    """Open a dataset to compare one of its columns of vectors. **Raises** `BadFile` for what is
+    none, `BadRequest` where it has no such column, `MissingLibrary` without the libraries that read
+    it."""
     # What Lance tells its log is not for the user of a command.
     os.environ.setdefault("LANCE_LOG", "error")
     for library in ("pyarrow", "lance"):
@@ -162,26 +173,29 @@ def open_vectors(path: Path) -> VectorTable:
     import pyarrow.dataset
 
     about, is_lance = read_about(path), (path / "_versions").is_dir()
+    networks = {each.column: each for each in about.networks}
+    if column not in networks:
+        raise BadRequest(f"{path} has no vectors in {column}: choose among {', '.join(networks)}.")
     with readable(path):
         if is_lance:
             source = lance.dataset(str(path))
         else:
             files = sorted(map(str, path.glob("part-*.parquet")))
             source = pyarrow.dataset.dataset(files, format="parquet")
-        _check_columns(path, source.schema)
-        return VectorTable(path, about, source, is_lance)
+        _check_columns(path, source.schema, column)
+        return VectorTable(path, about, source, is_lance, networks[column])
 
 
-def _check_columns(path: Path, schema: pa.Schema) -> None:
+def _check_columns(path: Path, schema: pa.Schema, column: str) -> None:
     import pyarrow as pa
 
-    for name in (KEY, VECTOR):
+    for name in (KEY, column):
         if name not in schema.names:
             raise BadFile(
                 f"{path} has no column {name} (it has {', '.join(schema.names)[:200]}): make it "
                 "again with `zoo embed`."
             )
-    kind = schema.field(VECTOR).type
+    kind = schema.field(column).type
     if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
         raise BadFile(
             f"{path} has vectors of the type {kind}, which are no lists of numbers of one "

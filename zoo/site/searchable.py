@@ -49,18 +49,28 @@ class Searchable:
         return THUMBNAIL in self.table.columns
 
     @property
-    def variant(self) -> str | None:
-        """The file that makes vectors of a visitor's pictures, if a browser runs one well."""
-        about, variants = self.table.about, self.built.variants
-        names = [name for name in (about.variant, *RUN) if name in variants]
-        return next((name for name in names if _runs(self.built, name)), None)
+    def pictures(self) -> str | None:
+        """The variant that makes vectors of a visitor's pictures, if a browser runs one well."""
+        return self._tower("pixel_values", "", "vision_")
+
+    @property
+    def texts(self) -> str | None:
+        """The variant that makes vectors of texts, if there is one and a tokenizer."""
+        return self._tower("input_ids", "text_") if self.built.has_tokenizer else None
+
+    def _tower(self, taken: str, *prefixes: str) -> str | None:
+        names = (prefix + name for name in (self.table.about.variant, *RUN) for prefix in prefixes)
+        return next((name for name in names if _runs(self.built, name, taken)), None)
 
 
-def _runs(built: Built, name: str) -> bool:
-    variant = built.variants[name]
-    outputs = {output.name for output in variant.outputs}
+def _runs(built: Built, name: str, taken: str) -> bool:
+    """Whether there is a file that takes this and no other kind, and gives vectors."""
+    if (variant := built.variants.get(name)) is None:
+        return False
+    inputs = {each.name for each in variant.inputs} - {"attention_mask"}
+    outputs = {each.name for each in variant.outputs}
     whole = variant.precision in ("fp32", "int8") and len(variant.files) == 1
-    return whole and len(variant.inputs) == 1 and "pooler_output" in outputs
+    return whole and inputs == {taken} and "pooler_output" in outputs
 
 
 def read_searchable(dataset: Path, models: Sequence[Built]) -> Searchable:
@@ -79,7 +89,7 @@ def read_searchable(dataset: Path, models: Sequence[Built]) -> Searchable:
         if about.model_sha256 in {file.sha256 for file in built.manifest.files}:
             return Searchable(dataset.stem, table, built)
     raise BadRequest(
-        f"{dataset} was made by {about.model} ({about.variant}, {about.model_sha256[:12]}…), which "
+        f"{dataset} was made by {about.told}, which "
         "is in none of the folders: name its folder, too."
     )
 
@@ -115,17 +125,17 @@ def _write_thumbnail(given: bytes | None, place: Path, row: int) -> bool:
 
 def search_facts(found: Searchable, model: dict[str, Any]) -> dict[str, Any]:
     """What the programs of the page have to know; `model` is what those of the model's page do."""
-    about, variant = found.table.about, found.variant
     files = {}
-    if variant is not None:
-        file = found.built.variants[variant].file
-        size = found.built.manifest.listed[file].bytes
-        files = {variant: {"file": file, "bytes": size}}
+    for name in filter(None, (found.pictures, found.texts)):
+        file = found.built.variants[name].file
+        files[name] = {"file": file, "bytes": found.built.manifest.listed[file].bytes}
     return model | {
         "files": files,
-        "size": about.size or model["size"],
+        "size": found.table.about.size or model["size"],
         "search": {
             "name": found.name,
+            "pictures": found.pictures,
+            "texts": found.texts,
             "rows": found.table.count,
             "dim": found.table.dim,
             "vectors": f"{SEARCH}/{VECTORS}",

@@ -15,7 +15,7 @@ import zoo as package
 from tests import folders
 from tests.zoo.embedding.conftest import by_hand, stub_folder, write_parquet, write_tar
 from zoo.embedding.about import read_about
-from zoo.errors import BadOutput, BadRequest
+from zoo.errors import BadFile, BadOutput, BadRequest
 
 
 def rows(dataset):
@@ -40,6 +40,14 @@ def check(found, pictures, scale=1, atol=2e-3):
         assert found[key]["sha256"] == hashlib.sha256(data).hexdigest()
 
 
+def bomb():
+    """A picture of 20 kB that would take 90 MB and more."""
+    file = io.BytesIO()
+    Image.new("1", (9500, 9500)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("suffix", [".lance", ".parquet"])
 def test_a_folder(suffix, zoo, stub, pictures):
     """With pictures that are none, hidden files and texts; a second run finds nothing to do."""
@@ -49,21 +57,23 @@ def test_a_folder(suffix, zoo, stub, pictures):
         "a/note.txt": b"",
         ".hidden/1.jpg": whole,
         "b/cut.jpg": whole[:200],
+        "c/bomb.png": bomb(),
         "c/no.png": b"no",
     }
     folders.write(folder, others)
     out = zoo.here / f"vectors{suffix}"
     command = ("embed", folder, "--model", stub, "--out", out, "--shard", 7, "--exact")
     said = zoo.json(*command, code=1)
-    assert (said["pictures"], said["errors"], said["computed"]) == (40, 2, 42)
+    assert (said["pictures"], said["errors"], said["computed"]) == (40, 3, 43)
     found = rows(out)
     check(found, pictures)
     assert list(found) == sorted(pictures)
     errors = parquet.read_table(zoo.here / "vectors.errors.parquet").to_pylist()
-    assert [each["key"] for each in errors] == ["b/cut.jpg", "c/no.png"]
-    assert all("no picture" in each["reason"] for each in errors)
+    assert [each["key"] for each in errors] == ["b/cut.jpg", "c/bomb.png", "c/no.png"]
+    told = ("no picture", "give a picture of at most 89 million", "no picture")
+    assert all(each in row["reason"] for each, row in zip(told, errors, strict=True))
     about = read_about(out)
-    assert (about.pictures, about.errors, about.dim, about.draft) == (40, 2, 3, False)
+    assert (about.pictures, about.errors, about.dim, about.draft) == (40, 3, 3, False)
     assert zoo.json(*command, code=1)["computed"] == 0
     assert not (out / "_work").exists()
 
@@ -134,6 +144,68 @@ def test_another_model_is_refused(tmp_path, stub, pictures):
     (tmp_path / "own.lance" / "thesis").write_bytes(b"")
     with pytest.raises(BadOutput, match="no dataset"):
         package.embed(folder, model=other, out=tmp_path / "own.lance", force=True)
+
+
+def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
+    """Its vectors lie in a column beside; the rows, and what was computed before, stay."""
+    folder, out = folders.write(zoo.here / "in", pictures), zoo.here / "x.lance"
+    (folder / "a" / "no.jpg").write_bytes(b"no")
+    asked = {"out": out, "draft": False, "shard": 7}
+    package.embed(folder, model=stub, **asked)
+    other, third = (stub_folder(tmp_path / f"model{scale}", scale) for scale in (2, 3))
+    before, first = {path: path.read_bytes() for path in out.rglob("part-*")}, rows(out)
+    other_key, changed, lost = ([*pictures][index] for index in (0, 3, 11))
+    (folder / changed).write_bytes(pictures[[*pictures][4]])
+    (folder / lost).write_bytes(b"no more")
+    command = ("embed", folder, "--model", other, "--out", out, "--exact", "--shard", 7)
+    assert "--append-model" in zoo(*command, code=2).err
+    command += ("--append-model",)
+    said = zoo.json(*command, code=1)
+    assert (said["pictures"], said["errors"], said["computed"]) == (40, 3, 40)
+    assert zoo.json(*command, code=1)["computed"] == 0
+    package.embed(folder, model=third, append_model=True, **asked)
+    assert package.embed(folder, model=stub, **asked).computed == 0
+    found, about = rows(out), read_about(out)
+    assert all(path.read_bytes() == data for path, data in before.items())
+    assert {key: first[key] for key in first} == {
+        key: {name: row[name] for name in about.columns} for key, row in found.items()
+    }
+    for network, scale in zip(about.appended, (2, 3), strict=True):
+        assert {key for key in found if found[key][network.column] is None} == {changed, lost}
+        for key in pictures.keys() - {changed, lost}:
+            wanted = by_hand(pictures[key], scale)
+            np.testing.assert_allclose(found[key][network.column], wanted, atol=6e-3)
+    reasons = parquet.read_table(zoo.here / "x.errors.parquet").to_pylist()
+    assert [each["key"] for each in reasons] == ["a/no.jpg", changed, lost]
+    told = package.search(out, key=other_key, vector=about.appended[1].column, count=50)
+    assert {each.key for each in told} == pictures.keys() - {changed, lost, other_key}
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"out": "x.parquet"}, "Parquet files, which take no further column"),
+        ({"force": True}, "leave out force"),
+        ({"extra": ["thumbnail"]}, "leave out extra columns"),
+        ({"dtype": "float32"}, "other dtype"),
+        ({"out": "y.lance"}, "no finished dataset"),
+        ({"sources": "fewer"}, "other sources"),
+        ({}, "other pictures now than when it was made"),
+    ],
+)
+def test_no_model_is_appended(options, told, tmp_path, stub, pictures, monkeypatch):
+    """Where its vectors would not be beside those of the same pictures."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("in", "fewer"):
+        folders.write(tmp_path / name, dict([*pictures.items()][:6]))
+    for out in ("x.lance", "x.parquet"):
+        package.embed("in", model=stub, out=out)
+    (tmp_path / "in" / [*pictures][2]).unlink()
+    asked = {"sources": "in", "out": "x.lance"} | options
+    other = stub_folder(tmp_path / "other", 2)
+    with pytest.raises((BadOutput, BadRequest, BadFile), match=told):
+        package.embed(**asked, model=other, append_model=True)
+    assert read_about(tmp_path / "x.lance").appended == ()
 
 
 def test_a_network_without_vectors(tmp_path, pictures):

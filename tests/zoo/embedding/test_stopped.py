@@ -91,6 +91,35 @@ def test_killed_at_some_moment(count, begin, run, quiet):
         finish(folder, run, quiet)
 
 
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.hunt)])
+def test_killed_while_a_model_is_appended(count, begin, run):
+    """At some change: until it is there, the dataset is that of the first model."""
+
+    def given(name, *, at=0):
+        command = ["embed", "pictures", "--model", name, *COMMAND[4:], *more]
+        return run(Order(str(folder), command, "SIGKILL", at, output=str(folder / "said")))
+
+    wanted = changes = None
+    for index in range(count + 1):
+        folder, more = begin(), []
+        other = stub_folder(folder / "other", 2)
+        given("model")
+        first, more = (folder / OUT / "embed.json").read_bytes(), ["--append-model"]
+        if wanted is None:
+            status, changes, *_ = given(other.name)
+            assert status == 1 and changes > 40, (folder / "said.err").read_text()
+            wanted = neutral(content(folder), folder)
+            continue
+        given(other.name, at=1 + (2 * index - 1) * changes // (2 * count))
+        kept = (folder / OUT / "embed.json").read_bytes()
+        assert kept == first or kept.replace(str(folder).encode(), b"") in wanted.values()
+        assert len(rows(folder / OUT)) == 60
+        assert given(other.name).status == 1
+        assert neutral(content(folder), folder) == wanted
+        found = rows(folder / OUT)
+        assert all(row["vector_dinov3_vits16_fp32"] is not None for row in found.values()), found
+
+
 def test_a_full_disk(begin, run, quiet):
     """Refuses a file in the middle: a sentence, and what is done stays."""
     for at in (quiet[1] // 3, quiet[1] * 2 // 3):
@@ -99,6 +128,19 @@ def test_a_full_disk(begin, run, quiet):
         said = (folder / "said.err").read_text()
         assert status == 2 and "No space left" in said and "Traceback" not in said
         finish(folder, run, quiet)
+
+
+@pytest.mark.hunt
+def test_a_hundred_thousand_small_pictures(begin, run):
+    """Take no more memory than a thousand do."""
+    taken, (one,) = [], jpegs(1).values()
+    for count in (1_000, 100_000):
+        folder = begin()
+        folders.write(folder / "many", {f"{index}.jpg": one for index in range(count)})
+        done = run(Order(str(folder), ["embed", "many", *COMMAND[2:6]]))
+        assert done.status == 0 and len(rows(folder / OUT)) == count
+        taken.append(done.megabytes)
+    assert taken[1] < taken[0] + 50, taken
 
 
 WORKER = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60")

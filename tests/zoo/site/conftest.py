@@ -66,7 +66,7 @@ def made(runtime, folders, digits, tmp_path_factory):
     """The site, and what was said of it. A dataset of digits by one of the models is searched."""
     place = tmp_path_factory.mktemp("www")
     searched = embed(
-        [digits], model=folders[0], out=digits.parent / "d.lance", extra=("thumbnail",)
+        [digits], model=folders[3], out=digits.parent / "d.lance", extra=("thumbnail",)
     )
     return write_site(folders, place / "site", runtime, False, Lines(), runtime, searched.dataset)
 

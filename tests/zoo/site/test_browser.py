@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 from PIL import Image
 
+from zoo.digits.data import load_digits
 from zoo.hub.session import load
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
@@ -310,8 +311,8 @@ def test_a_dataset_is_searched(visit, made, digits):
     page.locator("#found li").nth(23).wait_for()
     assert found_keys(page) == [f"{row:02}.png" for row in range(24)]
     paths = sorted(digits.iterdir())
-    how = MODELS["vit_digits"].preprocessing
-    session = onnxruntime.InferenceSession(made.folder / "models/vit_digits/onnx/model.onnx")
+    how, place = MODELS[WORDS].preprocessing, made.folder / "models" / WORDS
+    session = onnxruntime.InferenceSession(place / "onnx" / "vision_model.onnx")
     pixels = pixel_values([Image.open(path).convert("RGB") for path in paths], how, how.size)
     (vectors,) = session.run(["pooler_output"], {"pixel_values": pixels})
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -327,6 +328,15 @@ def test_a_dataset_is_searched(visit, made, digits):
     assert found_keys(page)[0] == "33.png" and near_order(found_keys(page), near)
     shown = page.locator("#found .label").first.inner_text()
     assert shown == "33.png, 1.000"
+    page.get_by_label("in words").fill("a photo of the number three")
+    page.get_by_role("button", name="Search").click()
+    said(page, "“a photo of the number three”: 60 rows.")
+    (text,) = load(str(place)).text(["a photo of the number three"])
+    near = vectors @ text
+    assert near_order(found_keys(page), near)
+    threes = {f"{row:02}.png" for row in np.flatnonzero(load_digits().labels[:60] == 3)}
+    assert {*found_keys(page)[: len(threes)]} == threes
+    page.set_input_files("#file", paths[33])
     page.get_by_label("Only keys with").fill("4.")
     said(page, "Like your picture: 6 of 60 rows.")
     assert {key[1] for key in found_keys(page)} == {"4"}

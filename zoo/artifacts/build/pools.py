@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Generator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -54,6 +54,31 @@ def _prepare() -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
+class OnCluster(Executor):
+    """Has Dask's workers run what is submitted.
+
+    Dask's own executor looks at a result and then at whether there is one: a result that is lost
+    with its worker between the two is a TypeError to it. Here it is computed again.
+    """
+
+    def __init__(self, client: Any):
+        self.client = client
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        given = self.client.submit(fn, *args, pure=False, **kwargs)
+        given.add_done_callback(partial(_pass_on, future))
+        return future
+
+
+def _pass_on(future: Future[Any], given: Any) -> None:
+    """Give a future what became of Dask's."""
+    if given.status != "cancelled" and (found := given.client.gather([given], errors="skip")):
+        future.set_result(found[0])
+    else:
+        future.set_exception(given.exception() or CancelledError())
+
+
 @contextmanager
 def cluster(address: str) -> Generator[Pool]:
     """Workers of Dask, who see folders under the same paths as we do. **Raises** `BadRequest`."""
@@ -73,4 +98,5 @@ def cluster(address: str) -> Generator[Pool]:
         ) from error
     with client:
         # Progress inside a build stays on its worker.
-        yield Pool(partial(client.get_executor, pure=False), None, lost=(KilledWorker,))
+        # Of a worker that leaves in an orderly way some tasks are cancelled.
+        yield Pool(partial(OnCluster, client), None, lost=(KilledWorker, CancelledError))

@@ -5,13 +5,13 @@ import { decode } from "./decode.js";
 import { make } from "./maps.js";
 import { model, open, prepare, run } from "./model.js";
 import { cosines, halves, ranked, unit } from "./nearest.js";
+import { encoded } from "./tokens.js";
 
 const SHOWN = 24;
 
 const byId = (id) => document.getElementById(id);
 const say = (text) => { byId("status").textContent = text; };
 const { search } = model;
-const [file] = Object.keys(model.files);
 
 let rows = null; // {keys, thumbnails}
 let vectors = null; // a promise of all of them
@@ -78,22 +78,33 @@ function moreLike(row) {
     (await allVectors()).subarray(row * dim, (row + 1) * dim));
 }
 
-async function pictureVector(chosen) {
-  say("Reading the picture …");
-  const { rgb, height, width } = await decode(chosen);
+async function vector(file, feed) {
   say("Fetching the model …");
   const bar = byId("progress");
   Object.assign(bar, { max: model.files[file].bytes, value: 0, hidden: false });
   await open(file, (bytes) => { bar.value = bytes; });
   bar.hidden = true;
-  const { outputs } = await run(file, prepare(rgb, height, width));
+  const { outputs } = await run(file, feed);
   return unit(outputs.pooler_output.data);
+}
+
+async function pictureVector(chosen) {
+  say("Reading the picture …");
+  const { rgb, height, width } = await decode(chosen);
+  return vector(search.pictures, prepare(rgb, height, width));
 }
 
 const give = (chosen) => ask("Like your picture: ", () => pictureVector(chosen));
 
+function inWords(event) {
+  event.preventDefault();
+  const text = byId("text").value.trim();
+  if (text) ask(`“${text}”: `, async () => vector(search.texts, await encoded([text])));
+}
+
 byId("demo").hidden = false;
-if (file) listenForPictures(give);
+if (search.pictures) listenForPictures(give);
+if (search.texts) byId("in-words").addEventListener("submit", inWords);
 byId("words").addEventListener("input", () => {
   shown = SHOWN;
   if (rows) show();
