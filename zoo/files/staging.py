@@ -85,8 +85,9 @@ def sweep(folder: Path) -> None:
             continue
         with suppress(OSError):  # another user's is theirs to remove
             if (release := lock.try_lock(stage / LOCK)) is not None:
-                release()
+                # While it is held, so that nobody who has just made the folder takes it.
                 shutil.rmtree(stage, ignore_errors=True)
+                release()
 
 
 def discard() -> None:
