@@ -161,6 +161,8 @@ def _plain(value: object) -> object:
 
 def print_picture(picture: "Image") -> None:
     """In the terminal, in half blocks if it shows no images; not without the extra `[terminal]`."""
+    import logging
+
     from rich.console import Console
 
     try:
@@ -168,6 +170,10 @@ def print_picture(picture: "Image") -> None:
     except ModuleNotFoundError:
         return
 
+    # It warns, at length, of a terminal that does not say how large its letters are.
+    logging.getLogger("textual_image").setLevel(logging.CRITICAL)
+    if 0 in os.get_terminal_size(sys.stdout.fileno()):
+        return  # one that nobody looks at, such as that of a container
     Console().print(Shown(picture, width="100%", height="auto"))
 
 
