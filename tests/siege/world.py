@@ -1,6 +1,7 @@
 """Where the commands work: files of every kind that they take, and files of somebody else."""
 
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -11,13 +12,15 @@ from pathlib import Path
 from tests import folders
 from tests.hub_server import COMMIT, Hub, serving
 from tests.killed import Order, Outcome, commands
-from tests.siege.doors import RUNTIME
+from tests.siege.doors import FOLDER, RUNTIME, TOWERS
 from tests.siege.things import OUTSIDE
 from zoo.errors import ZooError
 from zoo.images.photograph import photograph
+from zoo.manifest.schema import MANIFEST
 from zoo.progress import Lines
 from zoo.registry.lookup import info
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
+from zoo.texts.tokenizer import SETTINGS, WORDS
 
 HERE, TEMPLATE = "here", "template"
 DIGITS = Path(__file__).parents[2] / "zoo" / "data" / "vit_digits.safetensors"
@@ -30,7 +33,7 @@ State = dict[str, str]
 
 PREPARED = (
     "export vit_digits --out good.onnx",
-    "build vit_digits siglip_digits_dual --variant fp32 --out built",
+    "build vit_digits --variant fp32 --out built",
     "weights convert digits.safetensors digits.eqx",
     "embed pictures --model built/vit_digits --out digits.lance --with thumbnail",
 )
@@ -78,9 +81,22 @@ def prepare(place: Path, run: Run) -> Path:
     for words in (*(line.split() for line in PREPARED), ["-c", OUTPUTS]):
         done = run(Order(str(made), words, output=str(place / "prepared")))
         assert done.status == 0, (words, (place / "prepared.err").read_text())
+    _with_tokenizer(made)
     for name in ("multiprocessing.py", "numpy.py", "json.py", "onnxruntime.py"):
         (made / name).write_text(MODULE)
     return made
+
+
+def _with_tokenizer(made: Path) -> None:
+    """A folder to a site, which has pages for texts where there is a tokenizer."""
+    shutil.copytree(made / FOLDER, made / TOWERS)
+    path = made / TOWERS / MANIFEST
+    told = json.loads(path.read_text())
+    for name in (WORDS, SETTINGS):
+        (made / TOWERS / name).write_text("{}")
+        digest = hashlib.sha256(b"{}").hexdigest()
+        told["files"].append({"name": name, "bytes": 2, "sha256": digest})
+    path.write_text(json.dumps(told))
 
 
 def fresh(template: Path, place: Path) -> Path:
