@@ -76,8 +76,8 @@ def test_another_build_of_onnx_runtime(tmp_path):
 def test_no_onnx_runtime_at_all(tmp_path):
     left_out = ["onnxruntime", "onnxruntime-*.dist-info"]
     done = zoo_without(tmp_path / "p", left_out, "export", "vit_digits")
-    said = "onnxruntime is not installed: `pip install 'jax-onnx-zoo[cpu]'`, or `[gpu]` or "
-    said = f"error: {said}`[directml]` for those builds of ONNX Runtime."
+    said = "onnxruntime is not installed: `pip install onnxruntime`, or `onnxruntime-gpu` or "
+    said = f"error: {said}`onnxruntime-directml` for those builds of it."
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.strip().splitlines()[-1] == said
     assert not list(tmp_path.glob("p/*.onnx"))

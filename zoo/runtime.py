@@ -18,8 +18,8 @@ try:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 except ModuleNotFoundError as error:
     raise MissingLibrary(
-        f"{error.name} is not installed: `pip install 'jax-onnx-zoo[cpu]'`, or `[gpu]` or "
-        "`[directml]` for those builds of ONNX Runtime."
+        f"{error.name} is not installed: `pip install onnxruntime`, or `onnxruntime-gpu` or "
+        "`onnxruntime-directml` for those builds of it."
     ) from error
 
 Session: TypeAlias = ort.InferenceSession

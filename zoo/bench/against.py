@@ -20,8 +20,7 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
         from transformers import AutoConfig, AutoModel
     except ModuleNotFoundError as error:
         raise MissingLibrary(
-            "--against torch needs PyTorch and transformers: "
-            'run `pip install "jax-onnx-zoo[torch]" transformers`.'
+            "--against torch needs PyTorch and transformers: run `pip install torch transformers`."
         ) from error
     if not model or [spec.dtype for spec in specs] != ["float32"]:
         raise BadRequest(

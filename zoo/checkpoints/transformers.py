@@ -43,7 +43,7 @@ def run_transformers(
     except ModuleNotFoundError as error:
         raise MissingLibrary(
             "to compare with transformers, PyTorch and transformers are needed: "
-            'run `pip install "jax-onnx-zoo[torch]" transformers`.'
+            "run `pip install torch transformers`."
         ) from error
     if loaded.config.takes != ("pixel_values",):
         raise BadRequest(

@@ -8,4 +8,4 @@ from zoo.errors import MissingLibrary
 def need_library(library: str) -> None:
     """**Raises** `MissingLibrary` where one of the extra `[embed]` is not installed."""
     if find_spec(library) is None:
-        raise MissingLibrary(f"{library} is not installed: `pip install 'jax-onnx-zoo[embed]'`.")
+        raise MissingLibrary(f"{library} is not installed: `pip install fsspec pyarrow pylance`.")

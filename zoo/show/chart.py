@@ -28,8 +28,7 @@ def check_plot(file: Path | None) -> None:
     check_place("--plot", file)
     if find_spec("matplotlib") is None:
         raise MissingLibrary(
-            "--plot needs matplotlib, which is not installed: "
-            'run `pip install "jax-onnx-zoo[plot]"`.'
+            "--plot needs matplotlib, which is not installed: run `pip install matplotlib`."
         )
 
 

@@ -73,7 +73,7 @@ def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
     except ModuleNotFoundError as error:
         raise MissingLibrary(
             "texts need the library tokenizers, which is not installed: run "
-            '`pip install "jax-onnx-zoo[words]"`.'
+            "`pip install tokenizers`."
         ) from error
     settings, _ = read_tokenizer_settings(folder)
     try:

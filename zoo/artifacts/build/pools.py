@@ -84,7 +84,7 @@ def cluster(address: str) -> Generator[Pool]:
     """Workers of Dask, who see folders under the same paths as we do. **Raises** `BadRequest`."""
     if find_spec("distributed") is None:
         raise BadRequest(
-            f"--scheduler {address} needs Dask: install it with `pip install 'jax-onnx-zoo[dask]'`."
+            f"--scheduler {address} needs Dask: install it with `pip install distributed`."
         )
     from distributed import Client
     from distributed.scheduler import KilledWorker
