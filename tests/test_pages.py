@@ -26,6 +26,7 @@ import converter
 import weights
 import zoo
 from tests import commands, reference
+from tests.browser import chromium_of_debian, served
 from tests.references.classifiers import OWN
 from tests.seeded import state_of
 from tests.synthetic import save_pth
@@ -241,6 +242,12 @@ def test_the_site_builds_and_has_every_public_name(tmp_path):
         text = (tmp_path / "docs" / "reference" / f"{module.__name__}.md").read_text()
         described = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
         assert described == {*module.__all__} - {"__version__"}
+    with served(tmp_path / "site") as address, chromium_of_debian() as browser:
+        page = browser.new_page()
+        page.goto(f"{address}coverage/")
+        page.get_by_label("Find a primitive").fill("cumMAX rule")
+        shown = page.locator("article tbody tr:visible").all_inner_texts()
+        assert [row.split()[0] for row in shown] == ["cummax"]
 
 
 NAMED = re.compile(r"`(zoo \w[^`]*|(?:\.venv/bin/)?python (?:-m )?[\w./]+[^`]*)`")

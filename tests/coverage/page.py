@@ -32,9 +32,12 @@ print(converter.explain(network, [("batch", 8)]))
 ```
 
 Or look up what JAX calls its steps: `jax.make_jaxpr(network)(jnp.ones((2, 8)))` prints them. The
-tables below have every primitive of JAX {jax} and of Equinox. Your browser finds a name with
-Ctrl+F, and the search at the top of this site finds it, too. What is refused has
+tables below have every primitive of JAX {jax} and of Equinox. What is refused has
 [its reason](#refused). Nearly everything else is a [public primitive](#public-primitives).
+
+<div class="find-in-tables" data-label="Find a primitive" data-example="cumsum">
+Your browser finds a name with Ctrl+F.
+</div>
 
 - **How**: *a rule* writes operators; *a function in its place* is traced instead; *another form* is
   what the passes bring it into; *inlined* is what it wraps.
