@@ -68,7 +68,7 @@ def test_initial_parameters_are_those_of_ever(name):
     assert found.hexdigest()[:16] == PARAMETERS[name]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_models_of_one_configuration_have_one_structure(name):
     """Though they are built separately: what is static in them is equal, and as configured."""
