@@ -9,16 +9,18 @@ from transformers import EomtDinov3ForUniversalSegmentation
 from tests.browser import served
 from tests.references.areas import AREAS
 from tests.references.classifiers import BREEDS, CLASSES, trained
+from tests.zoo.texts.test_softmax_towers import build_tips
 from zoo.answers import masks
 from zoo.cli.app import app
 from zoo.cli.console import call
+from zoo.hub.session import load
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values, size_inside
 from zoo.manifest.read import read_folder_manifest
 from zoo.progress import Lines
 from zoo.site.write import write_site
 
-from .test_browser import nothing_is_in_the_way, pixels, said
+from .test_browser import ANSWERED, nothing_is_in_the_way, pixels, said
 
 pytestmark = pytest.mark.full
 
@@ -43,14 +45,19 @@ def built(classifier, tmp_path_factory):
     for checkpoint in given.values():
         command = ["build", "--weights", str(checkpoint), "--variant", "fp32", "--offline"]
         assert call(app, [*command, "--out", str(place)]) == 0
-    return {name: place / name for name in given}
+    towers, config = build_tips(own / "tips")
+    command = ["build", "--weights", str(own / "tips"), "--variant", "fp32", "--offline"]
+    side = str(4 * config.stride)
+    assert call(app, [*command, "--size", side, "--out", str(place)]) == 0
+    return {name: place / name for name in (*given, towers)}
 
 
 @pytest.fixture(scope="module")
 def address(built, runtime, tmp_path_factory):
     """Where a site of them is served."""
     place = tmp_path_factory.mktemp("www") / "site"
-    with served(write_site([*built.values()], place, runtime, False, Lines()).folder) as found:
+    made = write_site([*built.values()], place, runtime, False, Lines(), runtime)
+    with served(made.folder) as found:
         yield found
 
 
@@ -84,6 +91,20 @@ def test_the_best_classes_of_a_classifier_that_somebody_trained(visit, built, cl
     widths = "bars => bars.map(bar => parseFloat(bar.style.width) / 100)"
     shown = page.locator("#classes .track span").evaluate_all(widths)
     np.testing.assert_allclose(shown, [shares[name] for name in best], rtol=0, atol=1e-5)
+
+
+def test_sentences_that_exclude_each_other(visit, built):
+    """TIPS' tower takes a mask beside the words; together they make 1."""
+    page, texts = visit.open("tipsv2_dual.html"), ["a cat", "a photo of two dogs", "the sky"]
+    for field, text in zip(page.locator("#sentences input").all(), texts, strict=True):
+        field.fill(text)
+    page.get_by_role("button", name="photograph").click()
+    page.wait_for_function(ANSWERED, arg=texts, timeout=60_000)
+    found = load(str(built["tipsv2_dual"])).classify(photograph(), texts, template="{}")
+    wanted = {answer.label: answer.score for answer in found}
+    shares = page.locator("#bars .share").evaluate_all("all => all.map(({ title }) => +title)")
+    np.testing.assert_allclose(shares, [wanted[text] for text in texts], rtol=0, atol=1e-5)
+    assert abs(sum(shares) - 1) < 1e-6 and np.std(shares) > 0.01
 
 
 def legend(page):
