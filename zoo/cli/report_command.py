@@ -11,7 +11,7 @@ import typer
 from weights.terminal import say
 from zoo.artifacts.build.plan import USUAL, read_variants
 from zoo.cli import options
-from zoo.cli.console import print_json, progress_bar
+from zoo.cli.console import print_json, print_result, progress_bar
 from zoo.errors import FAILED_CHECK, WRONG_USE
 
 if TYPE_CHECKING:
@@ -83,9 +83,11 @@ def reports(
     folders: Annotated[list[Path], RECEIVED],
     out: Annotated[Path, options.FILE_OUT] = Path("reports.html"),
     force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Make one page of reports that were received: what was measured, beside each other."""
     from zoo.report.received import write_received
 
     count = write_received(folders, out, force)
-    say(f"{out}: {count} measurements of {len(folders)} reports")
+    made = {"file": out, "measurements": count, "reports": len(folders)}
+    print_result(json, made, lambda _: say(f"{out}: {count} measurements, {len(folders)} reports"))

@@ -80,7 +80,7 @@ def result_rows(measured: Measured) -> Iterator[Sequence[str]]:
     """Of each task: how it is measured, what is reported on which data by whom, and what each file
     did here on the user's images."""
     known = MODELS[measured.model].reported if measured.model in MODELS else ()
-    told = [(each.task, f"{each.value:g}", each.data, each.source) for each in known]
+    told = [(each.task, f"{each.value}", each.data, each.source) for each in known]
     tasks = {task for file in measured.files.values() for task in file.scores}
     told += [(task, "no figure is known", "", "") for task in sorted(tasks - {t for t, *_ in told})]
     for task, value, data, source in told:
