@@ -134,8 +134,9 @@ def draw_times(title: str, rows: Sequence[TimedRow], products: float | None) -> 
     if products is not None:
         label = f"matrix products of the first file alone, in float32: {milliseconds(products)} ms"
         # Across the bars alone, so that it meets no name.
-        low, high = ([place + side for place in range(len(rows))] for side in (-0.26, 0.26))
-        axes.vlines(products, low, high, color=MARK, linestyle="--", linewidth=1.6, label=label)
+        places = np.arange(len(rows))
+        line: dict[str, Any] = {"color": MARK, "linestyle": "--", "linewidth": 1.6, "label": label}
+        axes.vlines(np.full(len(rows), products), places - 0.26, places + 0.26, **line)
         chart.legend(loc="outside lower center", fontsize=9, frameon=False)
     longest = max(max(row.median, row.most) for row in rows)
     axes.set(xlim=(0, 1.32 * longest), ylim=(len(rows) - 0.5, -0.8), yticks=[])
