@@ -64,8 +64,9 @@ def bring_checkpoints():
 
 def bring_reports():
     bring_checkpoints()
-    command = ["report", "--weights-dir", "DIR", "--variant", "fp32", "--out", "received/one"]
+    command = ["report", "--weights-dir", "DIR", "--variant", "fp32", "--out", "first-report"]
     assert call(app, command) == 0
+    shutil.copytree("first-report", "second-report")
 
 
 def bring_eqx():

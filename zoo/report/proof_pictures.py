@@ -34,7 +34,7 @@ def draw_pictures(
         save_picture(draw_grid(of_model(model, photographs(1), None)), folder / drawn[-1])
     if find_spec("matplotlib") is None:
         progress.note(
-            "errors are not drawn, for matplotlib is not installed: pip install '.[plot]'"
+            "errors are not drawn, for matplotlib is not installed: pip install matplotlib"
         )
     elif rows:
         drawn.append(f"{entry.name}-errors.png")
