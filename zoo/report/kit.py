@@ -134,7 +134,7 @@ def tell_time(
 def too_long(entry: ModelInfo, budget: Budget, asked: ReportRequest) -> str:
     """Why a model has to wait, and what to do."""
     takes = budget.takes(entry)
-    told = f"it takes about {minutes(takes)}, and there are {minutes(max(budget.left, 0))} left"
+    told = f"it takes about {minutes(takes)}, more than is left ({minutes(budget.left)})"
     if takes > 60 * asked.minutes:
         return f"{told}; write --minutes {round(1.5 * takes / 60) + 1}"
     return f"{told}; run the command again, and it goes on"
@@ -142,5 +142,5 @@ def too_long(entry: ModelInfo, budget: Budget, asked: ReportRequest) -> str:
 
 def minutes(seconds: float) -> str:
     """Of a time, in words."""
-    count = max(1, round(seconds / 60))
-    return f"{count} minute{'s' * (count > 1)}"
+    count = max(0, round(seconds / 60))
+    return f"{count} minute{'s' * (count != 1)}" if count else "less than a minute"

@@ -14,8 +14,8 @@ from zoo import from_pretrained, preprocess
 from zoo.images.photograph import photographs
 from zoo.manifest.measured import Comparison, Verification
 from zoo.show.chart import TimedRow, bars, draw_residuals, draw_times, patch_means, summary
-from zoo.show.draw import RAMP, components, likeness, ramp
-from zoo.show.features import legible, of_file, of_model
+from zoo.show.draw import RAMP, WARNING, components, draw_grid, likeness, ramp
+from zoo.show.features import Features, legible, of_file, of_model
 from zoo.show.residual_rows import residual_rows
 
 PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)
@@ -60,6 +60,11 @@ def test_a_file_and_its_model_show_the_same(zoo):
     np.testing.assert_allclose(ours.attention, wanted, atol=1e-6)
     photographs(1)[0].save("a.png")
     zoo("export", "vit_digits", "--output", "logits", "--no-verify", "--out", "a.onnx")
+    heights = []
+    for weights in ("auto", "random:3"):
+        zoo("show", "vit_digits", "a.png", "--weights", weights, "--out", f"{weights[:4]}.png")
+        heights.append(np.asarray(Image.open(f"{weights[:4]}.png")).shape[0])
+    assert heights[1] > heights[0]  # a line says that nothing was learned
     assert "gives no last_hidden_state" in zoo("show", "a.onnx", "a.png", code=2).error
 
 
@@ -74,9 +79,6 @@ def test_the_command(zoo):
     dark, *_, bright = picture[line + 2 * (216 + 8) + 6, 2 * (324 + 8) + 8 : 3 * (324 + 8)]
     np.testing.assert_array_equal((dark, bright), RAMP[[0, -1]])  # the scale of the likeness
     assert "features.png exists already" in zoo(*command, code=2).error
-    zoo(*command, "--force", "--weights", "random:3")
-    noted = np.asarray(Image.open("features.png"))
-    assert len(noted) == len(picture) + 2 * 8 + picture.shape[1] // 88
     told = zoo(*command[:-1], "4,0", "--force", code=2).error
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
 
@@ -88,7 +90,12 @@ def test_bars_are_as_long_as_the_numbers():
     assert [text.get_text() for text in axes.texts] == ["1.00", "not run", "2.00"]
 
 
-def test_a_picture_is_shown_at_a_size_with_patches():
+def test_a_picture_is_shown_at_a_size_with_patches_and_its_note():
+    pixels = np.zeros((2, 6, 10, 3), np.uint8)
+    plain = draw_grid(Features(pixels, PATCHES, None))
+    noted = np.asarray(draw_grid(Features(pixels, PATCHES, None, "Random weights.")))
+    assert (noted[1, 1] == WARNING).all()
+    np.testing.assert_array_equal(noted[-plain.height :], plain)
     assert [legible((224, 224), 16), legible((448, 448), 14)] == [(448, 448)] * 2
 
 
