@@ -104,7 +104,7 @@ def bars(
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set_title(title)
-    chart.legend(loc="outside lower center", ncols=4, fontsize=8)
+    chart.legend(loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     if mark is not None:
         axes.axvline(mark, color="gray", linewidth=0.8)
     return chart
