@@ -2,8 +2,8 @@
 
 python benchmarks/pictures.py docs/images
 
-That of speed has the numbers of `docs/performance.json`. Charts are transparent with grey letters, so
-that they are read on a bright page and on a dark one.
+That of speed has the numbers of `docs/performance.json`. Charts are transparent with grey letters,
+so that they are read on a bright page and on a dark one.
 """
 
 import argparse
