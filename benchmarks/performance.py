@@ -229,7 +229,7 @@ def depth_picture(found: Row) -> Figure:
     axes.loglog(ends, [low * size / sizes[0] for size in ends], ":", color=INK, label="linear")
     axes.set(xlabel="equations traced by JAX", ylabel="seconds")
     axes.set_title("Conversion time over depth (1, 4 and 16 times)")
-    axes.legend()
+    axes.legend(frameon=False)
     return chart
 
 

@@ -62,6 +62,13 @@ def bring_checkpoints():
             picture.crop((index, 0, 200, 200)).save(Path("photographs") / name / f"{index}.png")
 
 
+def bring_reports():
+    bring_checkpoints()
+    command = ["report", "--weights-dir", "DIR", "--variant", "fp32", "--out", "first-report"]
+    assert call(app, command) == 0
+    shutil.copytree("first-report", "second-report")
+
+
 def bring_eqx():
     eqx.tree_serialise_leaves("model.eqx", zoo.from_pretrained("dinov3_vits16", weights="random"))
 
@@ -93,6 +100,7 @@ BROUGHT = {
     "checkpoints": bring_checkpoints,
     "npm": bring_npm,
     "openvino": bring_folder,
+    "reports": bring_reports,
     "such a file": bring_eqx,
     "weights of your own": bring_own,
     "the named checkpoint": bring_checkpoint,

@@ -47,6 +47,8 @@ BUILD = "build vit_digits --variant fp32"
 INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
 REPORT = "report --filter vit_digits --variant fp32"
 TO = "--weights-dir checkpoint --out"
+REPORTED = "report"
+"""The folder of a report about `vit_digits`."""
 EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/with_tokenizer"
@@ -95,9 +97,11 @@ DOORS = {
     ),
     "search --out": writes(f"search {DATASET} photo.png --out {{}}", ".png"),
     "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
-    "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} --out new.md", "checkpoint"),
-    "report --images": Door(f"{REPORT} {TO} new.md --images {{}}", "pictures"),
-    "report --out": writes(f"{REPORT} {TO} {{}}", ".md"),
+    "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} {NEW}", "checkpoint"),
+    "report --images": Door(f"{REPORT} {TO} new --images {{}}", "pictures"),
+    "report --out": writes(f"{REPORT} {TO} {{}}"),
+    "reports FOLDER": Door("reports {} --out new.html", REPORTED),
+    "reports --out": writes(f"reports {REPORTED} --out {{}}", ".html"),
     "weights inspect SRC": Door("weights inspect {}", DIGITS),
     "weights convert SRC": Door("weights convert {} new.eqx", DIGITS),
     "weights convert DST": writes(f"weights convert {DIGITS} {{}}", ".eqx"),

@@ -215,7 +215,7 @@ def _command(door: str) -> str:
     return " ".join(door.split()[:-1])
 
 
-FORCED = ("export", "show", "pull", "build", "site", "golden make", "weights convert")
+FORCED = ("export", "show", "pull", "build", "site", "reports", "golden make", "weights convert")
 """Commands that have `--force`."""
 
 
@@ -234,7 +234,7 @@ def _beside(path: str, target: str) -> bool:
     name = Path(path).name
     hidden = "/.zoo-" in path or (name.startswith(".") and name.endswith((".lock", ".part")))
     stem = target.removesuffix(".onnx")
-    sidecar = path in (f"{stem}.manifest.json", f"{target}_data", target.replace(".md", ".json"))
+    sidecar = path in (f"{stem}.manifest.json", f"{target}_data")
     return _below(path, target) or sidecar or hidden or name.startswith("vit_digits-opset")
 
 

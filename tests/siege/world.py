@@ -36,6 +36,7 @@ PREPARED = (
     "build vit_digits --variant fp32 --out built",
     "weights convert digits.safetensors digits.eqx",
     "embed pictures --model built/vit_digits --out digits.lance --with thumbnail",
+    "report --weights-dir checkpoint --filter vit_digits --variant fp32 --out report",
 )
 
 OUTPUTS = """

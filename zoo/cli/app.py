@@ -16,7 +16,7 @@ from zoo.cli.models_command import describe, list_command
 from zoo.cli.options import SpreadOpsets, examples
 from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
-from zoo.cli.report_command import report
+from zoo.cli.report_command import report, reports
 from zoo.cli.run_command import run
 from zoo.cli.search_command import search_command
 from zoo.cli.show_command import show
@@ -79,6 +79,7 @@ app.command(
 app.command(epilog=examples("zoo site artifacts/* --out site"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
 app.command(epilog=examples("zoo report --weights-dir ~/checkpoints --images photographs/"))(report)
+app.command(epilog=examples("zoo reports received/* --out reports.html"))(reports)
 app.add_typer(weights_command.app, name="weights")
 app.add_typer(cache_command.app, name="cache")
 app.add_typer(golden_command.app, name="golden")

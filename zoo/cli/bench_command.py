@@ -30,13 +30,14 @@ def bench(
     """
     from zoo.bench import measure
     from zoo.bench.inputs import BenchOptions
-    from zoo.cli.tables.bench_table import bench_record, ratios, show_bench
-    from zoo.show.chart import bars, check_plot, save_chart
+    from zoo.cli.tables.bench_table import bench_record, show_bench, timed_rows
+    from zoo.show.chart import check_plot, draw_times, save_chart
 
     check_plot(plot)
     wanted = BenchOptions(batch, options.read_sides(size), threads, rounds, against == "torch")
     with progress_bar() as progress:
         found = measure.measure_files(files, wanted, progress)
     if plot is not None:
-        save_chart(bars("Time of one run, as a ratio", ratios(found), mark=1), plot)
+        title = f"Time of one run, threads: {threads}"
+        save_chart(draw_times(title, timed_rows(found), 1e3 * found.floor.total or None), plot)
     print_result(json, found, show_bench, bench_record)

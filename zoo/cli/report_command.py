@@ -1,25 +1,32 @@
-"""`zoo report`: every model whose weights somebody has, measured, as a page."""
+"""`zoo report`: every model whose weights somebody has, measured, as a folder to be passed on; and
+`zoo reports`: such folders as a page."""
 
-import os
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from weights.errors import WeightsError
-from weights.opening import read_at_most
+import typer
+
 from weights.terminal import say
 from zoo.artifacts.build.plan import USUAL, read_variants
 from zoo.cli import options
-from zoo.cli.console import print_json, progress_bar
-from zoo.errors import FAILED_CHECK, WRONG_USE, BadOutput
+from zoo.cli.console import print_json, print_result, progress_bar
+from zoo.errors import FAILED_CHECK, WRONG_USE
+
+if TYPE_CHECKING:
+    from zoo.report.kit import Outcomes
 
 FOLDER = "The folder that holds checkpoints, under the names that they were published with."
 IMAGES = (
     "A folder of images, with a folder for each class, or such folders in `train` and `val`. Then "
-    "it is also counted how often an image and its nearest neighbours are of the same class."
+    "it is also counted how often files know an image's class, by its nearest neighbours, by a "
+    "linear layer, and by a classifier of these classes."
 )
-
-LARGEST_PAGE = 1 << 20
-"""Bytes of a page that are searched for what says who wrote it."""
+MINUTES = options.value(
+    "N", "The most time that it may take. What does not fit is left for another run.", min=1
+)
+RECEIVED = typer.Argument(metavar="FOLDER", help="Folders that `zoo report` wrote.")
 
 
 def report(
@@ -27,56 +34,60 @@ def report(
     filter: options.Filter = None,
     variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
     images: Annotated[Path | None, options.value("FOLDER", IMAGES)] = None,
-    out: Annotated[Path, options.FILE_OUT] = Path("docs/pretrained.md"),
+    minutes: Annotated[float, MINUTES] = 60,
+    out: Annotated[Path, options.out(True)] = Path("report"),
     json: options.Json = False,
 ) -> int:
-    """Measure every model for which there is a checkpoint, and write a page about it.
+    """Measure every model for which there is a checkpoint, in an hour at most.
 
     The features are compared with those of transformers, and each file with the model in JAX. The
-    page is written after each model, with its numbers beside it as JSON. What an earlier run found
-    out about other models stays on the page.
+    folder then has the numbers, beside what is reported elsewhere, and pictures, but no weights: it
+    can be attached to an issue. It is written anew after each model, and a run that was stopped
+    goes on when it is started again.
     """
-    from zoo.cli.tables import counted, print_table
     from zoo.registry.lookup import fitting
-    from zoo.report import content, matching, neighbours, page
-    from zoo.report.accuracy import measure_model
+    from zoo.report import kit
+    from zoo.report.labelled import read_task
 
-    _check_page(out)
     # What a report measures are pictures.
-    fit = fitting(filter or ())
-    entries = [entry for entry in fit if entry.config.takes == ("pixel_values",)]
-    variants = read_variants(variant or ())
-    task = neighbours.read_task(images) if images else None
-    whole, measured, code = content.read_report(page.numbers(out)), [], 0
-    there = matching.find(weights_dir, entries)
+    fit = [entry for entry in fitting(filter or ()) if entry.config.takes == ("pixel_values",)]
+    task = read_task(images) if images else None
+    chosen = read_variants(variant or ())
+    asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out)
     with progress_bar() as progress:
-        for name, reason in there.left_out.items():
-            progress.note(f"{name} was left out: {reason}")
-        for entry in (entry for entry in entries if entry.name in there.found):
-            path = there.found[entry.name]
-            progress.stage(f"{entry.name}: reading {path.name}")
-            try:
-                measured.append(measure_model(entry, path, variants, task, progress))
-            except WeightsError as error:
-                # One damaged file keeps nobody from the other models.
-                progress.note(f"{entry.name} was not measured: {error}")
-                code = WRONG_USE
-                continue
-            whole = page.add(whole, measured[-1])
-            page.write_page(whole, out)
+        found = kit.make_report(asked, progress)
     if json:
-        print_json(measured)
+        print_json(found.report)
     else:
-        headings = ("model", "file", ">MB", ">max abs", ">cosine", ">k-NN", "")
-        rows = [(each.model, *row) for each in measured for row in page.file_rows(each)]
-        print_table(headings, rows)
-        say(f"{out}: measured {counted(len(measured), 'model')}")
-    return code or (0 if all(each.passed for each in measured) else FAILED_CHECK)
+        _show(found, out)
+    measured = (each for each in found.report.models if each.model in found.measured)
+    passed = all(each.passed for each in measured)
+    return WRONG_USE if found.failed else 0 if passed else FAILED_CHECK
 
 
-def _check_page(page: Path) -> None:
-    """**Raises** `BadOutput` where a page is that `zoo report` did not write."""
-    if page.suffix != ".md":
-        raise BadOutput(f"--out {page} is no page: end its name in .md.")
-    if os.path.lexists(page) and b"Written by `zoo report`" not in read_at_most(page, LARGEST_PAGE):
-        raise BadOutput(f"{page} was not written by `zoo report`: name another page with --out.")
+def _show(found: Outcomes, out: Path) -> None:
+    """A row a file, and where all of it is."""
+    from zoo.cli.tables import counted, print_table
+    from zoo.report.page import file_rows
+
+    headings = ("model", "file", ">MB", ">max abs", ">cosine", "")
+    models = [each for each in found.report.models if each.model in found.measured]
+    print_table(headings, [(each.model, *row) for each in models for row in file_rows(each)])
+    told = f"{out}: measured {counted(len(found.measured), 'model')}"
+    told += f", {len(found.already)} before" if found.already else ""
+    told += f", {len(found.left)} left for another run" if found.left else ""
+    say(f"{told}; to pass it on, attach the folder as a .zip to an issue")
+
+
+def reports(
+    folders: Annotated[list[Path], RECEIVED],
+    out: Annotated[Path, options.FILE_OUT] = Path("reports.html"),
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Make one page of reports that were received: what was measured, beside each other."""
+    from zoo.report.received import write_received
+
+    count = write_received(folders, out, force)
+    made = {"file": out, "measurements": count, "reports": len(folders)}
+    print_result(json, made, lambda _: say(f"{out}: {count} measurements, {len(folders)} reports"))

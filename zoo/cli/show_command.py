@@ -25,6 +25,7 @@ MODEL = typer.Argument(
     metavar="MODEL|FILE",
     help="The name of a model, which runs in JAX, or an .onnx file with its manifest.",
 )
+SIZE = "the file's, or twice the model's own where that has few patches"
 PATCH = options.value(
     "ROW,COLUMN",
     "The patch of the first image that the others are compared with, counted from 0.",
@@ -36,7 +37,7 @@ def show(
     model: Annotated[str, MODEL],
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="Pictures.")],
     weights: Annotated[str | None, options.weights("auto; an .onnx file has its own")] = None,
-    size: Annotated[str | None, options.size_option("the model's own", panel=None)] = None,
+    size: Annotated[str | None, options.size_option(SIZE, panel=None)] = None,
     patch: Annotated[str | None, PATCH] = None,
     out: Annotated[Path, options.FILE_OUT] = Path("features.png"),
     force: options.Force = False,
@@ -45,7 +46,7 @@ def show(
     """Draw what a model sees in pictures: its features, patch by patch.
 
     The picture shows principal components as colours and the likeness of all patches to one. For a
-    model in JAX it also shows where the class token looks.
+    model in JAX it also shows where the class token looks. It says so where weights are random.
     """
     from zoo.images.pictures import pictures
     from zoo.progress import is_terminal
@@ -69,10 +70,13 @@ def _features(
 ) -> Features:
     """From a file if one is named, else from a model in JAX."""
     from zoo.checkpoints.pretrained import from_pretrained
-    from zoo.show.features import of_file, of_model
+    from zoo.checkpoints.weights_argument import Seed, read_weights
+    from zoo.show.features import of_file, of_model, random_note
 
     if not model.endswith(".onnx"):
-        return of_model(from_pretrained(model, weights or "auto"), images, size)
+        chosen = read_weights(weights or "auto")
+        note = random_note(chosen.value) if isinstance(chosen, Seed) else ""
+        return of_model(from_pretrained(model, weights or "auto"), images, size, note)
     if weights is not None:
         raise BadRequest(
             f"--weights {weights} has no effect here, for {model} has its own: leave it out."

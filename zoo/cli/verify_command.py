@@ -69,18 +69,19 @@ def verify(
 def _draw(report: AuditReport, plot: Path) -> None:
     """Where the errors of each file lie, if its numbers could be compared."""
     from zoo.show.chart import draw_residuals, save_chart
+    from zoo.show.residual_rows import residual_rows
 
-    files = []
+    rows = []
     for file in report.variants:
-        if file.residuals is not None:
+        if file.residuals is not None and file.verification is not None:
             found = file.residuals()
-            title = f"{report.model}, {file.name}: mean differences by patch"
-            files.append((title, found.outputs, found.grid))
-    if not files:
+            title = f"{report.model}, {file.name}"
+            rows += residual_rows(title, found.outputs, found.grid, file.verification)
+    if not rows:
         told = "no file could be compared" if not report.passed else "nothing was compared"
         complain(f"{plot} was not drawn: {told}")
         return
-    save_chart(draw_residuals(files), plot)
+    save_chart(draw_residuals(rows), plot)
 
 
 def report_record(report: AuditReport) -> dict[str, Any]:

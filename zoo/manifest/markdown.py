@@ -1,6 +1,7 @@
-"""Pages in Markdown, from the templates in `zoo/data`."""
+"""Pages in Markdown and in HTML, from the templates in `zoo/data`."""
 
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -9,8 +10,18 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 def markdown(template: str, **values: object) -> str:
     """A page; a name that the template has and `values` have not is an error."""
     # It is no HTML, so nothing is escaped.
+    return _render(template, escaped=False, values=values)
+
+
+def html_page(template: str, **values: object) -> str:
+    """The same of a page in HTML: whatever `values` have is text."""
+    return _render(template, escaped=True, values=values)
+
+
+def _render(template: str, escaped: bool, values: Mapping[str, object]) -> str:
     environment = Environment(
         loader=FunctionLoader(_template),
+        autoescape=escaped,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,

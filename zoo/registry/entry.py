@@ -13,6 +13,7 @@ from weights.sources.locate import Published
 from zoo.html import html_table
 from zoo.models.config import Config, FeatureConfig
 from zoo.models.preprocessing import Preprocessing
+from zoo.registry.reported import Reported
 
 DATA = Path(__file__).parents[1] / "data"  # where embedded weights lie
 
@@ -49,7 +50,7 @@ class ModelInfo:
     is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each
     of those of its publisher's classifiers; without any, classes are called by their numbers. What
     takes texts has the `preprocessing` of the images that they are compared with, and `examples` of
-    what may be in them, in words.
+    what may be in them, in words. `reported` is how well others found it to do.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ModelInfo:
     published: Mapping[str, Config] = field(default_factory=dict)
     libraries: Mapping[str, FeatureConfig] = field(default_factory=dict)
     embedded: bool = False
+    reported: tuple[Reported, ...] = ()
 
     def __repr__(self) -> str:
         return f"<ModelInfo {self.name}: {self.config.text}, {self.parameters:,} parameters>"
@@ -94,7 +96,8 @@ class ModelInfo:
         """For a network of this architecture in sizes of its own, which nobody published: it is
         called by its family."""
         nowhere = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
-        return replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
+        own = replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
+        return replace(own, reported=())
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -1,14 +1,20 @@
 """Everything about a model with one checkpoint: against transformers, its files, their features."""
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
+
 from weights.progress import Progress
 from zoo import runtime
+from zoo.artifacts.audit.jax import first_residuals
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.machine import machine
 from zoo.checkpoints import golden
@@ -17,15 +23,20 @@ from zoo.export.describe import tools, weights_origin
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.precision import runnable
 from zoo.export.request import FileSpec, Signature
-from zoo.export.verify import reference
+from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import abstract
 from zoo.registry.entry import ModelInfo
-from zoo.report import neighbours
+from zoo.registry.reported import Task
 from zoo.report.content import Against, Measured, OneFile
+from zoo.report.labelled import LabelledTask
+from zoo.report.neighbours import BATCH, scores, see, vectors_of
+from zoo.report.proof_pictures import draw_pictures
+from zoo.show.chart import ResidualRow
+from zoo.show.residual_rows import residual_rows
 
 PICTURES = 2
 """Photographs on which features are compared with transformers'."""
@@ -37,47 +48,98 @@ OPEN = Signature(size=None, batch=None)
 """As `zoo build` makes files: for any batch and image size."""
 
 
-def measure_model(
-    entry: ModelInfo,
-    path: Path,
-    variants: Sequence[str],
-    task: neighbours.Task | None,
-    progress: Progress,
-) -> Measured:
-    """One model with the checkpoint at `path`: its variants, on the images of a task if any.
+@dataclass
+class ModelProof:
+    """A model that is being measured, with a checkpoint, in so many `seconds`.
 
-    **Raises** a `WeightsError` if that is none of this model, and `MissingLibrary` without
-    transformers.
+    `task` are the images of somebody's that there is time for, which is known once a file has seen
+    some, and `on_images` the seconds that they took; `rows` are the errors of files, to be drawn.
     """
+
+    entry: ModelInfo
+    variants: Sequence[str]
+    task: LabelledTask | None
+    progress: Progress
+    seconds: float = math.inf
+    began: float = field(default_factory=time.monotonic)
+    on_images: float = 0.0
+    in_file: float | None = None
+    rows: list[ResidualRow] = field(default_factory=list)
+
+    def files(self, loaded: Loaded, outputs: Golden | None) -> Iterator[tuple[str, OneFile]]:
+        """Make each variant and measure it, by its name. The files go when the next is asked for
+        after the last."""
+        model = abstract(loaded.config)
+        samples = reference(self.entry, model, loaded.weights.arrays, OPEN)
+        maker = Maker(self.entry, model, loaded.weights, OPEN, lambda: samples)
+        chosen = {VARIANTS[name]: name for name in self.variants}
+        with (
+            TemporaryDirectory() as folder,
+            making_files([*chosen], Path(folder), maker, self.progress) as made_files,
+        ):
+            for done, (spec, file, made) in enumerate(made_files):
+                live = made.live or runtime.session(runnable(file, spec.precision))
+                found = self.scores(live, spec.name, len(chosen) - done)
+                if chosen[spec] == FIRST and outputs:
+                    self.in_file = worst_error(golden.check_onnx(outputs, file))
+                self.note_residuals(live, samples[0], chosen[spec], made)
+                yield chosen[spec], one_file(spec, file, made, found)
+
+    def scores(self, live: runtime.Session, name: str, files: int) -> dict[Task, float]:
+        """How well a file does on the images, if there are so many files to come, with this."""
+        began = time.monotonic()
+        if files == len(self.variants) and vectors_of(live):
+            self.limit_images(live, files)
+        found: dict[Task, float] = {}
+        if self.task is not None:
+            self.progress.stage(f"{name}: {self.task.images} images")
+            found = scores(live, self.task, self.entry)
+        self.on_images += time.monotonic() - began
+        return found
+
+    def limit_images(self, live: runtime.Session, files: int) -> None:
+        """Keep as many images as each of the files can see in the time that is left."""
+        if self.task is None:
+            return
+        paths = [str(path) for path in self.task.known.paths[:BATCH]]
+        see(live, paths, self.entry.preprocessing)
+        began = time.monotonic()
+        see(live, paths, self.entry.preprocessing)
+        each = (time.monotonic() - began) / len(paths)
+        left = self.seconds - (time.monotonic() - self.began)
+        self.task = self.task.fitting(int(min(left / files / each, self.task.images)))
+        if self.task is None:
+            self.progress.note(f"{self.entry.name}: there is no time for images")
+
+    def note_residuals(self, live: runtime.Session, sample: Sample, name: str, made: Made) -> None:
+        """Keep where a file differs from JAX on the first photograph."""
+        assert made.verification is not None
+        found = first_residuals(live, sample, self.entry)
+        title = f"{self.entry.name}, {name}"
+        self.rows += residual_rows(title, found.outputs, found.grid, made.verification)
+
+
+def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
+    """One model with the checkpoint at `path`; its pictures are written into a folder.
+
+    **Raises** a `WeightsError` if that is none of this model.
+    """
+    entry, progress = proof.entry, proof.progress
     loaded = open_weights(path, entry, progress)
     provenance = weights_origin(loaded.weights.provenance, entry)
     progress.stage("running transformers and JAX")
     outputs = of_transformers(entry, loaded)
-    in_jax = _worst(golden.check_jax(outputs, loaded)) if outputs else None
+    if outputs is None and has_peer(entry):
+        progress.note(f"{entry.name} is not compared with transformers, which is not installed")
+    in_jax = worst_error(golden.check_jax(outputs, loaded)) if outputs else None
     progress.stage("running the model in JAX")
-    model = abstract(loaded.config)
-    samples = reference(entry, model, loaded.weights.arrays, OPEN)
-    maker = Maker(entry, model, loaded.weights, OPEN, lambda: samples)
-    files: dict[str, OneFile] = {}
-    in_file = None
-    with TemporaryDirectory() as folder:
-        chosen = {VARIANTS[name]: name for name in variants}
-        with making_files([*chosen], Path(folder), maker, progress) as made_files:
-            for spec, file, made in made_files:
-                accuracy = None
-                if task is not None:
-                    progress.stage(f"{spec.name}: {task.told.asked} images")
-                    live = made.live or runtime.session(runnable(file, spec.precision))
-                    accuracy = neighbours.neighbour_share(live, task, entry.preprocessing)
-                files[chosen[spec]] = one_file(spec, file, made, accuracy)
-                if chosen[spec] == FIRST and outputs:
-                    in_file = _worst(golden.check_onnx(outputs, file))
+    files = dict(proof.files(loaded, outputs))
     against = None
     if outputs is not None:
-        found = {"in_jax": in_jax, "in_file": in_file}
-        against = Against(
-            library=outputs.reference, size=outputs.fed["pixel_values"].shape[2:], **found
-        )
+        sides = outputs.fed["pixel_values"].shape[2:]
+        found = {"in_jax": in_jax, "in_file": proof.in_file}
+        against = Against(library=outputs.reference, size=sides, **found)
+    pictures = draw_pictures(entry, loaded, proof.rows, folder, progress)
     return Measured(
         model=entry.name,
         checkpoint=path.name,
@@ -85,31 +147,50 @@ def measure_model(
         is_published_file=provenance.is_published_file,
         date=datetime.now(UTC).date().isoformat(),
         machine=machine(),
-        tools=tools() | ({"transformers": version("transformers")} if against else {}),
+        memory=psutil.virtual_memory().total,
+        seconds=round(time.monotonic() - proof.began, 1),
+        tools=tools_of(entry),
         against=against,
-        neighbours=task.told if task else None,
-        files={name: files[name] for name in variants},
+        neighbours=proof.task.told if proof.task else None,
+        files={name: files[name] for name in proof.variants},
+        pictures=pictures,
     )
 
 
+def tools_of(entry: ModelInfo) -> dict[str, str]:
+    """Versions of what has a part in measuring a model."""
+    peer = has_peer(entry) and has_transformers()
+    return tools() | ({"transformers": version("transformers")} if peer else {})
+
+
+def has_peer(entry: ModelInfo) -> bool:
+    """Whether transformers has such a model."""
+    return "huggingface" in (naming.name for naming in entry.readable)
+
+
+def has_transformers() -> bool:
+    """Whether transformers can be run here."""
+    return all(map(find_spec, ("torch", "transformers")))
+
+
 def of_transformers(entry: ModelInfo, loaded: Loaded) -> Golden | None:
-    """What transformers makes of the photographs; None if it has no such model.
+    """What transformers makes of the photographs; None if it has no such model or is not there.
 
     The size is the one that positions were trained on, where all implementations agree on them.
     """
-    if "huggingface" not in (naming.name for naming in entry.readable):
+    if not has_peer(entry) or not has_transformers():
         return None
     pixels = pixel_values(photographs(PICTURES), entry.preprocessing, entry.native)
     return golden.make(entry, loaded, pixels, "transformers")
 
 
-def _worst(errors: dict[str, float]) -> float | None:
+def worst_error(errors: dict[str, float]) -> float | None:
     """The largest; None if one is not a number."""
     found = max(errors.values(), key=lambda error: math.inf if math.isnan(error) else error)
     return found if math.isfinite(found) else None
 
 
-def one_file(spec: FileSpec, file: Path, made: Made, accuracy: float | None) -> OneFile:
+def one_file(spec: FileSpec, file: Path, made: Made, found: dict[Task, float]) -> OneFile:
     """What is to be said of a file that was just made."""
     assert made.verification is not None
     parts = (part for part in (file, sidecar_path(file)) if part.exists())
@@ -118,5 +199,5 @@ def one_file(spec: FileSpec, file: Path, made: Made, accuracy: float | None) -> 
         precision=spec.precision,
         bytes=sum(part.stat().st_size for part in parts),
         verification=made.verification,
-        accuracy=accuracy,
+        scores=found,
     )

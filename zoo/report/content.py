@@ -8,9 +8,10 @@ from pydantic import Field, ValidationError
 from weights.opening import read_at_most
 from zoo.errors import BadFile
 from zoo.manifest.choices import Precision
-from zoo.manifest.fields import Count, Digest, Line, Model, Side
+from zoo.manifest.fields import Count, Digest, Line, Model, Name, Side
 from zoo.manifest.measured import Verification
 from zoo.manifest.read import LARGEST_MANIFEST
+from zoo.registry.reported import Task
 
 
 class Against(Model):
@@ -31,6 +32,7 @@ class Neighbours(Model):
     folder: Line = Field(description="The name of the folder of images.")
     known: Count = Field(description="Images whose class is given.")
     asked: Count = Field(description="Images whose class is asked.")
+    left_out: Count = Field(default=0, description="Images that there was no time for.")
     classes: Count = Field(description="How many classes there are.")
     nearest: Count = Field(description="How many neighbours vote.")
     leave_one_out: bool = Field(description="Whether both are the same images.")
@@ -43,7 +45,7 @@ class OneFile(Model):
     precision: Precision = Field(description="Of weights and computations.")
     bytes: Count = Field(description="Its size.")
     verification: Verification = Field(description="How far it is from float32 in JAX.")
-    accuracy: float | None = Field(description="Share of images whose class it finds.")
+    scores: dict[Task, float] = Field(description="How well it does, as its task is measured.")
 
 
 class Measured(Model):
@@ -59,7 +61,10 @@ class Measured(Model):
     against: Against | None = Field(
         description="How far from transformers; null where it has no such model."
     )
-    neighbours: Neighbours | None = Field(description="The task of `accuracy`.")
+    seconds: float = Field(description="How long all of it took.")
+    memory: Count = Field(description="Bytes that the machine has.")
+    neighbours: Neighbours | None = Field(description="The images of `scores`.")
+    pictures: tuple[Name, ...] = Field(description="Names of pictures beside this.")
     files: dict[str, OneFile] = Field(description="The files by their names in a folder.")
 
     @property
@@ -78,13 +83,15 @@ class Report(Model):
 EMPTY = Report(format="jax-onnx-zoo report", models=())
 
 
+REPORT, PAGE = "report.json", "README.md"
+"""Files of a report's folder: its numbers, and the same for people."""
+
+
 def read_report(path: Path) -> Report:
-    """An earlier report; an empty one where there is none. **Raises** `BadFile`."""
-    if not path.exists():
-        return EMPTY
+    """The numbers of a report. **Raises** `BadFile`."""
     try:
         return Report.model_validate_json(read_at_most(path, LARGEST_MANIFEST))
     except (OSError, ValidationError) as error:
         raise BadFile(
-            f"{path} is not what `zoo report` wrote: remove it, or name another page with --out."
+            f"{path} is not what `zoo report` wrote: name the folder of a report."
         ) from error

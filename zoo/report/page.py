@@ -1,22 +1,37 @@
-"""The page of a report, and the numbers beside it as JSON."""
+"""The folder of a report: its numbers as JSON, and the same as a page for people."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from zoo.errors import BadOutput
 from zoo.files.staging import replacing, write_text
 from zoo.manifest.markdown import markdown
 from zoo.manifest.measured import worst
 from zoo.manifest.read import to_text
 from zoo.manifest.words import passed
 from zoo.registry.lookup import MODELS
-from zoo.report.content import Measured, Report
+from zoo.registry.reported import TASKS, Task
+from zoo.report.content import EMPTY, PAGE, REPORT, Measured, Report, read_report
 
 TEMPLATE = "pretrained.md.jinja"
 
 
-def numbers(page: Path) -> Path:
-    """Where the numbers of a page lie."""
-    return page.with_suffix(".json")
+def report_so_far(folder: Path) -> Report:
+    """The report in a folder so far; an empty one where there is none. **Raises** `BadOutput` for
+    a folder of something else, and `BadFile`."""
+    if (folder / REPORT).is_file():
+        return read_report(folder / REPORT)
+    if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadOutput(f"{folder} is there and holds no report: name another folder with --out.")
+    return EMPTY
+
+
+def write_report(report: Report, folder: Path) -> None:
+    """Put a page and its numbers in place. **Raises** `BadOutput`."""
+    for name, text in ((PAGE, render(report)), (REPORT, to_text(report))):
+        with replacing(folder / name) as file:
+            write_text(file, text)
 
 
 def add(report: Report, new: Measured) -> Report:
@@ -27,23 +42,20 @@ def add(report: Report, new: Measured) -> Report:
     return report.model_copy(update={"models": models})
 
 
-def write_page(report: Report, page: Path) -> None:
-    """Put the page and its numbers in place. **Raises** `BadOutput`."""
-    for place, text in ((numbers(page), to_text(report)), (page, render(report))):
-        with replacing(place) as file:
-            write_text(file, text)
-
-
 def render(report: Report) -> str:
     """The page as Markdown."""
     return markdown(
         TEMPLATE,
         models=report.models,
         rows=[(each, *row) for each in report.models for row in file_rows(each)],
+        results=[(each, *row) for each in report.models for row in result_rows(each)],
         tasks=[each for each in report.models if each.neighbours],
         number=number,
-        verdict={True: "yes", False: "no", None: "not known"},
+        verdict=IS_PUBLISHED,
     )
+
+
+IS_PUBLISHED = {True: "yes", False: "no", None: "not known"}
 
 
 def number(error: float | None) -> str:
@@ -52,7 +64,7 @@ def number(error: float | None) -> str:
 
 
 def file_rows(measured: Measured) -> Iterator[Sequence[str]]:
-    """Of each file: name, megabytes, largest error, least cosine, accuracy, verdict."""
+    """Of each file: name, megabytes, largest error, least cosine, verdict."""
     for name, file in measured.files.items():
         cosine = worst(file.verification.comparisons, "cosine")
         yield (
@@ -60,6 +72,26 @@ def file_rows(measured: Measured) -> Iterator[Sequence[str]]:
             f"{file.bytes / 1e6:.1f}",
             number(worst(file.verification.comparisons, "max_abs")),
             "no number" if cosine is None else f"{cosine:.6f}",
-            "" if file.accuracy is None else f"{100 * file.accuracy:.2f} %",
             passed(file.verification.passed),
         )
+
+
+def result_rows(measured: Measured) -> Iterator[Sequence[str]]:
+    """Of each task: how it is measured, what is reported on which data by whom, and what each file
+    did here on the user's images."""
+    known = MODELS[measured.model].reported if measured.model in MODELS else ()
+    told = [(each.task, f"{each.value}", each.data, each.source) for each in known]
+    tasks = {task for file in measured.files.values() for task in file.scores}
+    told += [(task, "no figure is known", "", "") for task in sorted(tasks - {t for t, *_ in told})]
+    for task, value, data, source in told:
+        yield task, TASKS[task], value, data, source, found_here(measured, task)
+
+
+def found_here(measured: Measured, task: Task) -> str:
+    """What each file did in a task, or that it was not measured."""
+    found = [
+        f"{name} {file.scores[task]:.2f}"
+        for name, file in measured.files.items()
+        if task in file.scores
+    ]
+    return ", ".join(found) or "not measured"

@@ -28,12 +28,14 @@ class Features:
 
     `pixels` is [n, height, width, 3] of uint8: the pictures as the model sees them. `patches` is
     [n, rows, columns, dim]; `attention`, where it can be had, is [n, rows, columns]: how much the
-    class token attends to each patch in the last block, the mean over the heads.
+    class token attends to each patch in the last block, the mean over the heads. `note` has to be
+    known to whoever looks at them.
     """
 
     pixels: NDArray[np.uint8]
     patches: Float32
     attention: Float32 | None
+    note: str = ""
 
     @property
     def grid(self) -> Size:
@@ -42,7 +44,18 @@ class Features:
         return rows, columns
 
 
-def of_model(model: Model, images: Sequence[Image], size: Size | None) -> Features:
+LEAST_PATCHES = 28
+"""Along a side, for whoever wants to see what is where."""
+
+
+def legible(own: Size, stride: int) -> Size:
+    """The size at which a picture is shown: twice a model's own where that has few patches. More
+    than that is far from what a model was trained for."""
+    height, width = own
+    return own if min(own) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
+
+
+def of_model(model: Model, images: Sequence[Image], size: Size | None, note: str = "") -> Features:
     """In JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
     import jax.numpy as jnp
 
@@ -54,12 +67,12 @@ def of_model(model: Model, images: Sequence[Image], size: Size | None) -> Featur
     if model.preprocessing is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     how = model.preprocessing
-    values = pixel_values(images, how, size or how.size)
+    values = pixel_values(images, how, size or legible(how.size, model.stride))
     wanted = ("last_hidden_state", "class_attention")
     found = batched(model, jnp.asarray(values), outputs=wanted)
     tokens, heads = np.asarray(found["last_hidden_state"]), found.get("class_attention")
     attention = None if heads is None else np.asarray(heads.mean(axis=1))
-    return _features(values, tokens, how, model.stride, attention)
+    return _features(values, tokens, how, model.stride, attention, note)
 
 
 def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
@@ -79,7 +92,8 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     if stated_entry(manifest).config.takes != ("pixel_values",):
         raise BadRequest(f"{file} may take texts: name a file that takes pictures alone.")
     how = manifest.preprocessing.settings
-    values = pixel_values(images, how, size or manifest.size or how.size)
+    stride = stated_entry(manifest).config.stride
+    values = pixel_values(images, how, size or manifest.size or legible(how.size, stride))
     try:
         live = resting_session(file, threads=0)
         if "last_hidden_state" not in {output.name for output in live.get_outputs()}:
@@ -90,12 +104,22 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
         (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
     except runtime.ERRORS as error:
         raise BadFile(f"{file} does not run on these pictures: {first_line(error)}") from error
-    stride = stated_entry(manifest).config.stride
-    return _features(values, tokens.astype(np.float32), how, stride, None)
+    note = "" if manifest.weights.seed is None else random_note(manifest.weights.seed)
+    return _features(values, tokens.astype(np.float32), how, stride, None, note)
+
+
+def random_note(seed: int) -> str:
+    """What is to be known of the features of random weights."""
+    return f"Random weights (seed {seed}): nothing that is seen here was learned."
 
 
 def _features(
-    values: Float32, tokens: Float32, how: Preprocessing, stride: int, attention: Float32 | None
+    values: Float32,
+    tokens: Float32,
+    how: Preprocessing,
+    stride: int,
+    attention: Float32 | None,
+    note: str,
 ) -> Features:
     rows, columns = (side // stride for side in values.shape[2:])
     patches = tokens[:, tokens.shape[1] - rows * columns :]
@@ -103,4 +127,4 @@ def _features(
     pixels = np.clip(255 * shown, 0, 255).round().astype(np.uint8)
     if attention is not None:
         attention = attention.reshape(-1, rows, columns)
-    return Features(pixels, patches.reshape(len(values), rows, columns, -1), attention)
+    return Features(pixels, patches.reshape(len(values), rows, columns, -1), attention, note)

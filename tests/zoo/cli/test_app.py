@@ -15,7 +15,7 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 
 ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "embed"]
-ORDER += ["search", "site", "push", "report", "weights", "cache", "golden"]
+ORDER += ["search", "site", "push", "report", "reports", "weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
 
 

@@ -9,6 +9,7 @@ import zoo
 from zoo.errors import BadRequest, UnknownModel
 from zoo.models.config import ViTConfig
 from zoo.registry.lookup import MODELS
+from zoo.registry.reported import TASKS
 
 
 @pytest.mark.parametrize("name", zoo.list_models())
@@ -37,6 +38,9 @@ def test_entries_are_consistent(name):
     table = entry._repr_html_()
     assert table.startswith("<table>") and f"{entry.parameters:,}" in table
     assert pickle.loads(pickle.dumps(entry)) == entry
+    assert all(each.source and each.data and each.task in TASKS for each in entry.reported)
+    assert "pixel_values" in entry.config.takes or not entry.reported
+    assert not entry.unlisted.reported
 
 
 def test_whole_names_mean_one_model_each():

@@ -1,5 +1,7 @@
 """`zoo report`: seeded checkpoints, as their publishers lay them out."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.seeded import nano, state_of
 from tests.synthetic import save_pth
 from weights.progress import Quiet
 from zoo.manifest.measured import worst
-from zoo.report import content, matching, neighbours, page
+from zoo.report import budget, content, kit, labelled, matching, neighbours, page, received
 from zoo.report.accuracy import measure_model
 
 ROOT = Path(__file__).parents[3]
@@ -37,37 +39,108 @@ def pictures_of_classes(folder, count):
     return folder
 
 
+CONFIGS = {"dinov3_vits16": NANO, "eupe_vitt16": nano(zoo.info("eupe_vitt16").config)}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """Two checkpoints, images of two classes, and the report about them, made in two runs."""
+    here = tmp_path_factory.mktemp("report")
+    entries = [meta_file(here, name, config) for name, config in CONFIGS.items()]
+    (here / "notes.txt").write_text("no checkpoint")
+    task = labelled.read_task(pictures_of_classes(here / "images", 4))
+    asked = kit.ReportRequest(here, entries, ("fp32", "int8"), task, 60, here / "made")
+    measured = []
+
+    def stopped(path, proof, folder):
+        if measured:
+            raise KeyboardInterrupt
+        measured.append(proof.entry.name)
+        return measure_model(path, proof, folder)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(kit, "measure_model", stopped)
+        kit.make_report(asked, Quiet())
+    found = kit.make_report(asked, Quiet())
+    assert found.already == measured and {*found.measured} == CONFIGS.keys() - {*measured}
+    assert not found.left and not found.failed
+    assert content.read_report(asked.folder / content.REPORT) == found.report
+    return asked
+
+
 @pytest.mark.full
-def test_two_families(tmp_path):
+def test_two_families(asked):
     """EUPE, which transformers does not have, says so."""
-    configs = {"dinov3_vits16": NANO, "eupe_vitt16": nano(zoo.info("eupe_vitt16").config)}
-    entries = [meta_file(tmp_path, name, config) for name, config in configs.items()]
-    (tmp_path / "notes.txt").write_text("no checkpoint")
-    there = matching.find(tmp_path, entries)
-    assert list(there.found) == [entry.name for entry in entries]
-    assert list(there.left_out) == ["notes.txt"]
-    task = neighbours.read_task(pictures_of_classes(tmp_path / "images", 4))
-    variants = ("fp32", "fused", "int8")
-    report = content.EMPTY
-    for entry in entries:
-        path = there.found[entry.name]
-        report = page.add(report, measure_model(entry, path, variants, task, Quiet()))
-    page.write_page(report, tmp_path / "pretrained.md")
-    assert content.read_report(tmp_path / "pretrained.json") == report
+    there = matching.find(asked.weights, asked.entries)
+    assert list(there.found) == [*CONFIGS] and "notes.txt" in there.left_out
+    report = content.read_report(asked.folder / content.REPORT)
     dinov3, eupe = report.models
     assert dinov3.against.library.startswith("transformers ")
     assert dinov3.against.in_jax < 3e-5
     assert eupe.against is None
     for each in report.models:
         files = each.files
-        assert each.passed and list(files) == ["fp32", "fused", "int8"]
+        assert each.passed and list(files) == ["fp32", "int8"]
         assert worst(files["fp32"].verification.comparisons, "max_abs") < 1e-4
         assert worst(files["int8"].verification.comparisons, "cosine") > 0.99
         assert files["int8"].bytes < files["fp32"].bytes
-        assert files["fp32"].accuracy == files["fused"].accuracy == 1
-    told = (tmp_path / "pretrained.md").read_text()
+        assert files["fp32"].scores == {"k-NN": 100, "linear": 100}
+        assert all((asked.folder / name).is_file() for name in each.pictures)
+        assert len(each.pictures) == 2
+    told = (asked.folder / content.PAGE).read_text()
     assert f"| eupe_vitt16 | {there.found['eupe_vitt16'].name} | " in told
-    assert "8 images of images in 2 classes, each by its 7 nearest of 8 images" in told
+    assert "8 images of images in 2 classes, by 8 images (each leaving itself out), of" in told
+    assert "| 78.6 | ImageNet-1k | arXiv:2603.22387, tables 1, 4 and 5 | fp32 100.00" in told
+
+
+@pytest.mark.full
+def test_no_weights_leave(asked):
+    """No four numbers of a tensor that follow each other, in bytes or in digits, and no paths."""
+    made = {path.name: path.read_bytes() for path in asked.folder.rglob("*") if path.is_file()}
+    assert {Path(name).suffix for name in made} == {".json", ".md", ".png"}
+    everything = b"".join(made.values())
+    texts = "".join(made[name].decode() for name in (content.REPORT, content.PAGE))
+    for entry in asked.entries:
+        for tensor in state_of(entry.config, entry.namings[0], 3).values():
+            values = np.asarray(tensor, np.float32).ravel()
+            for start in range(0, len(values) - 3, max(1, len(values) // 5)):
+                some = values[start : start + 4]
+                if len({*some}) == 4:
+                    raw = (some.astype(dtype).tobytes() for dtype in (np.float32, np.float16))
+                    assert not any(each in everything for each in raw)
+                    assert not all(f"{abs(value):.5g}" in texts for value in some)
+    assert str(asked.weights) not in texts and str(Path.home()) not in texts
+
+
+@pytest.mark.full
+def test_received_reports_are_beside_each_other(asked, tmp_path):
+    """What somebody put into a report is text on the page, and a picture that is none is left."""
+    other = tmp_path / "other"
+    shutil.copytree(asked.folder, other)
+    record = json.loads((other / content.REPORT).read_text())
+    record["models"][0]["checkpoint"] = "<script>alert(1)</script>"
+    (other / content.REPORT).write_text(json.dumps(record))
+    (other / record["models"][0]["pictures"][0]).write_bytes(b"<svg onload='alert(2)'/>")
+    assert received.write_received([asked.folder, other], tmp_path / "all.html", force=False) == 4
+    text = (tmp_path / "all.html").read_text()
+    assert "<script" not in text and "onload" not in text and "&lt;script&gt;" in text
+    assert text.count("data:image/webp") == 7
+    assert text.count('<th scope="row">dinov3_vits16</th><td>made</td><td>fp32</td>') == 1
+    assert text.count('<th scope="row">dinov3_vits16</th><td>other</td><td>fp32</td>') == 1
+
+
+def test_what_there_is_time_for():
+    """A machine that turns out to be half as fast as predicted has time for half of it."""
+    now = [0.0]
+    small, large = zoo.info("dinov3_vits16"), zoo.info("dinov3_vitb16")
+    plan = budget.Budget(1000.0, 4, 50e9, clock=lambda: now[0])
+    first, second = plan.takes(small), plan.takes(large)
+    assert first < second < 1000
+    assert plan.part(small, [large]) == pytest.approx(1000 * first / (first + second))
+    now[0] = 2 * first
+    plan.learn(small, 2 * first)
+    assert plan.left == 1000 - 2 * first and plan.takes(large) == pytest.approx(2 * second)
+    assert plan.part(large, []) == pytest.approx(plan.left)
 
 
 def test_a_folder_of_the_hub_is_a_checkpoint(tmp_path):
@@ -88,6 +161,7 @@ def test_the_page_is_what_its_numbers_say():
 
 @pytest.mark.full
 def test_votes_are_those_of_scikit_learn():
+    from sklearn.linear_model import Ridge
     from sklearn.neighbors import KNeighborsClassifier
 
     rng = np.random.default_rng(1)
@@ -104,11 +178,29 @@ def test_votes_are_those_of_scikit_learn():
         kept = np.arange(90) != index
         judge.fit(rows[:90][kept], labels[kept])
         assert alone[index] == judge.predict(rows[index : index + 1])[0]
+    wanted, middle = np.eye(5)[labels], rows[:90].mean(axis=0)
+    alpha = neighbours.RIDGE * ((rows[:90] - middle) ** 2).sum() / 12
+    linear = Ridge(alpha).fit(rows[:90], wanted)
+    found = neighbours.regress(rows[:90], labels, rows[90:])
+    np.testing.assert_array_equal(found, linear.predict(rows[90:]).argmax(axis=1))
+    alone = neighbours.regress(rows[:90], labels, rows[:90], leave_out=True)
+    for index in range(90):
+        kept = np.arange(90) != index
+        linear.fit(rows[:90][kept], wanted[kept])
+        assert alone[index] == linear.predict(rows[index : index + 1])[0].argmax()
 
 
 def test_images_with_a_split(tmp_path):
     for part, count in (("train", 3), ("val", 2)):
         pictures_of_classes(tmp_path / "photos" / part, count)
-    task = neighbours.read_task(tmp_path / "photos")
+    task = labelled.read_task(tmp_path / "photos")
     assert (task.told.known, task.told.asked, task.told.nearest) == (6, 4, 6)
     np.testing.assert_array_equal(task.asked.labels, [0, 0, 1, 1])
+    few = task.fitting(8)
+    assert (few.told.known, few.told.asked, few.told.left_out, few.told.nearest) == (4, 4, 2, 4)
+    assert [path.stem for path in few.known.paths] == ["0", "2"] * 2
+    assert task.fitting(7) is None and task.fitting(10) is task
+    folders = ("n01440764", "n01443537")
+    assert labelled.class_order(folders, ("tench", "goldfish")) == [0, 1]
+    assert labelled.class_order(("b", "a"), ("a", "b")) == [1, 0]
+    assert labelled.class_order(("a", "c"), ("a", "b")) is None

@@ -12,9 +12,11 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from zoo import from_pretrained, preprocess
 from zoo.images.photograph import photographs
-from zoo.show.chart import bars, draw_residuals, patch_means, summary
-from zoo.show.draw import components, likeness, ramp
-from zoo.show.features import of_file, of_model
+from zoo.manifest.measured import Comparison, Verification
+from zoo.show.chart import TimedRow, bars, draw_residuals, draw_times, patch_means, summary
+from zoo.show.draw import RAMP, WARNING, components, draw_grid, likeness, ramp
+from zoo.show.features import Features, legible, of_file, of_model
+from zoo.show.residual_rows import residual_rows
 
 PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)
 
@@ -58,6 +60,11 @@ def test_a_file_and_its_model_show_the_same(zoo):
     np.testing.assert_allclose(ours.attention, wanted, atol=1e-6)
     photographs(1)[0].save("a.png")
     zoo("export", "vit_digits", "--output", "logits", "--no-verify", "--out", "a.onnx")
+    heights = []
+    for weights in ("auto", "random:3"):
+        zoo("show", "vit_digits", "a.png", "--weights", weights, "--out", f"{weights[:4]}.png")
+        heights.append(np.asarray(Image.open(f"{weights[:4]}.png")).shape[0])
+    assert heights[1] > heights[0]  # a line says that nothing was learned
     assert "gives no last_hidden_state" in zoo("show", "a.onnx", "a.png", code=2).error
 
 
@@ -67,7 +74,10 @@ def test_the_command(zoo):
     command = ["show", "vit_digits", "0.png", "1.png", "--size", "8x12", "--patch", "3,0"]
     assert zoo(*command).out == "features.png: 4 x 6 patches an image\n"
     picture = np.asarray(Image.open("features.png"))
-    assert picture.shape == (24 + 2 * (152 + 8) + 8, 4 * (228 + 8) + 8, 3)
+    line = 14 + 8 + 4
+    assert picture.shape == (line + 2 * (216 + 8) + 12 + line, 4 * (324 + 8) + 8, 3)
+    dark, *_, bright = picture[line + 2 * (216 + 8) + 6, 2 * (324 + 8) + 8 : 3 * (324 + 8)]
+    np.testing.assert_array_equal((dark, bright), RAMP[[0, -1]])  # the scale of the likeness
     assert "features.png exists already" in zoo(*command, code=2).error
     told = zoo(*command[:-1], "4,0", "--force", code=2).error
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
@@ -80,17 +90,60 @@ def test_bars_are_as_long_as_the_numbers():
     assert [text.get_text() for text in axes.texts] == ["1.00", "not run", "2.00"]
 
 
+def test_a_picture_is_shown_at_a_size_with_patches_and_its_note():
+    pixels = np.zeros((2, 6, 10, 3), np.uint8)
+    plain = draw_grid(Features(pixels, PATCHES, None))
+    noted = np.asarray(draw_grid(Features(pixels, PATCHES, None, "Random weights.")))
+    assert (noted[1, 1] == WARNING).all()
+    np.testing.assert_array_equal(noted[-plain.height :], plain)
+    assert [legible((224, 224), 16), legible((448, 448), 14)] == [(448, 448)] * 2
+
+
+def test_times_are_milliseconds():
+    rows = [TimedRow("first.onnx", 9.0, 12.5, 20.0, 1.0), TimedRow("a/b.onnx", 2.0, 2.5, 3.0, 0.2)]
+    chart = draw_times("Time", rows, 4.0)
+    (axes,) = chart.axes
+    assert [bar.get_width() for bar in axes.patches] == [12.5, 2.5]
+    told = [text.get_text() for text in axes.texts]
+    assert told == ["12.5 ms", "first.onnx", "2.5 ms, 0.20 of the first", "a/b.onnx"]
+    (marks,) = (found for found in axes.collections if "products" in found.get_label())
+    assert [line[:, 0].tolist() for line in marks.get_segments()] == [[4, 4]] * 2
+    assert "milliseconds" in axes.get_xlabel()
+    chart.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in (*axes.texts, *axes.get_xticklabels())]
+    for index, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:index])
+
+
+def verified(output, measure, limit, error):
+    found = Comparison(batch=1, output=output, max_abs=error, max_rel=error / 2, cosine=0.9)
+    told = {"measure": measure, "limit": limit, "passed": error <= limit}
+    return Verification(input="pixels", comparisons=(found,), **told)
+
+
 def test_errors_are_drawn_where_they_are():
     """The last two rows of three are wrong; two tokens lie before the patches."""
     errors = np.zeros((1, 2 + 3 * 5, 4), np.float32)
     errors[0, 0], errors[0, 2 + 5 :] = 3e-4, 1e-3
     np.testing.assert_allclose(patch_means(errors, (3, 5)), [[0] * 5, [1e-3] * 5, [1e-3] * 5])
     told = "largest 1.0e-03, mean 6.1e-04, of the 2 tokens before the patches 1.5e-04"
-    assert summary("last_hidden_state", errors, (3, 5)).endswith(told)
-    left, right = draw_residuals([("a file", {"last_hidden_state": errors}, (3, 5))]).axes
-    np.testing.assert_array_equal(left.images[0].get_array(), patch_means(errors, (3, 5)))
-    counts = {bar.get_x(): bar.get_height() for bar in right.patches if bar.get_height()}
-    assert list(counts.values()) == [6 * 4, 4, 10 * 4] and sorted(counts) == [*counts]
+    assert summary(errors, (3, 5)).endswith(told)
+    outputs, verdict = {"last_hidden_state": errors}, "at worst 1.0e-03, where ≤ 1e-04 is asked"
+    rows = residual_rows(
+        "a file", outputs, (3, 5), verified(*outputs, "max_abs", 1e-4, 1e-3)
+    ) + residual_rows("another", outputs, (3, 5), verified(*outputs, "max_rel", 1e-1, 1e-3))
+    assert [row.allowed for row in rows] == [1e-4, pytest.approx(0.2)]
+    assert [rows[0].verdict, rows[1].verdict[:7]] == [f"FAILED: {verdict}", "passed:"]
+    left, right, *_, other = draw_residuals(rows).axes
+    (image,) = left.images
+    np.testing.assert_allclose(image.get_array()[1:], patch_means(errors, (3, 5))[1:])
+    heights = {bar.get_x(): bar.get_height() for bar in right.patches if bar.get_height()}
+    shares = [100 * count * 4 / errors.size for count in (6, 1, 10)]
+    np.testing.assert_allclose([heights[x] for x in sorted(heights)], shares)
+    assert right.get_xlim() == other.get_xlim() == image.get_clim() == (1e-8, 1)
+    assert [axes.lines[0].get_xdata()[0] for axes in (right, other)] == [
+        row.allowed for row in rows
+    ]
     as_map = np.moveaxis(errors[:, 2:].reshape(1, 3, 5, 4), 3, 1)
     np.testing.assert_array_equal(patch_means(as_map, (3, 5)), patch_means(errors, (3, 5)))
     assert patch_means(np.ones((1, 7), np.float32), (3, 5)).shape == (1, 7)

@@ -9,6 +9,7 @@ from weights.terminal import say
 from zoo.bench.measure import Bench, Contender
 from zoo.cli.tables import print_table
 from zoo.runtime import VERSION
+from zoo.show.chart import TimedRow
 
 
 def _ms(value: float) -> str:
@@ -102,13 +103,16 @@ def short(each: Contender, found: Bench) -> str:
         return each.name
 
 
-def ratios(found: Bench) -> dict[str, dict[str, float | None]]:
-    """Both ratios of every file, by its name."""
-    told = {short(each, found): record_contender(found, each) for each in found.contenders}
-    return {
-        name: {
-            "median, to that of the first file": row["p50_to_first"],
-            "fastest, to the matrix products alone": row["fastest_to_products"],
-        }
-        for name, row in told.items()
-    }
+def timed_rows(found: Bench) -> list[TimedRow]:
+    """Every file as a chart shows it."""
+    first = found.contenders[0].percentile(50)
+    return [
+        TimedRow(
+            name=short(each, found),
+            fastest=1e3 * each.fastest,
+            median=1e3 * each.percentile(50),
+            most=1e3 * each.percentile(95),
+            ratio=each.percentile(50) / first,
+        )
+        for each in found.contenders
+    ]

@@ -11,6 +11,7 @@ from weights.namings import convnext_names
 from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import IMAGENET, reported
 
 FIRST, SECOND = "facebookresearch/ConvNeXt", "facebookresearch/ConvNeXt-V2"
 
@@ -29,28 +30,30 @@ NONCOMMERCIAL = Licence(
 
 LARGE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(192, 384, 768, 1536))
 
-# size, blocks and channels, parameters
+# size, blocks and channels, parameters, how much of ImageNet-1k is right (`README.md`)
 VARIANTS = (
-    ("tiny", shared.CONVNEXT_TINY, 28_589_128),
-    ("small", shared.CONVNEXT_SMALL, 50_223_688),
-    ("base", shared.CONVNEXT_BASE, 88_591_464),
-    ("large", LARGE, 197_767_336),
+    ("tiny", shared.CONVNEXT_TINY, 28_589_128, 82.1),
+    ("small", shared.CONVNEXT_SMALL, 50_223_688, 83.1),
+    ("base", shared.CONVNEXT_BASE, 88_591_464, 83.8),
+    ("large", LARGE, 197_767_336, 84.3),
 )
 
 # The same of the second version.
 SECOND_VARIANTS = (
-    ("atto", ConvNeXtConfig((2, 2, 6, 2), (40, 80, 160, 320)), 3_708_400),
-    ("femto", ConvNeXtConfig((2, 2, 6, 2), (48, 96, 192, 384)), 5_233_240),
-    ("pico", ConvNeXtConfig((2, 2, 6, 2), (64, 128, 256, 512)), 9_066_280),
-    ("nano", ConvNeXtConfig((2, 2, 8, 2), (80, 160, 320, 640)), 15_623_800),
-    ("tiny", shared.CONVNEXT_TINY, 28_635_496),
-    ("base", shared.CONVNEXT_BASE, 88_717_800),
-    ("large", LARGE, 197_956_840),
-    ("huge", ConvNeXtConfig((3, 3, 27, 3), (352, 704, 1408, 2816)), 660_289_640),
+    ("atto", ConvNeXtConfig((2, 2, 6, 2), (40, 80, 160, 320)), 3_708_400, 76.7),
+    ("femto", ConvNeXtConfig((2, 2, 6, 2), (48, 96, 192, 384)), 5_233_240, 78.5),
+    ("pico", ConvNeXtConfig((2, 2, 6, 2), (64, 128, 256, 512)), 9_066_280, 80.3),
+    ("nano", ConvNeXtConfig((2, 2, 8, 2), (80, 160, 320, 640)), 15_623_800, 81.9),
+    ("tiny", shared.CONVNEXT_TINY, 28_635_496, 83.0),
+    ("base", shared.CONVNEXT_BASE, 88_717_800, 84.9),
+    ("large", LARGE, 197_956_840, 85.8),
+    ("huge", ConvNeXtConfig((3, 3, 27, 3), (352, 704, 1408, 2816)), 660_289_640, 86.3),
 )
 
 
-def _model(size: str, config: ConvNeXtConfig, parameters: int, second: bool) -> ModelInfo:
+def _model(
+    size: str, config: ConvNeXtConfig, parameters: int, right: float, second: bool
+) -> ModelInfo:
     config = replace(config, classes=1000)
     if second:
         config = replace(config, layer_scale=None, response_norm=True)
@@ -75,6 +78,9 @@ def _model(size: str, config: ConvNeXtConfig, parameters: int, second: bool) -> 
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
         published={"huggingface": replace(config, final_norm_eps=1e-12)},
+        reported=reported(
+            f"README.md of {SECOND if second else FIRST}", IMAGENET, classifier=right
+        ),
     )
 
 

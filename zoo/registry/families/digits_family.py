@@ -15,6 +15,7 @@ from zoo.models.position_config import LearnedPositions
 from zoo.models.text_config import TextConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import reported
 
 LICENCE_PAGE = "https://www.apache.org/licenses/LICENSE-2.0"
 
@@ -64,6 +65,7 @@ MODELS = (
         digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
         parameters=168_586,
         pooler=shared.CLASS_TOKEN,
+        reported=reported("zoo/data/README.md", "359 held-out digits", classifier=98.6),
     ),
     _embedded(
         name="depth_digits",

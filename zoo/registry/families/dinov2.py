@@ -8,28 +8,48 @@ registers, no offset and antialiasing with them.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, meta_names, timm_names
 from zoo.models.position_config import LearnedPositions
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import IMAGENET, NYU, reported
 
 SOURCE = "facebookresearch/dinov2"
+CARD = f"MODEL_CARD.md of {SOURCE}"
 
 PLAIN = LearnedPositions(grid=37, offset=0.1)
 WITH_REGISTERS = LearnedPositions(grid=37, antialias=True)
 
-# letter, size in transformers' and timm's names, dimensions, parameters without registers
+
+class Results(NamedTuple):
+    """On ImageNet-1k by the nearest neighbours and by a linear layer, without registers and with
+    them (`README.md`); without them also on NYU Depth v2 by a linear layer on four blocks, and on
+    ADE20k at several scales (`MODEL_CARD.md`)."""
+
+    plain: tuple[float, float]
+    with_registers: tuple[float, float]
+    depth: float
+    areas: float
+
+
+# letter, size in transformers' and timm's names, dimensions, parameters without registers, results
 VARIANTS = (
-    ("s", "small", shared.SMALL, 22_056_576),
-    ("b", "base", shared.BASE, 86_580_480),
-    ("l", "large", shared.LARGE, 304_368_640),
-    ("g", "giant", shared.GIANT, 1_136_480_768),
+    ("s", "small", shared.SMALL, 22_056_576, Results((79.0, 81.1), (79.1, 80.9), 0.417, 47.2)),
+    ("b", "base", shared.BASE, 86_580_480, Results((82.1, 84.5), (82.0, 84.6), 0.362, 51.3)),
+    ("l", "large", shared.LARGE, 304_368_640, Results((83.5, 86.3), (83.8, 86.7), 0.333, 53.1)),
+    ("g", "giant", shared.GIANT, 1_136_480_768, Results((83.5, 86.5), (83.7, 87.1), 0.298, 53.0)),
 )
 
 
 def _model(
-    letter: str, size: str, dimensions: shared.Dimensions, parameters: int, registers: int
+    letter: str,
+    size: str,
+    dimensions: shared.Dimensions,
+    parameters: int,
+    results: Results,
+    registers: int,
 ) -> ModelInfo:
     config = shared.patches_of_14(
         *dimensions,
@@ -43,6 +63,10 @@ def _model(
     name = f"{plain}_reg" if registers else plain
     repository = f"facebook/dinov2-{'with-registers-' if registers else ''}{size}"
     in_timm = f"timm/vit_{size}_patch14{in_names}_dinov2.lvd142m"
+    near, linear = results.with_registers if registers else results.plain
+    found = reported(f"README.md of {SOURCE}", IMAGENET, k_NN=near, linear=linear)
+    if not registers:
+        found += reported(CARD, NYU, depth=results.depth)
     return ModelInfo(
         name=name,
         family="dinov2",
@@ -66,6 +90,7 @@ def _model(
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
         published={"timm": in_tokens} if registers else {},
+        reported=found,
     )
 
 

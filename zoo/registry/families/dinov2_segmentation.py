@@ -12,6 +12,7 @@ from weights.namings import mask_names
 from zoo.models.config import SegmenterConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import dinov2, shared
+from zoo.registry.reported import ADE20K, reported
 
 # what its name has, the blocks that it reads
 HEADS = (("linear", 1), ("ms", 4))
@@ -20,7 +21,13 @@ DATA = {data: shared.class_names(data) for data in ("ade20k", "voc2012")}
 
 
 def _model(
-    letter: str, dimensions: shared.Dimensions, body: int, data: str, head: str, layers: int
+    letter: str,
+    dimensions: shared.Dimensions,
+    body: int,
+    results: dinov2.Results,
+    data: str,
+    head: str,
+    layers: int,
 ) -> ModelInfo:
     backbone = shared.patches_of_14(
         *dimensions,
@@ -31,6 +38,8 @@ def _model(
     )
     names, width = DATA[data], layers * backbone.dim
     name = f"dinov2_vit{letter}14_{data}_{head}"
+    known = (data, head) == ("ade20k", "ms")
+    found = reported(dinov2.CARD, ADE20K, areas=results.areas) if known else ()
     return ModelInfo(
         name=name,
         family="dinov2_segmentation",
@@ -43,12 +52,13 @@ def _model(
         parameters=body + 4 * width + (width + 1) * len(names),
         source=dinov2.SOURCE,
         labels=names,
+        reported=found,
     )
 
 
 MODELS = tuple(
-    _model(letter, dimensions, body, data, head, layers)
-    for letter, _, dimensions, body in dinov2.VARIANTS
+    _model(letter, dimensions, body, results, data, head, layers)
+    for letter, _, dimensions, body, results in dinov2.VARIANTS
     for data in DATA
     for head, layers in HEADS
 )

@@ -13,9 +13,10 @@ from weights.namings import mask_names
 from zoo.models.config import MaskConfig, ViTConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import dinov3, shared
+from zoo.registry.reported import reported
 
 SOURCE = "tue-mps/eomt"
-Variant = tuple[str, str, int, tuple[str, ...], int, int]
+Variant = tuple[str, str, int, tuple[str, ...], int, int, float]
 
 # EoMT's own part is under the MIT License; DINOv3's terms go with what its weights became.
 LICENCE = replace(
@@ -30,20 +31,22 @@ ADE20K = shared.class_names("ade20k")
 # dimensions, and how many of the blocks have queries
 SIZES = {"small": (shared.SMALL, 3), "base": (shared.BASE, 3), "large": (shared.LARGE, 4)}
 
-# classes and task, size, pixels along a side, names of classes, queries, parameters
+# classes and task, size, pixels along a side, names of classes, queries, parameters, and PQ, AP or
+# mIoU of the task (`model_zoo/dinov3.md`)
 VARIANTS: tuple[Variant, ...] = (
-    ("coco-panoptic", "small", 640, PANOPTIC, 200, 23_361_545),
-    ("coco-panoptic", "base", 640, PANOPTIC, 200, 92_434_313),
-    ("coco-panoptic", "large", 640, PANOPTIC, 200, 315_057_290),
-    ("coco-panoptic", "large", 1280, PANOPTIC, 200, 315_057_290),
-    ("coco-instance", "large", 640, THINGS, 200, 315_002_965),
-    ("coco-instance", "large", 1280, THINGS, 200, 315_002_965),
-    ("ade-semantic", "large", 512, ADE20K, 100, 314_972_315),
+    ("coco-panoptic", "small", 640, PANOPTIC, 200, 23_361_545, 47.2),
+    ("coco-panoptic", "base", 640, PANOPTIC, 200, 92_434_313, 53.1),
+    ("coco-panoptic", "large", 640, PANOPTIC, 200, 315_057_290, 56.8),
+    ("coco-panoptic", "large", 1280, PANOPTIC, 200, 315_057_290, 58.9),
+    ("coco-instance", "large", 640, THINGS, 200, 315_002_965, 45.9),
+    ("coco-instance", "large", 1280, THINGS, 200, 315_002_965, 49.9),
+    ("ade-semantic", "large", 512, ADE20K, 100, 314_972_315, 59.5),
 )
 
 
 def _model(variant: Variant) -> ModelInfo:
-    task, size, side, names, queries, parameters = variant
+    task, size, side, names, queries, parameters, areas = variant
+    data = ("ADE20k" if task.startswith("ade") else "COCO") + f", {task.partition('-')[2]}"
     dimensions, blocks = SIZES[size]
     backbone = ViTConfig(*dimensions, norm_eps=1e-6, mask_token=False, pool=None)
     name = f"eomt-dinov3-{task}-{size}-{side}"
@@ -60,6 +63,7 @@ def _model(variant: Variant) -> ModelInfo:
         parameters=parameters,
         source=SOURCE,
         labels=names,
+        reported=reported(f"model_zoo/dinov3.md of {SOURCE}", data, areas=areas),
     )
 
 

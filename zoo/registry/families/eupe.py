@@ -10,6 +10,7 @@ from weights.sources.hub import HubFile
 from zoo.models.config import Config, ViTConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import ADE20K, IMAGENET, NYU, reported
 
 LICENCE = Licence(
     name="FAIR Noncommercial Research License",
@@ -20,18 +21,30 @@ LICENCE = Licence(
 
 NAMINGS = (meta_names.DINOV3_VIT, equimo_names.DINOV3_VIT)
 
-# name, title, timm's size, configuration, parameters
-VARIANTS: tuple[tuple[str, str, str, Config, int], ...] = (
-    ("vitt16", "ViT-T", "tiny", ViTConfig(*shared.TINY), 5_492_160),
-    ("vits16", "ViT-S", "small", ViTConfig(*shared.SMALL), 21_601_152),
-    ("vitb16", "ViT-B", "base", ViTConfig(*shared.BASE), 85_669_632),
-    ("convnext_tiny", "ConvNeXt-T", "", shared.CONVNEXT_TINY, 27_820_128),
-    ("convnext_small", "ConvNeXt-S", "", shared.CONVNEXT_SMALL, 49_454_688),
-    ("convnext_base", "ConvNeXt-B", "", shared.CONVNEXT_BASE, 87_566_464),
+# name, title, timm's size, configuration, parameters; on ImageNet-1k by the nearest neighbours, on
+# NYU Depth v2 and on ADE20k (tables 1, 5 and 6 of the paper)
+VARIANTS: tuple[tuple[str, str, str, Config, int, float | None, float, float], ...] = (
+    ("vitt16", "ViT-T", "tiny", ViTConfig(*shared.TINY), 5_492_160, 66.3, 0.571, 36.7),
+    ("vits16", "ViT-S", "small", ViTConfig(*shared.SMALL), 21_601_152, 78.2, 0.455, 46.6),
+    ("vitb16", "ViT-B", "base", ViTConfig(*shared.BASE), 85_669_632, 84.1, 0.391, 52.4),
+    ("convnext_tiny", "ConvNeXt-T", "", shared.CONVNEXT_TINY, 27_820_128, None, 0.430, 43.5),
+    ("convnext_small", "ConvNeXt-S", "", shared.CONVNEXT_SMALL, 49_454_688, None, 0.388, 46.8),
+    ("convnext_base", "ConvNeXt-B", "", shared.CONVNEXT_BASE, 87_566_464, None, 0.365, 48.9),
 )
 
+PAPER = "arXiv:2603.22387, tables 1, 5 and 6"
 
-def _model(arch: str, title: str, in_timm: str, config: Config, parameters: int) -> ModelInfo:
+
+def _model(
+    arch: str,
+    title: str,
+    in_timm: str,
+    config: Config,
+    parameters: int,
+    near: float | None,
+    depth: float,
+    areas: float,
+) -> ModelInfo:
     name, published = f"eupe_{arch}", f"EUPE-{title}"
     is_vit = isinstance(config, ViTConfig)
     timm = (f"timm/vit_{in_timm}_patch16_dinov3_qkvb.eupe_lvd1689m",) if in_timm else ()
@@ -51,6 +64,11 @@ def _model(arch: str, title: str, in_timm: str, config: Config, parameters: int)
         parameters=parameters,
         source="facebookresearch/EUPE",
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
+        reported=(
+            *reported(PAPER, IMAGENET, k_NN=near),
+            *reported(PAPER, ADE20K, areas=areas),
+            *reported(PAPER, NYU, depth=depth),
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from zoo.models.position_config import LearnedPositions
 from zoo.models.text_config import TextConfig
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import IMAGENET, reported
 
 SOURCE = "google-research/big_vision"
 
@@ -42,30 +43,35 @@ SIZES = {
     "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
 
+RESULTS = "README_siglip2.md of google-research/big_vision"
+
 # Neither Equimo nor timm has them.
 NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=(), published={}, libraries={})
 
-# size, patch, pixels, parameters, whether timm has the exact GELU
+# size, patch, pixels, parameters, whether timm has the exact GELU, both towers on ImageNet-1k
+# (`README_siglip2.md` of google-research/big_vision)
 VARIANTS = (
-    ("b", 16, 224, 92_884_224, True),
-    ("b", 16, 256, 92_930_304, True),
-    ("b", 16, 384, 93_176_064, True),
-    ("b", 16, 512, 93_520_128, True),
-    ("b", 32, 256, 94_552_320, False),
-    ("l", 16, 256, 315_956_224, True),
-    ("l", 16, 384, 316_283_904, True),
-    ("l", 16, 512, 316_742_656, False),
-    ("so400m", 14, 224, 427_680_704, True),
-    ("so400m", 14, 378, 428_225_600, True),
-    ("so400m", 16, 256, 427_888_064, False),
-    ("so400m", 16, 384, 428_256_704, False),
-    ("so400m", 16, 512, 428_772_800, False),
-    ("giantopt", 16, 256, 1_163_168_256, False),
-    ("giantopt", 16, 384, 1_163_659_776, False),
+    ("b", 16, 224, 92_884_224, True, 78.2),
+    ("b", 16, 256, 92_930_304, True, 79.1),
+    ("b", 16, 384, 93_176_064, True, 80.6),
+    ("b", 16, 512, 93_520_128, True, 81.2),
+    ("b", 32, 256, 94_552_320, False, 74.0),
+    ("l", 16, 256, 315_956_224, True, 82.5),
+    ("l", 16, 384, 316_283_904, True, 83.1),
+    ("l", 16, 512, 316_742_656, False, 83.5),
+    ("so400m", 14, 224, 427_680_704, True, 83.2),
+    ("so400m", 14, 378, 428_225_600, True, 84.1),
+    ("so400m", 16, 256, 427_888_064, False, 83.4),
+    ("so400m", 16, 384, 428_256_704, False, 84.1),
+    ("so400m", 16, 512, 428_772_800, False, 84.3),
+    ("giantopt", 16, 256, 1_163_168_256, False, 84.5),
+    ("giantopt", 16, 384, 1_163_659_776, False, 85.0),
 )
 
 
-def _vision(size: str, patch: int, pixels: int, parameters: int, exact: bool) -> ModelInfo:
+def _vision(
+    size: str, patch: int, pixels: int, parameters: int, exact: bool, right: float
+) -> ModelInfo:
     name = f"siglip2_vit{size}{patch}_{pixels}"
     google = SIZES[size].google
     called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
@@ -88,6 +94,7 @@ def _vision(size: str, patch: int, pixels: int, parameters: int, exact: bool) ->
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
         published={"equimo": replace(config, pool=None)},
         libraries={"timm": replace(config, activation="gelu")} if exact else {},
+        reported=reported(RESULTS, IMAGENET, zero_shot=right),
     )
 
 
@@ -113,6 +120,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         namings=(huggingface_names.SIGLIP_TEXT,),
         parameters=SIZES[size].parameters,
         pooler="a linear layer on the last token",
+        reported=(),
         **NOWHERE_ELSE,
     )
 

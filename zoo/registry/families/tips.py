@@ -20,8 +20,10 @@ from zoo.models.preprocessing import Preprocessing
 from zoo.models.text_config import TextConfig
 from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import IMAGENET, NYU, reported
 
 SOURCE = "google-deepmind/tips"
+RESULTS = f"README.md of {SOURCE}"
 
 LICENCE = Licence(
     name="Creative Commons Attribution 4.0 International",
@@ -51,25 +53,28 @@ SIZES = {
 # Nobody else has the towers for texts.
 NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=(), published={})
 
-# name, size, what the files are called, pixels, parameters
+# name, size, what the files are called, pixels, parameters; on ImageNet-1k by the nearest
+# neighbours and on NYU Depth v2 (`README.md`)
 VARIANTS = (
-    ("tips_vits14_hr", "s", "tips_oss_s14_highres_distilled", 448, 21_924_480),
-    ("tips_vitb14_hr", "b", "tips_oss_b14_highres_distilled", 448, 86_316_288),
-    ("tips_vitl14_hr", "l", "tips_oss_l14_highres_distilled", 448, 304_016_384),
+    ("tips_vits14_hr", "s", "tips_oss_s14_highres_distilled", 448, 21_924_480, 75.1, 0.425),
+    ("tips_vitb14_hr", "b", "tips_oss_b14_highres_distilled", 448, 86_316_288, 80.0, 0.379),
+    ("tips_vitl14_hr", "l", "tips_oss_l14_highres_distilled", 448, 304_016_384, 82.5, 0.372),
     (
         *("tips_vitso400m14_hr", "so400m", "tips_oss_so400m14_highres_largetext_distilled"),
-        *(448, 413_393_904),
+        *(448, 413_393_904, 83.0, 0.362),
     ),
-    ("tips_vitg14_lr", "g", "tips_oss_g14_lowres", 224, 1_134_772_736),
-    ("tips_vitg14_hr", "g", "tips_oss_g14_highres", 448, 1_135_952_384),
-    ("tipsv2_vitb14", "b", "tips_v2_oss_b14", 448, 86_316_288),
-    ("tipsv2_vitl14", "l", "tips_v2_oss_l14", 448, 304_016_384),
-    ("tipsv2_vitso400m14", "so400m", "tips_v2_oss_so14", 448, 413_393_904),
-    ("tipsv2_vitg14", "g", "tips_v2_oss_g14", 448, 1_135_952_384),
+    ("tips_vitg14_lr", "g", "tips_oss_g14_lowres", 224, 1_134_772_736, 83.6, 0.39),
+    ("tips_vitg14_hr", "g", "tips_oss_g14_highres", 448, 1_135_952_384, 83.2, 0.363),
+    ("tipsv2_vitb14", "b", "tips_v2_oss_b14", 448, 86_316_288, 79.8, 0.374),
+    ("tipsv2_vitl14", "l", "tips_v2_oss_l14", 448, 304_016_384, 82.5, 0.339),
+    ("tipsv2_vitso400m14", "so400m", "tips_v2_oss_so14", 448, 413_393_904, 82.8, 0.339),
+    ("tipsv2_vitg14", "g", "tips_v2_oss_g14", 448, 1_135_952_384, 83.7, 0.334),
 )
 
 
-def _vision(name: str, size: str, published: str, pixels: int, parameters: int) -> ModelInfo:
+def _vision(
+    name: str, size: str, published: str, pixels: int, parameters: int, near: float, depth: float
+) -> ModelInfo:
     is_second = name.startswith("tipsv2")
     linear = LearnedPositions(grid=pixels // 14, antialias=True, linear=True)
     config = shared.patches_of_14(
@@ -98,6 +103,10 @@ def _vision(name: str, size: str, published: str, pixels: int, parameters: int) 
         source=SOURCE,
         pooler="the first class token; the second is the next row of last_hidden_state",
         published={} if is_second else {"equimo": by_equimo},
+        reported=(
+            *reported(RESULTS, IMAGENET, k_NN=near),
+            *reported(RESULTS, NYU, depth=depth),
+        ),
     )
 
 
@@ -123,6 +132,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         checkpoint=vision.checkpoint.replace("_vision", "_text"),
         parameters=SIZES[size].parameters,
         pooler="the mean of the words",
+        reported=(),
         **NOWHERE_ELSE,
     )
 

@@ -18,19 +18,22 @@ from zoo.models.config import ViTConfig
 from zoo.models.position_config import LearnedPositions, RopeGrid
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import IMAGENET, reported
 
 SOURCE = "wangf3014/ViT-5"
 
-# size, dimensions, parameters
+# size, dimensions, parameters, and how much of ImageNet-1k is right, where `README.md` says so
 VARIANTS = (
-    ("small", shared.SMALL, 22_050_280),
-    ("base", shared.BASE, 86_563_816),
-    ("large", shared.LARGE, 304_311_272),
-    ("xlarge", (1152, 28, 16, 4608), 448_574_824),
+    ("small", shared.SMALL, 22_050_280, None),
+    ("base", shared.BASE, 86_563_816, 84.2),
+    ("large", shared.LARGE, 304_311_272, None),
+    ("xlarge", (1152, 28, 16, 4608), 448_574_824, None),
 )
 
 
-def _model(size: str, dimensions: shared.Dimensions, parameters: int) -> ModelInfo:
+def _model(
+    size: str, dimensions: shared.Dimensions, parameters: int, right: float | None
+) -> ModelInfo:
     name = f"vit5_{size}"
     config = ViTConfig(
         *dimensions,
@@ -60,6 +63,7 @@ def _model(size: str, dimensions: shared.Dimensions, parameters: int) -> ModelIn
         pooler="the mean of the patches; for the original's weights the class token",
         labels=shared.IMAGENET,
         published={"original": replace(config, activation="gelu", norm_bias=False, pool="token")},
+        reported=reported(f"README.md of {SOURCE}", IMAGENET, classifier=right),
     )
 
 

@@ -13,29 +13,31 @@ from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.models.position_config import LearnedPositions
 from zoo.registry.entry import ModelInfo
 from zoo.registry.families import shared
+from zoo.registry.reported import IMAGENET, reported
 
 SOURCE = "google-research/vision_transformer"
 
-# size, dimensions, patch, parameters, whether timm publishes a classifier of ImageNet-1k for it
+# size, dimensions, patch, parameters, and how much of ImageNet-1k is right by the classifier that
+# timm publishes for it, if any (`results/results-imagenet.csv`)
 VARIANTS = (
-    ("tiny", shared.TINY, 16, 5_717_416, True),
-    ("tiny", shared.TINY, 32, 6_131_560, False),
-    ("small", shared.SMALL, 16, 22_050_664, True),
-    ("small", shared.SMALL, 32, 22_878_952, True),
-    ("base", shared.BASE, 16, 86_567_656, True),
-    ("base", shared.BASE, 32, 88_224_232, True),
-    ("large", shared.LARGE, 16, 304_326_632, True),
-    ("large", shared.LARGE, 32, 306_535_400, False),
-    ("huge", (1280, 32, 16, 5120), 14, 632_045_800, False),
-    ("huge", (1280, 32, 16, 5120), 16, 632_199_400, False),
+    ("tiny", shared.TINY, 16, 5_717_416, 75.5),
+    ("tiny", shared.TINY, 32, 6_131_560, None),
+    ("small", shared.SMALL, 16, 22_050_664, 81.4),
+    ("small", shared.SMALL, 32, 22_878_952, 76.0),
+    ("base", shared.BASE, 16, 86_567_656, 84.5),
+    ("base", shared.BASE, 32, 88_224_232, 80.7),
+    ("large", shared.LARGE, 16, 304_326_632, 85.8),
+    ("large", shared.LARGE, 32, 306_535_400, None),
+    ("huge", (1280, 32, 16, 5120), 14, 632_045_800, None),
+    ("huge", (1280, 32, 16, 5120), 16, 632_199_400, None),
 )
 
 
 def _model(
-    size: str, dimensions: shared.Dimensions, patch: int, parameters: int, in_timm: bool
+    size: str, dimensions: shared.Dimensions, patch: int, parameters: int, right: float | None
 ) -> ModelInfo:
     name = f"vit_{size}_patch{patch}_224"
-    repository = f"timm/{name}.augreg_in21k_ft_in1k" if in_timm else ""
+    repository = f"timm/{name}.augreg_in21k_ft_in1k" if right else ""
     config = shared.plain_vit(
         *dimensions,
         activation="gelu_tanh",
@@ -63,6 +65,11 @@ def _model(
             "timm": replace(config, activation="gelu", norm_eps=1e-6, pool="token"),
             "huggingface": replace(config, activation="gelu", norm_eps=1e-12, pool="token"),
         },
+        reported=reported(
+            "results/results-imagenet.csv of huggingface/pytorch-image-models",
+            IMAGENET,
+            classifier=right,
+        ),
     )
 
 

@@ -1,0 +1,42 @@
+"""The pictures of a report: what a model sees in a photograph, and the errors of its files."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from weights import bind
+from weights.progress import Progress
+from zoo.checkpoints.load import Loaded
+from zoo.images.photograph import photographs
+from zoo.models.builder import abstract
+from zoo.models.config import FeatureConfig
+from zoo.registry.entry import ModelInfo
+from zoo.show.chart import ResidualRow, draw_residuals, save_chart
+from zoo.show.draw import draw_grid
+from zoo.show.features import of_model
+from zoo.show.save import save_picture
+
+
+def draw_pictures(
+    entry: ModelInfo,
+    loaded: Loaded,
+    rows: Sequence[ResidualRow],
+    folder: Path,
+    progress: Progress,
+) -> tuple[str, ...]:
+    """Write what can be drawn of a model into a folder; the names of the pictures."""
+    drawn = []
+    if isinstance(loaded.config, FeatureConfig):
+        progress.stage(f"{entry.name}: drawing features")
+        known = {"name": entry.name, "preprocessing": entry.preprocessing}
+        model = bind(abstract(loaded.config, **known), loaded.weights.arrays)
+        drawn.append(f"{entry.name}-features.png")
+        save_picture(draw_grid(of_model(model, photographs(1), None)), folder / drawn[-1])
+    if find_spec("matplotlib") is None:
+        progress.note(
+            "errors are not drawn, for matplotlib is not installed: pip install matplotlib"
+        )
+    elif rows:
+        drawn.append(f"{entry.name}-errors.png")
+        save_chart(draw_residuals(rows), folder / drawn[-1])
+    return tuple(drawn)
