@@ -14,16 +14,27 @@ from converter.loops.at_once import (
     is_batchable,
 )
 from converter.loops.entries import put_together, stack_entries
+from converter.loops.intervals import bound_states
+from converter.loops.recurrences import solve_recurrences
 from converter.loops.scan import Scan
-from converter.loops.states import count_steps, drop_states, has_states, move_invariants
+from converter.loops.short import chosen_of_all, unrolled
+from converter.loops.states import (
+    compute_known,
+    count_steps,
+    drop_states,
+    has_states,
+    move_invariants,
+)
 
 Step = Callable[[Scan, Editor], bool]
 
 STEPS: tuple[Step, ...] = (
     drop_states,
     count_steps,
+    compute_known,
     move_invariants,
     compute_before,
+    solve_recurrences,
     stack_entries,
     compute_after,
 )
@@ -31,8 +42,10 @@ STEPS: tuple[Step, ...] = (
 
 def _shortened(node: Node, editor: Editor) -> Sequence[Value] | None:
     scan = Scan.of(node, editor)
-    if scan is None or not any([step(scan, editor) for step in STEPS]):
+    if scan is None:
         return None
+    if not any([step(scan, editor) for step in STEPS]):
+        return unrolled(node, editor)
     return _rewritten(scan, node, editor)
 
 
@@ -123,7 +136,11 @@ def _move_invariants(body: Graph, editor: Editor) -> None:
 
 
 BATCHED: dict[Op, Rule] = {ops.scan: _at_once}
-SHORTENED: dict[Op, Rule] = {ops.scan: _shortened, ops.while_: _while_shortened}
+SHORTENED: dict[Op, Rule] = {
+    ops.cond: chosen_of_all,
+    ops.scan: _shortened,
+    ops.while_: _while_shortened,
+}
 
 
 def batch_loops(graph: Graph) -> bool:
@@ -133,7 +150,8 @@ def batch_loops(graph: Graph) -> bool:
 
 def shorten_loops(graph: Graph) -> bool:
     """Take out of loops what no step needs of another, in place; whether there was anything."""
-    return _swept_loops(graph, SHORTENED)
+    bounded = bound_states(graph)
+    return _swept_loops(graph, SHORTENED) or bounded
 
 
 def _swept_loops(graph: Graph, rules: dict[Op, Rule]) -> bool:
