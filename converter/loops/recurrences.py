@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ from converter.decompose.expansion import Decomposer
 from converter.frontend.array_forms import Constants
 from converter.ir import Graph, Node, Value, const, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import compute, evaluate, precision
+from converter.ir.evaluation import Apply, Sizes, compute, evaluate, precision, run_node
 from converter.ir.names import Names
 from converter.ir.op import Linear
 from converter.ir.origins import source_behind
@@ -42,10 +43,6 @@ GROWN = 1024.0
 """So much may steps enlarge a state: what would grow further may overflow on another way."""
 
 
-Solve = Callable[[Scan, Carry, Value, Value], Value | None]
-"""From factors and summands the states, the first among them; ``None`` if it is not proved."""
-
-
 def solve_recurrences(scan: Scan, editor: Editor) -> bool:
     """States that depend on themselves alone, and linearly."""
     return any([_is_solved(scan, carry, editor) for carry in list(scan.carries)])
@@ -62,27 +59,44 @@ def _is_solved(scan: Scan, carry: Carry, editor: Editor) -> bool:
         return False
     coefficients, solution = way
     made = _traced_coefficients(scan, carry, chosen, coefficients)
-    traced = solution(scan, *made.outputs)
-    if traced is None:
+    factors, summands = made.outputs
+    double = solution(scan, factors, carry.start)
+    if double is None:
         return False
     editor.nodes.extend(made.nodes)
+    traced = _traced_states(scan, carry, double, [factors, summands])
     writer = Decomposer(Constants([], Names()), chosen[0].source)
-    (states,) = writer.inline(traced, [carry.start, *made.outputs], editor.nodes)
-    _put_states(scan, carry, states, editor)
+    states = writer.inline(traced, [carry.start, factors, summands], editor.nodes)
+    for old, whole in zip((carry.inside, carry.after), states, strict=False):
+        part = Value(old.shape, old.dtype, kind="input")
+        scan.taken.append((whole, part))
+        scan.replace(old, part)
+    scan.results[id(carry.final)] = states[-1]
+    scan.carries.remove(carry)
     return True
 
 
-def _put_states(scan: Scan, carry: Carry, states: Value, editor: Editor) -> None:
-    """What a step has and makes of a state are entries of all states."""
-    length = scan.length
-    first, last = (1, 0) if scan.reverse else (0, length)
-    for old, at in ((carry.inside, first), (carry.after, 1 - first)):
-        part = Value(old.shape, old.dtype, kind="input")
-        scan.taken.append((editor.slice(states, 0, at, at + length), part))
-        scan.replace(old, part)
-    end = editor.slice(states, 0, last, last + 1)
-    scan.results[id(carry.final)] = editor.reshape(end, carry.final.shape)
-    scan.carries.remove(carry)
+def _traced_states(scan: Scan, carry: Carry, double: Double, types: Sequence[Value]) -> Any:
+    """The states that the steps have, those that they make, and the last."""
+    reverse, begins = scan.reverse, not _is_zero(carry.start)
+    ends = [slice(None, -1), slice(1, None)]
+
+    def states(start: jax.Array, factors: jax.Array, lines: jax.Array) -> list[jax.Array]:
+        if begins:
+            lines = double(_with_first(start, lines, reverse), factors)
+            before, after = (lines[end] for end in (ends[::-1] if reverse else ends))
+        else:
+            after = double(lines, factors)
+            before = _shifted(after, 1, reverse)
+        return [before, after, after[0 if reverse else -1]]
+
+    with precision([]):
+        return jax.make_jaxpr(states)(*map(_struct, [carry.start, *types]))
+
+
+def _is_zero(value: Value) -> bool:
+    known = source_behind(value, (ops.broadcast_in_dim,))
+    return known.kind == "const" and not np.any(known.const)
 
 
 # --------------------------------------------------------------------------------- which are linear
@@ -125,28 +139,36 @@ def _mixes(node: Node, moving: set[int]) -> bool:
 
 # ------------------------------------------------------------------------------------ coefficients
 
-Step = Callable[[jax.Array], jax.Array]
+Step = Callable[[jax.Array, Apply], jax.Array]
 Coefficients = Callable[[Step, jax.Array], tuple[jax.Array, jax.Array]]
 """Of a step and a state of zeros the factors and the summands."""
 
 
 def _slopes(step: Step, zero: jax.Array) -> tuple[jax.Array, jax.Array]:
-    shift = step(zero)
+    shift = step(zero, run_node)
     if not is_float(shift.dtype):
-        return step(zero + 1) - shift, shift
-    return jax.jvp(step, (zero,), (jnp.ones_like(zero),))[1], shift
+        return step(zero + 1, run_node) - shift, shift
+    one = jnp.ones_like(zero)
+    return jax.jvp(lambda state: step(state, run_node), (zero,), (one,))[1], shift
 
 
 def _matrices(step: Step, zero: jax.Array) -> tuple[jax.Array, jax.Array]:
-    def flat(state: jax.Array) -> jax.Array:
-        return step(state.reshape(zero.shape)).reshape(-1)
+    """In twice the digits, as products of many steps are made of them."""
 
-    line = zero.reshape(-1)
+    def flat(line: jax.Array) -> jax.Array:
+        return step(line.reshape(zero.shape), _run_wide).reshape(-1).astype(np.float64)
+
     def column(unit: jax.Array) -> jax.Array:
-        return jax.jvp(flat, (line,), (unit,))[1]
+        return jax.jvp(flat, (zero.reshape(-1),), (unit,))[1]
 
-    factors = jax.vmap(column, out_axes=-1)(jnp.eye(zero.size, dtype=zero.dtype))
-    return factors, flat(line).reshape(zero.shape)
+    units = jnp.eye(zero.size, dtype=zero.dtype)
+    return jax.vmap(column, out_axes=-1)(units), step(zero, run_node)
+
+
+def _run_wide(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+    wide = [jnp.asarray(a, np.float64) if a.dtype == np.float32 else a for a in args]
+    params = {**node.params, "dtype": np.float64} if node.op is ops.einsum else node.params
+    return run_node(replace(node, params=params), wide, sizes)
 
 
 def _traced_coefficients(
@@ -161,12 +183,12 @@ def _traced_coefficients(
 
     def of_step(_: Any, *xs: jax.Array) -> tuple[jax.Array, jax.Array]:
         zero = jnp.zeros(carry.inside.shape, carry.inside.dtype)
-        return coefficients(lambda state: evaluate(graph, [state, *xs])[0], zero)
+        return coefficients(lambda x, apply: evaluate(graph, [x, *xs], apply=apply)[0], zero)
 
     numbers = const(np.arange(scan.length, dtype=np.int32))
     operands = [numbers, *(whole.get(id(v), v) for v in given)]
     axes = [0, *(0 if id(v) in whole else None for v in given)]
-    with precision(graph.walk()):
+    with jax.enable_x64(True):
         closed = jax.make_jaxpr(jax.vmap(of_step, axes))(*map(_struct, operands))
     nodes = list[Node]()
     writer = Decomposer(Constants([], Names()), chosen[0].source)
@@ -181,37 +203,41 @@ def _struct(value: Value) -> jax.ShapeDtypeStruct:
 
 # ---------------------------------------------------------------------------------------- doubling
 
-Solution = Callable[[Scan, Value, Value], Any]
-"""A jaxpr of the first state, factors and summands; ``None`` where it is not proved."""
+Double = Callable[[jax.Array, jax.Array], jax.Array]
+"""From summands, the first state among them or before them all zeros, and factors the states."""
+
+Solution = Callable[[Scan, Value, Value], Double | None]
+"""Of factors and the first state; ``None`` where it is not proved."""
 
 
-def _elementwise(scan: Scan, factors: Value, summands: Value) -> Any:
+def _elementwise(scan: Scan, factors: Value, start: Value) -> Double | None:
     """Factors of at most one, which may get small and then stay above nothing: infinity times
     a factor is infinity as many steps as there are.
     """
-    number, reverse = scalar(factors), scan.reverse
-    known = known_range(factors)
+    number, reverse, known = scalar(factors), scan.reverse, known_range(factors)
     if number is None and not (known.within(0, 1) and known.low > 0):
         return None
     if number is not None and (not number or not _stays(number, scan.length)):
         return None
-    if number != 1 and not is_float(summands.dtype):
+    if number != 1 and not is_float(factors.dtype):
         return None
 
-    def solve(start: jax.Array, factors: jax.Array, summands: jax.Array) -> jax.Array:
-        lines = _with_first(start, summands, reverse)
+    def double(lines: jax.Array, factors: jax.Array) -> jax.Array:
         if number == 1:
             return lax.cumsum(lines, 0, reverse)
-        factor = _with_first(jnp.ones_like(start), factors, reverse) if number is None else number
-        for apart in _distances(scan.length):
+        factor: Any = number
+        if number is None:
+            one = jnp.ones_like(lines[0])
+            factor = _with_first(one, factors, reverse) if len(lines) > len(factors) else factors
+        for apart in _distances(len(lines)):
             lines = lines + factor * _shifted(lines, apart, reverse)
-            if isinstance(factor, jax.Array):
+            if number is None:
                 factor = jnp.maximum(factor * _shifted(factor, apart, reverse), TINY)
             else:
                 factor = float(np.copysign(max(factor**2, TINY), factor**2))
         return lines
 
-    return _traced_solution(solve, factors, summands)
+    return double
 
 
 TINY = float(np.finfo(np.float32).tiny)
@@ -221,52 +247,52 @@ def _stays(number: float, length: int) -> bool:
     return length * math.log(abs(number)) <= math.log(GROWN)
 
 
-def _together(scan: Scan, factors: Value, summands: Value) -> Any:
+def _together(scan: Scan, factors: Value, start: Value) -> Double | None:
     """Factors that are known, of which no product enlarges much."""
     if source_behind(factors, (ops.broadcast_in_dim,)).kind != "const":
         return None
     reverse = scan.reverse
     matrices = np.asarray(compute(factors, lambda v: v.const), np.float64)
-    rounds = _products(matrices[::-1] if reverse else matrices)
+    rounds = _products(matrices[::-1] if reverse else matrices, not _is_zero(start))
     if any(not np.abs(each).max() <= GROWN for each in rounds):
         return None
 
-    def solve(start: jax.Array, _: jax.Array, summands: jax.Array) -> jax.Array:
-        states = _with_first(start, summands, reverse)
-        lines = states.reshape(scan.length + 1, -1)
-        for apart, products in zip(_distances(scan.length), rounds, strict=True):
+    def double(states: jax.Array, _: jax.Array) -> jax.Array:
+        lines = states.reshape(len(states), -1).T
+        for apart, products in zip(_distances(len(states)), rounds, strict=True):
             turned = (products[::-1] if reverse else products).astype(np.float32)
-            lines = lines + _applied(turned, _shifted(lines, apart, reverse))
-        return lines.reshape(states.shape)
+            lines = lines + _applied(turned, _shifted(lines, apart, reverse, axis=1))
+        return lines.T.reshape(states.shape)
 
-    return _traced_solution(solve, factors, summands)
+    return double
 
 
 def _applied(matrices: np.ndarray, lines: jax.Array) -> jax.Array:
-    """One matrix for all lines, or one for each, whose products ONNX Runtime takes one by one."""
+    """One matrix for all steps, or one for each, whose products ONNX Runtime takes one by one."""
     if len(matrices) == 1:
-        return lines @ matrices[0].T
-    return (matrices * lines[:, None]).sum(-1)
+        return matrices[0] @ lines
+    return (matrices.transpose(1, 2, 0) * lines).sum(1)
 
 
-def _products(matrices: np.ndarray) -> list[np.ndarray]:
-    """For each distance the products of so many matrices up to every step, the first's alone."""
-    size = matrices.shape[-1]
-    found = np.concatenate([np.zeros((1, size, size)), matrices])
+def _products(matrices: np.ndarray, begins: bool) -> list[np.ndarray]:
+    """For each distance the products of so many matrices up to every step, or the one for all."""
+    found = matrices
+    if begins:
+        found = np.concatenate([np.zeros_like(matrices[:1]), matrices])
+    count, rounds = len(found), list[np.ndarray]()
     if (matrices == matrices[0]).all():
         found = matrices[:1]
-    rounds = []
-    for apart in _distances(len(matrices)):
+    for apart in _distances(count):
         rounds.append(found)
-        before = found if len(found) == 1 else np.roll(found, apart, 0)
-        found = found @ before
+        found = found @ np.roll(found, apart if len(found) > 1 else 0, 0)
         if len(found) > 1:
             found[: 2 * apart] = 0
     return rounds
 
 
-def _distances(length: int) -> Sequence[int]:
-    return [1 << i for i in range(length.bit_length())]
+def _distances(count: int) -> Sequence[int]:
+    """1, 2, 4 … as far as so many lines reach."""
+    return [1 << i for i in range((count - 1).bit_length())]
 
 
 def _with_first(start: jax.Array, lines: jax.Array, reverse: bool) -> jax.Array:
@@ -275,13 +301,9 @@ def _with_first(start: jax.Array, lines: jax.Array, reverse: bool) -> jax.Array:
     return jnp.concatenate(parts[::-1] if reverse else parts)
 
 
-def _shifted(lines: jax.Array, apart: int, reverse: bool) -> jax.Array:
+def _shifted(lines: jax.Array, apart: int, reverse: bool, axis: int = 0) -> jax.Array:
     """The lines so many steps before; there are none before the first."""
     edges = (-apart, apart, 0) if reverse else (apart, -apart, 0)
-    return lax.pad(lines, np.zeros((), lines.dtype), [edges, *[(0, 0, 0)] * (lines.ndim - 1)])
+    padding = [edges if i == axis else (0, 0, 0) for i in range(lines.ndim)]
+    return lax.pad(lines, np.zeros((), lines.dtype), padding)
 
-
-def _traced_solution(solve: Callable[..., jax.Array], factors: Value, summands: Value) -> Any:
-    start = jax.ShapeDtypeStruct(summands.shape[1:], summands.dtype)
-    with precision([]):
-        return jax.make_jaxpr(solve)(start, _struct(factors), _struct(summands))

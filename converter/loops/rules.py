@@ -23,6 +23,7 @@ from converter.loops.states import (
     count_steps,
     drop_states,
     has_states,
+    keep_equal,
     move_invariants,
 )
 
@@ -32,6 +33,7 @@ STEPS: tuple[Step, ...] = (
     drop_states,
     count_steps,
     compute_known,
+    keep_equal,
     move_invariants,
     compute_before,
     solve_recurrences,

@@ -13,7 +13,7 @@ from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.rewrite import Editor
 from converter.loops.scan import Scan
 
-MOST_NODES = 96
+MOST_NODES = 48
 """Nodes of all steps together that are written in the place of a loop."""
 
 CHEAP_NODES, CHEAP_ELEMENTS = 12, 1024

@@ -103,6 +103,20 @@ def has_states(scan: Scan, editor: Editor) -> bool:
     return too_long or any(editor.uses[id(c.final)] or id(c.inside) in needed for c in states)
 
 
+def keep_equal(scan: Scan, _: Editor) -> bool:
+    """Arrays that are known to have the same for each step are no arrays."""
+    known = [(array, part) for array, part in scan.taken if array.kind == "const"]
+    same = [pair for pair in known if _is_same_in_all(np.asarray(pair[0].const))]
+    for array, part in same:
+        scan.replace(part, const(np.asarray(array.const)[0]))
+    scan.drop_dead()
+    return bool(same)
+
+
+def _is_same_in_all(rows: np.ndarray) -> bool:
+    return len({row.tobytes() for row in rows}) == 1
+
+
 def drop_states(scan: Scan, editor: Editor) -> bool:
     """States that nothing but themselves depends on, and those that no step changes."""
     same = [c for c in scan.carries if c.after is c.inside]
