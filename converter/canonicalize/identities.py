@@ -64,7 +64,9 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
 def _pow(node: Node, editor: Editor) -> Value | None:
     """Of what is not negative the power 3/2, which takes as long as twenty products."""
     x, exponent = node.inputs
-    if scalar(exponent) != 1.5 or known_range(x).low < 0 or x.shape != node.out.shape:
+    if not dims.same_shape(x.shape, node.out.shape):
+        return None
+    if scalar(exponent) != 1.5 or known_range(x).low < 0:
         return None
     return editor.binary(ops.mul, x, editor.add(ops.sqrt, [x], x.shape, x.dtype))
 
@@ -101,13 +103,13 @@ def _different(node: Node, editor: Editor) -> Value | None:
     return None
 
 
-def _held(node: Node, _: Editor) -> Value | None:
+def _inside_anyway(node: Node, _: Editor) -> Value | None:
     """Between numbers where it is in any case."""
     low, x, high = node.inputs
-    if scalar(low) is None or scalar(high) is None or not dims.same_shape(x.shape, node.out.shape):
+    least, most, known = scalar(low), scalar(high), known_range(x)
+    if least is None or most is None or not dims.same_shape(x.shape, node.out.shape):
         return None
-    known = known_range(x)
-    return x if known.low >= scalar(low) and known.high <= scalar(high) else None
+    return x if known.low >= least and known.high <= most else None
 
 
 def _size_of_sum(node: Node, _: Editor) -> Value | None:
@@ -274,7 +276,7 @@ RULES: dict[Op, Rule] = {
     ops.pow: _pow,
     **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), _ordered),
     **dict.fromkeys((ops.eq, ops.ne), _different),
-    ops.clamp: _held,
+    ops.clamp: _inside_anyway,
     ops.abs: _size_of_sum,
     **dict.fromkeys(_TOTAL, _total),
     ops.select_n: _identities_select,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-
 from jax import lax
 
 from converter.ir import dims, ops

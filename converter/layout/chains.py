@@ -62,22 +62,23 @@ def _rolled(node: Node, editor: Editor) -> Value | None:
     """Rows of one array that are put together in another order are one gather."""
     cuts = [v.made_by(ops.slice) for v in node.inputs]
     source = None if cuts[0] is None else cuts[0].inputs[0]
-    if node.params["dimension"] != 0 or source is None or len(cuts) < 2:
+    if source is None or node.params["dimension"] != 0 or not dims.all_static(source.shape):
         return None
     rows = list[int]()
     for cut in cuts:
         if cut is None or cut.inputs[0] is not source or cut_axes(cut) != [0]:
             return None
-        start, stop, stride = (cut.params[p][0] for p in ("start_indices", "limit_indices", "strides"))
-        if not dims.all_static((start, stop)) or stop > MOST_ROWS:
-            return None
-        rows += range(start, stop, stride)
+        rows += range(source.shape[0])[_first_axis(cut)]
     wide = size_in_bytes(source) >= WIDE_ROW * source.shape[0]
     few = len(rows) <= (MOST_ROWS if wide else FEW_ROWS)
     if not few or not all(editor.single_use(v) for v in node.inputs):
         return None
     indices = const(np.asarray(rows, np.int64))
     return editor.add(ops.take, [source, indices], node.out.shape, source.dtype, {"axis": 0})
+
+
+def _first_axis(cut: Node) -> slice:
+    return slice(*(cut.params[name][0] for name in ("start_indices", "limit_indices", "strides")))
 
 
 SELECT: dict[Op, Rule] = {ops.reshape: _chains_select, ops.concatenate: _rolled}

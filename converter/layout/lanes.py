@@ -1,7 +1,7 @@
 """Numbers without axes that come from arrays and go into them keep an axis of one.
 
-``stack([10 * (y - x), x * y])`` of the parts of an array takes each part off its axis, and puts each
-result back on one. On arrays of one element the arithmetic is the same, and nothing is moved.
+``stack([10 * (y - x), x * y])`` of the parts of an array takes each part off its axis, and puts
+each result back on one. On arrays of one element the arithmetic is the same.
 """
 
 from collections.abc import Iterable, Sequence

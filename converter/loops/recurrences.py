@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from jax import lax
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import Decomposer
 from converter.frontend.array_forms import Constants
-from converter.ir import Graph, Node, Value, const, ops
+from converter.ir import Graph, Node, Value, const, dims, make_node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import Apply, Sizes, compute, evaluate, precision, run_node
 from converter.ir.names import Names
@@ -43,19 +44,23 @@ GROWN = 1024.0
 """So much may steps enlarge a state: what would grow further may overflow on another way."""
 
 
-def solve_recurrences(scan: Scan, editor: Editor) -> bool:
-    """States that depend on themselves alone, and linearly."""
-    return any([_is_solved(scan, carry, editor) for carry in list(scan.carries)])
+def solve_recurrences(scan: Scan, editor: Editor, guarded: bool) -> bool:
+    """States that depend on themselves alone, and linearly.
+
+    What is ``guarded`` already is what is done where numbers are not finite.
+    """
+    return any([_is_solved(scan, c, editor, guarded) for c in list(scan.carries)])
 
 
-def _is_solved(scan: Scan, carry: Carry, editor: Editor) -> bool:
+def _is_solved(scan: Scan, carry: Carry, editor: Editor, guarded: bool) -> bool:
     own = scan.behind([carry.after])
     chosen = [n for n in scan.nodes if any(id(v) in own for v in n.outputs)]
     others = any(id(c.inside) in own for c in scan.carries if c is not carry)
-    if others or scan.length < 3 or not all(is_batchable(n, scan.length) for n in chosen):
+    known = dims.all_static(carry.inside.shape) and scan.length > 2
+    if others or not known or not all(is_batchable(n, scan.length) for n in chosen):
         return False
     way = _way(scan, carry, chosen)
-    if way is None:
+    if way is None or (way[1] is _together and guarded):
         return False
     coefficients, solution = way
     made = _traced_coefficients(scan, carry, chosen, coefficients)
@@ -64,34 +69,73 @@ def _is_solved(scan: Scan, carry: Carry, editor: Editor) -> bool:
     if double is None:
         return False
     editor.nodes.extend(made.nodes)
-    traced = _traced_states(scan, carry, double, [factors, summands])
-    writer = Decomposer(Constants([], Names()), chosen[0].source)
-    states = writer.inline(traced, [carry.start, factors, summands], editor.nodes)
-    for old, whole in zip((carry.inside, carry.after), states, strict=False):
+
+    def inline(function: Callable[..., Any], *operands: Value) -> list[Value]:
+        writer = Decomposer(Constants([], Names()), chosen[0].source)
+        with precision([]):
+            traced = jax.make_jaxpr(function)(*map(_struct, operands))
+        return writer.inline(traced, operands, editor.nodes)
+
+    states = partial(_states, double, scan.reverse, not _is_zero(carry.start))
+    (after,) = inline(states, carry.start, factors, summands)
+    if solution is _together:
+        (finite,) = inline(lambda x: jnp.isfinite(x).all().astype(np.int32), after)
+        after = _if_finite(finite, after, step_by_step(scan, carry, chosen), editor)
+    before, last = inline(partial(_others_of, scan.reverse), carry.start, after)
+    for old, whole in ((carry.inside, before), (carry.after, after)):
         part = Value(old.shape, old.dtype, kind="input")
         scan.taken.append((whole, part))
         scan.replace(old, part)
-    scan.results[id(carry.final)] = states[-1]
+    scan.results[id(carry.final)] = last
     scan.carries.remove(carry)
     return True
 
 
-def _traced_states(scan: Scan, carry: Carry, double: Double, types: Sequence[Value]) -> Any:
-    """The states that the steps have, those that they make, and the last."""
-    reverse, begins = scan.reverse, not _is_zero(carry.start)
-    ends = [slice(None, -1), slice(1, None)]
+def _states(
+    double: Double,
+    reverse: bool,
+    begins: bool,
+    start: jax.Array,
+    factors: jax.Array,
+    lines: jax.Array,
+) -> jax.Array:
+    """What each step makes of its state; a first state of zeros is left out."""
+    if not begins:
+        return double(lines, factors)
+    states = double(_with_first(start, lines, reverse), factors)
+    return states[:-1] if reverse else states[1:]
 
-    def states(start: jax.Array, factors: jax.Array, lines: jax.Array) -> list[jax.Array]:
-        if begins:
-            lines = double(_with_first(start, lines, reverse), factors)
-            before, after = (lines[end] for end in (ends[::-1] if reverse else ends))
-        else:
-            after = double(lines, factors)
-            before = _shifted(after, 1, reverse)
-        return [before, after, after[0 if reverse else -1]]
 
-    with precision([]):
-        return jax.make_jaxpr(states)(*map(_struct, [carry.start, *types]))
+def _others_of(reverse: bool, start: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What each step has, and the last of all."""
+    if reverse:
+        return jnp.concatenate([after[1:], start[None]]), after[0]
+    return jnp.concatenate([start[None], after[:-1]]), after[-1]
+
+
+def step_by_step(scan: Scan, carry: Carry, chosen: list[Node]) -> Graph:
+    """A graph of the loop that makes a state, and of nothing else."""
+    taken = [(a, p) for a, p in scan.taken if id(p) in scan.behind([carry.after])]
+    parts = [Value(p.shape, p.dtype, kind="input") for _, p in taken]
+    inside = Value(carry.inside.shape, carry.inside.dtype, kind="input")
+    body = Graph([], [carry.after], chosen).clone()
+    new = dict(zip((id(carry.inside), *(id(p) for _, p in taken)), (inside, *parts), strict=True))
+    body.replace_operands(lambda v: new.get(id(v), v))
+    whole = (scan.length, *inside.shape)
+    types = [(inside.shape, inside.dtype), (whole, inside.dtype)]
+    params = {"num_carry": 1, "length": scan.length, "reverse": scan.reverse}
+    loop = make_node(
+        ops.scan, [carry.start, *(a for a, _ in taken)], types, params, source=chosen[0].source
+    )
+    loop.bodies = {"body": Graph([inside, *parts], body.outputs * 2, body.nodes)}
+    return Graph([], loop.outputs[1:], [loop])
+
+
+def _if_finite(finite: Value, value: Value, other: Graph, editor: Editor) -> Value:
+    """A number that a step does not read is multiplied by zero when steps are taken together."""
+    (chosen,) = editor.add_many(ops.cond, [finite], [(value.shape, value.dtype)], {})
+    editor.nodes[-1].bodies = {"branch_0": other, "branch_1": Graph([], [value], [])}
+    return chosen
 
 
 def _is_zero(value: Value) -> bool:
@@ -261,13 +305,13 @@ def _together(scan: Scan, factors: Value, start: Value) -> Double | None:
         lines = states.reshape(len(states), -1).T
         for apart, products in zip(_distances(len(states)), rounds, strict=True):
             turned = (products[::-1] if reverse else products).astype(np.float32)
-            lines = lines + _applied(turned, _shifted(lines, apart, reverse, axis=1))
+            lines = lines + _products_with(turned, _shifted(lines, apart, reverse, axis=1))
         return lines.T.reshape(states.shape)
 
     return double
 
 
-def _applied(matrices: np.ndarray, lines: jax.Array) -> jax.Array:
+def _products_with(matrices: np.ndarray, lines: jax.Array) -> jax.Array:
     """One matrix for all steps, or one for each, whose products ONNX Runtime takes one by one."""
     if len(matrices) == 1:
         return matrices[0] @ lines
@@ -306,4 +350,3 @@ def _shifted(lines: jax.Array, apart: int, reverse: bool, axis: int = 0) -> jax.
     edges = (-apart, apart, 0) if reverse else (apart, -apart, 0)
     padding = [edges if i == axis else (0, 0, 0) for i in range(lines.ndim)]
     return lax.pad(lines, np.zeros((), lines.dtype), padding)
-

@@ -1,6 +1,6 @@
 """The rules of loops: in which order their parts are taken out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from converter.ir import Graph, Node, Value, ops
@@ -29,25 +29,29 @@ from converter.loops.states import (
 
 Step = Callable[[Scan, Editor], bool]
 
-STEPS: tuple[Step, ...] = (
-    drop_states,
-    count_steps,
-    compute_known,
-    keep_equal,
-    move_invariants,
-    compute_before,
-    solve_recurrences,
-    stack_entries,
-    compute_after,
-)
+
+def _steps(guarded: bool) -> tuple[Step, ...]:
+    return (
+        drop_states,
+        count_steps,
+        compute_known,
+        keep_equal,
+        move_invariants,
+        compute_before,
+        partial(solve_recurrences, guarded=guarded),
+        stack_entries,
+        compute_after,
+    )
 
 
-def _shortened(node: Node, editor: Editor) -> Sequence[Value] | None:
+def _shortened(
+    node: Node, editor: Editor, nested: set[int], guarded: set[int]
+) -> Sequence[Value] | None:
     scan = Scan.of(node, editor)
     if scan is None:
         return None
-    if not any([step(scan, editor) for step in STEPS]):
-        return unrolled(node, editor)
+    if not any([step(scan, editor) for step in _steps(id(node.out) in guarded)]):
+        return unrolled(node, editor, id(node.out) in nested)
     return _rewritten(scan, node, editor)
 
 
@@ -138,11 +142,6 @@ def _move_invariants(body: Graph, editor: Editor) -> None:
 
 
 BATCHED: dict[Op, Rule] = {ops.scan: _at_once}
-SHORTENED: dict[Op, Rule] = {
-    ops.cond: chosen_of_all,
-    ops.scan: _shortened,
-    ops.while_: _while_shortened,
-}
 
 
 def batch_loops(graph: Graph) -> bool:
@@ -153,7 +152,22 @@ def batch_loops(graph: Graph) -> bool:
 def shorten_loops(graph: Graph) -> bool:
     """Take out of loops what no step needs of another, in place; whether there was anything."""
     bounded = bound_states(graph)
-    return _swept_loops(graph, SHORTENED) or bounded
+    nested, guarded = (
+        set(_scans_inside(graph, *op)) for op in ((ops.scan, ops.while_), (ops.cond,))
+    )
+    rules: dict[Op, Rule] = {
+        ops.cond: chosen_of_all,
+        ops.scan: partial(_shortened, nested=nested, guarded=guarded),
+        ops.while_: _while_shortened,
+    }
+    return _swept_loops(graph, rules) or bounded
+
+
+def _scans_inside(graph: Graph, *around: Op) -> Iterator[int]:
+    """ids of the first results of scans in the bodies of such operations."""
+    for node in graph.walk():
+        for body in node.bodies.values() if node.op in around else ():
+            yield from (id(n.out) for n in body.walk() if n.op is ops.scan)
 
 
 def _swept_loops(graph: Graph, rules: dict[Op, Rule]) -> bool:

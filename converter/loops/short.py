@@ -13,25 +13,27 @@ from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.rewrite import Editor
 from converter.loops.scan import Scan
 
-MOST_NODES = 48
-"""Nodes of all steps together that are written in the place of a loop."""
+MOST_NODES, MOST_INSIDE = 48, 96
+"""Nodes of all steps together that are written in the place of a loop, and of one that another loop
+runs in each of its steps.
+"""
 
 CHEAP_NODES, CHEAP_ELEMENTS = 12, 1024
 """Nodes of all branches with the choices, and elements of each, that are computed in any case."""
 
 
-def unrolled(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """Every step of a short scan, one after the other."""
+def unrolled(node: Node, editor: Editor, inside: bool) -> Sequence[Value] | None:
+    """Every step of a short scan, one after the other; ``inside`` of another loop more of them."""
     scan, body = Scan.of(node, editor), node.bodies["body"]
     if scan is None or any(n.bodies for n in body.nodes):
         return None
     moving = sum(array.kind != "const" for array, _ in scan.taken)
     nodes = scan.length * (len(body.nodes) + moving + len(scan.stacked))
-    if nodes > MOST_NODES:
+    if nodes > (MOST_INSIDE if inside else MOST_NODES):
         return None
     count = node.params["num_carry"]
     states, arrays = node.inputs[:count], node.inputs[count:]
-    gathered = [[] for _ in body.outputs[count:]]
+    gathered: list[list[Value]] = [[] for _ in body.outputs[count:]]
     for step in _order(scan):
         parts = [_short_part(array, step, editor) for array in arrays]
         states, given = _split_at(editor.inline(body.clone(), [*states, *parts]), count)

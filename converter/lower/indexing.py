@@ -232,7 +232,7 @@ def _update_slice(
 def _joined_around(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
 ) -> ir.Value:
-    """What lies before, the update and what lies after; one entry of the first axis is put there."""
+    """What lies before, the update and what lies after; of the first axis one entry is put."""
     if axis == 0 and dims.same(b.operand(1).shape[0], 1):
         return b.op("ScatterND", x, b.unsqueeze(first, [0]), update)
     after = b.op("Add", first, b.ints([b.operand(1).shape[axis]]))

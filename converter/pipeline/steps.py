@@ -139,7 +139,7 @@ def activate(graph: Graph, settings: Settings) -> bool:
     _note_newer_activations(graph, table, settings)
     found = spelling.recognise(graph, table, settings.opset)
     plain = settings.fuses(ops.softplus.structure) and settings.takes("Softplus", np.float32)
-    return plain and _swept(graph, activations.SOFTPLUS_RULES) or found
+    return (plain and _swept(graph, activations.SOFTPLUS_RULES)) or found
 
 
 def _note_newer_activations(
