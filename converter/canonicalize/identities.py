@@ -66,10 +66,13 @@ def _pow(node: Node, editor: Editor) -> Value | None:
     x, exponent = node.inputs
     if not dims.same_shape(x.shape, node.out.shape):
         return None
-    if scalar(exponent) != 1.5 or known_range(x).low < 0:
+    if scalar(exponent) != 1.5 or known_range(x, NEAR).low < 0:
         return None
     return editor.binary(ops.mul, x, editor.add(ops.sqrt, [x], x.shape, x.dtype))
 
+
+NEAR = 5
+"""Operations that are looked through for a comparison, of which there may be thousands."""
 
 _SWAPPED = {ops.gt: ops.lt, ops.ge: ops.le}
 
@@ -82,7 +85,8 @@ def _ordered(node: Node, editor: Editor) -> Value | None:
     if not any(scalar(v) is not None for v in node.inputs):
         return None
     op = _SWAPPED.get(node.op, node.op)
-    low, high = map(known_range, node.inputs if op is node.op else node.inputs[::-1])
+    operands = node.inputs if op is node.op else node.inputs[::-1]
+    low, high = (known_range(v, NEAR) for v in operands)
     strict = op is ops.lt
     holds = high.low > low.high or (not strict and high.low == low.high)
     fails = high.high < low.low or (strict and high.high == low.low)
@@ -97,7 +101,7 @@ def _different(node: Node, editor: Editor) -> Value | None:
         return _without(node, node.op is ops.eq)
     if not any(scalar(v) is not None for v in node.inputs):
         return None
-    x, y = map(known_range, node.inputs)
+    x, y = (known_range(v, NEAR) for v in node.inputs)
     if x.high < y.low or y.high < x.low:
         return editor.broadcast(const(node.op is ops.ne, np.bool_), node.out.shape, ())
     return None
@@ -106,7 +110,7 @@ def _different(node: Node, editor: Editor) -> Value | None:
 def _inside_anyway(node: Node, _: Editor) -> Value | None:
     """Between numbers where it is in any case."""
     low, x, high = node.inputs
-    least, most, known = scalar(low), scalar(high), known_range(x)
+    least, most, known = scalar(low), scalar(high), known_range(x, NEAR)
     if least is None or most is None or not dims.same_shape(x.shape, node.out.shape):
         return None
     return x if known.low >= least and known.high <= most else None
@@ -116,7 +120,7 @@ def _size_of_sum(node: Node, _: Editor) -> Value | None:
     """Sums of what is not negative, which are no negative zero either."""
     x = node.inputs[0]
     plain = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(x.dtype)
-    return x if plain and known_range(x).low >= 0 else None
+    return x if plain and known_range(x, NEAR).low >= 0 else None
 
 
 _TOTAL = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}

@@ -32,9 +32,9 @@ class Range:
         return not self.low <= number <= self.high
 
 
-def known_range(value: Value) -> Range:
+def known_range(value: Value, depth: int = DEPTH) -> Range:
     """What can be told without running anything; the range of the dtype if nothing can."""
-    return _range_of(value, DEPTH, {})
+    return _range_of(value, depth, {})
 
 
 def _range_of(value: Value, depth: int, seen: dict[int, Range]) -> Range:

@@ -23,7 +23,6 @@ from converter.canonicalize import canonicalize
 from converter.decompose.expansion import Decomposer
 from converter.frontend.array_forms import Constants
 from converter.ir import Graph, Node, Value, const, dims, make_node, ops
-from converter.ir.dtypes import is_float
 from converter.ir.evaluation import Apply, Sizes, compute, evaluate, precision, run_node
 from converter.ir.names import Names
 from converter.ir.op import Linear
@@ -39,6 +38,9 @@ WIDE = 512
 
 SIDE = 16
 """Elements of a state that a step may mix."""
+
+MOST_FACTORS = 1 << 14
+"""Factors of known steps that are written into a file."""
 
 GROWN = 1024.0
 """So much may steps enlarge a state: what would grow further may overflow on another way."""
@@ -151,12 +153,21 @@ def _way(scan: Scan, carry: Carry, chosen: Sequence[Node]) -> tuple[Coefficients
     moving, state = scan.depending([carry.inside]), carry.inside
     size, rounds = int(np.prod(state.shape)), scan.length.bit_length()
     linear = [node for node in chosen if any(id(v) in moving for v in node.inputs)]
-    if not linear or state.dtype not in (np.float32, np.int32):
+    each = bool(linear) and all(_scales(node, moving, state) for node in linear)
+    if each and all(_adds(node, moving) for node in linear):
+        return (_ones, _elementwise) if state.dtype in (np.float32, np.int32) else None
+    if not linear or state.dtype != np.float32:
         return None
-    if all(_scales(node, moving, state) for node in linear):
+    if each:
         return (_slopes, _elementwise) if size * rounds <= WIDE else None
-    mixes = state.dtype == np.float32 and all(_mixes(node, moving) for node in linear)
-    return (_matrices, _together) if mixes and size <= SIDE else None
+    mixes = size <= SIDE and all(_mixes(node, moving) for node in linear)
+    return (_matrices, _together) if mixes else None
+
+
+def _adds(node: Node, moving: set[int]) -> bool:
+    """Something to the state, or takes it off."""
+    one, other = (id(v) in moving for v in node.inputs) if len(node.inputs) == 2 else (True, True)
+    return (node.op is ops.add and one != other) or (node.op is ops.sub and one and not other)
 
 
 def _scales(node: Node, moving: set[int], state: Value) -> bool:
@@ -172,7 +183,9 @@ def _mixes(node: Node, moving: set[int]) -> bool:
     if node.bodies:
         return False
     if node.op is ops.div:
-        return places == [0] and is_float(node.out.dtype)
+        return places == [0]
+    if node.op in (ops.dynamic_slice, *ops.SCATTERS, ops.dynamic_update_slice):
+        return False
     if node.op is ops.einsum or node.op.linear is Linear.EACH:
         return len(places) == 1
     if node.op is ops.select_n:
@@ -188,12 +201,14 @@ Coefficients = Callable[[Step, jax.Array], tuple[jax.Array, jax.Array]]
 """Of a step and a state of zeros the factors and the summands."""
 
 
+def _ones(step: Step, zero: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of sums, whole numbers among them."""
+    return jnp.ones_like(zero), step(zero, run_node)
+
+
 def _slopes(step: Step, zero: jax.Array) -> tuple[jax.Array, jax.Array]:
-    shift = step(zero, run_node)
-    if not is_float(shift.dtype):
-        return step(zero + 1, run_node) - shift, shift
-    one = jnp.ones_like(zero)
-    return jax.jvp(lambda state: step(state, run_node), (zero,), (one,))[1], shift
+    shift, slope = jax.jvp(lambda x: step(x, run_node), (zero,), (jnp.ones_like(zero),))
+    return slope, shift
 
 
 def _matrices(step: Step, zero: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -263,8 +278,6 @@ def _elementwise(scan: Scan, factors: Value, start: Value) -> Double | None:
         return None
     if number is not None and (not number or not _stays(number, scan.length)):
         return None
-    if number != 1 and not is_float(factors.dtype):
-        return None
 
     def double(lines: jax.Array, factors: jax.Array) -> jax.Array:
         if number == 1:
@@ -298,7 +311,8 @@ def _together(scan: Scan, factors: Value, start: Value) -> Double | None:
     reverse = scan.reverse
     matrices = np.asarray(compute(factors, lambda v: v.const), np.float64)
     rounds = _products(matrices[::-1] if reverse else matrices, not _is_zero(start))
-    if any(not np.abs(each).max() <= GROWN for each in rounds):
+    heavy = sum(each.size for each in rounds) > MOST_FACTORS
+    if heavy or any(not np.abs(each).max() <= GROWN for each in rounds):
         return None
 
     def double(states: jax.Array, _: jax.Array) -> jax.Array:

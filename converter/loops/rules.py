@@ -16,7 +16,7 @@ from converter.loops.at_once import (
 from converter.loops.entries import put_together, stack_entries
 from converter.loops.intervals import bound_states
 from converter.loops.recurrences import solve_recurrences
-from converter.loops.scan import Scan
+from converter.loops.scan import Scan, behind
 from converter.loops.short import chosen_of_all, unrolled
 from converter.loops.states import (
     compute_known,
@@ -108,24 +108,15 @@ def _other(old: Value, new: Value, value: Value) -> Value:
 def _needed(node: Node, editor: Editor) -> set[int]:
     """Places of states that the condition, or a result that is read, depends on."""
     cond, body = node.bodies["cond"], node.bodies["body"]
-    read = _behind(cond, cond.outputs)
+    read = behind(cond.nodes, cond.outputs)
     found = {i for i, v in enumerate(cond.inputs) if id(v) in read}
     found |= {i for i, v in enumerate(node.outputs) if editor.uses[id(v)]}
     while True:
-        read = _behind(body, [body.outputs[i] for i in found])
+        read = behind(body.nodes, [body.outputs[i] for i in found])
         more = {i for i, v in enumerate(body.inputs) if id(v) in read} - found
         if not more:
             return found
         found |= more
-
-
-def _behind(graph: Graph, values: Sequence[Value]) -> set[int]:
-    """ids of what values of a graph are computed from, them included."""
-    found = set(map(id, values))
-    for node in reversed(graph.nodes):
-        if any(id(v) in found for v in node.outputs):
-            found.update(map(id, node.operands()))
-    return found
 
 
 def _move_invariants(body: Graph, editor: Editor) -> None:
