@@ -16,7 +16,7 @@ from converter.loops.at_once import (
 from converter.loops.entries import put_together, stack_entries
 from converter.loops.intervals import bound_states
 from converter.loops.recurrences import solve_recurrences
-from converter.loops.scan import Scan, behind
+from converter.loops.scan import Scan, computed_from
 from converter.loops.short import chosen_of_all, unrolled
 from converter.loops.states import (
     compute_known,
@@ -108,11 +108,11 @@ def _other(old: Value, new: Value, value: Value) -> Value:
 def _needed(node: Node, editor: Editor) -> set[int]:
     """Places of states that the condition, or a result that is read, depends on."""
     cond, body = node.bodies["cond"], node.bodies["body"]
-    read = behind(cond.nodes, cond.outputs)
+    read = computed_from(cond.nodes, cond.outputs)
     found = {i for i, v in enumerate(cond.inputs) if id(v) in read}
     found |= {i for i, v in enumerate(node.outputs) if editor.uses[id(v)]}
     while True:
-        read = behind(body.nodes, [body.outputs[i] for i in found])
+        read = computed_from(body.nodes, [body.outputs[i] for i in found])
         more = {i for i, v in enumerate(body.inputs) if id(v) in read} - found
         if not more:
             return found

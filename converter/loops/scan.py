@@ -111,7 +111,7 @@ class Scan:
 
     def behind(self, values: Iterable[Value]) -> set[int]:
         """ids of what these values are computed from inside of a step, them included."""
-        return behind(self.nodes, values)
+        return computed_from(self.nodes, values)
 
     def inner(self) -> set[int]:
         """ids of everything that belongs to a step."""
@@ -172,7 +172,7 @@ class Scan:
         return made.outputs
 
 
-def behind(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
+def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
     """ids of what values are computed from by these nodes, them included."""
     found = set(map(id, values))
     for node in reversed(nodes):

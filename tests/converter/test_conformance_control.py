@@ -18,7 +18,9 @@ def recurrence(x):
 
 CONTROL = [
     Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,), (17, 23),
-         {"If": 1}),
+         {"If": 0, "Where": 1}),
+    Case("cond of products", lambda x: lax.cond(x.sum() > 0, lambda: x @ x.T, lambda: x @ x.T * 2),
+         (X,), (17, 23), {"If": 1}),
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
     Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
          (((1,), np.int32), X)),
@@ -28,7 +30,7 @@ CONTROL = [
         lambda y: 0.5 * (y + jnp.abs(x) / y), jnp.abs(x) + 1), (X,), (17, 23), {"Loop": 1}),
     Case("fori live bound", lambda n, x: lax.fori_loop(0, jnp.abs(n[0]), lambda i, s: s + i, x),
          (((1,), np.int32), X), ops={"Loop": 1}),
-    Case("scan", recurrence, (X,), (17, 23), {"Scan": 1}),
+    Case("scan", recurrence, ((17, 4),), (17, 23), {"Scan": 1}),
     Case("scan reversed", lambda x: lax.scan(lambda c, v: (c * 0.5 + v, c - v), x[0], x,
                                              reverse=True), (X,)),
     Case("scan without operands", lambda x: lax.scan(lambda c, _: (c * 0.5 + 1, c.sum()), x, None,
