@@ -89,10 +89,6 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "control scan of length zero 23": EMPTY,
         "window nothing left of a window 18": EMPTY,
         "window nothing left of a window 23": EMPTY,
-        "control scan without carry 23": OUTER,
-        "control scan constant output 23": "A scan that gives a constant",
-        "control scan inside scan 23": OUTER,
-        "control cond inside scan 23": OUTER,
         "elementwise reduce_precision 23": "Rounding to float16",
         "elementwise polyval 23": OUTER,
         **{
