@@ -1,7 +1,7 @@
 """Between which numbers a value is known to lie."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -13,6 +13,9 @@ from converter.ir.nodes import Node, Value
 from converter.ir.op import Op
 
 DEPTH = 12  # operations that are looked through; what is made of more is of no known range
+
+
+NOTHING: Mapping[int, Value] = {}
 
 
 @dataclass(frozen=True)
@@ -31,15 +34,19 @@ class Range:
         return not self.low <= number <= self.high
 
 
-def known_range(value: Value, depth: int = DEPTH) -> Range:
-    """What can be told without running anything; the range of the dtype if nothing can."""
+def known_range(value: Value, depth: int = DEPTH, known: Mapping[int, Value] = NOTHING) -> Range:
+    """What can be told without running anything; the range of the dtype if nothing can.
+
+    ``known`` has values whose ranges those of others are, by the ids of these.
+    """
+    value = known.get(id(value), value)
     whole = Range(lowest(value.dtype), highest(value.dtype), is_float(value.dtype))
     if value.kind == "const":
         return _of_constant(value, whole)
     node = value.node
     if node is None or depth == 0 or node.op not in _RANGES:
         return whole
-    found = _RANGES[node.op](node, [known_range(v, depth - 1) for v in node.inputs])
+    found = _RANGES[node.op](node, [known_range(v, depth - 1, known) for v in node.inputs])
     # An integer that leaves its dtype wraps; a float is rounded, never past a bound that it has.
     return found if is_float(value.dtype) or found.within(whole.low, whole.high) else whole
 
@@ -95,6 +102,12 @@ def _ranges_size(node: Node, _: Sequence[Range]) -> Range:
     return Range(next(iter(bounds), lowest(node.out.dtype)), highest(node.out.dtype))
 
 
+def _extreme_place(node: Node, _: Sequence[Range]) -> Range:
+    """Where an extreme is along an axis."""
+    sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
+    return Range(0, max(sizes[0] - 1, 0) if dims.all_static(sizes) else math.inf)
+
+
 def _clamp(node: Node, ranges: Sequence[Range]) -> Range:
     low, x, high = ranges
     if low.nan or high.nan:
@@ -137,6 +150,7 @@ _RANGES: dict[Op, RangeRule] = {
     **dict.fromkeys((ops.floor, ops.ceil, ops.round), _ranges_whole),
     ops.convert_element_type: _ranges_convert,
     ops.iota: _iota,
+    **dict.fromkeys((ops.argmax, ops.argmin), _extreme_place),
     ops.clamp: _clamp,
     ops.clip: _clip,
     ops.relu: lambda node, ranges: _picked(max, *ranges, Range(0, 0)),
