@@ -30,8 +30,9 @@ LEFT = """What is far above 1 is so for one of these reasons.
   depend on the step before is computed for all steps at once, a state that is scaled or mixed by
   known numbers by doubling, and a loop of few nodes is written out. What is left is a recurrence
   that is not linear: that of an equation of three numbers is 55 nodes, and 19 µs for a step.
-- **Decompositions.** XLA calls LAPACK, which is compiled. A file has loops of columns, or of rounds
-  of Jacobi's rotations, of which each is 90 nodes.
+- **Decompositions.** XLA calls LAPACK, which is compiled. A file has a loop of columns, of which a
+  step is 7 nodes (`cholesky`) to 26 (`lu`), or of rounds of Jacobi's rotations, of which each is
+  28: `eigh` of 32 rows has 155 rounds.
 - **`Where`.** It takes 1.0 ms to choose between two arrays of 150,000 numbers by an irregular
   condition, and an addition of them takes 0.03 ms. A search in a table, as `jnp.interp` and
   `jnp.histogram` do it, is mostly such choices.

@@ -10,9 +10,10 @@ from converter.ir import Graph, Node, Value, const, dims, make_node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import precision, run_node
 from converter.ir.op import Op
+from converter.ir.origins import source_behind
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.scalars import scalar
+from converter.ir.scalars import SPREAD, scalar
 
 NEUTRAL: dict[Op, float] = {
     ops.max: -math.inf,
@@ -135,9 +136,10 @@ def _total(node: Node, editor: Editor) -> Value | None:
 
 def _identities_select(node: Node, _: Editor) -> Value | None:
     """Of one case, or of cases that are all the same."""
-    which, cases = scalar(node.inputs[0]), node.inputs[1:]
-    if which is not None:
-        return cases[int(which)]
+    which, cases = source_behind(node.inputs[0], SPREAD), node.inputs[1:]
+    numbers = known_range(which) if which.kind == "const" else None
+    if numbers is not None and numbers.low == numbers.high:
+        return cases[int(numbers.low)]
     same = all(case is cases[0] for case in cases)
     return cases[0] if same and dims.same_shape(cases[0].shape, node.out.shape) else None
 

@@ -87,7 +87,7 @@ def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> 
         return None
     if not expansion.applies(types, node.params):
         return None
-    return _expansion_traced(expansion.called(node.params), types)
+    return expansion_traced(expansion.called(node.params), types)
 
 
 def _in_reals(node: Node, meaning: OfHeld) -> Any:
@@ -98,14 +98,14 @@ def _in_reals(node: Node, meaning: OfHeld) -> Any:
     whole = {**node.params, **meaning.hints}
     function = in_reals(primitive, types, real, whole, node.params)
     if function is not None:
-        return _expansion_traced(function, node.inputs)
+        return expansion_traced(function, node.inputs)
     own = OWN_EXPANSIONS.get(primitive.name)
     if (own and own.of_complex) or not any(is_complex(aval.dtype) for aval in types):
         return _expanded(decompositions.find_decomposition(primitive.name), node, types)
     return None
 
 
-def _expansion_traced(function: DecompositionFunction, types: Sequence[Any]) -> Any:
+def expansion_traced(function: DecompositionFunction, types: Sequence[Any]) -> Any:
     return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types))
 
 
@@ -122,7 +122,7 @@ def represent(graph: Graph) -> bool:
 
 
 def _prng_keys_written(node: Node, editor: Editor) -> Sequence[Value]:
-    closed = _expansion_traced(_on_numbers(node), node.inputs)
+    closed = expansion_traced(on_numbers(node), node.inputs)
     return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
@@ -134,16 +134,14 @@ def _holds_keys(node: Node) -> bool:
     return meaning.primitive.name not in DRAWS or meaning.kind == WRITTEN
 
 
-def _on_numbers(node: Node) -> Callable[..., Any]:
+def on_numbers(node: Node) -> Callable[..., Any]:
     """What such a node does to the numbers that its keys hold."""
     assert isinstance(node.meaning, OfHeld)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWS:
         return partial(_prng_keys_moved, meaning, node.params)
     expansion = decompositions.find_decomposition(primitive.name)
-    if expansion is None:  # JAX's own function, all elements side by side as in its compiled form
-        whole = partial(primitive.impl, use_vmap=True, **node.params)
-        return lambda *xs: whole(*meaning.given(xs))
+    assert expansion is not None
     return expansion.called(node.params)
 
 

@@ -5,7 +5,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.decompositions import matrices
-from converter.decompositions.matrices import Index, entry, repeat, row, with_column, with_row
+from converter.decompositions.matrices import (
+    Index,
+    collect,
+    entry,
+    exchange,
+    repeat,
+    taken,
+)
 from converter.decompositions.registered import decomposition
 from converter.errors import Unsupported
 
@@ -14,23 +21,30 @@ from converter.errors import Unsupported
 def cholesky(x: jax.Array) -> jax.Array:
     """``L`` with ``x = L @ L.T`` in the lower triangle; NaN if ``x`` is not positive definite.
 
-    Column by column, each by one product of a matrix with a vector (Golub and Van Loan, algorithm
-    4.2.1). Of ``x`` the lower triangle is read; the other one stays, as LAPACK leaves it. Of
-    complex numbers ``L.T`` is the adjoint, and the diagonal is taken for real.
+    Row by row of ``L.T``, each taken out of all that is left (Golub and Van Loan, algorithm 4.2.2);
+    the roots of the pivots are taken at the end. Of ``x`` the lower triangle is read; the other one
+    stays, as LAPACK leaves it. Of complex numbers ``L.T`` is the adjoint, and the diagonal is taken
+    for real.
     """
     size = x.shape[-1]
     rows = lax.iota(jnp.int32, size)
+    below = rows[:, None] > rows
+    whole = jnp.where(below, x, matrices.adjoint(x))
+    if jnp.iscomplexobj(x):
+        whole = jnp.where(rows[:, None] == rows, jnp.real(x), whole)
 
-    def step(j: Index, known: jax.Array) -> jax.Array:
-        rest = entry(x, j) - matrices.matrix_times(known, jnp.conj(row(known, j)))
-        scaled = rest / jnp.sqrt(jnp.real(entry(rest, j)))[..., None]
-        if jnp.iscomplexobj(x):
-            scaled = jnp.where(rows == j, scaled.real, scaled)
-        return with_column(known, j, jnp.where(rows >= j, scaled, jnp.zeros_like(scaled)))
+    def step(k: Index, rest: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
+        line = entry(rest, k, -2)
+        return rest - entry(rest, k, -1) * (line / jnp.real(entry(line, k, -1))), (line,)
 
-    result = repeat(size, step, jnp.zeros_like(x))
-    definite = jnp.all(jnp.real(matrices.diagonal(result)) > 0, axis=-1)
-    result = jnp.where(rows[:, None] >= rows, result, x)
+    _, (lines,) = collect(size, step, whole)
+    lines = jnp.moveaxis(lines[..., 0, :], 0, -2)
+    pivots = jnp.real(matrices.diagonal(lines))
+    factor = matrices.adjoint(lines / jnp.sqrt(pivots)[..., None])
+    if jnp.iscomplexobj(x):
+        factor = jnp.where(rows[:, None] == rows, jnp.real(factor), factor)
+    result = jnp.where(rows[:, None] >= rows, factor, x)
+    definite = jnp.all(pivots > 0, axis=-1)
     undefined = complex(jnp.nan, jnp.nan) if jnp.iscomplexobj(x) else jnp.nan
     return jnp.where(definite[..., None, None], result, jnp.full_like(x, undefined))
 
@@ -42,18 +56,18 @@ def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
     A Givens rotation for each row (Golub and Van Loan, algorithm 5.1.3 and section 6.5.4).
     """
 
-    def step(k: Index, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        known, rest = state
-        line = row(known, k)
-        x, y = entry(line, k), entry(rest, k)
+    def step(k: Index, rest: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
+        line = entry(factor, k, -2)[..., 0, :]
+        x, y = entry(line, k, -1), entry(rest, k, -1)
         largest = jnp.maximum(jnp.abs(x), jnp.abs(y))
         safe = jnp.where(y == 0, jnp.ones_like(largest), largest)
         length = jnp.sqrt((x / safe) ** 2 + (y / safe) ** 2)
-        cos = jnp.where(y == 0, jnp.ones_like(x), x / safe / length)[..., None]
-        sin = jnp.where(y == 0, jnp.zeros_like(y), -y / safe / length)[..., None]
-        return with_row(known, k, cos * line - sin * rest), cos * rest + sin * line
+        cos = jnp.where(y == 0, jnp.ones_like(x), x / safe / length)
+        sin = jnp.where(y == 0, jnp.zeros_like(y), -y / safe / length)
+        return cos * rest + sin * line, (cos * line - sin * rest,)
 
-    return repeat(factor.shape[-1], step, (factor, vector))[0]
+    _, (lines,) = collect(factor.shape[-1], step, vector)
+    return jnp.moveaxis(lines, 0, -2)
 
 
 @decomposition("symmetric_product")
@@ -62,41 +76,36 @@ def symmetric_product(x: jax.Array, y: jax.Array, *, alpha: float, beta: float) 
     return alpha * (x @ x.mT) + beta * y
 
 
-Eliminated = tuple[jax.Array, jax.Array, jax.Array]
+Arrays = tuple[jax.Array, ...]
 
 
 @decomposition("lu", of_complex=True)
-def lu(x: jax.Array) -> Eliminated:
+def lu(x: jax.Array) -> Arrays:
     """``L`` below the diagonal and ``U`` from it on; the pivots; and the permutation of the rows.
 
     Elimination by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Of entries
     of the same size the first is the pivot, as in LAPACK.
     """
     *stack, height, width = x.shape
-    rows, columns = lax.iota(jnp.int32, height), lax.iota(jnp.int32, width)
-    count = min(height, width)
+    rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
 
-    def step(k: Index, state: Eliminated) -> Eliminated:
-        known, pivots, order = state
-        sizes = _lu_size(entry(known, k))
-        size = jnp.where(rows >= k, sizes, -jnp.ones_like(sizes))
-        pivot = jnp.argmax(size, axis=-1).astype(jnp.int32)
-        pivots = jnp.where(lax.iota(jnp.int32, count) == k, pivot[..., None], pivots)
-        known = _swap(known, k, pivot)
-        order = _swap(order[..., None], k, pivot)[..., 0]
-        lead = entry(known, k)
-        top = entry(lead, k)[..., None]
-        factors = lead / jnp.where(top == 0, jnp.ones_like(top), top)
-        known = with_column(known, k, jnp.where(rows > k, factors, lead))
-        inside = (rows > k)[:, None] & (columns > k)
-        return (
-            jnp.where(inside, known - matrices.outer(factors, row(known, k)), known),
-            pivots,
-            order,
-        )
+    def step(k: Index, state: Arrays) -> tuple[Arrays, tuple[jax.Array]]:
+        known, order = state
+        sizes = jnp.where(rows >= k, _lu_size(entry(known, k, -1)), -1)
+        pivot = jnp.argmax(sizes, axis=-2).astype(jnp.int32)
+        places = exchange(k, pivot, height)
+        known, order = taken(known, places, -2), taken(order, places, -2)
+        lead, top = entry(known, k, -1), entry(known, k, -2)
+        pivoted = entry(top, k, -1)
+        factors = lead / jnp.where(pivoted == 0, jnp.ones_like(pivoted), pivoted)
+        right = jnp.where(columns > k, top, jnp.zeros_like(top))
+        rest = known - jnp.where(rows > k, factors, jnp.zeros_like(lead)) * right
+        done = jnp.where(rows > k, factors, lead)
+        return (jnp.where(columns == k, done, rest), order), (pivot,)
 
-    none = jnp.zeros((*stack, count), jnp.int32)
-    return repeat(count, step, (x, none, jnp.broadcast_to(rows, (*stack, height))))
+    start: Arrays = (x, jnp.broadcast_to(rows, (*stack, height, 1)))
+    (known, order), (pivots,) = collect(min(height, width), step, start)
+    return known, jnp.moveaxis(pivots[..., 0], 0, -1), order[..., 0]
 
 
 def _lu_size(x: jax.Array) -> jax.Array:
@@ -104,28 +113,16 @@ def _lu_size(x: jax.Array) -> jax.Array:
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
 
-def _swap(x: jax.Array, k: Index, pivot: jax.Array) -> jax.Array:
-    """``x`` with row ``k`` and another one of each matrix exchanged."""
-    rows = lax.iota(jnp.int32, x.shape[-2])[:, None]
-    place = pivot[..., None, None]
-    other = jnp.take_along_axis(x, place, axis=-2)
-    moved = jnp.where(rows == place, row(x, k)[..., None, :], x)
-    return jnp.where(rows == k, other, moved)
-
-
 @decomposition("lu_pivots_to_permutation")
 def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax.Array:
     """The order of the rows after row ``i`` was exchanged with row ``pivots[i]``, one by one."""
     *stack, count = pivots.shape
-    rows = lax.iota(jnp.int32, permutation_size)
+    rows = lax.iota(jnp.int32, permutation_size)[:, None]
 
     def step(k: Index, order: jax.Array) -> jax.Array:
-        return _swap(order[..., None], k, entry(pivots, k))[..., 0]
+        return taken(order, exchange(k, entry(pivots, k, -1), permutation_size), -2)
 
-    return repeat(count, step, jnp.broadcast_to(rows, (*stack, permutation_size)))
-
-
-Arrays = tuple[jax.Array, ...]
+    return repeat(count, step, jnp.broadcast_to(rows, (*stack, permutation_size, 1)))[..., 0]
 
 
 @decomposition("triangular_solve", of_complex=True)
@@ -141,24 +138,19 @@ def triangular_solve(
 ) -> jax.Array:
     """``X`` of ``op(a) X = b``, or of ``X op(a) = b`` unless ``left_side``.
 
-    Row by row, from the one that has one unknown (Golub and Van Loan, algorithms 3.1.1, 3.1.2). The
-    other triangle of ``a`` is not read, and with ``unit_diagonal`` the diagonal neither.
+    Rows are divided by the diagonal first. The other triangle of ``a`` is not read, and with
+    ``unit_diagonal`` the diagonal neither.
     """
     if conjugate_a:
         a = jnp.conj(a)
     if transpose_a == left_side:  # X op(a) = b is op(a).T X.T = b.T
         a, lower = a.mT, not lower
-    size = a.shape[-1]
     known = jnp.tril(a, -1) if lower else jnp.triu(a, 1)
     b = b if left_side else b.mT
-
-    def step(k: Index, x: jax.Array) -> jax.Array:
-        i = k if lower else size - 1 - k
-        weights = row(known, i)
-        rest = row(b, i) - jnp.matmul(weights[..., None, :], x)[..., 0, :]
-        return with_row(x, i, rest if unit_diagonal else rest / entry(row(a, i), i)[..., None])
-
-    x = repeat(size, step, jnp.zeros_like(b))
+    if not unit_diagonal:
+        pivots = matrices.diagonal(a)[..., None]
+        known, b = known / pivots, b / pivots
+    x = matrices.unit_solve(known, b, lower=lower)
     return x if left_side else x.mT
 
 

@@ -1,110 +1,31 @@
-"""Eigenvalues of symmetric matrices and singular values, by Jacobi's rotations in parallel.
-
-A round rotates every line of the first half against its opposite in the second half, all at once;
-then the lines move on as the players of a tournament do, so that after ``n - 1`` rounds each has
-met every other and all are where they began (Brent and Luk, The solution of singular-value and
-symmetric eigenvalue problems on multiprocessor arrays, SIAM J. Sci. Stat. Comput. 6, 1985).
-"""
-
-import math
-from collections.abc import Callable
+"""Eigenvalues of symmetric matrices and singular values, by Jacobi's rotations."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from converter.decompositions.matrices import adjoint, diagonal, qr, repeat, squares
+from converter.decompositions.matrices import (
+    adjoint,
+    diagonal,
+    outer,
+    padded,
+    qr,
+    scale_of,
+    squares,
+)
 from converter.decompositions.registered import decomposition
+from converter.decompositions.rotations import (
+    Turn,
+    made_diagonal,
+    nearer_orthonormal,
+    rounding_units,
+)
 from converter.ir.complex_pairs import real_dtype
 
 State = tuple[jax.Array, jax.Array]
-Loop = tuple[jax.Array, jax.Array, jax.Array, State]
-Shape = tuple[int, ...]
 
-SWEEPS = 30
-"""More than any matrix needs; some ten are usual."""
-
-NEAR = 64
-"""So many times what rounding leaves: from there on convergence is quadratic."""
-
-
-def _angles(p: jax.Array, q: jax.Array, both: jax.Array) -> tuple[jax.Array, ...]:
-    """Sine, and tangent of half the angle, that make ``[[p, both], [both, q]]`` diagonal.
-
-    Of a complex ``both`` the direction comes besides: the second line is turned into it first.
-
-    Of the angles the smaller one, which moves and rounds little (Rutishauser, The Jacobi method for
-    real symmetric matrices, Numer. Math. 9, 1966; Golub and Van Loan, algorithm 8.5.1).
-    """
-    if jnp.iscomplexobj(both):
-        size = jnp.abs(both)
-        return *_angles(p, q, size), jnp.where(size == 0, 1, both / jnp.where(size == 0, 1, size))
-    none = both == 0
-    ratio = (q - p) / jnp.where(none, jnp.ones_like(both), 2 * both)
-    far = jnp.abs(ratio) > 1 / jnp.finfo(p.dtype).eps  # its square might be out of range
-    near = jnp.where(far, jnp.zeros_like(ratio), ratio)
-    sign = jnp.where(ratio < 0, -jnp.ones_like(ratio), jnp.ones_like(ratio))
-    slope = sign / (jnp.abs(near) + jnp.sqrt(1 + near * near))
-    slope = jnp.where(far, 1 / (2 * jnp.where(far, ratio, sign)), slope)
-    slope = jnp.where(none, jnp.zeros_like(slope), slope)
-    cos = 1 / jnp.sqrt(1 + slope * slope)
-    sin = slope * cos
-    return sin, sin / (1 + cos)
-
-
-def _turn(
-    x: jax.Array, sin: jax.Array, half_tan: jax.Array, direction: jax.Array | None = None
-) -> jax.Array:
-    """Rows rotated against their opposites, then moved on."""
-    half = x.shape[-2] // 2
-    first, second = x[..., :half, :], x[..., half:, :]
-    second = second if direction is None else second * direction[..., None]
-    sin, tan = sin[..., None], half_tan[..., None]
-    first, second = first - sin * (second + tan * first), second + sin * (first - tan * second)
-    if half == 1:
-        return jnp.concatenate([first, second], -2)
-    parts = (first[..., :1, :], second[..., :1, :], first[..., 1:-1, :])
-    return jnp.concatenate([*parts, second[..., 1:, :], first[..., -1:, :]], -2)
-
-
-def _swept(step: Callable[[State], tuple[State, jax.Array]], state: State, lead: Shape) -> State:
-    """Sweeps until what they measure is within rounding of nothing, or near it and falls no more.
-
-    They measure in units of what rounding leaves.
-    """
-
-    def go_on(loop: Loop) -> jax.Array:
-        count, before, now, _ = loop
-        return (count < SWEEPS) & jnp.any((now > 1) & ((now > NEAR) | (now < before)))
-
-    def sweep(loop: Loop) -> Loop:
-        count, _, now, state = loop
-        state, after = step(state)
-        return count + 1, now, after, state
-
-    endless = jnp.full(lead, jnp.inf, real_dtype(state[0].dtype))
-    finite = jnp.full(lead, jnp.finfo(state[0].dtype).max)
-    return lax.while_loop(go_on, sweep, (jnp.int32(0), endless, finite, state))[-1]
-
-
-def _units(size: int, dtype: np.dtype) -> float:
-    """What is left of orthogonality when rounding has its turn, measured on random matrices."""
-    return float(jnp.finfo(dtype).eps) * max(1.0, math.sqrt(size) / 2)
-
-
-def _padded(x: jax.Array, height: int, width: int) -> jax.Array:
-    more = [(0, 0)] * (x.ndim - 2) + [(0, height - x.shape[-2]), (0, width - x.shape[-1])]
-    return jnp.pad(x, more)
-
-
-def _scale(x: jax.Array) -> jax.Array:
-    """What brings a matrix to where squares neither overflow nor vanish; mostly one."""
-    largest = jnp.max(jnp.abs(x), axis=(-2, -1), keepdims=True)
-    one = jnp.ones_like(largest)
-    high, low = (jnp.asarray(2.0**e, largest.dtype) for e in (24, -24))
-    factor = jnp.where(largest > high, high / largest, jnp.where(largest < low, low / largest, one))
-    return jnp.where(largest > 0, factor, one)
+TOGETHER = 4
+"""So many times that is what rounding leaves in all entries outside of the diagonal together."""
 
 
 @decomposition("eigh", ignores=("algorithm", "implementation"), of_complex=True)
@@ -119,33 +40,28 @@ def eigh(
     size = x.shape[-1]
     half = jnp.tril(x, -1) if lower else jnp.triu(x, 1)
     whole = half + adjoint(half) + jnp.eye(size, dtype=x.dtype) * jnp.real(x)
-    scale = _scale(whole)
+    scale = scale_of(whole, (-2, -1))
     width = size + size % 2
-    eye = jnp.broadcast_to(jnp.eye(width, dtype=x.dtype), (*x.shape[:-2], width, width))
     length = jnp.sqrt(jnp.sum(squares(scale * whole), (-2, -1)))
-    tolerance = _units(size, x.dtype) * length
+    tolerance = TOGETHER * rounding_units(size, x.dtype) * length
 
-    def rotate(_: jax.Array, state: State) -> State:
-        known, vectors = state
-        values = jnp.real(diagonal(known))
-        opposite = diagonal(known[..., : width // 2, width // 2 :])
-        angles = _angles(values[..., : width // 2], values[..., width // 2 :], opposite)
-        known = _turn(adjoint(_turn(known, *angles)), *angles)
-        return known, _turn(vectors, *angles)
+    def turned(turn: Turn, state: State) -> State:
+        return turn(adjoint(turn(state[0]))), turn(state[1])
 
-    def sweep(state: State) -> tuple[State, jax.Array]:
-        known, vectors = repeat(width - 1, rotate, state)
-        outside = jnp.where(jnp.eye(width, dtype=bool), jnp.zeros_like(known), known)
-        return (known, vectors), jnp.sqrt(jnp.sum(squares(outside), (-2, -1))) / tolerance
+    def outside(known: jax.Array) -> jax.Array:
+        rest = jnp.where(np.eye(width, dtype=bool), jnp.zeros_like(known), known)
+        size = jnp.sqrt(jnp.sum(squares(rest), (-2, -1)))
+        return jnp.where(size > 0, size / tolerance, size)
 
-    start = (_padded(scale * whole, width, width), eye)
-    _, vectors = _swept(sweep, start, x.shape[:-2])
-    vectors = adjoint(vectors[..., :size, :size])
+    start = (padded(scale * whole, width, width), _eye(x, width))
+    _, rows = made_diagonal(start, lambda state: state[0], turned, outside, few=64)
+    rows = rows[..., :size, :size]
+    vectors = adjoint(
+        nearer_orthonormal(rows)
+    )  # the rounding of all rotations is mostly in the lengths
     vectors = jnp.where(jnp.isfinite(length)[..., None, None], vectors, jnp.nan)
-    # Rayleigh's quotients are free of the rounding of thousands of rotations.
-    values = jnp.real(jnp.sum(jnp.conj(vectors) * (scale * whole @ vectors), -2))
-    values = values / jnp.sum(squares(vectors), -2)
-    values = values / scale[..., 0]
+    # Rayleigh's quotients are free of that rounding.
+    values = jnp.real(jnp.sum(jnp.conj(vectors) * (scale * whole @ vectors), -2)) / scale[..., 0]
     if sort_eigenvalues:
         order = jnp.argsort(values, axis=-1)
         values = jnp.take_along_axis(values, order, -1)
@@ -172,7 +88,7 @@ def svd(
         return (values, *(adjoint(v) for v in reversed(vectors)))
     if width == 0:
         return _empty(x, full_matrices, compute_uv)
-    scale = _scale(x)
+    scale = scale_of(x, (-2, -1))
     q, r = qr(scale * x, pivoting=False, full_matrices=full_matrices)
     rows, left = _orthogonal_rows(r[..., :width, :])
     values = jnp.sqrt(jnp.sum(squares(rows), -1))
@@ -201,27 +117,26 @@ def _orthogonal_rows(r: jax.Array) -> State:
     """``V.T @ r`` with orthogonal rows, and ``V.T``, which of complex numbers is the adjoint."""
     size = r.shape[-1]
     width = size + size % 2
-    half, units = width // 2, _units(size, r.dtype)
+    units = rounding_units(size, r.dtype)
 
-    def rotate(_: jax.Array, state: State) -> State:
-        both, worst = state
-        rows = both[..., :size]
-        p, q = rows[..., :half, :], rows[..., half:, :]
-        norms = jnp.sum(squares(p), -1), jnp.sum(squares(q), -1)
-        product = jnp.sum(p * jnp.conj(q), -1)
-        bound = units * jnp.sqrt(norms[0]) * jnp.sqrt(norms[1])
-        excess = jnp.where(bound > 0, jnp.abs(product) / jnp.where(bound > 0, bound, 1), 0)
-        worst = jnp.maximum(worst, jnp.max(excess, -1))
-        return _turn(both, *_angles(*norms, product)), worst
+    def products(both: jax.Array) -> jax.Array:
+        return both[..., :size] @ adjoint(both[..., :size])
 
-    def sweep(state: State) -> tuple[State, jax.Array]:
-        both, worst = repeat(width - 1, rotate, (state[0], jnp.zeros_like(state[1])))
-        return (both, worst), worst
+    def excess(known: jax.Array) -> jax.Array:
+        lengths = jnp.sqrt(jnp.real(diagonal(known)))
+        bound = units * outer(lengths, lengths)
+        some = (bound > 0) & ~np.eye(width, dtype=bool)
+        return jnp.max(jnp.where(some, jnp.abs(known) / jnp.where(some, bound, 1), 0), (-2, -1))
 
-    eye = jnp.broadcast_to(jnp.eye(width, dtype=r.dtype), (*r.shape[:-2], width, width))
-    start = (
-        jnp.concatenate([_padded(r, width, size), eye], -1),
-        jnp.zeros(r.shape[:-2], real_dtype(r.dtype)),
-    )
-    both, _ = _swept(sweep, start, r.shape[:-2])
-    return both[..., :size, :size], both[..., :size, size : 2 * size]
+    start = jnp.concatenate([padded(r, width, size), _eye(r, width)], -1)
+    both = made_diagonal(start, products, lambda turn, each: turn(each), excess, few=32)[
+        ..., :size, : 2 * size
+    ]
+    # Most of the rounding of all rotations is in the lengths.
+    both = both / jnp.sqrt(jnp.sum(squares(both[..., size:]), -1, keepdims=True))
+    return both[..., :size], both[..., size:]
+
+
+def _eye(x: jax.Array, size: int) -> jax.Array:
+    """A unit matrix for each of the matrices."""
+    return jnp.broadcast_to(jnp.eye(size, dtype=x.dtype), (*x.shape[:-2], size, size))

@@ -1,7 +1,7 @@
 """Matrices: rows, columns and loops, and QR decompositions by Householder reflections.
 
 All take stacks ``[..., rows, columns]`` of real or complex numbers. An index is a Python integer
-where the loop is written out, else a traced one.
+where the loop is written out, else an array that has a traced one.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
@@ -20,34 +21,48 @@ UNROLLED = 4
 """Loops of so many rounds are written out."""
 
 
-def repeat(rounds: Index, body: Callable[[Index, State], State], state: State) -> State:
+def repeat(rounds: int, body: Callable[[Index, State], State], state: State) -> State:
     """``body(i, state)`` for every ``i`` from zero to ``rounds - 1``."""
-    if not isinstance(rounds, int) or rounds > UNROLLED:
-        return lax.fori_loop(0, rounds, body, state)
+    return collect(rounds, lambda i, each: (body(i, each), ()), state)[0]
+
+
+def collect(
+    rounds: int, body: Callable[[Index, State], tuple[State, tuple[jax.Array, ...]]], state: State
+) -> tuple[State, tuple[jax.Array, ...]]:
+    """``repeat``, of a body that gives more than the state: that of all rounds, along a new first
+    axis.
+    """
+    if rounds > UNROLLED:
+        numbers = lax.iota(jnp.int32, rounds)[:, None]
+        return lax.scan(lambda each, i: body(i, each), state, numbers)
+    given = []
     for i in range(rounds):
-        state = body(i, state)
-    return state
+        state, more = body(i, state)
+        given.append(more)
+    return state, tuple(map(jnp.stack, zip(*given, strict=True)))
 
 
-def entry(x: jax.Array, i: Index, axis: int = -1) -> jax.Array:
-    """One index of an axis, which goes; of matrices by default a column."""
+def entry(x: jax.Array, i: Index, axis: int) -> jax.Array:
+    """One index of an axis, which stays."""
+    axis = axis % x.ndim
     if isinstance(i, int):
-        return lax.index_in_dim(x, i, axis, keepdims=False)
-    return lax.dynamic_index_in_dim(x, i, axis, keepdims=False)
+        return lax.slice_in_dim(x, i, i + 1, axis=axis)
+    place = (*(slice(None) for _ in range(axis)), i)
+    return x.at[place].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
-def row(x: jax.Array, i: Index) -> jax.Array:
-    return entry(x, i, -2)
+def taken(x: jax.Array, places: jax.Array, axis: int) -> jax.Array:
+    """Rows or columns of matrices in another order, each of which has its own."""
+    if x.ndim == 2:
+        return entry(x, places, axis)
+    along = jnp.expand_dims(places, -1 if axis == -2 else -2)
+    return jnp.take_along_axis(x, along, axis, mode="promise_in_bounds")
 
 
-def with_row(x: jax.Array, i: Index, value: jax.Array) -> jax.Array:
-    """``x`` with another row."""
-    return jnp.where(lax.iota(jnp.int32, x.shape[-2])[:, None] == i, value[..., None, :], x)
-
-
-def with_column(x: jax.Array, j: Index, value: jax.Array) -> jax.Array:
-    """``x`` with another column."""
-    return jnp.where(lax.iota(jnp.int32, x.shape[-1]) == j, value[..., :, None], x)
+def exchange(k: Index, pivot: jax.Array, size: int) -> jax.Array:
+    """All places up to ``size``, but two of them exchanged; ``pivot`` has an axis of one behind."""
+    places = lax.iota(jnp.int32, size)
+    return jnp.where(places == k, pivot, jnp.where(places == pivot, k, places))
 
 
 def adjoint(x: jax.Array) -> jax.Array:
@@ -58,11 +73,6 @@ def adjoint(x: jax.Array) -> jax.Array:
 def squares(x: jax.Array) -> jax.Array:
     """Squares of magnitudes."""
     return x.real**2 + x.imag**2 if jnp.iscomplexobj(x) else x**2
-
-
-def matrix_times(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Products of matrices with vectors."""
-    return jnp.matmul(x, y[..., None])[..., 0]
 
 
 def outer(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -87,8 +97,11 @@ def geqrf(x: jax.Array) -> Packed:
     Column by column, with LAPACK's signs and factors, so that ``R`` is JAX's (Golub and Van Loan,
     algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
     """
-    taus = jnp.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
-    return repeat(taus.shape[-1], _reflected, (x, taus))
+    scale, count = scale_of(x, -2), min(x.shape[-2:])
+    if not count:
+        return x, jnp.zeros((*x.shape[:-2], 0), x.dtype)
+    known, given = collect(count, _reflected, scale * x)
+    return _packed(known / scale, *given)
 
 
 @decomposition("geqp3", of_complex=True)
@@ -99,50 +112,60 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
     """
     height, width = x.shape[-2:]
     rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
-    taus = jnp.zeros((*x.shape[:-2], min(height, width)), x.dtype)
+    scale = scale_of(x, (-2, -1))
 
-    def step(k: Index, state: tuple[Packed, jax.Array]) -> tuple[Packed, jax.Array]:
-        (known, taus), order = state
-        rest = jnp.where(rows >= k, known, jnp.zeros_like(known))
-        norms = _norm(rest, -2)
-        sizes = jnp.where(columns >= k, norms, -jnp.ones_like(norms))
-        pivot = jnp.argmax(sizes, axis=-1).astype(jnp.int32)[..., None]
-        places = jnp.where(columns == k, pivot, jnp.where(columns == pivot, k, columns))
-        known = jnp.take_along_axis(known, places[..., None, :], axis=-1)
-        return _reflected(k, (known, taus)), jnp.take_along_axis(order, places, axis=-1)
+    def step(k: Index, state: Packed) -> tuple[Packed, Packed]:
+        known, order = state
+        sizes = jnp.sum(jnp.where(rows >= k, squares(known), 0), -2)
+        sizes = jnp.where(columns >= k, sizes, -1)
+        places = exchange(k, jnp.argmax(sizes, axis=-1, keepdims=True).astype(jnp.int32), width)
+        known, given = _reflected(k, taken(known, places, -1))
+        return (known, taken(order, places, -1)), given
 
-    start = jnp.broadcast_to(columns + 1, order.shape)
-    (packed, taus), order = repeat(taus.shape[-1], step, ((x, taus), start))
-    return packed, order, taus
+    start = jnp.broadcast_to(columns + 1, order.shape)[..., None, :]
+    (known, order), given = collect(min(height, width), step, (scale * x, start))
+    packed, taus = _packed(known / scale, *given)
+    return packed, order[..., 0, :], taus
 
 
-def _norm(x: jax.Array, axis: int) -> jax.Array:
-    """Lengths of vectors; their squares may be out of range."""
+def scale_of(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
+    """What brings numbers to where squares neither overflow nor vanish; mostly one."""
     largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
-    safe = jnp.where(largest > 0, largest, jnp.ones_like(largest))
-    return jnp.squeeze(safe, axis) * jnp.sqrt(jnp.sum(squares(x / safe), axis=axis))
+    one = jnp.ones_like(largest)
+    high, low = (jnp.asarray(2.0**e, largest.dtype) for e in (24, -24))
+    factor = jnp.where(largest > high, high / largest, jnp.where(largest < low, low / largest, one))
+    return jnp.where(largest > 0, factor, one)
 
 
-def _reflected(k: Index, state: Packed) -> Packed:
-    """Column ``k`` reflected onto the diagonal, and the columns to its right with it."""
-    known, taus = state
+def _reflected(k: Index, known: jax.Array) -> tuple[jax.Array, Packed]:
+    """Column ``k`` reflected onto the diagonal, and all others with it; the mirror and its factor.
+
+    What is left below the diagonal, and in the columns before, is rounding that nobody reads.
+    """
+    rows = lax.iota(jnp.int32, known.shape[-2])[:, None]
+    line = entry(known, k, -1)
+    below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), entry(line, k, -2)
+    level, other = jnp.real(top), jnp.real(adjoint(below) @ below)
+    if jnp.iscomplexobj(top):
+        other = other + jnp.imag(top) ** 2
+    length = jnp.sqrt(level * level + other)
+    end = jnp.where(level < 0, length, -length)
+    bare = other == 0
+    away = jnp.where(bare, jnp.ones_like(top), top - end)
+    mirror = jnp.where(rows == k, jnp.ones_like(line), below / away)
+    factor = jnp.where(bare, jnp.zeros_like(top), away / end)
+    known = known + jnp.conj(factor) * mirror * (adjoint(mirror) @ known)
+    return known, (mirror, factor)
+
+
+def _packed(known: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
+    """What LAPACK has in one matrix and a vector, whose factors are of the other sign."""
     rows, columns = (lax.iota(jnp.int32, n) for n in known.shape[-2:])
-    line = entry(known, k)
-    below = jnp.where(rows > k, line, jnp.zeros_like(line))
-    top, rest = entry(line, k), _norm(below, -1)
-    length = _norm(jnp.stack([top, rest], -1), -1)
-    # XLA has no subnormal numbers, and elsewhere complex numbers are not divided by them.
-    least, level = float(jnp.finfo(rest.dtype).smallest_normal), jnp.real(top)
-    bare = (rest < least) & (jnp.abs(jnp.imag(top)) < least)
-    end = jnp.where(bare, level, jnp.where(level < 0, length, -length))
-    tau = jnp.where(bare, 0, (end - top) / jnp.where(bare, 1, end))
-    below = below / jnp.where(bare, jnp.ones_like(top), top - end)[..., None]
-    mirror = jnp.where(rows == k, jnp.ones_like(below), below)
-    gone = outer(jnp.conj(tau)[..., None] * mirror, matrix_times(known.mT, jnp.conj(mirror)))
-    known = jnp.where(columns > k, known - gone, known)
-    packed = jnp.where(rows == k, end[..., None], jnp.where(rows > k, below, line))
-    which = lax.iota(jnp.int32, taus.shape[-1]) == k
-    return with_column(known, k, packed), jnp.where(which, tau[..., None], taus)
+    below = jnp.moveaxis(mirrors[..., 0], 0, -1)
+    missing = jnp.zeros((*below.shape[:-1], known.shape[-1] - below.shape[-1]), known.dtype)
+    below = jnp.concatenate([below, missing], -1)
+    packed = jnp.where(rows[:, None] > columns, below, known)
+    return packed, -jnp.moveaxis(factors[..., 0, 0], 0, -1)
 
 
 @decomposition("ormqr", of_complex=True)
@@ -151,30 +174,86 @@ def ormqr(
 ) -> jax.Array:
     """``Q @ x``, or with ``Q`` from the right or its adjoint, for the reflections of ``geqrf``.
 
-    One reflection after the other (Golub and Van Loan, section 5.1.6).
+    All at once: ``Q = I - V T V.T``, where the inverse of ``T`` has those of the factors on the
+    diagonal, and products of the mirrors above it (Golub and Van Loan, section 5.1.7).
     """
     if not left:  # x Q = (Q.T x.T).T
         return adjoint(ormqr(packed, taus, adjoint(x), left=True, transpose=not transpose))
-    count = taus.shape[-1]
-    rows = lax.iota(jnp.int32, packed.shape[-2])
+    return x - _seen(packed, taus, transpose, lambda mirrors: adjoint(mirrors) @ x)
 
-    def step(k: Index, y: jax.Array) -> jax.Array:
-        i = k if transpose else count - 1 - k
-        line = entry(packed, i)
-        below = jnp.where(rows > i, line, jnp.zeros_like(line))
-        mirror = jnp.where(rows == i, jnp.ones_like(line), below)
-        tau = jnp.conj(entry(taus, i)) if transpose else entry(taus, i)
-        return y - outer(tau[..., None] * mirror, matrix_times(y.mT, jnp.conj(mirror)))
 
-    return repeat(count, step, x)
+def _seen(
+    packed: jax.Array, taus: jax.Array, transpose: bool, look: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """What the reflections take away from what the mirrors see, by ``look``."""
+    height, count = packed.shape[-2], taus.shape[-1]
+    mirrors = jnp.tril(packed[..., :count], -1) + jnp.eye(height, count, dtype=packed.dtype)
+    taus, seen = taus[..., None], look(mirrors)
+    inner = taus * jnp.triu(adjoint(mirrors) @ mirrors, 1)
+    if transpose:
+        return mirrors @ (jnp.conj(taus) * unit_solve(adjoint(inner), seen, lower=True))
+    return mirrors @ unit_solve(inner, taus * seen, lower=False)
+
+
+BLOCK = 32
+"""A triangle of so many rows is inverted at once, of more of them block by block."""
+
+
+def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
+    """``x`` of ``x + strict @ x = b``, where ``strict`` has nothing but one of its triangles.
+
+    Diagonal blocks are inverted, and rows of blocks solved one after the other (Golub and Van Loan,
+    section 3.1.4).
+    """
+    size, width = b.shape[-2:]
+    if size <= BLOCK:
+        return _unit_inverse(strict, lower) @ b
+    count, stack = -(-size // BLOCK), b.shape[:-2]
+    whole = count * BLOCK
+    lines = padded(strict, whole, whole).reshape(*stack, count, BLOCK, whole)
+    wanted = padded(b, whole, width).reshape(*stack, count, BLOCK, width)
+    numbers = lax.iota(jnp.int32, count)[:, None]
+
+    def step(x: jax.Array, each: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        i, line, rest = each
+        own = entry(line.reshape(*stack, BLOCK, count, BLOCK), i, -2)[..., 0, :]
+        found = _unit_inverse(own, lower) @ (rest - line @ x.reshape(*stack, whole, width))
+        return jnp.where(numbers[..., None] == i, found[..., None, :, :], x), None
+
+    given = (numbers, jnp.moveaxis(lines, -3, 0), jnp.moveaxis(wanted, -3, 0))
+    x, _ = lax.scan(step, jnp.zeros_like(wanted), given, reverse=not lower)
+    return x.reshape(*stack, whole, width)[..., :size, :]
+
+
+def _unit_inverse(strict: jax.Array, lower: bool) -> jax.Array:
+    """The inverse of a triangle with ones on its diagonal, in blocks twice as large each time.
+
+    Of ``[[A, 0], [C, B]]`` that is ``[[A', 0], [-B' C A', B']]``, with the inverses of both.
+    """
+    size = strict.shape[-1]
+    places = np.arange(size)
+    i, j = (places[:, None], places) if lower else (places, places[:, None])
+    found, width = jnp.broadcast_to(jnp.eye(size, dtype=strict.dtype), strict.shape), 1
+    while width < size:
+        between = (i // width == j // width + 1) & (i // width % 2 == 1)
+        part = jnp.where(between, strict, jnp.zeros_like(strict))
+        found = found - (part if width == 1 else found @ part @ found)
+        width *= 2
+    return found
+
+
+def padded(x: jax.Array, height: int, width: int) -> jax.Array:
+    """Matrices with rows and columns of zeros behind."""
+    more = [(0, 0)] * (x.ndim - 2) + [(0, height - x.shape[-2]), (0, width - x.shape[-1])]
+    return jnp.pad(x, more)
 
 
 @decomposition("householder_product", of_complex=True)
 def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
     """The columns of ``Q`` that the reflections of ``geqrf`` make, as many as ``packed`` has."""
     height, width = packed.shape[-2:]
-    eye = jnp.broadcast_to(jnp.eye(height, width, dtype=packed.dtype), packed.shape)
-    return ormqr(packed, taus, eye, left=True, transpose=False)
+    eye = jnp.eye(height, width, dtype=packed.dtype)
+    return eye - _seen(packed, taus, False, lambda mirrors: adjoint(mirrors)[..., :width])
 
 
 @decomposition("qr", ignores=("use_magma",), of_complex=True)

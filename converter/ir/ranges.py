@@ -1,7 +1,7 @@
 """Between which numbers a value is known to lie."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ from converter.ir.nodes import Node, Value
 from converter.ir.op import Op
 
 DEPTH = 12  # operations that are looked through; what is made of more is of no known range
+
+
+NOTHING: Mapping[int, Value] = {}
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,26 @@ class Range:
         return not self.low <= number <= self.high
 
 
-def known_range(value: Value, depth: int = DEPTH) -> Range:
-    """What can be told without running anything; the range of the dtype if nothing can."""
-    return _range_of(value, depth, {})
+def known_range(value: Value, depth: int = DEPTH, known: Mapping[int, Value] = NOTHING) -> Range:
+    """What can be told without running anything; the range of the dtype if nothing can.
+
+    ``known`` has values whose ranges those of others are, by the ids of these.
+    """
+    return _range_of(value, depth, {}, known)
 
 
-def _range_of(value: Value, depth: int, seen: dict[int, Range]) -> Range:
+def _range_of(
+    value: Value, depth: int, seen: dict[int, Range], known: Mapping[int, Value]
+) -> Range:
+    value = known.get(id(value), value)
     if id(value) not in seen:
-        seen[id(value)] = _range_found(value, depth, seen)
+        seen[id(value)] = _range_found(value, depth, seen, known)
     return seen[id(value)]
 
 
-def _range_found(value: Value, depth: int, seen: dict[int, Range]) -> Range:
+def _range_found(
+    value: Value, depth: int, seen: dict[int, Range], known: Mapping[int, Value]
+) -> Range:
     whole = _whole_range(value)
     if value.kind == "const":
         return _of_constant(value, whole)
@@ -52,7 +63,7 @@ def _range_found(value: Value, depth: int, seen: dict[int, Range]) -> Range:
     node = value.node
     if node is None or depth == 0 or node.op not in _RANGES:
         return whole
-    found = _RANGES[node.op](node, [_range_of(v, depth - 1, seen) for v in node.inputs])
+    found = _RANGES[node.op](node, [_range_of(v, depth - 1, seen, known) for v in node.inputs])
     # An integer that leaves its dtype wraps; a float is rounded, never past a bound that it has.
     return found if is_float(value.dtype) or found.within(whole.low, whole.high) else whole
 
@@ -110,6 +121,12 @@ def _ranges_size(node: Node, _: Sequence[Range]) -> Range:
     """Names are at least one, and what is made of them may be less than nothing."""
     bounds = [low for low in (1, 0) if dims.is_at_least(node.params["dim"], low)]
     return Range(next(iter(bounds), lowest(node.out.dtype)), highest(node.out.dtype))
+
+
+def _extreme_place(node: Node, _: Sequence[Range]) -> Range:
+    """Where an extreme is along an axis."""
+    sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
+    return Range(0, max(sizes[0] - 1, 0) if dims.all_static(sizes) else math.inf)
 
 
 def _clamp(node: Node, ranges: Sequence[Range]) -> Range:
@@ -217,11 +234,6 @@ def _ranges_exp(node: Node, ranges: Sequence[Range]) -> Range:
     return Range(0, 1 if r.high <= 0 else math.inf, r.nan)
 
 
-def _ranges_place(node: Node, _: Sequence[Range]) -> Range:
-    sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
-    return Range(0, sizes[0] - 1 if dims.all_static(sizes) else math.inf)
-
-
 def _ranges_gather(node: Node, ranges: Sequence[Range]) -> Range:
     """Elements, but for those that are filled in."""
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -234,7 +246,6 @@ _FIRST = (ops.dynamic_slice, ops.split, ops.take, ops.reduce_max, ops.reduce_min
 _RANGES: dict[Op, RangeRule] = {
     **dict.fromkeys(_FIRST, lambda node, ranges: ranges[0]),
     **dict.fromkeys((ops.add, ops.add_any), _ranges_sum),
-    **dict.fromkeys((ops.argmax, ops.argmin), _ranges_place),
     ops.sub: _ranges_difference,
     ops.mul: _ranges_product,
     ops.square: _ranges_square,
@@ -249,6 +260,7 @@ _RANGES: dict[Op, RangeRule] = {
     **dict.fromkeys((ops.floor, ops.ceil, ops.round), _ranges_whole),
     ops.convert_element_type: _ranges_convert,
     ops.iota: _iota,
+    **dict.fromkeys((ops.argmax, ops.argmin), _extreme_place),
     ops.clamp: _clamp,
     ops.clip: _clip,
     ops.relu: lambda node, ranges: _picked(max, *ranges, Range(0, 0)),

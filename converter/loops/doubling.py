@@ -37,7 +37,7 @@ def solve_each(scan: Scan, factors: Value, start: Value) -> Double | None:
     number, reverse, known = _one_number(factors), scan.reverse, known_range(factors)
     if number is None and not (known.within(0, 1) and known.low > 0):
         return None
-    if number is not None and (not number or not _stays(number, scan.length)):
+    if number is not None and (not number or not _stays_small(number, scan.length)):
         return None
 
     def double(lines: jax.Array, factors: jax.Array) -> jax.Array:
@@ -70,7 +70,7 @@ def _one_number(factors: Value) -> float | None:
 TINY = float(np.finfo(np.float32).tiny)
 
 
-def _stays(number: float, length: int) -> bool:
+def _stays_small(number: float, length: int) -> bool:
     return length * math.log(abs(number)) <= math.log(GROWN)
 
 

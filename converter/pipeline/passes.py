@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from converter.canonicalize import FORMS, canonicalize
 from converter.decompose.expansion import decompose, represent
+from converter.decompose.joint_draws import join_draws
 from converter.fuse import affine, layer_norm, rotary
 from converter.ir import Graph, ops
 from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, siblings
-from converter.layout.lanes import keep_lanes
+from converter.layout.axes_of_one import keep_lanes
 from converter.legalize import deviations
 from converter.loops import batch_loops
 from converter.pipeline import steps
@@ -76,7 +77,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "keys",
         "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
-        lambda graph, _: represent(graph),
+        lambda graph, _: any([join_draws(graph), represent(graph)]),
         after=("canonicalize",),
     ),
     Pass(

@@ -39,7 +39,7 @@ from converter.layout import (
     take,
 )
 from converter.legalize import bounds, deviations, dtype_fallback
-from converter.loops import shorten_loops
+from converter.loops import shorten_loops, skip_lanes
 from converter.pipeline.settings import Settings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
@@ -101,6 +101,7 @@ name_blocks = recognised(
 def shorten_steps(graph: Graph, settings: Settings) -> bool:
     """Until nothing changes. What is computed for all steps at once loses the names that it had."""
     quiet = settings.trial(settings.opset)
+    skip_lanes(graph)
     for _ in range(TURNS):
         if not shorten_loops(graph):
             return False

@@ -52,6 +52,16 @@ def test_a_key_is_two_numbers_in_the_file():
     assert export.report.nodes == 125
 
 
+def test_keys_of_one_split_are_hashed_together():
+    def fn(key):
+        one, two, three = random.split(key, 3)
+        later = random.bits(random.fold_in(three, 7), (5,))  # of another level
+        return random.bits(one, (5,)), random.uniform(two, (5,)), random.bits(three, (4,)), later
+
+    with_one = converter.to_onnx(lambda key: random.bits(key, (5,)), [KEY]).report.nodes
+    assert assert_draws(fn).report.nodes < 5.5 * with_one
+
+
 COVARIANCE = jnp.array([[2, 0.5, 0], [0.5, 1, 0.2], [0, 0.2, 3]])
 FLOATS = jnp.arange(24.0).reshape(4, 6)
 DISTRIBUTIONS = {
@@ -105,6 +115,15 @@ def wide(key):
     ]
 
 
+def gammas(key):
+    first, second = random.split(key)
+    return [
+        random.gamma(first, vector(0.2, 1, 9)),
+        random.loggamma(second, vector(0.01, 3)),
+        random.beta(key, 0.5, vector(2, 7)),
+    ]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("partitionable", [True, False])
 def test_both_orders_of_hashing(partitionable):
@@ -112,6 +131,7 @@ def test_both_orders_of_hashing(partitionable):
     with jax.threefry_partitionable(partitionable):
         for opset in (18, 26):
             assert_draws(every_primitive, opset)
+        assert_draws(gammas, tolerance=2e-5)
         with jax.enable_x64(True):
             assert_draws(wide)
 

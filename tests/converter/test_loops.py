@@ -16,7 +16,7 @@ from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
 from converter.ir import Node, ops
 from converter.ir.evaluation import evaluate
-from converter.loops import batch_loops, short, shorten_loops
+from converter.loops import batch_loops, short, shorten_loops, skip_lanes
 from converter.loops.scan import MOST
 from converter.verify.sessions import run
 
@@ -278,6 +278,50 @@ def test_rows_in_another_order_are_one_gather():
     rolled = lambda x: jnp.roll(x, 2, 0) + jnp.roll(x, 1, 1)  # noqa: E731
     histogram = converter.to_onnx(rolled, [(7, 5)]).report.histogram
     assert (histogram["Gather"], histogram["Concat"]) == (1, 1)
+
+
+def grown(x):
+    """Of zero it does not end."""
+    once = lambda y: lax.while_loop(lambda s: abs(s) < 9, lambda s: s * 1.5, y)  # noqa: E731
+    return jax.vmap(jax.vmap(once))(x)
+
+
+def mixed_lanes(x):
+    def step(state):
+        y, live = state
+        y = jnp.where(live, y + y.mean(), y)
+        return y, y < 9
+
+    return lax.while_loop(lambda state: state[1].any(), step, (x, x < 9))[0]
+
+
+@pytest.mark.parametrize("case", [0, 2])
+def test_lanes_that_nobody_reads_do_not_run(case):
+    def fn(x):
+        by_number = [jnp.full_like(x, 7), x, grown(x) * 2]
+        return lax.select_n(jnp.where(x == 0, 0, case), *by_number) + jnp.where(x == 0, 1, grown(x))
+
+    x = np.array([[0, 0.5, -1], [3, 0, 20]], np.float32)
+    (got,) = run(converter.to_onnx(fn, [x]), [x]).values()
+    wanted = np.where(x == 0, 8, fn(np.where(x == 0, 1, x)))
+    _assert_close([got], [wanted])
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (jnp.where(x > 0, y := grown(x), 1), y),
+        lambda x: jnp.where(x > 0, (y := grown(x)) - y.sum(), 1),
+        lambda x: jnp.where(grown(x) > 9.5, x, 1),
+        lambda x: jnp.where((y := grown(x)) > 9.5, y, 1),
+        lambda x: jnp.where(x > 0, mixed_lanes(x), 1),
+    ],
+    ids=["read", "summed", "chosen by", "of itself", "mixed"],
+)
+def test_lanes_that_somebody_reads_run(fn):
+    graph = trace(fn, [_struct(X)])
+    canonicalize(graph)
+    assert not skip_lanes(graph)
 
 
 def _struct(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
