@@ -1,6 +1,5 @@
 """The numbers of a site: a row for each ONNX file, from its manifest and from what is measured."""
 
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ import onnx_ir as ir
 from weights.progress import Progress
 from zoo.bench.footprint import footprint
 from zoo.bench.inputs import Spec
+from zoo.bench.machine import machine
 from zoo.bench.timed_products import timed_products
 from zoo.manifest.measured import worst
 from zoo.manifest.schema import Manifest, Variant
@@ -65,7 +65,7 @@ def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
     """Read and measure everything. **Raises** `BadFile` for a file whose process dies."""
     return Catalogue(
         runtime=f"{VERSION}, CPU, {THREADS} thread",
-        machine=f"{platform.machine()}, {platform.system()}",
+        machine=machine(),
         rows=[row for built in models for row in _rows(built, progress)],
     )
 

@@ -9,13 +9,22 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.artifacts.build.extras import PHOTOGRAPH, card
-from zoo.manifest.words import NOT_TRAINED, limit, origin, preprocessing_words
+from zoo.manifest.measured import Speeds
+from zoo.manifest.words import (
+    NOT_TRAINED,
+    base_model,
+    limit,
+    origin,
+    preprocessing_words,
+    purpose,
+)
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
 from zoo.site.searchable import Searchable, search_facts
+from zoo.site.structure import MARKS, structure
 from zoo.version import __version__
 
-ASSETS, MODELS, RUNTIME = "assets", "models", "runtime"
+ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 """Folders of a site."""
 
 RUN_HERE = ("fp32", "fused", "int8")
@@ -44,19 +53,14 @@ class Column:
 
 
 COLUMNS = (
-    Column("variant", "Variant"),
-    Column("family", "Family"),
-    Column("precision", "Precision"),
-    Column("parameters", "Parameters", "M", lambda n: f"{n / 1e6:.1f}"),
+    Column("variant", "File"),
     Column("bytes", "Size", "MB", lambda n: f"{n / 1e6:.1f}"),
-    Column("input", "Input"),
-    Column("licence", "Licence"),
     Column("error", "Error", "largest", lambda n: f"{n:.1e}"),
     Column("p50_ms", "Speed", "ms", lambda n: f"{n:.3g}"),
     Column("multiply_adds", "Multiply-adds", "G", lambda n: f"{n / 1e9:.3g}"),
     Column("peak_bytes", "Peak memory", "MB", lambda n: f"{n / 1e6:.0f}"),
 )
-"""After the model's name, which is the first."""
+"""Of a file; what a model's files have in common is in the first cell of its row."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,13 @@ class Cell:
 
 
 def pages(
-    models: Sequence[Built], found: Catalogue, runtime_bytes: int, searched: Searchable | None
+    models: Sequence[Built],
+    found: Catalogue,
+    runtime_bytes: int,
+    searched: Searchable | None,
+    drawn: Mapping[str, str],
 ) -> dict[str, str]:
-    """Every page by the name of its file."""
+    """Every page by the name of its file; `drawn` says what is on the models' small pictures."""
     environment = Environment(
         loader=PackageLoader("zoo.site"),
         autoescape=True,
@@ -80,16 +88,23 @@ def pages(
     )
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": COLUMNS, "version": __version__}
+    environment.globals |= {"thumbs": THUMBS, "drawn": drawn, "marks": MARKS}
     environment.globals["has_tokenizers"] = any(built.has_tokenizer for built in models)
     index = environment.get_template("index.html.jinja").render(
-        rows=found.rows,
+        groups=[facts(built, found) for built in models],
         found=found,
-        timed={(built.speeds.runtime, built.speeds.machine) for built in models},
+        timed=sorted(
+            {_timed(each) for built in models for each in (built.speeds, *built.elsewhere)}
+        ),
         searched=searched,
         choices={field: sorted({vars(row)[field] for row in found.rows}) for field in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
-    made = {f"{built.entry.name}.html": template.render(facts(built, found)) for built in models}
+    made = {}
+    for built in models:
+        parts = {name: structure(built.folder / v.file) for name, v in built.variants.items()}
+        told = facts(built, found)
+        made[f"{built.entry.name}.html"] = template.render(told, structures=parts)
     if searched is not None:
         told = search_facts(searched, demo(searched.built))
         page = environment.get_template("search.html.jinja")
@@ -100,6 +115,11 @@ def pages(
 FILTERS = ("family", "precision", "input", "licence")
 
 
+def _timed(speeds: Speeds) -> str:
+    """What times were measured with, and on what."""
+    return f"{speeds.runtime}, on {speeds.machine}; {speeds.busy_words}"
+
+
 def cells(row: CatalogueRow) -> dict[str, Cell]:
     """A row of the table by field, the model's name left out."""
     found = {}
@@ -107,7 +127,7 @@ def cells(row: CatalogueRow) -> dict[str, Cell]:
         value = vars(row)[column.field]
         more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
         if column.shown is None or value is None:
-            found[column.field] = Cell("not measured" if value is None else value, None)
+            found[column.field] = Cell("\u2013" if value is None else value, None)
         else:
             found[column.field] = Cell(more + column.shown(value), value)
     return found
@@ -127,6 +147,10 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
         "limit": limit,
+        "purpose": purpose(entry),
+        "base_model": base_model(manifest, entry),
+        "results_page": entry.results_page if manifest.network is None else "",
+        "timed": [built.speeds, *built.elsewhere],
         "code": dict(BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
@@ -152,6 +176,9 @@ def demo(built: Built) -> dict[str, Any]:
         },
         "input": manifest.input,
         "size": manifest.size or how.size,
+        "sizes": sizes(built),
+        # Whoever looks at features wants to see patches; what answers was trained at its own size.
+        "first_size": int(config.task == "image-feature-extraction" and len(sizes(built)) > 1),
         "preprocessing": json.loads(how.model_dump_json()),
         "stride": config.stride,
         "classes": config.classes,
@@ -159,6 +186,22 @@ def demo(built: Built) -> dict[str, Any]:
         "probabilities": manifest.similarity and manifest.similarity.probabilities,
         "photograph": PHOTOGRAPH,
     }
+
+
+LARGER = (448, 672)
+"""Pixels of a side at which patches show more than at the usual size."""
+
+
+def sizes(built: Built) -> list[tuple[int, int]]:
+    """(height, width) that a visitor may choose: the model's own, and larger ones where files leave
+    them open and there are patches to look at."""
+    manifest, config = built.manifest, built.entry.config
+    own = manifest.size or manifest.preprocessing.size
+    is_open = manifest.size is None and manifest.input == "float32" and own[0] == own[1] >= 224
+    if not is_open or "input_ids" in config.takes:
+        return [own]
+    larger = (side // config.stride * config.stride for side in LARGER)
+    return [own, *((side, side) for side in larger if side > own[0])]
 
 
 def is_fed(built: Built) -> bool:
