@@ -96,8 +96,9 @@ PURPOSES = {
 
 def purpose(entry: ModelInfo) -> str:
     """What a model is for, in a sentence for people who know nothing of how it is built."""
-    config, names = entry.config, entry.class_names[:3]
-    # Classes that nobody named are called by their numbers.
+    config = entry.config
+    # A class may have several names, and one that nobody named has its number.
+    names = [name.partition(",")[0] for name in entry.class_names[:3]]
     named = not "".join(names).isdecimal()
     metres = config.max_depth if isinstance(config, DepthConfig) else None
     return entry.purpose or PURPOSES[config.task].format(

@@ -94,7 +94,7 @@ def pages(
         groups=[facts(built, found) for built in models],
         found=found,
         timed=sorted(
-            {_timed(each) for built in models for each in (built.speeds, *built.elsewhere)}
+            {(each.runtime, each.machine) for built in models for each in measured(built)}
         ),
         searched=searched,
         choices={field: sorted({vars(row)[field] for row in found.rows}) for field in FILTERS},
@@ -115,9 +115,9 @@ def pages(
 FILTERS = ("family", "precision", "input", "licence")
 
 
-def _timed(speeds: Speeds) -> str:
-    """What times were measured with, and on what."""
-    return f"{speeds.runtime}, on {speeds.machine}; {speeds.busy_words}"
+def measured(built: Built) -> list[Speeds]:
+    """How fast a model's files are, on one machine or several."""
+    return [built.speeds, *built.elsewhere]
 
 
 def cells(row: CatalogueRow) -> dict[str, Cell]:
@@ -126,6 +126,7 @@ def cells(row: CatalogueRow) -> dict[str, Cell]:
     for column in COLUMNS:
         value = vars(row)[column.field]
         more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
+        more = "≤ " if column.field == "p50_ms" and row.busy else more
         if column.shown is None or value is None:
             found[column.field] = Cell("\u2013" if value is None else value, None)
         else:
@@ -150,7 +151,7 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "purpose": purpose(entry),
         "base_model": base_model(manifest, entry),
         "results_page": entry.results_page if manifest.network is None else "",
-        "timed": [built.speeds, *built.elsewhere],
+        "timed": measured(built),
         "code": dict(BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
@@ -176,9 +177,11 @@ def demo(built: Built) -> dict[str, Any]:
         },
         "input": manifest.input,
         "size": manifest.size or how.size,
-        "sizes": sizes(built),
+        "sizes": offered_sizes(built),
         # Whoever looks at features wants to see patches; what answers was trained at its own size.
-        "first_size": int(config.task == "image-feature-extraction" and len(sizes(built)) > 1),
+        "first_size": int(
+            config.task == "image-feature-extraction" and len(offered_sizes(built)) > 1
+        ),
         "preprocessing": json.loads(how.model_dump_json()),
         "stride": config.stride,
         "classes": config.classes,
@@ -192,7 +195,7 @@ LARGER = (448, 672)
 """Pixels of a side at which patches show more than at the usual size."""
 
 
-def sizes(built: Built) -> list[tuple[int, int]]:
+def offered_sizes(built: Built) -> list[tuple[int, int]]:
     """(height, width) that a visitor may choose: the model's own, and larger ones where files leave
     them open and there are patches to look at."""
     manifest, config = built.manifest, built.entry.config

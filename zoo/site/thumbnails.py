@@ -29,7 +29,7 @@ class Thumbnail:
     told: str
 
 
-def thumbnail(built: Built) -> Thumbnail | None:
+def draw_thumbnail(built: Built) -> Thumbnail | None:
     """What a model makes of the photograph; the photograph as the model sees it, where it makes
     nothing that can be drawn; None for a folder without golden numbers.
 

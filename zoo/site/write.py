@@ -21,7 +21,7 @@ from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all
 from zoo.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, pages
 from zoo.site.searchable import Searchable, read_searchable, write_searchable
-from zoo.site.thumbnails import thumbnail, write_thumbnail
+from zoo.site.thumbnails import draw_thumbnail, write_thumbnail
 
 CATALOGUE = "catalogue.json"
 """All numbers of a site, and the names of its files."""
@@ -117,7 +117,7 @@ def write_own(
 ) -> int:
     """Write pages, styles, programs and small pictures; how many bytes those are."""
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
-    drawn = {built.entry.name: small for built in models if (small := thumbnail(built))}
+    drawn = {built.entry.name: small for built in models if (small := draw_thumbnail(built))}
     (site / THUMBS).mkdir()
     for name, small in drawn.items():
         write_thumbnail(small, site / THUMBS / f"{name}.png")
