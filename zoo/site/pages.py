@@ -21,7 +21,7 @@ from zoo.manifest.words import (
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
 from zoo.site.searchable import Searchable, search_facts
-from zoo.site.structure import MARKS, structure
+from zoo.site.structure import structure
 from zoo.version import __version__
 
 ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
@@ -88,7 +88,7 @@ def pages(
     )
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": COLUMNS, "version": __version__}
-    environment.globals |= {"thumbs": THUMBS, "drawn": drawn, "marks": MARKS}
+    environment.globals |= {"thumbs": THUMBS, "drawn": drawn}
     environment.globals["has_tokenizers"] = any(built.has_tokenizer for built in models)
     index = environment.get_template("index.html.jinja").render(
         groups=[facts(built, found) for built in models],

@@ -30,9 +30,14 @@ class StructurePart:
     operators: Counter[str]
 
     @property
-    def listed(self) -> list[tuple[str, int]]:
-        """Operators and how many there are, first those that the parts are told by."""
-        return sorted(self.operators.most_common(), key=lambda each: each[0] not in MARKS)
+    def marks(self) -> list[tuple[str, int]]:
+        """Operators that the part is told by, and how many there are."""
+        return [each for each in self.operators.most_common() if each[0] in MARKS]
+
+    @property
+    def others(self) -> list[tuple[str, int]]:
+        """All others."""
+        return [each for each in self.operators.most_common() if each[0] not in MARKS]
 
 
 def structure(file: Path) -> list[StructurePart]:

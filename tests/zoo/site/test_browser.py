@@ -236,7 +236,8 @@ def test_a_photograph_is_dropped(visit, made):
     visit.shoot("features", "section[aria-labelledby=try]")
     # At 448 pixels there are four times the patches; scales say what the colours stand for.
     page.get_by_label("Pixels").select_option("1")
-    page.wait_for_function("document.querySelector('[aria-label^=fp32]')?.width === 28")
+    canvas = page.locator("canvas[aria-label='fp32: principal components']")
+    canvas.and_(page.locator("[width='28']")).wait_for(timeout=60_000)
     (tokens, _) = session.run(["last_hidden_state", "logits"], {"pixel_values": larger()})
     patches = tokens[:, -784:].reshape(1, 28, 28, -1)
     shown = pixels(page, "fp32: principal components").astype(int)
