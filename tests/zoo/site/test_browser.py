@@ -63,6 +63,10 @@ def test_digits_are_recognised_wherever_they_are_drawn(visit):
         said(page, "Draw a digit.")
         draw(page, strokes, *place)
         said(page, f"It says {digit},")
+        # Nobody has to scroll for the answer.
+        answer = page.locator("#status").bounding_box()
+        assert page.evaluate("scrollY") == 0
+        assert answer["y"] + answer["height"] < page.viewport_size["height"]
         assert page.locator("#bars .first .label").inner_text() == str(digit)
         if digit == 3:
             visit.shoot("digit", "section[aria-labelledby=try]")

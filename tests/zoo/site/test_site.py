@@ -58,7 +58,7 @@ def test_what_is_written(made, folders):
     for page in site.glob("*.html"):
         text = page.read_text()
         assert not forbidden.search(text)
-        assert there.issuperset(re.findall(r'(?:src|href)="(?!https|#)([^"]+)"', text))
+        assert there.issuperset(re.findall(r'(?:src|href)="(?!https|#)([^"?]+)', text))
     text = (site / f"{PICTURES}.html").read_text()
     assert "These weights are random." in text
     # Twelve blocks, which are drawn once; what the model is for; and where to read about it.
