@@ -18,6 +18,7 @@ from zoo.manifest.words import (
     preprocessing_words,
     purpose,
 )
+from zoo.registry.reported import TASKS
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
 from zoo.site.searchable import Searchable, search_facts
@@ -150,6 +151,7 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "limit": limit,
         "purpose": purpose(entry),
         "base_model": base_model(manifest, entry),
+        "tasks": TASKS,
         "results_page": entry.results_page if manifest.network is None else "",
         "timed": measured(built),
         "code": dict(BLOCK.findall(card(manifest))),
