@@ -13,6 +13,7 @@ from zoo.bench.against import torch_task
 from zoo.bench.floor import Floor, Key, floor, tasks
 from zoo.bench.footprint import Footprint, footprint
 from zoo.bench.inputs import BenchOptions, Spec, draw_inputs, settle_inputs
+from zoo.bench.machine import watch_others
 from zoo.bench.rounds import Task, interleave, resting_session, run_once
 from zoo.bench.timed_products import timed_products
 from zoo.errors import BadFile, first_line
@@ -40,11 +41,15 @@ class Contender:
 
 @dataclass(frozen=True)
 class Bench:
-    """All files in their order, transformers' model last, and the first file's products."""
+    """All files in their order, transformers' model last, and the first file's products.
+
+    `others` is how many cores other programs kept busy meanwhile, if that is known.
+    """
 
     options: BenchOptions
     contenders: Sequence[Contender]
     floor: Floor
+    others: float | None = None
 
 
 def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progress) -> Bench:
@@ -65,15 +70,17 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
         progress.stage(f"{file}: memory")
         footprints[index] = footprint(file, sources[index][0], options.threads)
     progress.stage(f"{options.rounds} rounds of {len(timed)} runs")
+    others = watch_others()
     try:
         times = interleave(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {first_line(error)}") from error
+    taken = others()
     contenders = [
         Contender(name, sources[index][0], times[index], footprints[index])
         for index, name in enumerate(names)
     ]
-    return Bench(options, contenders, floor(found, times))
+    return Bench(options, contenders, floor(found, times), taken)
 
 
 def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:

@@ -76,7 +76,7 @@ app.command(
         "zoo search cats.lance --text 'a cat in a box' --where 'width > 500'",
     ),
 )(search_command)
-app.command(epilog=examples("zoo site artifacts/* --out site"))(site)
+app.command(epilog=examples("zoo site artifacts/* --out catalogue"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
 app.command(epilog=examples("zoo report --weights-dir ~/checkpoints --images photographs/"))(report)
 app.command(epilog=examples("zoo reports received/* --out reports.html"))(reports)

@@ -137,6 +137,7 @@ def build_record(plan: FolderPlan, outcome: Outcome) -> dict[str, Any]:
 def show_builds(outcomes: Sequence[Outcome]) -> None:
     """One line a file of every folder, then what could not be made, and why."""
     from zoo.cli.tables import counted, print_lines, print_table
+    from zoo.manifest.measured import is_busy
     from zoo.manifest.words import build_rows, calibration_words
 
     rows = [
@@ -150,7 +151,9 @@ def show_builds(outcomes: Sequence[Outcome]) -> None:
         print_table(headings, rows, counted(len(outcomes), "folder"))
     for outcome in outcomes:
         variants = (each for manifest in outcome.manifests for each in manifest.variants.values())
+        speeds = [each.speeds for each in outcome.manifests if each.speeds]
+        busy = (each.busy_words for each in speeds if is_busy(each.others))
         ranged = (calibration_words(each.calibration) for each in variants if each.calibration)
         print_lines(outcome.model, ranged)
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
-        print_lines(outcome.model, (*wrong, outcome.error))
+        print_lines(outcome.model, (*busy, *wrong, outcome.error))

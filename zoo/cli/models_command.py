@@ -96,5 +96,6 @@ def show_model(entry: ModelInfo) -> None:
         "licence": f"{entry.licence.name}, {entry.licence.page}",
         "download": entry.licence.download or "not needed",
         "source": entry.source,
+        **({"papers": ", ".join(entry.paper_pages)} if entry.papers else {}),
     }
     print_facts(entry.name, facts)

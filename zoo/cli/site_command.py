@@ -27,14 +27,14 @@ DATASET = options.value(
 
 def site(
     folders: Annotated[list[Path], FOLDERS],
-    out: Annotated[Path, options.out(True)] = Path("site"),
+    out: Annotated[Path, options.out(True)] = Path("catalogue"),
     runtime: Annotated[Path | None, RUNTIME] = None,
     tokenizers: Annotated[Path | None, TOKENIZERS] = None,
     dataset: Annotated[Path | None, DATASET] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Make a static site of built folders: a table, a page for each model, and a demo.
+    """Make a static site of built folders: a catalogue, a page for each model, and a demo.
 
     The demo runs on the visitor's own machine. Any web server can host the folder.
     """

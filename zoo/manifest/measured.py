@@ -110,7 +110,37 @@ class Speeds(Model):
     """How fast the variants are beside each other, measured in interleaved rounds."""
 
     runtime: Line = Field(description="What ran them.")
-    machine: Line = Field(description="Processor and operating system.")
+    machine: Line = Field(description="Processor, number of cores, and operating system.")
+    others: float | None = Field(
+        default=None,
+        ge=0,
+        description="How many cores other programs kept busy meanwhile; null where it is unknown.",
+    )
     input: tuple[Count, ...] = Field(description="Shape of what they were run on.")
     rounds: Count = Field(description="How often each was run.")
     variants: dict[Label, Speed] = Field(description="By name; those that cannot run are left out.")
+
+    @property
+    def busy_words(self) -> str:
+        """What else the machine did meanwhile, and what that means."""
+        return busy_words(self.others)
+
+
+BUSY = 0.25
+"""Cores in use by other programs, from which on times are not to be trusted."""
+
+
+def is_busy(others: float | None) -> bool:
+    """Whether that many cores were in use by others, which makes times too long."""
+    return others is not None and others >= BUSY
+
+
+def busy_words(others: float | None) -> str:
+    """What other programs did while something was measured, and what that means."""
+    if others is None:
+        return "whether the machine was busy is not known"
+    if not is_busy(others):
+        return "the machine was quiet"
+    return (
+        f"the machine was busy: other programs took {others:.1f} cores, so the times are too long"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,7 +51,9 @@ class ModelInfo:
     is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each
     of those of its publisher's classifiers; without any, classes are called by their numbers. What
     takes texts has the `preprocessing` of the images that they are compared with, and `examples` of
-    what may be in them, in words. `reported` is how well others found it to do.
+    what may be in them, in words. `reported` is how well others found it to do. `source` is the
+    authors' repository on GitHub, or says where else the network comes from; `papers` are numbers
+    at arXiv. `purpose` says what the model is for, where its task alone would say too little.
     """
 
     name: str
@@ -68,6 +71,8 @@ class ModelInfo:
     mirrors: tuple[HubFile, ...] = ()
     parameters: int
     source: str
+    papers: tuple[str, ...] = ()
+    purpose: str = ""
     pooler: str = ""
     labels: str | tuple[str, ...] = ()
     examples: tuple[str, str, str] = ("a cat", "a dog", "a car")
@@ -88,6 +93,7 @@ class ModelInfo:
             "checkpoint": self.file,
             "licence": f"{self.licence.name}, {self.licence.page}",
             "source": self.source,
+            **({"papers": ", ".join(self.paper_pages)} if self.papers else {}),
         }
         return html_table(self.name, facts.items())
 
@@ -106,6 +112,19 @@ class ModelInfo:
         if isinstance(known, str):
             known = tuple((DATA / known).read_text(encoding="utf-8").splitlines()) if count else ()
         return known if len(known) == count else tuple(map(str, range(count)))
+
+    @property
+    def paper_pages(self) -> tuple[str, ...]:
+        """Where the papers can be read."""
+        return tuple(f"https://arxiv.org/abs/{number}" for number in self.papers)
+
+    @property
+    def results_page(self) -> str:
+        """Where the authors say how well the model does; nothing where they have no such page."""
+        on_github = "https://github.com/"
+        if self.licence.download.startswith(on_github):
+            return self.licence.download
+        return on_github + self.source if re.fullmatch(r"[\w.-]+/[\w.-]+", self.source) else ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """The numbers of a site: a row for each ONNX file, from its manifest and from what is measured."""
 
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,9 @@ import onnx_ir as ir
 from weights.progress import Progress
 from zoo.bench.footprint import footprint
 from zoo.bench.inputs import Spec
+from zoo.bench.machine import machine
 from zoo.bench.timed_products import timed_products
-from zoo.manifest.measured import worst
+from zoo.manifest.measured import is_busy, worst
 from zoo.manifest.schema import Manifest, Variant
 from zoo.runtime import VERSION
 from zoo.site.folders import Built
@@ -27,7 +27,8 @@ class CatalogueRow:
     """One ONNX file. What nobody measured is None; `random` is said of its weights.
 
     `error` is the largest absolute difference from JAX of any output, `cosine` the least cosine
-    similarity; `p50_ms` is a median and `ratio` how many times faster than `fp32` that is;
+    similarity; `p50_ms` is a median, too long where the machine was `busy` with other programs, and
+    `ratio` how many times faster than `fp32` that is;
     `multiply_adds` are those of matrix products and convolutions, for one image of the size that
     was timed; `uncounted` are further products, of sizes that only a run would tell.
     """
@@ -46,6 +47,7 @@ class CatalogueRow:
     error: float | None
     cosine: float | None
     p50_ms: float | None = None
+    busy: bool = False
     ratio: float | None = None
     multiply_adds: int | None = None
     uncounted: int = 0
@@ -65,7 +67,7 @@ def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
     """Read and measure everything. **Raises** `BadFile` for a file whose process dies."""
     return Catalogue(
         runtime=f"{VERSION}, CPU, {THREADS} thread",
-        machine=f"{platform.machine()}, {platform.system()}",
+        machine=machine(),
         rows=[row for built in models for row in _rows(built, progress)],
     )
 
@@ -110,6 +112,7 @@ def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
     counted = timed_products(ir.load(path), specs)
     return {
         "p50_ms": speed.p50_ms,
+        "busy": is_busy(built.speeds.others),
         "ratio": speed.ratio,
         "multiply_adds": counted.flops // 2,
         "uncounted": counted.uncounted.total(),

@@ -1,7 +1,7 @@
 """The built folders that a site shows, checked before anything is written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
@@ -23,7 +23,8 @@ program is among them."""
 class Built:
     """A folder, the model that it holds, and those of its variants and files that are there.
 
-    Of a folder that was pulled this may be a part of what its manifest lists.
+    Of a folder that was pulled this may be a part of what its manifest lists. `elsewhere` is how
+    fast the same files were on other machines.
     """
 
     folder: Path
@@ -32,6 +33,7 @@ class Built:
     variants: Mapping[str, Variant]
     speeds: Speeds
     files: Sequence[File]
+    elsewhere: Sequence[Speeds] = ()
 
     @property
     def has_tokenizer(self) -> bool:
@@ -40,18 +42,34 @@ class Built:
 
 
 def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
-    """Every folder, digests compared. **Raises** `BadFile`, `BadRequest` for two of a model."""
+    """Every folder, digests compared; one with another's files, measured on another machine, is a
+    part of that. **Raises** `BadFile`, `BadRequest` for two of a model that differ."""
     found: dict[str, Built] = {}
     for folder in folders:
         built = _read(folder, progress)
         name = built.entry.name
-        if name in found:
+        if name not in found:
+            found[name] = built
+        elif _is_measured_elsewhere(built, found[name]):
+            found[name] = replace(found[name], elsewhere=[*found[name].elsewhere, built.speeds])
+        else:
             raise BadRequest(
                 f"{found[name].folder} and {folder} are both of {name}, and a site has one page "
-                "for each model: leave one out."
+                "for each model: leave one out. Only the same files, measured on another machine, "
+                "go beside each other."
             )
-        found[name] = built
     return list(found.values())
+
+
+def _is_measured_elsewhere(built: Built, other: Built) -> bool:
+    """Whether a folder has the ONNX files of another, whose speed was measured on machines that
+    were others."""
+    machines = {each.machine for each in (other.speeds, *other.elsewhere)}
+    digests = [
+        {name: each.manifest.listed[v.file].sha256 for name, v in each.variants.items()}
+        for each in (built, other)
+    ]
+    return digests[0] == digests[1] and built.speeds.machine not in machines
 
 
 def _read(folder: Path, progress: Progress) -> Built:

@@ -9,13 +9,23 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.artifacts.build.extras import PHOTOGRAPH, card
-from zoo.manifest.words import NOT_TRAINED, limit, origin, preprocessing_words
+from zoo.manifest.measured import Speeds
+from zoo.manifest.words import (
+    NOT_TRAINED,
+    base_model,
+    limit,
+    origin,
+    preprocessing_words,
+    purpose,
+)
+from zoo.registry.reported import TASKS
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
 from zoo.site.searchable import Searchable, search_facts
+from zoo.site.structure import structure
 from zoo.version import __version__
 
-ASSETS, MODELS, RUNTIME = "assets", "models", "runtime"
+ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 """Folders of a site."""
 
 RUN_HERE = ("fp32", "fused", "int8")
@@ -44,19 +54,14 @@ class Column:
 
 
 COLUMNS = (
-    Column("variant", "Variant"),
-    Column("family", "Family"),
-    Column("precision", "Precision"),
-    Column("parameters", "Parameters", "M", lambda n: f"{n / 1e6:.1f}"),
+    Column("variant", "File"),
     Column("bytes", "Size", "MB", lambda n: f"{n / 1e6:.1f}"),
-    Column("input", "Input"),
-    Column("licence", "Licence"),
     Column("error", "Error", "largest", lambda n: f"{n:.1e}"),
     Column("p50_ms", "Speed", "ms", lambda n: f"{n:.3g}"),
     Column("multiply_adds", "Multiply-adds", "G", lambda n: f"{n / 1e9:.3g}"),
     Column("peak_bytes", "Peak memory", "MB", lambda n: f"{n / 1e6:.0f}"),
 )
-"""After the model's name, which is the first."""
+"""Of a file; what a model's files have in common is in the first cell of its row."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,13 @@ class Cell:
 
 
 def pages(
-    models: Sequence[Built], found: Catalogue, runtime_bytes: int, searched: Searchable | None
+    models: Sequence[Built],
+    found: Catalogue,
+    runtime_bytes: int,
+    searched: Searchable | None,
+    drawn: Mapping[str, str],
 ) -> dict[str, str]:
-    """Every page by the name of its file."""
+    """Every page by the name of its file; `drawn` says what is on the models' small pictures."""
     environment = Environment(
         loader=PackageLoader("zoo.site"),
         autoescape=True,
@@ -80,16 +89,23 @@ def pages(
     )
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": COLUMNS, "version": __version__}
+    environment.globals |= {"thumbs": THUMBS, "drawn": drawn}
     environment.globals["has_tokenizers"] = any(built.has_tokenizer for built in models)
     index = environment.get_template("index.html.jinja").render(
-        rows=found.rows,
+        groups=[facts(built, found) for built in models],
         found=found,
-        timed={(built.speeds.runtime, built.speeds.machine) for built in models},
+        timed=sorted(
+            {(each.runtime, each.machine) for built in models for each in measured(built)}
+        ),
         searched=searched,
         choices={field: sorted({vars(row)[field] for row in found.rows}) for field in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
-    made = {f"{built.entry.name}.html": template.render(facts(built, found)) for built in models}
+    made = {}
+    for built in models:
+        parts = {name: structure(built.folder / v.file) for name, v in built.variants.items()}
+        told = facts(built, found)
+        made[f"{built.entry.name}.html"] = template.render(told, structures=parts)
     if searched is not None:
         told = search_facts(searched, demo(searched.built))
         page = environment.get_template("search.html.jinja")
@@ -100,14 +116,20 @@ def pages(
 FILTERS = ("family", "precision", "input", "licence")
 
 
+def measured(built: Built) -> list[Speeds]:
+    """How fast a model's files are, on one machine or several."""
+    return [built.speeds, *built.elsewhere]
+
+
 def cells(row: CatalogueRow) -> dict[str, Cell]:
     """A row of the table by field, the model's name left out."""
     found = {}
     for column in COLUMNS:
         value = vars(row)[column.field]
         more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
+        more = "≤ " if column.field == "p50_ms" and row.busy else more
         if column.shown is None or value is None:
-            found[column.field] = Cell("not measured" if value is None else value, None)
+            found[column.field] = Cell("\u2013" if value is None else value, None)
         else:
             found[column.field] = Cell(more + column.shown(value), value)
     return found
@@ -127,6 +149,11 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
         "limit": limit,
+        "purpose": purpose(entry),
+        "base_model": base_model(manifest, entry),
+        "tasks": TASKS,
+        "results_page": entry.results_page if manifest.network is None else "",
+        "timed": measured(built),
         "code": dict(BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
@@ -152,6 +179,11 @@ def demo(built: Built) -> dict[str, Any]:
         },
         "input": manifest.input,
         "size": manifest.size or how.size,
+        "sizes": offered_sizes(built),
+        # Whoever looks at features wants to see patches; what answers was trained at its own size.
+        "first_size": int(
+            config.task == "image-feature-extraction" and len(offered_sizes(built)) > 1
+        ),
         "preprocessing": json.loads(how.model_dump_json()),
         "stride": config.stride,
         "classes": config.classes,
@@ -159,6 +191,22 @@ def demo(built: Built) -> dict[str, Any]:
         "probabilities": manifest.similarity and manifest.similarity.probabilities,
         "photograph": PHOTOGRAPH,
     }
+
+
+LARGER = (448, 672)
+"""Pixels of a side at which patches show more than at the usual size."""
+
+
+def offered_sizes(built: Built) -> list[tuple[int, int]]:
+    """(height, width) that a visitor may choose: the model's own, and larger ones where files leave
+    them open and there are patches to look at."""
+    manifest, config = built.manifest, built.entry.config
+    own = manifest.size or manifest.preprocessing.size
+    is_open = manifest.size is None and manifest.input == "float32" and own[0] == own[1] >= 224
+    if not is_open or "input_ids" in config.takes:
+        return [own]
+    larger = (side // config.stride * config.stride for side in LARGER)
+    return [own, *((side, side) for side in larger if side > own[0])]
 
 
 def is_fed(built: Built) -> bool:

@@ -19,8 +19,9 @@ from zoo.manifest.schema import MANIFEST
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all
-from zoo.site.pages import ASSETS, MODELS, RUNTIME, pages
+from zoo.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, pages
 from zoo.site.searchable import Searchable, read_searchable, write_searchable
+from zoo.site.thumbnails import draw_thumbnail, write_thumbnail
 
 CATALOGUE = "catalogue.json"
 """All numbers of a site, and the names of its files."""
@@ -114,16 +115,21 @@ def _listed(out: Path) -> set[str]:
 def write_own(
     site: Path, models: Sequence[Built], found: Catalogue, searched: Searchable | None
 ) -> int:
-    """Write pages, styles and programs; how many bytes those are."""
+    """Write pages, styles, programs and small pictures; how many bytes those are."""
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
-    for name, text in pages(models, found, runtime_bytes, searched).items():
+    drawn = {built.entry.name: small for built in models if (small := draw_thumbnail(built))}
+    (site / THUMBS).mkdir()
+    for name, small in drawn.items():
+        write_thumbnail(small, site / THUMBS / f"{name}.png")
+    told = {name: small.told for name, small in drawn.items()}
+    for name, text in pages(models, found, runtime_bytes, searched, told).items():
         write_text(site / name, text)
     with as_file(files("zoo.site") / ASSETS) as assets:
         shutil.copytree(assets, site / ASSETS)
     if any(built.has_tokenizer for built in models):
         with as_file(files("zoo") / "data" / "licences" / "apache-2.0.txt") as licence:
             shutil.copyfile(licence, site / ASSETS / "tokenizers.txt")
-    own = [*site.glob("*.html"), *(site / ASSETS).iterdir()]
+    own = [*site.glob("*.html"), *(site / ASSETS).iterdir(), *(site / THUMBS).iterdir()]
     return sum(path.stat().st_size for path in own)
 
 

@@ -14,16 +14,18 @@ import jax
 import numpy as np
 import onnx
 import pytest
+import yaml
 from safetensors.numpy import load_file
 from transformers import AutoConfig
 
+from tests import folders
 from tests.command import Command
 from tests.folders import listed
 from tests.zoo.models.test_digits import accuracy
 from weights import bind, random_weights
 from zoo import info, list_models
 from zoo.artifacts.build import schedule
-from zoo.artifacts.build.extras import for_transformers_js, golden, golden_sample
+from zoo.artifacts.build.extras import card, for_transformers_js, golden, golden_sample
 from zoo.artifacts.build.ledger import Ledger, read_ledger
 from zoo.artifacts.build.plan import FolderPlan
 from zoo.checkpoints.load import model_shapes
@@ -35,7 +37,7 @@ from zoo.export.request import Signature
 from zoo.export.verify import reference
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
-from zoo.manifest.read import to_text
+from zoo.manifest.read import parse, to_text
 from zoo.models.builder import abstract
 
 MODEL = "vit_digits"
@@ -99,12 +101,35 @@ def test_outputs_that_were_asked_for(zoo):
     assert {each["output"] for each in variant["verification"]["comparisons"]} == {*names}
     golden_numbers = load_file(folder / "golden.safetensors")
     assert {*golden_numbers} == {"pixel_values", *names}
-    card = (folder / "README.md").read_text()
-    assert "- `class_attention`" in card and "- `last_hidden_state`" not in card
+    text = (folder / "README.md").read_text()
+    assert "- `class_attention`" in text and "- `last_hidden_state`" not in text
     assert "FAILED" not in zoo("verify", folder).out
     files = (folder / "golden.safetensors", "--onnx", folder / "onnx/model.onnx")
     zoo("golden", "check", *files, "--weights", "auto")
     assert "other outputs" in zoo(*BUILD, code=2).out
+
+
+OURS = "facebook/dinov2-small"
+WHOSE = (
+    ({"kind": "random", "seed": 0}, None),
+    ({"kind": "meta", "name": "dinov2_vits14_pretrain.pth"}, OURS),
+    ({"kind": "equimo", "repository": "poiretclement/equimo"}, OURS),
+    ({"kind": "huggingface", "repository": "somebody/dinov2-of-cats"}, "somebody/dinov2-of-cats"),
+    ({"kind": "meta", "name": "trained.pth", "is_published_file": False}, None),
+)
+
+
+def test_a_card_names_the_base_model_where_it_is_known():
+    """As hubs read it. A mirror's weights are the authors'; nobody's, and one's own, have none."""
+    speeds = {"runtime": "", "machine": "", "input": [1], "rounds": 1, "variants": {}}
+    for weights, wanted in WHOSE:
+        more = {"model": "dinov2_vits14", "weights": weights, "speeds": speeds}
+        more["tools"] = {"jax-onnx-zoo": "0"}
+        record = folders.manifest(folders.contents(), **more)
+        text = card(parse(json.dumps(record).encode(), "the manifest"))
+        settings = yaml.safe_load(text.split("---")[1])
+        assert settings.get("base_model") == wanted, weights
+        assert "<https://arxiv.org/abs/2304.07193>" in text
 
 
 def test_every_variant_still_reads_digits(built):

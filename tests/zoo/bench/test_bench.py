@@ -18,12 +18,14 @@ from zoo.bench.against import torch_task
 from zoo.bench.floor import CALL, floor, tasks
 from zoo.bench.footprint import footprint
 from zoo.bench.inputs import BenchOptions, Spec, draw_inputs, settle_inputs
+from zoo.bench.machine import watch_others
 from zoo.bench.rounds import interleave
 from zoo.bench.timed_products import Products, TimedProduct, timed_products
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.errors import ZooError
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
+from zoo.manifest.measured import is_busy
 from zoo.models.builder import abstract
 
 PIXELS = [Spec("pixel_values", "float32", (2, 3, 160, 224))]
@@ -222,3 +224,19 @@ def test_against_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ZooError, match="needs PyTorch"):
         torch_task("dinov3_vits16", PIXELS, 1)
+
+
+def test_others_who_keep_the_machine_busy_are_noticed(monkeypatch, tmp_path):
+    """Of what the system counts, idle and waiting time is no work; a system that counts nothing
+    says nothing."""
+    stat = tmp_path / "stat"
+    monkeypatch.setattr("zoo.bench.machine.STAT", stat)
+    found = []
+    for then in ((1000, 0, 0, 0, 0), (1000, 0, 0, 90_000, 90_000), (90_000, 0, 0, 0, 0)):
+        stat.write_text("cpu  1000 0 0 0 0 0 0 0 0 0\ncpu0 1 0 0\n")
+        others = watch_others()
+        stat.write_text(f"cpu  {' '.join(map(str, then))} 0 0 0 0 0\ncpu0 1 0 0\n")
+        found.append(is_busy(others()))
+    assert found == [False, False, True]
+    stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
+    assert watch_others()() is None and not is_busy(None)

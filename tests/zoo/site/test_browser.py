@@ -14,7 +14,7 @@ from zoo.hub.session import load
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
-from zoo.show.draw import components, ramp
+from zoo.show.draw import components, likeness, ramp
 
 from .conftest import PICTURES, WORDS
 
@@ -63,6 +63,10 @@ def test_digits_are_recognised_wherever_they_are_drawn(visit):
         said(page, "Draw a digit.")
         draw(page, strokes, *place)
         said(page, f"It says {digit},")
+        # Nobody has to scroll for the answer.
+        answer = page.locator("#status").bounding_box()
+        assert page.evaluate("scrollY") == 0
+        assert answer["y"] + answer["height"] < page.viewport_size["height"]
         assert page.locator("#bars .first .label").inner_text() == str(digit)
         if digit == 3:
             visit.shoot("digit", "section[aria-labelledby=try]")
@@ -179,6 +183,11 @@ def test_components_are_those_of_the_command_line(visit, count, dim):
     assert found.shape == wanted.shape and abs(found - wanted).max() <= 1
 
 
+def larger():
+    """The photograph at 448 pixels."""
+    return pixel_values([photograph()], MODELS[PICTURES].preprocessing, (448, 448))
+
+
 DROP = """async (address) => {
     const bytes = await (await fetch(address)).blob();
     const dataTransfer = new DataTransfer();
@@ -229,6 +238,18 @@ def test_a_photograph_is_dropped(visit, made):
     assert (pixels(page, "fp32: likeness to the patch") != before).any()
     nothing_is_in_the_way(page)
     visit.shoot("features", "section[aria-labelledby=try]")
+    # At 448 pixels there are four times the patches; scales say what the colours stand for.
+    page.get_by_label("Pixels").select_option("1")
+    canvas = page.locator("canvas[aria-label='fp32: principal components']")
+    canvas.and_(page.locator("[width='28']")).wait_for(timeout=60_000)
+    (tokens, _) = session.run(["last_hidden_state", "logits"], {"pixel_values": larger()})
+    patches = tokens[:, -784:].reshape(1, 28, 28, -1)
+    shown = pixels(page, "fp32: principal components").astype(int)
+    assert abs(shown - components(patches)[0]).max() <= 1
+    near = likeness(patches, (14, 14))
+    scale = page.locator("figure", has_text="fp32: likeness").locator(".scale span")
+    told = [float(text) for text in scale.all_inner_texts()]
+    np.testing.assert_allclose(told, [near.min(), near.max()], rtol=0.06)
 
 
 def test_depths_of_a_photograph(visit, made):
@@ -263,26 +284,54 @@ def test_what_is_no_picture_is_said(visit):
     said(page, "It does not work: tick at least one file.")
 
 
-def column(page, number):
-    return page.locator(f"#models tbody tr:visible td:nth-child({number})").all_inner_texts()
+def column(page, field):
+    return page.locator(f"#models tr:visible td[data-field={field}]").all_inner_texts()
+
+
+def shown_models(page):
+    """Their names in the order in which they stand, each at the top of its files."""
+    groups = page.locator("#models tbody:visible")
+    for group in groups.all():
+        rows = group.locator("tr:visible")
+        assert rows.first.locator("th").count() == 1
+        assert int(group.locator("th").get_attribute("rowspan")) == rows.count()
+    return groups.locator("th a").all_inner_texts()
+
+
+BY_NAME = sorted([PICTURES, WORDS, "depth_digits", "vit_digits"])
 
 
 @BOTH
 def test_the_table_is_sorted_and_filtered(visit):
-    page = visit.open()
-    visit.shoot("catalogue")
-    page.get_by_role("button", name="Size").click()
-    sizes = [float(text) for text in column(page, 6)]
-    assert sizes == sorted(sizes) and len(sizes) == 12
-    page.get_by_role("button", name="Size").focus()
-    page.keyboard.press("Enter")
-    assert [float(text) for text in column(page, 6)] == sizes[::-1]
-    assert page.locator("th[aria-sort=descending]").inner_text().startswith("Size")
+    """What was chosen is in the address, and where nothing fits there is a way out."""
+    page = visit.open("index.html?family=nobody&length=1&sort=--bytes")
+    assert shown_models(page) == BY_NAME and len(column(page, "variant")) == 12
+    # By the smallest file of each; WORDS has a tower of 0.1 MB.
+    page.get_by_label("Sort by").select_option("bytes")
+    by_size = [WORDS, "vit_digits", "depth_digits", PICTURES]
+    assert shown_models(page) == by_size
     page.get_by_label("Precision").select_option("int8")
-    assert column(page, 4) == ["int8"] * 6
     page.get_by_label("Search").fill("digits")
-    assert sorted(column(page, 3)) == ["digits"] * 2 + ["digits_dual"] * 3
-    assert page.get_by_role("status").inner_text() == "5 of 12 files"
+    order = "bytes"
+    if page.viewport_size["width"] > 600:
+        page.get_by_role("button", name="Size").focus()
+        page.keyboard.press("Enter")
+        order = "-bytes"
+        assert page.locator("th[aria-sort=descending]").inner_text().startswith("Size")
+    wanted = ["depth_digits", WORDS, "vit_digits"] if order == "-bytes" else by_size[:3]
+    for _ in range(2):
+        assert shown_models(page) == wanted
+        assert page.get_by_role("status").inner_text() == "3 of 4 models, 5 of 12 files"
+        assert page.url.endswith(f"?text=digits&precision=int8&sort={order}")
+        page.reload()
+    assert page.get_by_label("Search").input_value() == "digits"
+    page.get_by_label("Search").fill("a cat")
+    assert page.get_by_text("Asked for: search a cat, precision int8.").is_visible()
+    assert not page.locator("#models").is_visible()
+    nothing_is_in_the_way(page)
+    visit.shoot("nothing-fits")
+    page.get_by_role("button", name="Show all models").click()
+    assert shown_models(page) == BY_NAME and "?" not in page.url
 
 
 @pytest.mark.parametrize(

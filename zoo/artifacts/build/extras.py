@@ -21,7 +21,14 @@ from zoo.files.golden_file import Golden, write_golden
 from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
-from zoo.manifest.words import NOT_TRAINED, build_rows, doubt, preprocessing_words
+from zoo.manifest.words import (
+    NOT_TRAINED,
+    base_model,
+    build_rows,
+    doubt,
+    preprocessing_words,
+    purpose,
+)
 from zoo.models.config import ViTConfig
 from zoo.models.preprocessing import Preprocessing
 
@@ -109,6 +116,9 @@ def card(manifest: Manifest) -> str:
         **{**dict(manifest), "outputs": given},
         hub_licence=LICENCES.get(manifest.licence.text),
         config=entry.config,
+        base_model=base_model(manifest, entry),
+        purpose=purpose(entry),
+        papers=entry.paper_pages,
         is_vit=isinstance(entry.config, ViTConfig),
         pooler=entry.pooler,
         examples=entry.examples,

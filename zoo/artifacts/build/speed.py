@@ -1,11 +1,11 @@
 """How fast the variants of a folder are, beside each other."""
 
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 
 from zoo import runtime
 from zoo.artifacts.build.plan import VARIANTS
+from zoo.bench.machine import machine, watch_others
 from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import interleave, run_once
 from zoo.export.network_inputs import Inputs
@@ -28,10 +28,14 @@ def speeds(
             live = sessions.get(name) or runtime.session(path)
             tasks[name] = run_once(live, fed)
     rounds = affordable(tasks.values())
+    others = watch_others()
+    times = interleave(tasks, rounds)
+    taken = others()
     return Speeds(
         runtime=f"{runtime.VERSION}, CPU, all cores",
-        machine=f"{platform.machine()}, {platform.system()}",
+        machine=machine(),
+        others=None if taken is None else round(taken, 2),
         input=next(iter(fed.values())).shape,
         rounds=rounds,
-        variants=speeds_beside(interleave(tasks, rounds), "fp32"),
+        variants=speeds_beside(times, "fp32"),
     )

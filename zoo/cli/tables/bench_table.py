@@ -1,13 +1,14 @@
 """A benchmark as a person reads it, and as JSON: ratios first, for they survive a slow machine."""
 
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
 from weights.terminal import say
+from zoo.bench.machine import machine
 from zoo.bench.measure import Bench, Contender
 from zoo.cli.tables import print_table
+from zoo.manifest.measured import busy_words, is_busy
 from zoo.runtime import VERSION
 from zoo.show.chart import TimedRow
 
@@ -33,7 +34,9 @@ def bench_record(found: Bench) -> dict[str, Any]:
     options, floor = found.options, found.floor
     return {
         "runtime": f"{VERSION}, CPU",
-        "machine": f"{platform.machine()}, {platform.system()}",
+        "machine": machine(),
+        "others": found.others,
+        "busy": is_busy(found.others),
         "threads": options.threads,
         "rounds": options.rounds,
         "files": [record_contender(found, each) for each in found.contenders],
@@ -90,6 +93,7 @@ def show_bench(found: Bench) -> None:
     shapes = {"; ".join(map(str, each.inputs)) for each in found.contenders}
     measured = f"{found.options.rounds} rounds, threads: {found.options.threads}; {VERSION}"
     say(f"input {' or '.join(sorted(shapes))}; {measured}")
+    say(f"{machine()}; {busy_words(found.others)}")
 
 
 def short(each: Contender, found: Bench) -> str:

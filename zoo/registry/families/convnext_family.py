@@ -75,6 +75,7 @@ def _model(
         mirrors=(shared.safetensors(in_timm),),
         parameters=parameters,
         source=SECOND if second else FIRST,
+        papers=("2301.00808",) if second else ("2201.03545",),
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
         published={"huggingface": replace(config, final_norm_eps=1e-12)},

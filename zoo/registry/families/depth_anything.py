@@ -66,6 +66,7 @@ def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> M
         mirrors=(shared.safetensors(repository),),
         parameters=parameters,
         source=SOURCE,
+        papers=("2406.09414",),
         published={"huggingface": replace(config, backbone=plain)},
     )
 

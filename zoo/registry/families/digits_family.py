@@ -58,6 +58,7 @@ _towers = partial(
 MODELS = (
     _embedded(
         name="vit_digits",
+        purpose="Tells handwritten digits of 8 x 8 pixels apart: small enough to look into.",
         config=CONFIG,
         namings=(meta_names.DINOV3_VIT,),
         preprocessing=shared.centred(size=(8, 8), rescale_first=True),
@@ -69,6 +70,7 @@ MODELS = (
     ),
     _embedded(
         name="depth_digits",
+        purpose="Says how near every digit in a drawn scene is: small enough to look into.",
         config=DEPTH,
         namings=(depth_names.ON_DINOV3,),
         preprocessing=shared.centred(size=(32, 32), rescale_first=True),
@@ -86,6 +88,7 @@ MODELS = (
     ),
     _towers(
         name="siglip_digits_dual",
+        purpose="Says which sentences are about a handwritten digit: small enough to look into.",
         family="digits_dual",
         config=DualConfig(VISION, WORDS),
         namings=(huggingface_names.SIGLIP_DUAL,),

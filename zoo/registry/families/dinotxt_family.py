@@ -42,6 +42,7 @@ _TEXT = ModelInfo(
     checkpoint="dinov3_vitl16_dinotxt_vision_head_and_text_encoder-a442d8f5.pth",
     parameters=538_131_200,
     source="facebookresearch/dinov3",
+    papers=("2412.16334", "2508.10104"),
     pooler="a linear layer on the token that ends the words",
 )
 

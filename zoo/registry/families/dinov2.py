@@ -87,6 +87,7 @@ def _model(
         mirrors=(*shared.equimo_files(name), shared.safetensors(in_timm)),
         parameters=parameters + registers * config.dim,
         source=SOURCE,
+        papers=("2304.07193", "2309.16588") if registers else ("2304.07193",),
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
         published={"timm": in_tokens} if registers else {},

@@ -51,6 +51,7 @@ def _model(
         # A batch norm has four numbers a channel.
         parameters=body + 4 * width + (width + 1) * len(names),
         source=dinov2.SOURCE,
+        papers=("2304.07193",),
         labels=names,
         reported=found,
     )

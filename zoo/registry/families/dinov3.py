@@ -118,6 +118,7 @@ def _model(
         mirrors=shared.equimo_files(identifier),
         parameters=parameters,
         source="facebookresearch/dinov3",
+        papers=("2508.10104",),
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
         reported=probes.told if probes else (),

@@ -62,6 +62,7 @@ def _model(variant: Variant) -> ModelInfo:
         hub=(shared.safetensors(repository),),
         parameters=parameters,
         source=SOURCE,
+        papers=("2503.19108",),
         labels=names,
         reported=reported(f"model_zoo/dinov3.md of {SOURCE}", data, areas=areas),
     )

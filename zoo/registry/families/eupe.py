@@ -63,6 +63,7 @@ def _model(
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         source="facebookresearch/EUPE",
+        papers=("2603.22387",),
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
         reported=(
             *reported(PAPER, IMAGENET, k_NN=near),

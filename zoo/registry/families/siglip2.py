@@ -91,6 +91,7 @@ def _vision(
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         source=SOURCE,
+        papers=("2502.14786",),
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
         published={"equimo": replace(config, pool=None)},
         libraries={"timm": replace(config, activation="gelu")} if exact else {},

@@ -101,6 +101,7 @@ def _vision(
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         source=SOURCE,
+        papers=("2410.16512",),
         pooler="the first class token; the second is the next row of last_hidden_state",
         published={} if is_second else {"equimo": by_equimo},
         reported=(

@@ -60,6 +60,7 @@ def _model(
         archive=f"{name}.tar.lz4",
         parameters=parameters,
         source=SOURCE,
+        papers=("2602.08071",),
         pooler="the mean of the patches; for the original's weights the class token",
         labels=shared.IMAGENET,
         published={"original": replace(config, activation="gelu", norm_bias=False, pool="token")},

@@ -59,6 +59,7 @@ def _model(
         hub=(shared.safetensors(repository),) if repository else (),
         parameters=parameters,
         source=SOURCE,
+        papers=("2010.11929",),
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         labels=shared.IMAGENET,
         published={

@@ -102,10 +102,9 @@ export function scores(rows, { mean, directions }) {
 
 /** The least and the largest of each column. */
 export function limits(table) {
-  return table[0].map((_, i) => {
-    const column = table.map((row) => row[i]);
-    return [Math.min(...column), Math.max(...column)];
-  });
+  return table[0].map((_, i) => table.reduce(
+    ([low, high], row) => [Math.min(low, row[i]), Math.max(high, row[i])],
+    [Infinity, -Infinity]));
 }
 
 const level = (value, [low, high]) =>

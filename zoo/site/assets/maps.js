@@ -1,5 +1,8 @@
 // Pictures of features, all with the same patches, one of which is chosen in any of them.
 
+import { ramp } from "./features.js";
+
+const SHADES = 64;
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 const clamp = (value, size) => Math.min(size - 1, Math.max(0, value));
@@ -12,9 +15,9 @@ export function make(tag, properties = {}, ...children) {
 }
 
 export class Maps {
-  /** `chosen(row, column)` hears which patch of `grid` [rows, columns] was chosen. */
-  constructor(place, grid, chosen) {
-    Object.assign(this, { place, grid, chosen, panels: new Map(), patch: null });
+  /** `chosen(row, column)` hears which patch was chosen. */
+  constructor(place, chosen) {
+    Object.assign(this, { place, grid: [1, 1], chosen, panels: new Map(), patch: null });
   }
 
   /** Show panels `[name, caption, [height, width]]`; the first takes the keyboard too. */
@@ -28,8 +31,9 @@ export class Maps {
       const hold = make("div", { className: "hold" }, canvas, mark);
       hold.addEventListener("pointerdown", (event) => this.#point(event, canvas));
       if (this.panels.size === 0) this.#takeKeys(hold);
-      const figure = make("figure", {}, hold, make("figcaption", {}, caption));
-      this.panels.set(name, { canvas, mark, figure });
+      const scale = make("div", { className: "scale", hidden: true });
+      const figure = make("figure", {}, hold, make("figcaption", {}, caption), scale);
+      this.panels.set(name, { canvas, mark, figure, scale });
     }
     this.place.replaceChildren(...[...this.panels.values()].map(({ figure }) => figure));
   }
@@ -42,8 +46,25 @@ export class Maps {
     canvas.getContext("2d").putImageData(picture, 0, 0);
   }
 
-  choose(row, column) {
-    const [rows, columns] = this.grid;
+  /** Say which numbers a panel's colours go from and to. */
+  scale(name, between) {
+    const bar = make("canvas", { width: SHADES, height: 1 });
+    bar.setAttribute("aria-hidden", "true");
+    const picture = new ImageData(SHADES, 1);
+    const shades = Array.from({ length: SHADES }, (_, place) => place);
+    ramp(shades, [0, SHADES - 1]).forEach((shade, place) =>
+      picture.data.set([...shade, 255], 4 * place));
+    bar.getContext("2d").putImageData(picture, 0, 0);
+    const [low, high] = between.map((limit) => make("span", {}, limit.toPrecision(2)));
+    const { scale } = this.panels.get(name);
+    scale.replaceChildren(low, bar, high);
+    scale.hidden = false;
+  }
+
+  /** Choose a patch of `grid` [rows, columns]. */
+  choose(grid, row, column) {
+    this.grid = grid;
+    const [rows, columns] = grid;
     this.patch = [clamp(row, rows), clamp(column, columns)];
     for (const { mark: { style } } of this.panels.values()) {
       style.top = `${(100 * this.patch[0]) / rows}%`;
@@ -58,6 +79,7 @@ export class Maps {
     const { left, top, width, height } = canvas.getBoundingClientRect();
     const [rows, columns] = this.grid;
     this.choose(
+      this.grid,
       Math.floor(((event.clientY - top) / height) * rows),
       Math.floor(((event.clientX - left) / width) * columns),
     );
@@ -71,7 +93,7 @@ export class Maps {
       const move = MOVES[event.key];
       if (!move) return;
       event.preventDefault();
-      this.choose(this.patch[0] + move[0], this.patch[1] + move[1]);
+      this.choose(this.grid, this.patch[0] + move[0], this.patch[1] + move[1]);
     });
   }
 }

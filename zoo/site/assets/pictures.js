@@ -16,13 +16,19 @@ const NOWHERE = [0, 0, 0];
 
 const byId = (id) => document.getElementById(id);
 const say = (text) => { byId("status").textContent = text; };
-const grid = model.size.map((side) => Math.floor(side / model.stride));
-const maps = new Maps(byId("maps"), grid, showPlace);
+const maps = new Maps(byId("maps"), showPlace);
+let grid = []; // [rows, columns] of patches
 
 // Of the picture that is shown, by file: {name, values, rows, depth, logits, found, ms, runs}.
 let results = [];
 let turn = 0; // counts the pictures that were given
 let names = null; // of the classes, once they have been fetched
+let last = null; // the file that was given last
+
+function chooseSize() {
+  model.size = model.sizes[byId("size")?.value ?? 0];
+  grid = model.size.map((side) => Math.floor(side / model.stride));
+}
 
 async function fetchFiles(names) {
   const bar = byId("progress");
@@ -47,9 +53,11 @@ async function runOne(name, feed, shown) {
 
 async function give(file) {
   const mine = (turn += 1);
+  last = file;
   const chosen = [...document.querySelectorAll("#chosen input:checked")].map(({ name }) => name);
   try {
     if (chosen.length === 0) throw new Error("tick at least one file");
+    chooseSize();
     say("Reading the picture …");
     const picture = await decode(file);
     say("Fetching the files …");
@@ -68,6 +76,9 @@ async function give(file) {
     show(picture);
     const { height, width, scaled } = picture;
     say(scaled ? `Done, with the picture scaled to ${width} × ${height} pixels first.` : "Done.");
+    if (byId("results").getBoundingClientRect().top > 0.6 * innerHeight) {
+      byId("status").scrollIntoView({ block: "start" });
+    }
     await repeat(feed, mine);
   } catch (error) {
     if (mine !== turn) return;
@@ -98,7 +109,13 @@ function show(picture) {
   else showFeatures(picture);
   showNumbers();
   showClasses();
-  maps.choose(Math.floor(grid[0] / 2), Math.floor(grid[1] / 2));
+  maps.choose(grid, Math.floor(grid[0] / 2), Math.floor(grid[1] / 2));
+}
+
+/** What the colours mean, and what can be done with the pictures. */
+function explain(text) {
+  byId("words").textContent = `${text} Click a patch in any of the pictures, or move with the ` +
+    "arrow keys once the first is chosen.";
 }
 
 function showDepths(picture) {
@@ -107,8 +124,11 @@ function showDepths(picture) {
   maps.paint("seen", seen(picture));
   for (const { name, depth } of results) {
     const values = Array.from(depth);
-    maps.paint(`depth ${name}`, ramp(values, limits(values.map((value) => [value]))[0]));
+    const between = limits(values.map((value) => [value]))[0];
+    maps.paint(`depth ${name}`, ramp(values, between));
+    maps.scale(`depth ${name}`, between);
   }
+  explain("Depths go from dark, the least, to bright, the greatest; their limits stand below.");
 }
 
 function showAreas(picture) {
@@ -131,6 +151,7 @@ function showAreas(picture) {
   });
   byId("areas").replaceChildren(...items);
   byId("areas").hidden = byId("areas-title").hidden = false;
+  explain("Each area has a colour; below stands what it is.");
 }
 
 function showFeatures(picture) {
@@ -148,8 +169,13 @@ function showFeatures(picture) {
   }
   if (second) {
     const gaps = first.rows.map((row, patch) => 1 - cosine(row, second.rows[patch]));
-    maps.paint("apart", ramp(gaps, [0, Math.max(...gaps)]));
+    const between = [0, Math.max(...gaps)];
+    maps.paint("apart", ramp(gaps, between));
+    maps.scale("apart", between);
   }
+  explain("Principal components: what has one colour is alike for the model; red, green and blue " +
+    "are the three directions in which patches differ most. Likeness is the cosine with the chosen " +
+    "patch, and files are 1 − cosine apart, patch by patch.");
 }
 
 /** The picture as it was resized and cropped: [red, green, blue] by rows. */
@@ -184,7 +210,9 @@ function showLikeness(row, column) {
   const chosen = row * grid[1] + column;
   const found = results.map(({ name, rows }) => {
     const values = rows.map((each) => cosine(each, rows[chosen]));
-    maps.paint(`like ${name}`, ramp(values, limits(values.map((value) => [value]))[0]));
+    const between = limits(values.map((value) => [value]))[0];
+    maps.paint(`like ${name}`, ramp(values, between));
+    maps.scale(`like ${name}`, between);
     return values;
   });
   const [first] = found;
@@ -235,11 +263,12 @@ function className(number) {
 function showClasses() {
   const list = byId("classes");
   const [{ logits, found }] = results;
-  list.hidden = byId("classes-title").hidden = !logits || found !== null;
+  list.hidden = !logits || found !== null;
   if (list.hidden) return;
   const shares = softmax(logits).map((share, index) => ({ label: className(index), share }));
   showBars(list, shares.sort((one, other) => other.share - one.share).slice(0, BEST));
 }
 
 listenForPictures(give);
+byId("size")?.addEventListener("change", () => last && give(last));
 byId("demo").hidden = false;

@@ -1,0 +1,84 @@
+"""A small picture of what each model makes of the photograph, from its golden numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from zoo.artifacts.build.extras import GOLDEN
+from zoo.files.golden_file import read_golden
+from zoo.show.draw import components, ramp
+from zoo.site.folders import Built
+
+LONGEST = 112
+"""Pixels of a side, at most: what has fewer is enlarged by the page."""
+
+COLOURS = 64
+"""Of a picture, which keeps it small."""
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A picture, and what is on it, in words."""
+
+    picture: Image.Image
+    told: str
+
+
+def draw_thumbnail(built: Built) -> Thumbnail | None:
+    """What a model makes of the photograph; the photograph as the model sees it, where it makes
+    nothing that can be drawn; None for a folder without golden numbers.
+
+    **Raises** `BadFile` where those cannot be read.
+    """
+    if GOLDEN not in {file.name for file in built.files}:
+        return None
+    golden = read_golden(built.folder / GOLDEN)
+    seen = _seen(built, golden.fed)
+    made = _drawn(built, golden.outputs, seen.shape[:2]) or (seen, "The photograph of a cat")
+    picture = Image.fromarray(made[0])
+    picture.thumbnail((LONGEST, LONGEST))
+    return Thumbnail(picture.quantize(COLOURS), made[1])
+
+
+def write_thumbnail(found: Thumbnail, place: Path) -> None:
+    """Write it as PNG."""
+    found.picture.save(place, optimize=True)
+
+
+def _seen(built: Built, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """The photograph as the network gets it: [height, width, 3]."""
+    if "image" in fed:
+        return np.asarray(fed["image"][0], np.uint8)
+    how = built.manifest.preprocessing
+    values = fed["pixel_values"][0].transpose(1, 2, 0) * np.array(how.std) + np.array(how.mean)
+    return np.asarray(np.nan_to_num(255 * values).clip(0, 255).round(), np.uint8)
+
+
+def _drawn(
+    built: Built, outputs: Mapping[str, NDArray[Any]], size: tuple[int, ...]
+) -> tuple[NDArray[np.uint8], str] | None:
+    """The output that says most to people, as [height, width, 3]."""
+    config = built.entry.config
+    sound = {name: values for name, values in outputs.items() if _is_sound(values)}
+    if (depth := sound.get("predicted_depth")) is not None:
+        return ramp(depth[0]), "How near everything in the photograph of a cat is"
+    maps = sound.get("masks_queries_logits", sound.get("logits"))
+    if maps is not None and maps.ndim == 4:
+        areas = ramp(maps[0].argmax(0).astype(np.float32))
+        return areas, "What is where in the photograph of a cat"
+    tokens = sound.get("last_hidden_state")
+    rows, columns = (side // config.stride for side in size)
+    if tokens is not None and tokens.ndim == 3 and tokens.shape[1] >= rows * columns >= 3:
+        patches = tokens[:1, -rows * columns :].reshape(1, rows, columns, -1)
+        return components(patches)[0], "Features of the photograph of a cat, as colours"
+    return None
+
+
+def _is_sound(values: NDArray[Any]) -> bool:
+    """Whether there are numbers to draw, and none but numbers."""
+    return values.size > 0 and bool(np.isfinite(values).all())
