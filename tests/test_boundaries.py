@@ -27,8 +27,8 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 ROOMS = {
     "converter": (
         *("errors", "opsets", "ir", "targets", "decompositions", "frontend", "decompose"),
-        "loops",
-        *("canonicalize", "weight_folding", "fuse", "layout", "legalize", "pipeline", "lower"),
+        *("canonicalize", "loops", "weight_folding", "fuse", "layout", "legalize", "pipeline"),
+        "lower",
         *("model", "verify", "api"),
     ),
     "weights": (

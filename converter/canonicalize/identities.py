@@ -13,7 +13,7 @@ from converter.ir.op import Op
 from converter.ir.origins import source_behind
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.scalars import SPREAD, named_size, scalar
+from converter.ir.scalars import SPREAD, scalar
 
 NEUTRAL: dict[Op, float] = {
     ops.max: -math.inf,
@@ -62,13 +62,66 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
     return None
 
 
-def _greater(node: Node, _: Editor) -> Value | None:
-    """Named dimensions are more than nothing, which means ask before they divide by them."""
-    one, other = node.inputs
-    if node.out.rank or named_size(one) is None or scalar(other) is None:
+def _pow(node: Node, editor: Editor) -> Value | None:
+    """Of what is not negative the power 3/2, which takes as long as twenty products."""
+    x, exponent = node.inputs
+    if not dims.same_shape(x.shape, node.out.shape):
         return None
-    above = known_range(one).low > known_range(other).high
-    return const(True, np.bool_) if above else None
+    if scalar(exponent) != 1.5 or known_range(x, NEAR).low < 0:
+        return None
+    return editor.binary(ops.mul, x, editor.add(ops.sqrt, [x], x.shape, x.dtype))
+
+
+NEAR = 5
+"""Operations that are looked through for a comparison, of which there may be thousands."""
+
+_SWAPPED = {ops.gt: ops.lt, ops.ge: ops.le}
+
+
+def _ordered(node: Node, editor: Editor) -> Value | None:
+    """A comparison with a number, of what is known to be above or below it.
+
+    Named dimensions are more than nothing, which means ask before they divide by them.
+    """
+    if not any(scalar(v) is not None for v in node.inputs):
+        return None
+    op = _SWAPPED.get(node.op, node.op)
+    operands = node.inputs if op is node.op else node.inputs[::-1]
+    low, high = (known_range(v, NEAR) for v in operands)
+    strict = op is ops.lt
+    holds = high.low > low.high or (not strict and high.low == low.high)
+    fails = high.high < low.low or (strict and high.high == low.low)
+    if fails or (holds and not (low.nan or high.nan)):
+        return editor.broadcast(const(not fails, np.bool_), node.out.shape, ())
+    return None
+
+
+def _different(node: Node, editor: Editor) -> Value | None:
+    """What is a truth already, or of numbers in different ranges."""
+    if node.inputs[0].dtype == np.bool_:
+        return _without(node, node.op is ops.eq)
+    if not any(scalar(v) is not None for v in node.inputs):
+        return None
+    x, y = (known_range(v, NEAR) for v in node.inputs)
+    if x.high < y.low or y.high < x.low:
+        return editor.broadcast(const(node.op is ops.ne, np.bool_), node.out.shape, ())
+    return None
+
+
+def _inside_anyway(node: Node, _: Editor) -> Value | None:
+    """Between numbers where it is in any case."""
+    low, x, high = node.inputs
+    least, most, known = scalar(low), scalar(high), known_range(x, NEAR)
+    if least is None or most is None or not dims.same_shape(x.shape, node.out.shape):
+        return None
+    return x if known.low >= least and known.high <= most else None
+
+
+def _size_of_sum(node: Node, _: Editor) -> Value | None:
+    """Sums of what is not negative, which are no negative zero either."""
+    x = node.inputs[0]
+    plain = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(x.dtype)
+    return x if plain and known_range(x, NEAR).low >= 0 else None
 
 
 _TOTAL = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
@@ -226,7 +279,11 @@ RULES: dict[Op, Rule] = {
     ops.and_: _logical,
     ops.or_: _logical,
     ops.integer_pow: _integer_pow,
-    ops.gt: _greater,
+    ops.pow: _pow,
+    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), _ordered),
+    **dict.fromkeys((ops.eq, ops.ne), _different),
+    ops.clamp: _inside_anyway,
+    ops.abs: _size_of_sum,
     **dict.fromkeys(_TOTAL, _total),
     ops.select_n: _identities_select,
     ops.scatter_sub: _scatter_sub,

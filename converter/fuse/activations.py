@@ -2,11 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from converter.fuse.spelling import Spelling
 from converter.ir import Node, Value, dims, ops
 from converter.ir.op import Op
+from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
 
@@ -118,6 +120,17 @@ ACTIVATIONS = (
 
 INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, ops.hard_swish})
 """Where the operator is less precise than what JAX does."""
+
+
+def _softplus_of_negative(node: Node, editor: Editor) -> Value | None:
+    """``log1p(exp(x))`` for x of at most zero, where nothing overflows: a part of ``logaddexp``."""
+    made, dtype = node.inputs[0].made_by(ops.exp), node.out.dtype
+    if made is None or dtype != np.float32 or known_range(made.inputs[0]).high > 0:
+        return None
+    return editor.add(ops.softplus, made.inputs, node.out.shape, dtype)
+
+
+SOFTPLUS_RULES: dict[Op, Rule] = {ops.log1p: _softplus_of_negative}
 
 
 def _relu(node: Node, editor: Editor) -> Value | None:

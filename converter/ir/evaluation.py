@@ -23,7 +23,8 @@ Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
 
 def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     """One node without bodies, on arrays."""
-    args = jax.device_put(list(args))  # operations on numpy's are compiled twice
+    # Operations on numpy's are compiled twice. Together they cannot be batched and derived.
+    args = [jax.device_put(array) for array in args]
     params = dims.concrete(node.params, sizes)
     if node.op.broadcasts and node.op.formula is not None:
         shape = dims.concrete(node.out.shape, sizes)

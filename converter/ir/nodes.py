@@ -29,7 +29,8 @@ class Value:
     ``kind`` says where it comes from: a graph input, a parameter, a constant (``const`` holds it)
     or output ``index`` of ``node``. A parameter's numbers are known only when the file is saved:
     then it gets others or keeps those of the traced leaf (``bound``), or it is computed from other
-    parameters (``program``, a value of nodes of its own).
+    parameters (``program``, a value of nodes of its own). ``within`` are the least and the largest
+    number that a loop can give an input of its body, where that has been proved.
     """
 
     shape: Shape
@@ -41,6 +42,7 @@ class Value:
     node: Node | None = None
     index: int = 0
     program: Value | None = None
+    within: tuple[float, float] | None = None
 
     @property
     def rank(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from converter.ir import dims, ops
 from converter.ir.dtypes import highest, is_float, lowest
@@ -39,16 +40,36 @@ def known_range(value: Value, depth: int = DEPTH, known: Mapping[int, Value] = N
 
     ``known`` has values whose ranges those of others are, by the ids of these.
     """
+    return _range_of(value, depth, {}, known)
+
+
+def _range_of(
+    value: Value, depth: int, seen: dict[int, Range], known: Mapping[int, Value]
+) -> Range:
     value = known.get(id(value), value)
-    whole = Range(lowest(value.dtype), highest(value.dtype), is_float(value.dtype))
+    if id(value) not in seen:
+        seen[id(value)] = _range_found(value, depth, seen, known)
+    return seen[id(value)]
+
+
+def _range_found(
+    value: Value, depth: int, seen: dict[int, Range], known: Mapping[int, Value]
+) -> Range:
+    whole = _whole_range(value)
     if value.kind == "const":
         return _of_constant(value, whole)
+    if value.within is not None:
+        return Range(*value.within)
     node = value.node
     if node is None or depth == 0 or node.op not in _RANGES:
         return whole
-    found = _RANGES[node.op](node, [known_range(v, depth - 1, known) for v in node.inputs])
+    found = _RANGES[node.op](node, [_range_of(v, depth - 1, seen, known) for v in node.inputs])
     # An integer that leaves its dtype wraps; a float is rounded, never past a bound that it has.
     return found if is_float(value.dtype) or found.within(whole.low, whole.high) else whole
+
+
+def _whole_range(value: Value) -> Range:
+    return Range(lowest(value.dtype), highest(value.dtype), is_float(value.dtype))
 
 
 def _of_constant(value: Value, whole: Range) -> Range:
@@ -145,7 +166,96 @@ def _ranges_shifted(node: Node, ranges: Sequence[Range]) -> Range:
     return Range(0, int(x.high) >> int(by.low))
 
 
+# --------------------------------------------------------------------------------- arithmetic
+
+# Of integers the bounds are exact. Of floats only the sign is told, which rounding keeps.
+
+
+def _ranges_sum(node: Node, ranges: Sequence[Range]) -> Range:
+    x, y = ranges
+    if is_float(node.out.dtype):
+        return _signs(min(x.low, y.low), max(x.high, y.high), x.nan or y.nan)
+    return Range(x.low + y.low, x.high + y.high)
+
+
+def _signs(low: float, high: float, nan: bool) -> Range:
+    """Of a sum: infinities of both signs make NaN."""
+    both = low < 0 < high
+    return Range(0 if low >= 0 else -math.inf, 0 if high <= 0 else math.inf, nan or both)
+
+
+def _ranges_difference(node: Node, ranges: Sequence[Range]) -> Range:
+    x, y = ranges
+    return _ranges_sum(node, (x, Range(-y.high, -y.low, y.nan)))
+
+
+def _ranges_product(node: Node, ranges: Sequence[Range]) -> Range:
+    x, y = ranges
+    if is_float(node.out.dtype):
+        return Range(0 if min(x.low, y.low) >= 0 else -math.inf, math.inf, nan=True)
+    corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
+    return Range(min(corners), max(corners))
+
+
+def _ranges_square(node: Node, ranges: Sequence[Range]) -> Range:
+    (r,) = ranges
+    largest = math.inf if is_float(node.out.dtype) else max(r.low**2, r.high**2)
+    return Range(0, largest, r.nan)
+
+
+def _ranges_total(node: Node, ranges: Sequence[Range]) -> Range:
+    """Of the sum of many."""
+    (r,) = ranges
+    return _signs(r.low, r.high, r.nan) if is_float(node.out.dtype) else _whole_range(node.out)
+
+
+def _ranges_remainder(node: Node, ranges: Sequence[Range]) -> Range:
+    x, y = ranges
+    if is_float(node.out.dtype) or x.low < 0 or y.low < 1:
+        return _whole_range(node.out)
+    return Range(0, min(x.high, y.high - 1))
+
+
+def _ranges_quotient(node: Node, ranges: Sequence[Range]) -> Range:
+    x, y = ranges
+    if is_float(node.out.dtype) or x.low < 0 or y.low < 1:
+        return _whole_range(node.out)
+    return Range(0, x.high)
+
+
+def _sizes(node: Node, r: Range) -> Range:
+    """The size of the least integer is no integer of its dtype."""
+    largest = max(abs(r.low), abs(r.high))
+    return Range(0, largest, r.nan)
+
+
+def _ranges_exp(node: Node, ranges: Sequence[Range]) -> Range:
+    (r,) = ranges
+    return Range(0, 1 if r.high <= 0 else math.inf, r.nan)
+
+
+def _ranges_gather(node: Node, ranges: Sequence[Range]) -> Range:
+    """Elements, but for those that are filled in."""
+    mode = lax.GatherScatterMode.from_any(node.params["mode"])
+    inside = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    return ranges[0] if mode in inside else _whole_range(node.out)
+
+
+_FIRST = (ops.dynamic_slice, ops.split, ops.take, ops.reduce_max, ops.reduce_min)
+
 _RANGES: dict[Op, RangeRule] = {
+    **dict.fromkeys(_FIRST, lambda node, ranges: ranges[0]),
+    **dict.fromkeys((ops.add, ops.add_any), _ranges_sum),
+    ops.sub: _ranges_difference,
+    ops.mul: _ranges_product,
+    ops.square: _ranges_square,
+    ops.neg: lambda node, ranges: Range(-ranges[0].high, -ranges[0].low, ranges[0].nan),
+    ops.abs: lambda node, ranges: _sizes(node, *ranges),
+    ops.exp: _ranges_exp,
+    ops.reduce_sum: _ranges_total,
+    ops.rem: _ranges_remainder,
+    ops.div: _ranges_quotient,
+    ops.gather: _ranges_gather,
     **dict.fromkeys((op for op in ops.stated() if op.moves), lambda node, ranges: ranges[0]),
     **dict.fromkeys((ops.floor, ops.ceil, ops.round), _ranges_whole),
     ops.convert_element_type: _ranges_convert,

@@ -4,8 +4,11 @@ A chain is a view of the value that it rearranges. Writing that down takes at mo
 reshape, a transpose and a reshape, each left out where it does nothing.
 """
 
-from converter.ir import Graph, Node, Value, dims, ops
+import numpy as np
+
+from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.axes import View, along
+from converter.ir.evaluation import size_in_bytes
 from converter.ir.moves import above, cut_alike, cut_axes, plan, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
@@ -50,7 +53,35 @@ def _chains_select(node: Node, editor: Editor) -> Value | None:
     return editor.add(ops.select_index, [source], node.out.shape, source.dtype, params)
 
 
-SELECT: dict[Op, Rule] = {ops.reshape: _chains_select}
+MOST_ROWS, FEW_ROWS, WIDE_ROW = 1024, 64, 128
+"""Rows whose numbers are written into a file; so few, or of so many bytes, that a gather of them is
+faster than slices that are put together."""
+
+
+def _rolled(node: Node, editor: Editor) -> Value | None:
+    """Rows of one array that are put together in another order are one gather."""
+    cuts = [v.made_by(ops.slice) for v in node.inputs]
+    source = None if cuts[0] is None else cuts[0].inputs[0]
+    if source is None or node.params["dimension"] != 0 or not dims.all_static(source.shape):
+        return None
+    rows = list[int]()
+    for cut in cuts:
+        if cut is None or cut.inputs[0] is not source or cut_axes(cut) != [0]:
+            return None
+        rows += range(source.shape[0])[_first_axis(cut)]
+    wide = size_in_bytes(source) >= WIDE_ROW * source.shape[0]
+    few = len(rows) <= (MOST_ROWS if wide else FEW_ROWS)
+    if not few or not all(editor.single_use(v) for v in node.inputs):
+        return None
+    indices = const(np.asarray(rows, np.int64))
+    return editor.add(ops.take, [source, indices], node.out.shape, source.dtype, {"axis": 0})
+
+
+def _first_axis(cut: Node) -> slice:
+    return slice(*(cut.params[name][0] for name in ("start_indices", "limit_indices", "strides")))
+
+
+SELECT: dict[Op, Rule] = {ops.reshape: _chains_select, ops.concatenate: _rolled}
 
 
 def merge_splits(graph: Graph) -> None:

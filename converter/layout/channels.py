@@ -8,10 +8,14 @@ turned where that saves transposes, counted over its whole border:
 
     saved: transposes that bring values into the region, or out of it, the one way
     paid:  what else enters or leaves it, unless turning that moves axes of size one only
+
+A last axis of two or three, as of the corners of boxes or the coordinates of bodies, goes to the
+front where much is spread along the others: a runtime spreads and sums up in runs of that axis.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from converter.ir import Graph, Node, Value, dims, ops
@@ -53,7 +57,18 @@ def _operand(value: Value, back: Order, editor: Editor) -> Value:
     if value.rank == 0:
         return value
     wide = editor.reshape(value, (*(1,) * (len(back) - value.rank), *value.shape))
-    return editor.transpose(wide, back)
+    if back != _front(len(back)):
+        return editor.transpose(wide, back)
+    # ONNX Runtime moves a transpose behind what spreads, unless a reshape stands between them.
+    long = [place for place in back if not dims.same(wide.shape[place], 1)]
+    core = editor.reshape(value, tuple(wide.shape[place] for place in sorted(long)))
+    turned = editor.transpose(core, [sorted(long).index(place) for place in long])
+    return editor.reshape(turned, tuple(wide.shape[place] for place in back))
+
+
+def _front(rank: int) -> Order:
+    """The last axis before all others."""
+    return (rank - 1, *range(rank - 1))
 
 
 def _transposed(node: Node, editor: Editor) -> Value | None:
@@ -63,11 +78,15 @@ def _transposed(node: Node, editor: Editor) -> Value | None:
 
 
 def _channels_reduced(node: Node, editor: Editor) -> Value | None:
-    """A reduction of a transposed value reduces the value, if what is kept stays in order."""
+    """A reduction of a transposed value reduces the value, and what is left is transposed."""
     inner, axes = node.inputs[0].made_by(ops.transpose), node.params["axes"]
-    if inner is None or not _keeps_order(order := inner.params["permutation"], axes):
+    if inner is None:
         return None
-    return editor.like(node, inner.inputs, axes=tuple(sorted(order[a] for a in axes)))
+    (source,), order = inner.inputs, inner.params["permutation"]
+    kept = [place for axis, place in enumerate(order) if axis not in axes]
+    shape = tuple(source.shape[place] for place in sorted(kept))
+    out = editor.like(node, [source], shape, axes=tuple(sorted(order[a] for a in axes)))
+    return editor.transpose(out, [sorted(kept).index(place) for place in kept])
 
 
 def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
@@ -80,7 +99,15 @@ def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
 
 def _channels_turned(graph: Graph) -> dict[int, Order]:
     """id(value) -> the transposition that it becomes, for each value of a region that is turned."""
-    fixed = weight_values(graph)
+    fixed, found = weight_values(graph), dict[int, Order]()
+    bodies = (body for node in graph.walk() for body in node.bodies.values())
+    for part in (graph, *bodies):
+        found |= _turned_of_part(part, fixed)
+    return found
+
+
+def _turned_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
+    """The same of a graph without the bodies in it."""
     parents: dict[int, int] = {}
 
     def region(value: Value) -> int:
@@ -101,7 +128,7 @@ def _channels_turned(graph: Graph) -> dict[int, Order]:
     readers = graph.uses()
     found: dict[int, Order] = {}
     for nodes in members.values():
-        best = _best(nodes, fixed, readers)
+        best = _best(nodes, fixed, readers) or _in_front(nodes, fixed, readers)
         if best is not None:
             found.update((id(node.out), best) for node in nodes)
     return found
@@ -128,6 +155,49 @@ def _best(
         if saved > sum(_costs(entering.values(), leaving, order)):
             return order
     return None
+
+
+SMALL_AXIS, MANY = 4, 256
+"""The size of a last axis that goes to the front, and the elements of a value that make it pay."""
+
+
+def _in_front(
+    nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
+) -> Order | None:
+    """The order with the last axis in front, where elements that are spread or summed up in runs of
+    that axis are more than those that have to be turned at the border.
+    """
+    shapes = [node.out.shape for node in nodes]
+    small = all(dims.all_static(s) and 1 < s[-1] <= SMALL_AXIS for s in shapes)
+    if not small or max(map(prod, shapes)) < MANY:
+        return None
+    rank = nodes[0].out.rank
+    order, back = (*range(1, rank), 0), _front(rank)
+    own, made = {id(node) for node in nodes}, {id(node.out) for node in nodes}
+    saved = sum(prod(n.out.shape) for n in nodes if _spreads(n, fixed))
+    cost = sum(
+        {id(v): prod(v.shape) for n in nodes for v in _turning(n, fixed, made, back)}.values()
+    )
+    for node in nodes:
+        outside = [r for r in readers[id(node.out)] if id(r) not in own]
+        sums = [r for r in outside if r is not None and r.op.reduces]
+        saved += sum(prod(node.out.shape) for _ in sums)
+        cost += sum(prod(r.out.shape) for r in sums if not _keeps_order(order, r.params["axes"]))
+        cost += prod(node.out.shape) if len(sums) < len(outside) else 0
+    return order if saved > 2 * cost else None
+
+
+def _spreads(node: Node, fixed: set[int]) -> bool:
+    """Whether an operand with axes is broadcast."""
+    return node.op.broadcasts and any(v.shape != node.out.shape for v in _varying(node, fixed))
+
+
+def _turning(node: Node, fixed: set[int], made: set[int], back: Order) -> Iterator[Value]:
+    """Operands from outside of the region in which turning moves elements."""
+    for value in _varying(node, fixed):
+        ones = (*(1,) * (len(back) - value.rank), *value.shape)
+        if id(value) not in made and not moves_only_ones(ones, back):
+            yield value
 
 
 def _costs(

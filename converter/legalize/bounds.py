@@ -250,13 +250,29 @@ def _unmoved(editor: Editor, indices: Value, inside: Value) -> Value:
 
 
 def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
-    """Known starts make an ordinary slice."""
+    """Known starts make an ordinary slice, one entry of an axis is taken."""
     x, *starts = node.inputs
     sizes = node.params["slice_sizes"]
-    if not all(v.kind == "const" for v in starts) or not dims.all_static(x.shape):
+    if not dims.all_static(x.shape):
         return None
+    if not all(v.kind == "const" for v in starts):
+        return _entry_taken(node, editor)
     first = tuple(
         int(np.clip(np.asarray(v.const), 0, whole - size))
         for v, whole, size in zip(starts, x.shape, sizes, strict=True)
     )
     return editor.cut(x, first, sizes)
+
+
+def _entry_taken(node: Node, editor: Editor) -> Value | None:
+    x, *starts = node.inputs
+    cut = [i for i, size in enumerate(node.params["slice_sizes"]) if size != x.shape[i]]
+    if len(cut) != 1 or node.out.shape[cut[0]] != 1:
+        return None
+    axis, index = cut[0], starts[cut[0]]
+    last = x.shape[axis] - 1
+    if not known_range(index).within(0, last):
+        index = _inside(editor, index, [last])
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    taken = editor.add(ops.take, [x, index], shape, x.dtype, {"axis": axis})
+    return editor.reshape(taken, node.out.shape)

@@ -81,13 +81,14 @@ def _before(scan: Scan) -> list[Node]:
     """Nodes that depend on no state, whose results of all steps take little, or not much more than
     the arrays that they come from and the results of the loop.
     """
-    far = {id(carry.inside) for carry in scan.carries}
+    far, inner = {id(carry.inside) for carry in scan.carries}, scan.inner()
     given = max((size_in_bytes(s.whole) for s in scan.stacked), default=0)
     room = {id(part): size_in_bytes(array) for array, part in scan.taken}
     chosen = []
     for node in scan.nodes:
         operands = list(node.operands())
-        most = max(SMALL, GROWTH * max(given, *(room.get(id(v), 0) for v in operands)))
+        outside = (size_in_bytes(v) for v in operands if id(v) not in inner)
+        most = max(SMALL, GROWTH * max(given, *(room.get(id(v), 0) for v in operands), *outside))
         sizes = [scan.length * size_in_bytes(v) for v in node.outputs]
         depends = any(id(v) in far for v in operands) or max(sizes) > most
         if depends or not is_batchable(node, scan.length):

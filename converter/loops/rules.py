@@ -1,6 +1,6 @@
 """The rules of loops: in which order their parts are taken out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from converter.ir import Graph, Node, Value, ops
@@ -14,25 +14,44 @@ from converter.loops.at_once import (
     is_batchable,
 )
 from converter.loops.entries import put_together, stack_entries
-from converter.loops.scan import Scan
-from converter.loops.states import count_steps, drop_states, has_states, move_invariants
+from converter.loops.intervals import bound_states
+from converter.loops.recurrences import solve_recurrences
+from converter.loops.scan import Scan, computed_from
+from converter.loops.short import chosen_of_all, unrolled
+from converter.loops.states import (
+    compute_known,
+    count_steps,
+    drop_states,
+    has_states,
+    keep_equal,
+    move_invariants,
+)
 
 Step = Callable[[Scan, Editor], bool]
 
-STEPS: tuple[Step, ...] = (
-    drop_states,
-    count_steps,
-    move_invariants,
-    compute_before,
-    stack_entries,
-    compute_after,
-)
+
+def _steps(guarded: bool) -> tuple[Step, ...]:
+    return (
+        drop_states,
+        count_steps,
+        compute_known,
+        keep_equal,
+        move_invariants,
+        compute_before,
+        partial(solve_recurrences, guarded=guarded),
+        stack_entries,
+        compute_after,
+    )
 
 
-def _shortened(node: Node, editor: Editor) -> Sequence[Value] | None:
+def _shortened(
+    node: Node, editor: Editor, nested: set[int], guarded: set[int]
+) -> Sequence[Value] | None:
     scan = Scan.of(node, editor)
-    if scan is None or not any([step(scan, editor) for step in STEPS]):
+    if scan is None:
         return None
+    if not any([step(scan, editor) for step in _steps(id(node.out) in guarded)]):
+        return unrolled(node, editor, id(node.out) in nested)
     return _rewritten(scan, node, editor)
 
 
@@ -89,24 +108,15 @@ def _other(old: Value, new: Value, value: Value) -> Value:
 def _needed(node: Node, editor: Editor) -> set[int]:
     """Places of states that the condition, or a result that is read, depends on."""
     cond, body = node.bodies["cond"], node.bodies["body"]
-    read = _behind(cond, cond.outputs)
+    read = computed_from(cond.nodes, cond.outputs)
     found = {i for i, v in enumerate(cond.inputs) if id(v) in read}
     found |= {i for i, v in enumerate(node.outputs) if editor.uses[id(v)]}
     while True:
-        read = _behind(body, [body.outputs[i] for i in found])
+        read = computed_from(body.nodes, [body.outputs[i] for i in found])
         more = {i for i, v in enumerate(body.inputs) if id(v) in read} - found
         if not more:
             return found
         found |= more
-
-
-def _behind(graph: Graph, values: Sequence[Value]) -> set[int]:
-    """ids of what values of a graph are computed from, them included."""
-    found = set(map(id, values))
-    for node in reversed(graph.nodes):
-        if any(id(v) in found for v in node.outputs):
-            found.update(map(id, node.operands()))
-    return found
 
 
 def _move_invariants(body: Graph, editor: Editor) -> None:
@@ -123,7 +133,6 @@ def _move_invariants(body: Graph, editor: Editor) -> None:
 
 
 BATCHED: dict[Op, Rule] = {ops.scan: _at_once}
-SHORTENED: dict[Op, Rule] = {ops.scan: _shortened, ops.while_: _while_shortened}
 
 
 def batch_loops(graph: Graph) -> bool:
@@ -133,7 +142,23 @@ def batch_loops(graph: Graph) -> bool:
 
 def shorten_loops(graph: Graph) -> bool:
     """Take out of loops what no step needs of another, in place; whether there was anything."""
-    return _swept_loops(graph, SHORTENED)
+    bounded = bound_states(graph)
+    nested, guarded = (
+        set(_scans_inside(graph, *op)) for op in ((ops.scan, ops.while_), (ops.cond,))
+    )
+    rules: dict[Op, Rule] = {
+        ops.cond: chosen_of_all,
+        ops.scan: partial(_shortened, nested=nested, guarded=guarded),
+        ops.while_: _while_shortened,
+    }
+    return _swept_loops(graph, rules) or bounded
+
+
+def _scans_inside(graph: Graph, *around: Op) -> Iterator[int]:
+    """ids of the first results of scans in the bodies of such operations."""
+    for node in graph.walk():
+        for body in node.bodies.values() if node.op in around else ():
+            yield from (id(n.out) for n in body.walk() if n.op is ops.scan)
 
 
 def _swept_loops(graph: Graph, rules: dict[Op, Rule]) -> bool:

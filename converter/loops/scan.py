@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -111,11 +111,7 @@ class Scan:
 
     def behind(self, values: Iterable[Value]) -> set[int]:
         """ids of what these values are computed from inside of a step, them included."""
-        found = set(map(id, values))
-        for node in reversed(self.nodes):
-            if any(id(v) in found for v in node.outputs):
-                found.update(map(id, node.operands()))
-        return found
+        return computed_from(self.nodes, values)
 
     def inner(self) -> set[int]:
         """ids of everything that belongs to a step."""
@@ -174,6 +170,15 @@ class Scan:
         made.bodies = {"body": Graph(insides, ends, self.nodes)}
         editor.nodes.append(made)
         return made.outputs
+
+
+def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
+    """ids of what values are computed from by these nodes, them included."""
+    found = set(map(id, values))
+    for node in reversed(nodes):
+        if any(id(v) in found for v in node.outputs):
+            found.update(map(id, node.operands()))
+    return found
 
 
 def takes_little(value: Value, length: int) -> bool:

@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from converter.ir import dims, ops
 from converter.ir.dims import Dim, Shape
+from converter.ir.ranges import known_range
 from converter.legalize.bounds import scatter_window
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
@@ -208,6 +209,10 @@ def _starts_inside(
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
     limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
+    given = b.node.inputs[-len(starts) :]
+    pairs = zip(axes, limits, strict=True)
+    if all(dims.is_static(most) and known_range(given[d]).within(0, most) for d, most in pairs):
+        return joined
     return b.op("Max", b.op("Min", joined, b.ints(limits)), b.ints([0]))
 
 
@@ -227,7 +232,9 @@ def _update_slice(
 def _joined_around(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
 ) -> ir.Value:
-    """What lies before, the update and what lies after."""
+    """What lies before, the update and what lies after; of the first axis one entry is put."""
+    if axis == 0 and dims.same(b.operand(1).shape[0], 1):
+        return b.op("ScatterND", x, b.unsqueeze(first, [0]), update)
     after = b.op("Add", first, b.ints([b.operand(1).shape[axis]]))
     head = b.op("Slice", x, b.ints([0]), first, b.ints([axis]))
     tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints([axis]))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
 import jax
+import numpy as np
 
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
@@ -137,7 +138,9 @@ def activate(graph: Graph, settings: Settings) -> bool:
         if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)
-    return spelling.recognise(graph, table, settings.opset)
+    found = spelling.recognise(graph, table, settings.opset)
+    plain = settings.fuses(ops.softplus.structure) and settings.takes("Softplus", np.float32)
+    return (plain and _swept(graph, activations.SOFTPLUS_RULES)) or found
 
 
 def _note_newer_activations(

@@ -8,6 +8,7 @@ import pytest
 from jax import lax
 
 import converter
+from converter.ir import ops
 from converter.pipeline import passes
 
 RNG = np.random.default_rng(0)
@@ -256,3 +257,23 @@ def test_near_misses(fn, shape):
     if fn is not other_groups:
         found = {"InstanceNormalization", "BatchNormalization"} & {*export.report.histogram}
         assert not found, export.graph
+
+
+def overlaps(a, b):
+    low, high = jnp.maximum(a[:, None, :2], b[:, :2]), jnp.minimum(a[:, None, 2:], b[:, 2:])
+    return jnp.prod(jnp.clip(high - low, 0), -1)
+
+
+def pulls(x, y):
+    apart = x[None] - y[:, None]
+    return (apart / ((apart**2).sum(-1) + 0.1)[..., None] ** 1.5).sum(1)
+
+
+@pytest.mark.parametrize(("fn", "width", "first"), [(overlaps, 4, (2, 5)), (pulls, 3, (3, 4))])
+def test_a_small_last_axis_goes_to_the_front_of_many_elements(fn, width, first):
+    for sizes, expected in zip(((30, 20), (5, 4)), first, strict=True):
+        arrays = [drawn(size, width) for size in sizes]
+        export = converter.to_onnx(fn, [a.shape for a in arrays])
+        assert converter.check(export.model, fn, arrays).passed
+        spread = [n.out.shape for n in export.graph.nodes if n.op in (ops.sub, ops.max, ops.min)]
+        assert {shape[0] for shape in spread if len(shape) == 3} == {expected}

@@ -7,7 +7,7 @@ from jax import lax
 
 from tests.conformance import Case, assert_exports, cases
 
-X = (3, 4)
+X, LONG = (3, 4), (20, 4)
 INDEX = [np.array(i, np.int32) for i in (-3, 2, 9)]
 BRANCHES = [lambda x: x + 1, jnp.sin, lambda x: x - x.sum(), lambda x: x * 0 + 2]
 
@@ -18,7 +18,9 @@ def recurrence(x):
 
 CONTROL = [
     Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,), (17, 23),
-         {"If": 1}),
+         {"If": 0, "Where": 1}),
+    Case("cond of products", lambda x: lax.cond(x.sum() > 0, lambda: x @ x.T, lambda: x @ x.T * 2),
+         (X,), (17, 23), {"If": 1}),
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
     Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
          (((1,), np.int32), X)),
@@ -28,14 +30,14 @@ CONTROL = [
         lambda y: 0.5 * (y + jnp.abs(x) / y), jnp.abs(x) + 1), (X,), (17, 23), {"Loop": 1}),
     Case("fori live bound", lambda n, x: lax.fori_loop(0, jnp.abs(n[0]), lambda i, s: s + i, x),
          (((1,), np.int32), X), ops={"Loop": 1}),
-    Case("scan", recurrence, (X,), (17, 23), {"Scan": 1}),
-    Case("scan reversed", lambda x: lax.scan(lambda c, v: (c * 0.5 + v, c - v), x[0], x,
-                                             reverse=True), (X,)),
-    Case("scan without operands", lambda x: lax.scan(lambda c, _: (c * 0.5 + 1, c.sum()), x, None,
-                                                     length=4), (X,)),
+    Case("scan", recurrence, (LONG,), (17, 23), {"Scan": 1}),
+    Case("scan reversed", lambda x: lax.scan(
+        lambda c, v: (jnp.tanh(c) + v, c - v), x[0], x, reverse=True), (LONG,)),
+    Case("scan without operands", lambda x: lax.scan(
+        lambda c, _: (jnp.tanh(c) + 1, c.sum()), x, None, length=40), (X,)),
     Case("scan reversed without operands",
-         lambda x: lax.scan(lambda c, _: (c * 0.5 + 1, c.sum()), x, None, length=4, reverse=True),
-         (X,)),
+         lambda x: lax.scan(lambda c, _: (jnp.tanh(c) + 1, c.sum()), x, None, length=40,
+                            reverse=True), (X,)),
     Case("scan of length zero", lambda x: lax.scan(lambda c, v: (c + v, c * 2), x[0], x[:0]), (X,)),
     Case("scan without carry", lambda x, y: lax.map(lambda v: v @ y, x), ((5, 4), (4, 3))),
     Case("scan constant output", lambda x: lax.scan(lambda c, v: (c, 7.0), x[0], x), (X,)),
@@ -44,7 +46,7 @@ CONTROL = [
         (X,)),
     Case("cond inside scan", lambda x: lax.scan(
         lambda c, v: (lax.cond(v.sum() > 0, lambda: c + v, lambda: c - x[0]), c), x[0], x), (X,)),
-    Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (X,), tolerance=4),
+    Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (LONG,), tolerance=4),
     # the steps of Collatz until 1, with an early end
     Case("while of lanes, integers", jax.vmap(lambda n: lax.while_loop(
         lambda s: (s[0] > 1) & (s[1] < 30),

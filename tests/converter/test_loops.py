@@ -1,7 +1,8 @@
 """Loops do each step no more than what depends on the step before, and give the same."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,9 +14,9 @@ from jax import lax
 import converter
 from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
-from converter.ir import ops
+from converter.ir import Node, ops
 from converter.ir.evaluation import evaluate
-from converter.loops import batch_loops, shorten_loops, skip_lanes
+from converter.loops import batch_loops, short, shorten_loops, skip_lanes
 from converter.loops.scan import MOST
 from converter.verify.sessions import run
 
@@ -102,29 +103,119 @@ def chosen(i):
     return jnp.array([0, 2, 2, 1, 4])[i]
 
 
+def scaled(x, reverse=False):
+    return lax.scan(lambda y, row: (y * 0.5 + row, y), x[0], x, reverse=reverse)
+
+
+def scaled_by_choice(x):
+    def step(total, row):
+        total = lax.cond(row[0] > 0, lambda t: t + row, lambda t: t * 0.25, total)
+        return total, total
+
+    return lax.scan(step, jnp.zeros(3), x)
+
+
+def mixed(x, reverse=False):
+    """What is known of a filter beforehand, and what it makes of what it sees."""
+
+    def step(state, row):
+        seen, spread = state
+        spread = MATRIX @ spread @ MATRIX.T / 9 + jnp.eye(3)
+        seen = MATRIX @ seen / 3 + spread[0] * (row - seen[1])
+        return (seen, spread), seen
+
+    return lax.scan(step, (x[0] * 0, jnp.eye(3)), x, reverse=reverse)[1]
+
+
+def turned(x):
+    """The same for every step."""
+    return lax.scan(lambda y, row: (jnp.concatenate([y[1:], y[:1]]) + row, y), x[0], x)
+
+
+def doubled(x):
+    return lax.scan(lambda y, row: (y + y - row, y), x[0], x)
+
+
+def grows(x):
+    return lax.scan(lambda y, row: (y * 9 + row, y), x[0], x)
+
+
+def gated(x):
+    return lax.scan(lambda y, row: (y * row + row, y), x[0], x)
+
+
+def not_linear(x):
+    return lax.scan(lambda y, row: (y * y * 0.5 + row, y), x[0], x)
+
+
+def whole_numbers(x):
+    return lax.scan(lambda y, row: (y + row, y * 2), jnp.int32(3), jnp.int32(x[:, 0] * 9))
+
+
+def divided(x):
+    return lax.scan(lambda y, row: (y // 2 + row, y), jnp.int32(3), jnp.int32(x[:, 0] * 9))
+
+
+def path(x):
+    """Backwards through what was chosen: indices that are known to be in range."""
+    back = jnp.argmax(x[:, None] * MATRIX, -1)
+    return lax.scan(lambda at, row: (row[at], at), jnp.argmax(x[0]), back, reverse=True)[1]
+
+
+def found(x):
+    """An index that a condition keeps below a size."""
+    return lax.while_loop(lambda i: (i < 4) & (x[i, 0] < 0), lambda i: i + 1, 0)
+
+
+def equal_rows(x):
+    def step(y, given):
+        row, keep = given
+        return jnp.tanh(y * keep + row), y
+
+    return lax.scan(step, x[0], (x, jnp.full((5, 3), 0.5)))
+
+
 def maps(x):
     return lax.map(lambda row: jnp.tanh(row) @ MATRIX, x)
 
 
 CASES = (
     LoopCase("map", maps, 0),
-    LoopCase("map of loops", nested, 2),
+    LoopCase("map of loops", nested, 0),
     LoopCase("entries", entries(0, 5), 0),
     LoopCase("some entries", entries(1, 4), 0),
     LoopCase("entries from the last on", entries(0, 5, lambda i: 4 - i), 0),
     LoopCase("columns", columns, 0),
     LoopCase("entries that others overwrite", entries(0, 5, chosen), 1),
     LoopCase("entries that are read", read_and_written, 4),
-    LoopCase("after the loop", history, 2),
-    LoopCase("a state that counts", counted, 2),
-    LoopCase("a state that nobody reads", unread, 1),
+    LoopCase("after the loop", history, 0),
+    LoopCase("a state that counts", counted, 0),
+    LoopCase("a state that nobody reads", unread, 0),
     LoopCase("invariants", while_invariant, 5),
     LoopCase("lanes", lanes, 7),
+    LoopCase("a state that is scaled", scaled, 0),
+    LoopCase("from the last on", partial(scaled, reverse=True), 0),
+    LoopCase("scaled by what is chosen", scaled_by_choice, 0),
+    LoopCase("a state that is mixed", mixed, 0),
+    LoopCase("mixed from the last on", partial(mixed, reverse=True), 0),
+    LoopCase("turned", turned, 0),
+    LoopCase("whole numbers that are added up", whole_numbers, 0),
+    LoopCase("added to itself", doubled, 0),
+    LoopCase("grows too much", grows, 2),
+    LoopCase("scaled by what is given", gated, 2),
+    LoopCase("not linear", not_linear, 3),
+    LoopCase("whole numbers that are divided", divided, 9),
+    LoopCase("the same in each step", equal_rows, 3),
+    LoopCase("a path", path, 2),
+    LoopCase("a search", found, 6),
 )
 
 
+@pytest.mark.sampled(2, full=1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_steps_do_what_depends_on_the_step_before(case):
+def test_steps_do_what_depends_on_the_step_before(case, monkeypatch):
+    for most in ("MOST_NODES", "MOST_INSIDE"):
+        monkeypatch.setattr(short, most, 0)
     inputs = [jnp.asarray(RNG.standard_normal(s), np.float32) for s in case.specs]
     wanted = jax.tree.leaves(case.fn(*inputs))
     graph = trace(case.fn, [_struct(s) for s in case.specs])
@@ -136,8 +227,57 @@ def test_steps_do_what_depends_on_the_step_before(case):
     export = converter.to_onnx(case.fn, list(case.specs))
     verdict = converter.check(export.model, lambda *_: wanted, inputs)
     assert verdict.passed, verdict.differences[0]
-    bodies = [body for n in graph.walk() for body in n.bodies.values()]
+    loops = [n for n in graph.nodes if n.op is not ops.cond]
+    bodies = [body for n in loops for inner in _with_inner(n) for body in inner.bodies.values()]
     assert sum(len(body.nodes) for body in bodies) == case.left, str(graph)
+
+
+def _with_inner(node: Node) -> list[Node]:
+    return [node, *(inner for body in node.bodies.values() for inner in body.walk())]
+
+
+@pytest.mark.parametrize("fn", (scaled, scaled_by_choice, mixed, turned))
+def test_what_is_not_finite_goes_where_it_goes_step_by_step(fn):
+    export, x = converter.to_onnx(fn, [X]), RNG.standard_normal(X).astype(np.float32)
+    for number in (np.inf, -np.inf, np.nan):
+        x[2, 1] = number
+        _assert_close(run(export, [x]).values(), jax.tree.leaves(fn(x)))
+
+
+def newton(x, steps):
+    return lax.fori_loop(0, steps, lambda _, y: 0.5 * (y + x / y), jnp.ones_like(x))
+
+
+def test_short_loops_are_written_out_and_long_ones_are_not():
+    for steps, loops in ((10, 0), (30, 1)):
+        export = converter.to_onnx(partial(newton, steps=steps), [X])
+        assert export.graph.count(ops.scan) == loops
+    assert converter.check(export.model, partial(newton, steps=30), [np.ones(X, np.float32)]).passed
+
+
+def test_branches_are_both_computed_where_that_is_cheap_and_cannot_fail():
+    def either(yes):
+        return lambda x, i: lax.cond(x.sum() > 0, lambda: yes(x, i), lambda: x)
+
+    cheap, wide = either(lambda x, i: x * 2 + 1), either(lambda x, i: x @ MATRIX)
+    read = either(lambda x, i: x + lax.dynamic_index_in_dim(x, i, 0, False))
+    for fn, left in ((cheap, 0), (wide, 1), (read, 1)):
+        assert converter.to_onnx(fn, [X, ((), np.int32)]).graph.count(ops.cond) == left
+
+
+def test_numbers_of_an_array_keep_their_axis():
+    def lorenz(s):
+        x, y, z = s
+        return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
+
+    histogram = converter.to_onnx(lorenz, [(3,)]).report.histogram
+    assert histogram == {"Split": 1, "Sub": 4, "Mul": 4, "Concat": 1}
+
+
+def test_rows_in_another_order_are_one_gather():
+    rolled = lambda x: jnp.roll(x, 2, 0) + jnp.roll(x, 1, 1)  # noqa: E731
+    histogram = converter.to_onnx(rolled, [(7, 5)]).report.histogram
+    assert (histogram["Gather"], histogram["Concat"]) == (1, 1)
 
 
 def grown(x):
@@ -146,7 +286,7 @@ def grown(x):
     return jax.vmap(jax.vmap(once))(x)
 
 
-def mixed(x):
+def mixed_lanes(x):
     def step(state):
         y, live = state
         y = jnp.where(live, y + y.mean(), y)
@@ -174,7 +314,7 @@ def test_lanes_that_nobody_reads_do_not_run(case):
         lambda x: jnp.where(x > 0, (y := grown(x)) - y.sum(), 1),
         lambda x: jnp.where(grown(x) > 9.5, x, 1),
         lambda x: jnp.where((y := grown(x)) > 9.5, y, 1),
-        lambda x: jnp.where(x > 0, mixed(x), 1),
+        lambda x: jnp.where(x > 0, mixed_lanes(x), 1),
     ],
     ids=["read", "summed", "chosen by", "of itself", "mixed"],
 )
@@ -188,7 +328,7 @@ def _struct(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, np.float32)
 
 
-def _assert_close(got: Sequence[Any], wanted: Sequence[Any]) -> None:
+def _assert_close(got: Iterable[Any], wanted: Sequence[Any]) -> None:
     for ours, theirs in zip(got, wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
 

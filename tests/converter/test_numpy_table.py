@@ -53,9 +53,8 @@ def traced(fn, *arrays):
 
 def test_every_row_is_tested():
     tried = {name.removeprefix("bitwise_") for name in ELEMENTWISE}
-    assert tried | {*LAYOUT, "integer_pow", "iota", "convert_element_type"} == {
-        op.name for op in ops.stated() if op.numpy is not None
-    }
+    others = {"integer_pow", "iota", "convert_element_type", "select_n", "clamp"}
+    assert tried | {*LAYOUT} | others == {op.name for op in ops.stated() if op.numpy is not None}
 
 
 @pytest.mark.sampled(10, full=3)
@@ -81,6 +80,16 @@ def test_powers_and_counting(dtype):
     for shape, dimension in (((300,), 0), ((2, 5), 1), ((0, 3), 1)):
         params = {"dtype": np.dtype(dtype), "shape": shape, "dimension": dimension}
         assert_as_jax(make_node(ops.iota, [], [(shape, dtype)], params), [])
+
+
+@pytest.mark.sampled(4, full=2)
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_choices(dtype):
+    low, x, high = (a.ravel() for a in np.meshgrid(*[edges(dtype)] * 3))
+    assert_as_jax(traced(lax.clamp, low, x, high), [low, x, high])
+    places = np.arange(x.size, dtype=np.int32) % 3
+    for which, cases in ((places, [low, x, high]), (places > 0, [x, high]), (places[0], [x, low])):
+        assert_as_jax(traced(lax.select_n, which, *cases), [which, *cases])
 
 
 @pytest.mark.sampled(11, full=3)

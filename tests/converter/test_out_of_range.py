@@ -154,9 +154,8 @@ def test_promises_that_are_kept_cost_nothing():
     def clipped(x, i):
         return jnp.where(i[:, None] > 3, promised(x, jnp.clip(i, 0, 4)), 0)
 
-    for fn, clips in ((promised, 0), (clipped, 1)):
-        export = converter.to_onnx(fn, [TABLE, PLACES])
-        assert export.report.histogram.get("Clip", 0) == clips
+    for fn in (promised, clipped):
+        assert "Clip" not in converter.to_onnx(fn, [TABLE, PLACES]).report.histogram
 
 
 @pytest.mark.parametrize("places", [[7], [5, 6, 7], [-7, 2], [[-9, 4], [5, 0]]])

@@ -67,7 +67,6 @@ ROWS = [
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 
-OUTER = "A scan whose body reads a value outside of it"
 FROM_THE_END = "Scanning from the end"
 GROUPS = "Transposed convolutions with several kernels a group"
 NEW = "Operators of opset 26"
@@ -89,12 +88,7 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "control scan of length zero 23": EMPTY,
         "window nothing left of a window 18": EMPTY,
         "window nothing left of a window 23": EMPTY,
-        "control scan without carry 23": OUTER,
-        "control scan constant output 23": "A scan that gives a constant",
-        "control scan inside scan 23": OUTER,
-        "control cond inside scan 23": OUTER,
         "elementwise reduce_precision 23": "Rounding to float16",
-        "elementwise polyval 23": OUTER,
         **{
             f"elementwise {name} {opset}": SHIFTS
             for name in ("population_count", "clz", "shift")

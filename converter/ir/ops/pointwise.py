@@ -28,6 +28,18 @@ def _integer_pow(x: Any, *, y: int) -> Any:
     return result if y >= 0 else 1 / result
 
 
+def _chosen_in_numpy(which: Any, *cases: Any) -> Any:
+    """What is out of range chooses the nearest."""
+    result = cases[-1]
+    for number in reversed(range(len(cases) - 1)):
+        result = np.where(which <= number, cases[number], result)
+    return result
+
+
+def _clamped_in_numpy(low: Any, x: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(low, x), high)
+
+
 # ------------------------------------------------------------------------- operands that broadcast
 
 _sum = partial(_both, rounding=_ADDS, linear=_SUM)
@@ -57,8 +69,8 @@ ge = _both("ge", lax.ge, operator.ge)
 shift_left = _both("shift_left", lax.shift_left)
 shift_right_logical = _both("shift_right_logical", lax.shift_right_logical)
 shift_right_arithmetic = _both("shift_right_arithmetic", lax.shift_right_arithmetic)
-select_n = _choice("select_n", lax.select_n, linear=_SUM)
-clamp = _choice("clamp", lax.clamp)
+select_n = _choice("select_n", lax.select_n, _chosen_in_numpy, linear=_SUM)
+clamp = _choice("clamp", lax.clamp, _clamped_in_numpy)
 
 # JAX's alone: equal shapes only.
 add_any = state("add_any", rounding=_ADDS, linear=_SUM)
@@ -73,9 +85,9 @@ polynomial = state("polynomial")
 _whole = partial(_each, rounding=_NONE, any_zero=True)
 _function = partial(_each, rounding=_FUNCTION)
 
-abs = _each("abs", rounding=_NONE)
-ceil = _whole("ceil")
-floor = _whole("floor")
+abs = _each("abs", numpy=np.abs, rounding=_NONE)
+ceil = _whole("ceil", numpy=np.ceil)
+floor = _whole("floor", numpy=np.floor)
 round = _whole("round")
 sign = _whole("sign")
 neg = _each("neg", lax.neg, operator.neg, rounding=_NONE, linear=_SUM)

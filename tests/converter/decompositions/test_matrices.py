@@ -279,4 +279,4 @@ def test_edges(name):
 @pytest.mark.parametrize("fn", [jnp.linalg.inv, jnp.linalg.qr, jnp.linalg.eigvalsh])
 def test_a_large_one_is_a_small_file(fn):
     small, large = (converter.to_onnx(fn, [(n, n)]).report.nodes for n in (96, 256))
-    assert small == large < 200
+    assert large <= small < 200  # a short loop of blocks is written out

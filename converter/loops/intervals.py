@@ -1,0 +1,76 @@
+"""Between which numbers the integers of a step lie: indices that are known to be in range.
+
+A state of a scan lies between those of its start and of what a step makes of whatever it has. What
+is counted up until a condition fails is not below its start.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from converter.ir import Graph, Node, Value, ops
+from converter.ir.dtypes import highest, is_integer, lowest
+from converter.ir.ranges import Range, known_range
+from converter.ir.scalars import scalar
+
+
+def bound_states(graph: Graph) -> bool:
+    """Note what is known of the inputs of loops' bodies; whether anything is new."""
+    return any([_bounded(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
+
+
+def _bounded(node: Node) -> bool:
+    found = _of_scan(node) if node.op is ops.scan else _of_while(node)
+    return any([_noted(value, known) for value, known in found if is_integer(value.dtype)])
+
+
+def _noted(value: Value, known: Range) -> bool:
+    least, most = lowest(value.dtype), highest(value.dtype)
+    low, high = max(known.low, least), min(known.high, most)
+    if value.within == (low, high) or (low, high) == (least, most):
+        return False
+    value.within = (low, high)
+    return True
+
+
+def _of_scan(node: Node) -> Iterator[tuple[Value, Range]]:
+    count, body = node.params["num_carry"], node.bodies["body"]
+    for array, part in zip(node.inputs[count:], body.inputs[count:], strict=True):
+        yield part, known_range(array)
+    for start, inside, after in zip(node.inputs, body.inputs[:count], body.outputs, strict=False):
+        first, later = known_range(start), known_range(after)
+        yield inside, Range(min(first.low, later.low), max(first.high, later.high))
+
+
+def _of_while(node: Node) -> Iterator[tuple[Value, Range]]:
+    cond, body = node.bodies["cond"], node.bodies["body"]
+    tests = list(_all_of(cond.outputs[0]))
+    parts = zip(node.inputs, cond.inputs, body.inputs, body.outputs, strict=True)
+    for start, tested, inside, after in parts:
+        below = _limit(tested, tests)
+        if below is not None and _counts_up(inside, after):
+            first, end = known_range(start), known_range(below)
+            yield tested, Range(first.low, max(first.high, end.high))
+            yield inside, Range(first.low, end.high - 1)
+
+
+def _all_of(value: Value) -> Iterator[Value]:
+    """What holds where a truth holds that is made of others by ``and``."""
+    node = value.made_by(ops.and_)
+    if node is None:
+        yield value
+    else:
+        for part in node.inputs:
+            yield from _all_of(part)
+
+
+def _limit(state: Value, tests: Sequence[Value]) -> Value | None:
+    """What a state is below of."""
+    made = [test.made_by(ops.lt) for test in tests]
+    return next((n.inputs[1] for n in made if n is not None and n.inputs[0] is state), None)
+
+
+def _counts_up(inside: Value, after: Value) -> bool:
+    """By one, which is no overflow for what is below another number."""
+    node = after.made_by(ops.add)
+    if node is None or inside not in node.inputs or inside.rank:
+        return False
+    return scalar(node.inputs[1 - node.inputs.index(inside)]) == 1
