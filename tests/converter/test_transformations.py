@@ -245,7 +245,7 @@ def _primitives(case: Case) -> set[str]:
     return {eqn.primitive.name for eqn in equations(jaxpr)}
 
 
-@pytest.mark.sampled(43, full=10)
+@pytest.mark.sampled(86, full=12)
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ROWS)

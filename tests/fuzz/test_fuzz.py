@@ -18,8 +18,8 @@ from tests.fuzz.steps import STEPS
 @pytest.mark.parametrize(
     ("indices", "seed", "steps", "least"),
     [
-        (range(40), 11, 4, 33),
-        pytest.param(range(40, 240), 11, 4, 165, marks=pytest.mark.full),
+        (range(25), 11, 4, 20),
+        pytest.param(range(25, 225), 11, 4, 165, marks=pytest.mark.full),
         *(pytest.param(range(500), seed, 12, 350, marks=pytest.mark.hunt) for seed in range(6)),
     ],
 )

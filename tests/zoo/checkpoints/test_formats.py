@@ -73,7 +73,7 @@ def others(config):
     return [replace(config, **change) for change in changes]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "naming"), FILES, ids=lambda x: getattr(x, "name", x))
 def test_what_its_library_writes(name, naming, tmp_path):
     """The same bits, whoever wrote them; and the file is taken for what it is."""

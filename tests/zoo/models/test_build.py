@@ -58,7 +58,7 @@ def abstract_output(model):
     return eqx.filter_eval_shape(batched, model, image)
 
 
-@pytest.mark.sampled(4, full=1)
+@pytest.mark.sampled(9, full=1)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_initial_parameters_are_those_of_ever(name):
     """By the sha256 of the path, the shape and the bytes of every leaf."""
@@ -108,6 +108,7 @@ def test_a_changed_model_describes_itself():
     assert forward(cut).last_hidden_state.shape == (1 + 4 * 6, 32)
 
 
+@pytest.mark.full
 def test_a_model_by_hand_has_as_many_stages_as_wanted():
     block = partial(ConvNeXtBlock, activation=gelu, layer_scale=1e-6, response_norm=False)
     norm = eqx.nn.LayerNorm
@@ -116,7 +117,10 @@ def test_a_model_by_hand_has_as_many_stages_as_wanted():
     assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
 
 
-@pytest.mark.parametrize("name", ["siglip2_vitb16_224-equimo", "vit5_small", "convnext"])
+@pytest.mark.parametrize(
+    "name",
+    ["siglip2_vitb16_224-equimo", "vit5_small", pytest.param("convnext", marks=pytest.mark.full)],
+)
 def test_names_of_outputs(name):
     """In the order of the leaves; as many as layers."""
     output = forward(built(name), (2, 1))

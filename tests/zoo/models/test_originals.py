@@ -43,7 +43,7 @@ def assert_outputs(name, hidden, pooled, case, atol):
         np.testing.assert_allclose(got, want, rtol=0, atol=atol)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in SIZES for size in SIZES[name]])
 def test_in_jax(name, size):
     images, case = two_images(name, size)

@@ -73,6 +73,7 @@ def test_both_towers_of_tips_agree_with_transformers(name):
     assert_near(forward(model_of(config), pixels, *texts.values()), wanted)
 
 
+@pytest.mark.full
 def test_both_towers_of_dinotxt_agree_with_pytorch():
     config = nano(zoo.info("dinov3_vitl16_dinotxt_dual").config)
     pixels = np.stack([make_image(seed, 48, 80) for seed in (1, 2)])
