@@ -72,6 +72,11 @@ def turned_output(x, w, b):
     return turned, turned @ w.T + b
 
 
+def products_of_one(x):
+    """Two casts there and back that are all of a step: ONNX Runtime loses what the step gives."""
+    return lax.while_loop(lambda s: jnp.sum(s) < -50, lambda s: jnp.cumprod(s, 1), x)
+
+
 def standardize(x, epsilon=1e-5):
     return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + epsilon)
 
@@ -206,6 +211,7 @@ CASES = [
     Case("turned output", turned_output, [(2, 4), (5, 2), (5,)]),
     Case("rotated float64", rotated, [((2, 4), F64)], x64=True),
     Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opset=21),
+    Case("products of one in a loop", products_of_one, [((1, 1), "int8")], opset=23),
     Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
 ]
 
