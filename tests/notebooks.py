@@ -25,6 +25,9 @@ LONGEST = 240
 MANY = 10_000
 """Colours that a diagram has at most, the shades of its letters among them."""
 
+BUSY = re.compile(r"^[^\n]*the machine was busy[^\n]*\n?", re.MULTILINE)
+"""What is said where other programs run."""
+
 NUMBER = re.compile(r"sha256 \w+|\d[\d,.]*(e[+-]\d+)?")
 
 
@@ -88,6 +91,7 @@ def told(cell: NotebookNode) -> dict[str, str]:
     found: dict[str, str] = {}
     for output in cell.outputs:
         for kind, text in output.get("data", {output.get("name"): output.get("text")}).items():
+            text = "".join(BUSY.split(text)) if isinstance(text, str) else text
             found[kind] = found.get(kind, "") + ("." if kind.startswith("image/") else text)
     if "varies" in cell.metadata.get("tags", ()):
         return {kind: " ".join(NUMBER.sub("#", text).split()) for kind, text in found.items()}

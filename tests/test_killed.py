@@ -42,7 +42,7 @@ def content(folder, hidden=False):
     ("name", "points"),
     [
         ("convert", 4),
-        *(pytest.param(name, 12, marks=pytest.mark.full) for name in COMMANDS),
+        *(pytest.param(name, 8, marks=pytest.mark.full) for name in COMMANDS),
     ],
 )
 def test_a_command_that_is_stopped(name, points, run, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+FULL = pytest.mark.full
 NOTEBOOKS = pytest.mark.parametrize(
     "path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem
 )
@@ -57,8 +58,14 @@ def test_what_is_stored(path):
     assert {PACKAGES.get(name, name) for name in modules} <= required("notebooks")
 
 
-@pytest.mark.full
-@NOTEBOOKS
+AGAIN = [
+    pytest.param(path, id=path.stem, marks=pytest.mark.hunt if path.stem[0] in "156" else FULL)
+    for path in sorted(ROOT.glob("notebooks/*.ipynb"))
+]
+"""Three of them take a minute each, and do what other tests do."""
+
+
+@pytest.mark.parametrize("path", AGAIN)
 def test_it_says_the_same_again(path, tmp_path):
     pytest.importorskip("nbclient", reason="notebooks need the extra [notebooks]")
     import nbformat

@@ -35,7 +35,7 @@ def test_programs(indices, seed, steps, least):
     assert [outcome.kind for _, outcome in found].count("right") > least
 
 
-@pytest.mark.full
+@pytest.mark.hunt
 def test_every_kind_of_step_is_drawn():
     drawing.TAKEN.clear()
     for i in range(1000):

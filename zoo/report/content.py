@@ -84,6 +84,7 @@ EMPTY = Report(format="jax-onnx-zoo report", models=())
 
 
 REPORT, PAGE = "report.json", "README.md"
+FEATURES, ERRORS = "-features.png", "-errors.png"
 """Files of a report's folder: its numbers, and the same for people."""
 
 

@@ -73,6 +73,8 @@ def make_report(asked: ReportRequest, progress: Progress) -> Outcomes:
             later = [each for each in missing if budget.takes(each) <= budget.left]
             seconds = budget.part(entry, later)
             measure_one(entry, there.found[entry.name], seconds, asked, outcomes, budget, progress)
+        if outcomes.report.models and not outcomes.measured:
+            page.write_report(outcomes.report, asked.folder)  # of whoever was stopped before it
     return outcomes
 
 

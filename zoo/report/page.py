@@ -12,7 +12,7 @@ from zoo.manifest.read import to_text
 from zoo.manifest.words import passed
 from zoo.registry.lookup import MODELS
 from zoo.registry.reported import TASKS, Task
-from zoo.report.content import EMPTY, PAGE, REPORT, Measured, Report, read_report
+from zoo.report.content import EMPTY, ERRORS, FEATURES, PAGE, REPORT, Measured, Report, read_report
 
 TEMPLATE = "pretrained.md.jinja"
 
@@ -22,14 +22,17 @@ def report_so_far(folder: Path) -> Report:
     a folder of something else, and `BadFile`."""
     if (folder / REPORT).is_file():
         return read_report(folder / REPORT)
-    if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+    # Whoever is stopped before there are numbers leaves pictures.
+    if os.path.lexists(folder) and not (
+        folder.is_dir() and all(name.endswith((FEATURES, ERRORS)) for name in os.listdir(folder))
+    ):
         raise BadOutput(f"{folder} is there and holds no report: name another folder with --out.")
     return EMPTY
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Put a page and its numbers in place. **Raises** `BadOutput`."""
-    for name, text in ((PAGE, render(report)), (REPORT, to_text(report))):
+    """Put the numbers and their page in place. **Raises** `BadOutput`."""
+    for name, text in ((REPORT, to_text(report)), (PAGE, render(report))):
         with replacing(folder / name) as file:
             write_text(file, text)
 

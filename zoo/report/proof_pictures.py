@@ -11,6 +11,7 @@ from zoo.images.photograph import photographs
 from zoo.models.builder import abstract
 from zoo.models.config import FeatureConfig
 from zoo.registry.entry import ModelInfo
+from zoo.report.content import ERRORS, FEATURES
 from zoo.show.chart import ResidualRow, draw_residuals, save_chart
 from zoo.show.draw import draw_grid
 from zoo.show.features import of_model
@@ -30,13 +31,13 @@ def draw_pictures(
         progress.stage(f"{entry.name}: drawing features")
         known = {"name": entry.name, "preprocessing": entry.preprocessing}
         model = bind(abstract(loaded.config, **known), loaded.weights.arrays)
-        drawn.append(f"{entry.name}-features.png")
+        drawn.append(f"{entry.name}{FEATURES}")
         save_picture(draw_grid(of_model(model, photographs(1), None)), folder / drawn[-1])
     if find_spec("matplotlib") is None:
         progress.note(
             "errors are not drawn, for matplotlib is not installed: pip install matplotlib"
         )
     elif rows:
-        drawn.append(f"{entry.name}-errors.png")
+        drawn.append(f"{entry.name}{ERRORS}")
         save_chart(draw_residuals(rows), folder / drawn[-1])
     return tuple(drawn)

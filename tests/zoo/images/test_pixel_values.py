@@ -73,7 +73,7 @@ def test_pixels_are_the_image_processors(name, tmp_path):
 BY_DEFAULT = [("dinov3_vits16", 18), ("siglip2_vitb16_224", 23)]
 IN_FILES = [name for name in DISTINCT if not HOW[name].padded and HOW[name].multiple is None]
 FULL = {("dinov3_vits16", 17), ("dinov3_vits16", 20), ("dinov2_vits14", 17)}
-FULL |= {(name, 23) for name in IN_FILES if HOW[name].resize is None or name == "vit5_small"}
+FULL |= {(name, 23) for name in IN_FILES if HOW[name].resize is None}
 ALL = {*product(IN_FILES, (17, 20, 23))}
 REST = [
     pytest.param(*row, marks=pytest.mark.full if row in FULL else pytest.mark.hunt)

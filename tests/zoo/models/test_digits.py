@@ -160,7 +160,7 @@ def test_towers_of_digits_are_siglip_s():
     assert np.std(wanted.numpy()) > 1
 
 
-@pytest.mark.full
+@pytest.mark.hunt
 def test_training_for_words_is_reproducible_and_lowers_the_loss(tmp_path):
     seen, _ = digits.split_digits()
     few, told = seen[np.arange(160)], sentences.all_sentences()
