@@ -264,12 +264,6 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())
 
 
-def _cumulative(node: Node, _: Editor) -> Value | None:
-    """Along an axis of one element."""
-    x = node.inputs[0]
-    return x if dims.same(x.shape[node.params["axis"]], 1) else None
-
-
 def _identities_scan(node: Node, _: Editor) -> Sequence[Value] | None:
     """A loop without turns gives what it is given; what it would have stacked is empty."""
     if not dims.same(node.params["length"], 0):
@@ -301,5 +295,4 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys(ops.SCATTERS, _of_nothing(2)),
     ops.select_and_scatter_add: _select_and_scatter,
     ops.scan: _identities_scan,
-    **dict.fromkeys((ops.cumsum, ops.cumprod, ops.cummax, ops.cummin), _cumulative),
 }

@@ -17,6 +17,12 @@ def _reshaping_convert(node: Node, _: Editor) -> Value | None:
     return node.inputs[0] if node.inputs[0].dtype == node.out.dtype else None
 
 
+def _cumulative(node: Node, _: Editor) -> Value | None:
+    """Along an axis of one element."""
+    x = node.inputs[0]
+    return x if dims.same(x.shape[node.params["axis"]], 1) else None
+
+
 def _reshaping_reshape(node: Node, editor: Editor) -> Value | None:
     source, own = node.inputs[0], node.op is ops.reshape
     if own and (order := node.params.get("dimensions")) is not None:
@@ -120,4 +126,5 @@ RULES: dict[Op, Rule] = {
     ops.transpose: _reshaping_transpose,
     ops.broadcast_in_dim: _broadcast,
     ops.rev: _rev,
+    **dict.fromkeys((ops.cumsum, ops.cumprod, ops.cummax, ops.cummin), _cumulative),
 }
