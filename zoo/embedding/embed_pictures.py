@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weights.progress import Progress
-from zoo.embedding.about import (
-    About,
-    read_about,
-    write_about,
-)
+from zoo.embedding.about import About, read_about, write_about
 from zoo.embedding.beginning import begin_dataset, state_appended, state_dataset
 from zoo.embedding.crews import cluster_crew, local_crew, run_shards
 from zoo.embedding.embed_request import Embedded, EmbedRequest
