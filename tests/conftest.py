@@ -54,8 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say which case of a sampled test belongs to which tier, and take the slice asked for.
 
-    Of so many cases one is left in the default tier; of the rest, `full` says how many. Names
-    decide it, not places: a row that is added to a table moves no other.
+    Of so many cases one is left in the default tier, of 0 none; of the rest, `full` says how many.
+    Names decide it, not places: a row that is added to a table moves no other.
     """
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
@@ -63,8 +63,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             cases[item.nodeid.partition("[")[0]].append(item)
     for group in cases.values():
         mark = group[0].get_closest_marker("sampled")
-        (size,), full = mark.args, mark.kwargs.get("full", 5)
-        chosen = {item for item in group if drawn(item, size)} or {min(group, key=number)}
+        (size,), full = mark.args, mark.kwargs.get("full", 8)
+        chosen = {item for item in group if size and drawn(item, size)}
+        if size and not chosen:
+            chosen = {min(group, key=number)}
         for item in group:
             if item not in chosen:
                 item.add_marker("full" if drawn(item, full, "full") else "hunt")

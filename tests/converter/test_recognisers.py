@@ -158,14 +158,14 @@ every_form = pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, 
 every_wrap = pytest.mark.parametrize("how", WRAPS)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(10)
 @every_wrap
 @every_form
 def test_recognised(form, how):
     assert_recognised(form, how)
 
 
-@pytest.mark.sampled(95, full=8)
+@pytest.mark.sampled(150, full=12)
 @every_wrap
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["f16", "bf16"])
 @every_form
@@ -174,7 +174,7 @@ def test_recognised_in_low_precision(form, dtype, how):
     assert_recognised(low, how, dtype)
 
 
-@pytest.mark.sampled(43, full=7)
+@pytest.mark.sampled(80, full=10)
 @pytest.mark.parametrize("opset", [17, 18, 20, 24, 26])
 @every_form
 def test_opsets(form, opset):
@@ -183,14 +183,14 @@ def test_opsets(form, opset):
     assert_recognised(replace(form, ops=ops), "vmap1", opset=opset)
 
 
-@pytest.mark.sampled(41, full=6)
+@pytest.mark.sampled(80, full=9)
 @every_wrap
 @pytest.mark.parametrize("form", ATTENTIONS, ids=[f.name for f in ATTENTIONS])
 def test_three_dimensional_layout(form, how):
     assert_recognised(form, how, layout="3d")
 
 
-@pytest.mark.sampled(61, full=5)
+@pytest.mark.sampled(100, full=8)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("how", ["vmap0", "vmap1", "vmap-1", "nested"])
 @every_form

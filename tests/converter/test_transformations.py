@@ -245,7 +245,7 @@ def _primitives(case: Case) -> set[str]:
     return {eqn.primitive.name for eqn in equations(jaxpr)}
 
 
-@pytest.mark.sampled(86, full=12)
+@pytest.mark.sampled(150, full=18)
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ROWS)
@@ -261,6 +261,7 @@ def test_every_way(name, way):
     assert verdict.passed, [str(d) for d in verdict.differences]
 
 
+@pytest.mark.full
 def test_halves_of_values_of_other_ranks():
     test_every_way("family: arithmetic", "nested vmap")
 

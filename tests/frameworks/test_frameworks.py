@@ -8,10 +8,9 @@ import pytest
 from tests.frameworks.examples import FRAMEWORKS, Framework
 from tests.frameworks.rows import PAGE, assert_right, example, line, sections
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.filterwarnings("ignore:SelfAttention will be deprecated:DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:SelfAttention will be deprecated:DeprecationWarning"
+)
 SECTIONS = sections()
 
 
@@ -35,12 +34,14 @@ every = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(0, full=2)
 @pytest.mark.parametrize(("framework", "row"), rows())
 def test_a_layer_converts_and_is_what_the_page_says(framework, row):
     export = assert_right(row)
     assert line(row, export) in SECTIONS[framework.title].splitlines()
 
 
+@pytest.mark.full
 @every
 def test_every_layer_is_here(framework):
     """Or there is a reason why not."""
@@ -53,6 +54,7 @@ def test_every_layer_is_here(framework):
     assert re.findall(r"^- `(.*?)`: (.*)$", section, re.M) == [*left.items()]
 
 
+@pytest.mark.full
 @every
 def test_the_example_runs(framework):
     found = {}

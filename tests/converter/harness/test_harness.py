@@ -37,7 +37,8 @@ def test_enough_is_right(table):
 
 SLOW = {"eigh", "igamma", "igammac", "qr", "svd"}
 """Functions of many steps take minutes, and have tests of their own in `../decompositions`."""
-TIERS = [pytest.mark.hunt if group in SLOW else pytest.mark.full for group in GROUPS]
+HALF = pytest.mark.sampled(0, full=2)
+TIERS = [pytest.mark.hunt if group in SLOW else HALF for group in GROUPS]
 
 
 @pytest.mark.parametrize(

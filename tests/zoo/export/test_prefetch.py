@@ -1,6 +1,5 @@
 """Work in a thread: its results in order, its errors for who asks, and none that nobody awaits."""
 
-import gc
 import threading
 import time
 import weakref
@@ -40,5 +39,4 @@ def test_what_tasks_hold_is_let_go_of():
     with prefetching([partial(id, large)]) as results:
         del large
         results()
-        gc.collect()
         assert seen() is None

@@ -113,7 +113,7 @@ def test_agrees_with_equimo(name):
     assert_near(forward(model_of(config), image)._asdict(), want)
 
 
-@pytest.mark.full
+@pytest.mark.sampled(0, full=3)
 @pytest.mark.parametrize("name", EQUIMO)
 def test_the_published_network_agrees_with_equimo(name):
     config = zoo.info(name).config
