@@ -7,6 +7,7 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.models.backboned import Backboned
 from zoo.models.config import DepthConfig
 from zoo.models.convnext_config import Four
 from zoo.models.layers import Size
@@ -140,7 +141,7 @@ class DepthDecoder(eqx.Module):
         return jax.nn.relu(x) if self.max_depth is None else self.max_depth * jax.nn.sigmoid(x)
 
 
-class DepthAnything(eqx.Module):
+class DepthAnything(Backboned):
     """Patches of four blocks of a vision transformer are read as maps, and those become depths.
 
         maps = normed patches of blocks 3, 6, 9 and 12, on their grid
@@ -186,21 +187,6 @@ class DepthAnything(eqx.Module):
         check_layers(layers, self.backbone.num_hidden_states)
         self.layers, self.name, self.preprocessing = layers, name, preprocessing
         self.labels, self.config = labels, config
-
-    @property
-    def stride(self) -> int:
-        """Pixels along a side of a patch."""
-        return self.backbone.stride
-
-    @property
-    def prefix_tokens(self) -> int:
-        """No tokens are given, so none is in front of the patches."""
-        return 0
-
-    @property
-    def num_hidden_states(self) -> int:
-        """No layers can be asked for."""
-        return 0
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
         """Depths of one image; `jax.vmap` gives a batch.

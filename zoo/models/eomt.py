@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.models.backboned import Backboned
 from zoo.models.config import MaskConfig
 from zoo.models.layers import Activation, pointwise
 from zoo.models.output import Masks
@@ -59,7 +60,7 @@ class MaskHead(eqx.Module):
         return pointwise(self.fc3, self.activation(pointwise(self.fc2, x)))
 
 
-class Eomt(eqx.Module):
+class Eomt(Backboned):
     """Queries join the tokens of a vision transformer before its last blocks, and find areas.
 
         x = [queries, cls_token, reg_tokens, patches]        before the last `query_blocks` blocks
@@ -124,21 +125,6 @@ class Eomt(eqx.Module):
         self.attn_mask_probs = jnp.zeros(query_blocks)
         self.name, self.preprocessing = name, preprocessing
         self.labels, self.config = labels, config
-
-    @property
-    def stride(self) -> int:
-        """Pixels along a side of a patch."""
-        return self.backbone.stride
-
-    @property
-    def prefix_tokens(self) -> int:
-        """No tokens are given, so none is in front of the patches."""
-        return 0
-
-    @property
-    def num_hidden_states(self) -> int:
-        """No layers can be asked for."""
-        return 0
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
         """Areas of one image; `jax.vmap` gives a batch.

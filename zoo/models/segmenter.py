@@ -8,6 +8,7 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.models.backboned import Backboned
 from zoo.models.config import SegmenterConfig
 from zoo.models.layers import pointwise
 from zoo.models.output import ClassMap
@@ -36,7 +37,7 @@ class BatchNorm(eqx.Module):
         return x * scale + (self.bias - self.mean * scale)
 
 
-class Segmenter(eqx.Module):
+class Segmenter(Backboned):
     """A class for every patch of a vision transformer, from what its last blocks make of it.
 
         x = normed patches of the last `layers` blocks, side by side
@@ -86,21 +87,6 @@ class Segmenter(eqx.Module):
         self.head = eqx.nn.Linear(layers * dim, classes, key=head_key)
         self.layers, self.name, self.preprocessing = layers, name, preprocessing
         self.labels, self.config = labels, config
-
-    @property
-    def stride(self) -> int:
-        """Pixels along a side of a patch."""
-        return self.backbone.stride
-
-    @property
-    def prefix_tokens(self) -> int:
-        """No tokens are given, so none is in front of the patches."""
-        return 0
-
-    @property
-    def num_hidden_states(self) -> int:
-        """No layers can be asked for."""
-        return 0
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
         """Classes of one image's patches; `jax.vmap` gives a batch.
