@@ -180,30 +180,24 @@ def speeds_picture(content: Row) -> Figure:
 
 
 def first_picture(content: Row) -> Figure:
-    """README's: for one model a bar for each file, and the seconds that each export takes."""
+    """README's: for one model how long each file runs, and what each export takes."""
     usual = shown(content["speed"])
     files, speed = content["files"][FIRST], content["speed"][FIRST][usual]["files"]
     names = [name for name in speed if "nodes" in files.get(name, {})]
-    times = {name: speed[name]["fastest_ms"] for name in names}
-    costs = {name: files[name].get("processors") for name in names}
-    costs |= {"zoo, fused": files["zoo export"]["processors"]}
-    chart = Figure((9, 3.2), layout="constrained")
-    left, right = chart.subplots(1, 2)
+    exports = {name: files[name] for name in names} | {"zoo, fused": files["zoo export"]}
+    exports = {name: row for name, row in exports.items() if row.get("processors")}
     panels = (
-        (left, times, "milliseconds for one picture", "{:.1f}"),
-        (
-            right,
-            {k: v for k, v in costs.items() if v},
-            "seconds of processor for the export",
-            "{:.0f}",
-        ),
+        ("milliseconds a picture", "{:.1f}", {k: speed[k]["fastest_ms"] for k in names}),
+        ("seconds of export", "{:.0f}", {k: row["processors"] for k, row in exports.items()}),
+        ("MB of memory to export", "{:,.0f}", {k: row["peak_mb"] for k, row in exports.items()}),
     )
-    for axes, found, label, form in panels:
+    chart = Figure((10, 3.2), layout="constrained")
+    for axes, (label, form, found) in zip(chart.subplots(1, len(panels)), panels, strict=True):
         colors = ["#0072b2" if name.startswith("zoo") else "#999999" for name in found]
         drawn = axes.barh(list(found), list(found.values()), color=colors)
         axes.bar_label(drawn, [form.format(value) for value in found.values()], padding=3)
         axes.invert_yaxis()
-        axes.margins(x=0.12)
+        axes.margins(x=0.2)
         axes.set_xlabel(label)
         axes.spines[["top", "right"]].set_visible(False)
     chart.suptitle(f"{FIRST}, one picture, {usual.partition(', ')[2]}: shorter is better")

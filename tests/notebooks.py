@@ -33,8 +33,12 @@ NUMBER = re.compile(r"sha256 \w+|(?<=\nint8: )\w+|\d[\d,.]*(e[+-]\d+)?")
 
 
 def run(path: Path, folder: Path) -> NotebookNode:
-    """A notebook with the outputs that it has in an empty folder and an empty home."""
-    notebook = nbformat.read(path, as_version=4)
+    """A notebook's file with the outputs that it has in an empty folder and an empty home."""
+    return run_notebook(nbformat.read(path, as_version=4), folder)
+
+
+def run_notebook(notebook: NotebookNode, folder: Path) -> NotebookNode:
+    """The same of a notebook that is in no file."""
     programs = Path(sys.executable).parent
     own = {
         "HOME": str(folder),

@@ -77,3 +77,28 @@ def test_it_says_the_same_again(path, tmp_path):
     for before, after in zip(stored.cells, again.cells, strict=True):
         if before.cell_type == "code":
             assert told(after) == told(before), before.source
+
+
+@FULL
+def test_progress_is_not_red(tmp_path):
+    """As Jupyter stores it: what a call and a command say meanwhile is not among the errors."""
+    pytest.importorskip("nbclient", reason="notebooks need the extra [notebooks]")
+    from nbformat import v4
+
+    from tests.notebooks import run_notebook
+
+    works = (
+        "import time\nfrom weights.progress import Quiet\nfrom zoo.progress import Lines, bar\n"
+        "with bar(Lines()) as progress:\n"
+        "    progress.stage('fetching', 10**7)\n    time.sleep(1.1)\n    progress.step(5 * 10**6)\n"
+        "    progress.note('by others')\nQuiet().note('terms')\n"
+    )
+    command = f'{sys.executable} -c "{works}"'
+    cells = [works, f"%%sh\n{command}", f"%%sh\nexec 2>&1\n{command}"]
+    ran = run_notebook(v4.new_notebook(cells=[v4.new_code_cell(each) for each in cells]), tmp_path)
+    found = [
+        [each.get("name") or each.data["text/plain"] for each in cell.outputs] for cell in ran.cells
+    ]
+    assert found == [["", "stdout"], ["stderr"], ["stdout"]]
+    said = [cell.outputs[-1].text for cell in ran.cells]
+    assert said == ["by others\nterms\n"] * 2 + ["fetching\nby others\nterms\n"]

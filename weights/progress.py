@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from weights.terminal import complain
+from weights.terminal import tell
 
 
 class Progress(Protocol):
@@ -28,4 +28,4 @@ class Quiet:
         pass
 
     def note(self, text: str) -> None:
-        complain(text)
+        tell(text)

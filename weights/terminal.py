@@ -22,6 +22,16 @@ def complain(text: str) -> None:
     say(text, sys.stderr)
 
 
+def tell(text: str) -> None:
+    """Print a text that is no error on stderr; in a cell of a notebook on stdout."""
+    say(text, sys.stdout if in_cell() else sys.stderr)
+
+
+def in_cell() -> bool:
+    """Whether a cell of a notebook runs in this process: Jupyter paints its stderr red."""
+    return type(sys.stderr).__module__ == "ipykernel.iostream"
+
+
 def printable(text: str) -> str:
     """A text in which whatever cannot be seen is written as an escape: what moves a cursor, sets a
     window's title or turns the direction of reading. Lines and tabs stay."""

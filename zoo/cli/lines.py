@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-from weights.terminal import complain, printable
+from weights.terminal import printable
 from zoo.artifacts.build.plan import FolderPlan
 from zoo.export.bulk import Outcome
-from zoo.progress import is_terminal
+from zoo.progress import is_terminal, log
 
 
 class Log:
@@ -22,10 +22,10 @@ class Log:
     def told(self, plan: FolderPlan, text: str) -> None:
         if plan not in self.begun:
             self.begun.add(plan)
-            complain(f"{plan.model}: building")
+            log(f"{plan.model}: building")
 
     def finished(self, plan: FolderPlan, outcome: Outcome) -> None:
-        complain(f"{plan.model}: {build_summary(outcome)}")
+        log(f"{plan.model}: {build_summary(outcome)}")
 
 
 class Rows:

@@ -202,6 +202,8 @@ def pixels(page, caption):
     """What a map shows: [rows, columns, 3]."""
     return np.asarray(canvas_of(page.locator(f"canvas[aria-label='{caption}']")))
 
+DISTURBED = "times => import('./assets/times.js').then(({ disturbed }) => times.map(disturbed))"
+
 
 @BOTH
 def test_a_photograph_is_dropped(visit, made):
@@ -220,7 +222,9 @@ def test_a_photograph_is_dropped(visit, made):
     names = MODELS[PICTURES].class_names
     assert page.locator("#classes .label").all_inner_texts() == [names[each] for each in best]
     # int8 beside it: near, and not the same.
-    page.locator("#numbers th", has_text="Fastest of 3").wait_for(timeout=60_000)
+    page.locator("#numbers th", has_text="Fastest of 5").wait_for(timeout=60_000)
+    times = [[9, 10, 10, 11], [9, 9, 20, 42], [0.1, 0.1, 0.2, 0.4]]
+    assert page.evaluate(DISTURBED, times) == [False, True, False]
     row = page.locator("#numbers tbody tr").nth(1).locator("td").all_inner_texts()
     assert 0.999 < float(row[-1]) < 1 and 0 < float(row[-2]) < 1
     # A patch is chosen with the mouse in any of the maps, and with the keyboard.
