@@ -63,9 +63,12 @@ def run_notebook(notebook: NotebookNode, folder: Path) -> NotebookNode:
 
 
 def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs of which no two texts of one stream follow each other; pictures of 256 colours."""
+    """Outputs of which no two texts of one stream follow each other; pictures of 256 colours.
+
+    Progress that was shown below a cell and is empty since then is none.
+    """
     found: list[NotebookNode] = []
-    for output in map(small, outputs):
+    for output in (small(each) for each in outputs if each.get("data") != {"text/plain": ""}):
         last = found[-1] if found else NotebookNode()
         if "text" not in output or last.get("name") != output.name:
             found.append(output)

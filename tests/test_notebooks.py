@@ -96,9 +96,7 @@ def test_progress_is_not_red(tmp_path):
     command = f'{sys.executable} -c "{works}"'
     cells = [works, f"%%sh\n{command}", f"%%sh\nexec 2>&1\n{command}"]
     ran = run_notebook(v4.new_notebook(cells=[v4.new_code_cell(each) for each in cells]), tmp_path)
-    found = [
-        [each.get("name") or each.data["text/plain"] for each in cell.outputs] for cell in ran.cells
-    ]
-    assert found == [["", "stdout"], ["stderr"], ["stdout"]]
+    found = [[each.get("name") for each in cell.outputs] for cell in ran.cells]
+    assert found == [["stdout"], ["stderr"], ["stdout"]]
     said = [cell.outputs[-1].text for cell in ran.cells]
     assert said == ["by others\nterms\n"] * 2 + ["fetching\nby others\nterms\n"]

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from weights.terminal import tell
+from weights.terminal import say_aside
 
 
 class Progress(Protocol):
@@ -28,4 +28,4 @@ class Quiet:
         pass
 
     def note(self, text: str) -> None:
-        tell(text)
+        say_aside(text)

@@ -22,7 +22,7 @@ def complain(text: str) -> None:
     say(text, sys.stderr)
 
 
-def tell(text: str) -> None:
+def say_aside(text: str) -> None:
     """Print a text that is no error on stderr; in a cell of a notebook on stdout."""
     say(text, sys.stdout if in_cell() else sys.stderr)
 

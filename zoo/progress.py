@@ -43,7 +43,7 @@ def bar(elsewhere: Progress | None = None) -> Generator[Progress]:
     """A progress bar on stderr, or below a notebook's cell; where that is no terminal,
     `elsewhere`, or else nothing."""
     if in_cell():
-        with Cell() as below:
+        with BelowCell() as below:
             yield below
         return
     if not is_terminal(sys.stderr):
@@ -90,7 +90,7 @@ class Lines:
         complain(text)
 
 
-class Cell:
+class BelowCell:
     """Progress as a line below a cell of a notebook, which is empty when the work is done.
 
     Work of less than a second shows none.
@@ -103,7 +103,7 @@ class Cell:
         self.told = time.monotonic() + self.PATIENCE - self.PAUSE
         self.line: DisplayHandle | None = None
 
-    def __enter__(self) -> Cell:
+    def __enter__(self) -> BelowCell:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from tests import folders
 from tests.hub_server import COMMIT, Hub, serving
 from tests.killed import Order, Outcome, commands
@@ -74,6 +76,9 @@ def prepare(place: Path, run: Run) -> Path:
         pictures = made / "pictures" / f"{number % 2}"
         pictures.mkdir(parents=True, exist_ok=True)
         photograph().rotate(45 * number).save(pictures / f"{number}.png")
+        (made / "rooms").mkdir(exist_ok=True)
+        photograph().rotate(45 * number).save(made / "rooms" / f"{number}.png")
+        np.save(made / "rooms" / f"{number}.npy", np.full((3, 4), 1 + number, np.float32))
     with suppress(ZooError):
         for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
             put_package(package, None, place / "dist", place, Lines())

@@ -21,7 +21,12 @@ FOLDER = "The folder that holds checkpoints, under the names that they were publ
 IMAGES = (
     "A folder of images, with a folder for each class, or such folders in `train` and `val`. Then "
     "it is also counted how often files know an image's class, by its nearest neighbours, by a "
-    "linear layer, and by a classifier of these classes."
+    "linear layer, by sentences about the classes, and by a classifier of them, where a model has "
+    "such."
+)
+DEPTHS = (
+    "A folder of pictures with depths in metres beside them, room.jpg and room.npy. Then it is "
+    "also measured how far a linear layer on a file's features is from them."
 )
 MINUTES = options.value(
     "N", "The most time that it may take. What does not fit is left for another run.", min=1
@@ -34,6 +39,7 @@ def report(
     filter: options.Filter = None,
     variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
     images: Annotated[Path | None, options.value("FOLDER", IMAGES)] = None,
+    depths: Annotated[Path | None, options.value("FOLDER", DEPTHS)] = None,
     minutes: Annotated[float, MINUTES] = 60,
     out: Annotated[Path, options.out(True)] = Path("report"),
     json: options.Json = False,
@@ -47,13 +53,15 @@ def report(
     """
     from zoo.registry.lookup import fitting
     from zoo.report import kit
+    from zoo.report.depths import read_depth_task
     from zoo.report.labelled import read_task
 
     # What a report measures are pictures.
     fit = [entry for entry in fitting(filter or ()) if entry.config.takes == ("pixel_values",)]
     task = read_task(images) if images else None
+    rooms = read_depth_task(depths) if depths else None
     chosen = read_variants(variant or ())
-    asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out)
+    asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, rooms)
     with progress_bar() as progress:
         found = kit.make_report(asked, progress)
     if json:

@@ -27,14 +27,16 @@ from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
-from zoo.images.pixel_values import pixel_values
+from zoo.images.pixel_values import Float32, pixel_values
 from zoo.models.builder import abstract
 from zoo.registry.entry import ModelInfo
 from zoo.registry.reported import Task
 from zoo.report.content import Against, Measured, OneFile
+from zoo.report.depths import DepthTask, depth_error
 from zoo.report.labelled import LabelledTask
 from zoo.report.neighbours import BATCH, scores, see, vectors_of
 from zoo.report.proof_pictures import draw_pictures
+from zoo.report.zero_shot import sentence_vectors
 from zoo.show.chart import ResidualRow
 from zoo.show.residual_rows import residual_rows
 
@@ -52,18 +54,21 @@ OPEN = Signature(size=None, batch=None)
 class ModelProof:
     """A model that is being measured, with a checkpoint, in so many `seconds`.
 
-    `task` are the images of somebody's that there is time for, which is known once a file has seen
-    some, and `on_images` the seconds that they took; `rows` are the errors of files, to be drawn.
+    `task` and `depths` are the pictures of somebody's that there is time for, which is known once
+    a file has seen some, and `on_images` the seconds that they took; `sentences` are unit vectors
+    of a sentence about each class, and `rows` the errors of files, to be drawn.
     """
 
     entry: ModelInfo
     variants: Sequence[str]
     task: LabelledTask | None
+    depths: DepthTask | None
     progress: Progress
     seconds: float = math.inf
     began: float = field(default_factory=time.monotonic)
     on_images: float = 0.0
     in_file: float | None = None
+    sentences: Float32 | None = None
     rows: list[ResidualRow] = field(default_factory=list)
 
     def files(self, loaded: Loaded, outputs: Golden | None) -> Iterator[tuple[str, OneFile]]:
@@ -93,23 +98,43 @@ class ModelProof:
         found: dict[Task, float] = {}
         if self.task is not None:
             self.progress.stage(f"{name}: {self.task.images} images")
-            found = scores(live, self.task, self.entry)
+            found = scores(live, self.task, self.entry, self.sentences)
+        if self.depths is not None:
+            self.progress.stage(f"{name}: depths of {len(self.depths.pairs)} pictures")
+            if (error := depth_error(live, self.depths, self.entry)) is not None:
+                found["depth"] = error
         self.on_images += time.monotonic() - began
         return found
 
     def limit_images(self, live: runtime.Session, files: int) -> None:
         """Keep as many images as each of the files can see in the time that is left."""
-        if self.task is None:
+        given = [path for path, _ in self.depths.pairs] if self.depths else []
+        given = [*self.task.known.paths] if self.task else given
+        if not given:
             return
-        paths = [str(path) for path in self.task.known.paths[:BATCH]]
+        paths = [str(path) for path in given[:BATCH]]
         see(live, paths, self.entry.preprocessing)
         began = time.monotonic()
         see(live, paths, self.entry.preprocessing)
         each = (time.monotonic() - began) / len(paths)
         left = self.seconds - (time.monotonic() - self.began)
-        self.task = self.task.fitting(int(min(left / files / each, self.task.images)))
-        if self.task is None:
+        most = max(0, int(left / files / each))
+        # Depths need fewer pictures than classes do.
+        if self.depths is not None:
+            self.depths = self.depths.fitting(most // 4 if self.task else most)
+            most -= len(self.depths.pairs) if self.depths else 0
+        if self.task is not None:
+            self.task = self.task.fitting(most)
+        if self.task is None and self.depths is None:
             self.progress.note(f"{self.entry.name}: there is no time for images")
+
+    def read_sentences(self, path: Path) -> None:
+        """Have the vectors of sentences about the classes of images, if the model takes texts."""
+        began = time.monotonic()
+        if self.task is not None:
+            classes = self.task.classes
+            self.sentences = sentence_vectors(self.entry, path, classes, self.progress)
+        self.on_images += time.monotonic() - began
 
     def note_residuals(self, live: runtime.Session, sample: Sample, name: str, made: Made) -> None:
         """Keep where a file differs from JAX on the first photograph."""
@@ -133,6 +158,7 @@ def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
         progress.note(f"{entry.name} is not compared with transformers, which is not installed")
     in_jax = worst_error(golden.check_jax(outputs, loaded)) if outputs else None
     progress.stage("running the model in JAX")
+    proof.read_sentences(path)
     files = dict(proof.files(loaded, outputs))
     against = None
     if outputs is not None:
@@ -152,6 +178,7 @@ def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
         tools=tools_of(entry),
         against=against,
         neighbours=proof.task.told if proof.task else None,
+        depths=proof.depths.told if proof.depths else None,
         files={name: files[name] for name in proof.variants},
         pictures=pictures,
     )

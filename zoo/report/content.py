@@ -38,6 +38,15 @@ class Neighbours(Model):
     leave_one_out: bool = Field(description="Whether both are the same images.")
 
 
+class Depths(Model):
+    """The task of telling how far away everything in a picture is."""
+
+    folder: Line = Field(description="The name of the folder of pictures.")
+    known: Count = Field(description="Pictures that the layer is fitted to.")
+    asked: Count = Field(description="Pictures whose depths are asked.")
+    left_out: Count = Field(default=0, description="Pictures that there was no time for.")
+
+
 class OneFile(Model):
     """One ONNX file."""
 
@@ -64,6 +73,7 @@ class Measured(Model):
     seconds: float = Field(description="How long all of it took.")
     memory: Count = Field(description="Bytes that the machine has.")
     neighbours: Neighbours | None = Field(description="The images of `scores`.")
+    depths: Depths | None = Field(default=None, description="The pictures of its depths.")
     pictures: tuple[Name, ...] = Field(description="Names of pictures beside this.")
     files: dict[str, OneFile] = Field(description="The files by their names in a folder.")
 

@@ -15,6 +15,7 @@ from zoo.registry.entry import ModelInfo
 from zoo.report import content, matching, page
 from zoo.report.accuracy import ModelProof, measure_model, tools_of
 from zoo.report.budget import Budget, products_a_second
+from zoo.report.depths import DepthTask
 from zoo.report.labelled import LabelledTask
 
 
@@ -28,6 +29,7 @@ class ReportRequest:
     task: LabelledTask | None
     minutes: float
     folder: Path
+    depths: DepthTask | None = None
 
 
 @dataclass
@@ -89,7 +91,7 @@ def measure_one(
 ) -> None:
     """Measure one model, and write the report with it; or note why it cannot be measured."""
     progress.stage(f"{entry.name}: reading {path.name}")
-    proof = ModelProof(entry, asked.variants, asked.task, progress, seconds)
+    proof = ModelProof(entry, asked.variants, asked.task, asked.depths, progress, seconds)
     try:
         found = measure_model(path, proof, asked.folder)
     except (WeightsError, BadRequest, BadFile) as error:
@@ -108,12 +110,14 @@ def is_known(report: content.Report, entry: ModelInfo, path: Path, asked: Report
     all that is asked of it."""
     known = {each.model: each for each in report.models}.get(entry.name)
     folder = asked.task.told.folder if asked.task else None
+    depths = asked.depths.told.folder if asked.depths else None
     return (
         known is not None
         and known.checkpoint == path.name
         and known.tools == tools_of(entry)
         and {*asked.variants} <= known.files.keys()
         and folder in (None, known.neighbours.folder if known.neighbours else None)
+        and depths in (None, known.depths.folder if known.depths else None)
         and (known.sha256 is None or not path.is_file() or known.sha256 == sha256(path))
     )
 
@@ -129,7 +133,9 @@ def tell_time(
         if sum_of + budget.takes(entry) <= budget.left:
             sum_of, fitting = sum_of + budget.takes(entry), fitting + 1
     told = f"about {minutes(sum_of)} of at most {asked.minutes:g}"
-    images = "; as many images as there is time for take the rest" if asked.task else ""
+    images = (
+        "; as many images as there is time for take the rest" if asked.task or asked.depths else ""
+    )
     progress.note(f"{fitting} of {len(missing)} models take {told}{images}")
 
 

@@ -30,6 +30,8 @@ ROWS = 512
 RIDGE = 1e-3
 """Of the mean variance of a feature, which is added to each."""
 
+POOLED = "pooler_output"
+
 Labels = NDArray[np.int64]
 
 
@@ -44,11 +46,16 @@ class Seen:
 def vectors_of(live: Session) -> str | None:
     """The output whose vectors stand for images; None of a file that has none."""
     names = [output.name for output in live.get_outputs()]
-    return next((name for name in ("pooler_output", "last_hidden_state") if name in names), None)
+    return next((name for name in (POOLED, "last_hidden_state") if name in names), None)
 
 
-def scores(live: Session, task: LabelledTask, entry: ModelInfo) -> dict[Task, float]:
-    """Percent of a task's images that get their own class, in each way that the file allows."""
+def scores(
+    live: Session, task: LabelledTask, entry: ModelInfo, sentences: Float32 | None = None
+) -> dict[Task, float]:
+    """Percent of a task's images that get their own class, in each way that the file allows.
+
+    `sentences` are unit vectors of a sentence about each class, if the model takes texts.
+    """
     if vectors_of(live) is None:
         return {}
     how, told = entry.preprocessing, task.told
@@ -62,6 +69,8 @@ def scores(live: Session, task: LabelledTask, entry: ModelInfo) -> dict[Task, fl
         "k-NN": vote(*both, told.nearest, told.leave_one_out),
         "linear": regress(*both, told.leave_one_out),
     }
+    if sentences is not None and vectors_of(live) == POOLED:
+        found["zero-shot"] = (asked.vectors @ sentences.T).argmax(axis=1)
     order = class_order(task.classes, entry.class_names)
     if asked.logits is not None and order is not None:
         found["classifier"] = np.argsort(order)[asked.logits.argmax(axis=1)]

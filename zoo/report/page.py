@@ -93,7 +93,7 @@ def result_rows(measured: Measured) -> Iterator[Sequence[str]]:
 def found_here(measured: Measured, task: Task) -> str:
     """What each file did in a task, or that it was not measured."""
     found = [
-        f"{name} {file.scores[task]:.2f}"
+        f"{name} {file.scores[task]:.{3 if task == 'depth' else 2}f}"
         for name, file in measured.files.items()
         if task in file.scores
     ]

@@ -202,6 +202,7 @@ def pixels(page, caption):
     """What a map shows: [rows, columns, 3]."""
     return np.asarray(canvas_of(page.locator(f"canvas[aria-label='{caption}']")))
 
+
 DISTURBED = "times => import('./assets/times.js').then(({ disturbed }) => times.map(disturbed))"
 
 
