@@ -243,7 +243,7 @@ ones; every number is a largest difference over all outputs. `python -m tests.me
 
 ## Against other implementations
 
-One representative of each family at its native size. The other implementations run on our leaves:
+One representative of each family at its native size. The others have the same weights:
 unmodified Equimo 1.1.0 in JAX (difference relative to the largest output), transformers in PyTorch
 (absolute; features are of unit size, the logits of EoMT's masks reach 40). `ONNX N` is the file at
 opset N in ONNX Runtime against our model in JAX. ViT-5 is compared with stored outputs of Equimo

@@ -6,6 +6,7 @@ nothing does.
 """
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -188,25 +189,67 @@ FETCHED = re.compile(r"^(git clone|cd|python3 -m venv|\.venv/bin/pip install) .*
 """Lines of the first page that bring this package, which is here already."""
 
 
-@pytest.mark.full
-def test_the_first_page_is_followed_as_it_is_written(tmp_path):
-    """In a shell whose PATH has nothing of ours until the page says how it gets there."""
-    environment = tmp_path / ".venv"
+def bring_environment(place):
+    """What the first page installs, as far as it is here already."""
+    environment = place / ".venv"
     venv.create(environment, symlinks=True)
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "here.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
     script = environment / "bin" / "zoo"
     script.write_text(f"#!{environment}/bin/python\nfrom zoo.cli import main\nmain()\n")
     script.chmod(0o755)
+
+
+SHELL = ["bash", "-euo", "pipefail", "-c"]
+
+SESSION = f"""
+import json, subprocess, sys
+names = {{}}
+for kind, text in json.load(sys.stdin):
+    if kind == "sh":
+        subprocess.run([*{SHELL}, text], check=True)
+    else:
+        exec(text, names)
+"""
+"""Of a reader, who has a shell and one Python for all of a page."""
+
+
+@pytest.mark.full
+def test_the_first_page_is_followed_as_it_is_written(tmp_path):
+    """In a shell whose PATH has nothing of ours until the page says how it gets there."""
+    bring_environment(tmp_path)
     lines = []
     for _, kind, text in BLOCK.findall((ROOT / "docs" / "index.md").read_text()):
         text = FETCHED.sub("", text)
         lines.append(text if kind == "sh" else f"python - <<'END'\n{text}END\n")
-    shell = ["bash", "-euo", "pipefail", "-c", "".join(lines)]
     told = {"PATH": os.defpath, "HOME": str(tmp_path)}
-    done = subprocess.run(shell, cwd=tmp_path, env=told, text=True, capture_output=True)
+    command = [*SHELL, "".join(lines)]
+    done = subprocess.run(command, cwd=tmp_path, env=told, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "(1, 10)" in done.stdout
+
+
+FOLLOWED = {"", *BROUGHT} - {"the named checkpoint"}
+"""What a reader has. The published name of a checkpoint promises its digest."""
+
+
+@pytest.mark.hunt
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_followed_from_its_first_line(page, place, tmp_path):
+    """By somebody who has done the first page, and has what this page asks for."""
+    given = [] if page.name in GENERATED else BLOCK.findall(page.read_text())
+    shown = [each for each in given if each[0] in FOLLOWED and each[1] in SHOWN]
+    if not shown:
+        pytest.skip("there is nothing on it that could be run here")
+    for needs in {needs for needs, _, _ in shown} - {""}:
+        BROUGHT[needs]()
+    bring_environment(tmp_path)
+    kept = ("NPM_CONFIG_USERCONFIG", "HF_HUB_OFFLINE")
+    told = {name: os.environ[name] for name in kept} | {"PATH": os.defpath, "HOME": str(tmp_path)}
+    command = [*SHELL, f"source .venv/bin/activate; python -c {shlex.quote(SESSION)}"]
+    blocks_of_page = json.dumps([(kind, text) for _, kind, text in shown])
+    done = subprocess.run(command, input=blocks_of_page, env=told, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_is_installed_from_an_index_that_has_nothing_of_ours():

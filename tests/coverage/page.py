@@ -39,13 +39,14 @@ tables below have every primitive of JAX {jax} and of Equinox. What is refused h
 Your browser finds a name with Ctrl+F.
 </div>
 
-- **How**: *a rule* writes operators; *a function in its place* is traced instead; *another form* is
-  what the passes bring it into; *inlined* is what it wraps.
-- **Opsets**: from which on, and where a newer operator says it better.
-- **Dtypes** are those that a test finds right in ONNX Runtime; where JAX has no others, all.
-- **Operators** are those of one test, from the opset on that is named, if there are several.
-- **Tests**: how many cases of which table of `tests/converter`; `harness` is JAX's own, of which
-  the full tier tries at most twelve a group, and `-m hunt` all.
+- **How** the converter treats it. *A rule* writes ONNX operators for it. *A function in its place*:
+  a JAX function that computes the same is traced instead. *Another form*: the passes rewrite it as
+  other primitives. *Inlined*: it only wraps a function, which is converted.
+- **Opsets**: the oldest opset that has it; a second number is a newer opset with a better operator.
+- **Dtypes** are those that a test finds right in ONNX Runtime, or *all* that JAX has for it.
+- **Operators** are those that one test's file has, with the opset where they depend on it.
+- **Tests**: how many cases there are, and in which table of `tests/converter`. `harness` is JAX's
+  own table, of which the full tier tries at most twelve a group, and `-m hunt` all.
 """
 
 FLOATS = ("float32", "float16", "bfloat16")
