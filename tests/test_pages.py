@@ -196,7 +196,9 @@ def bring_environment(place):
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "here.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
     script = environment / "bin" / "zoo"
-    script.write_text(f"#!{environment}/bin/python\nfrom zoo.cli import main\nmain()\n")
+    # As pip writes it: what measures a file's memory imports it again.
+    started = "from zoo.cli import main\nif __name__ == '__main__':\n    main()\n"
+    script.write_text(f"#!{environment}/bin/python\n{started}")
     script.chmod(0o755)
 
 

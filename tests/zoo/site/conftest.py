@@ -120,6 +120,11 @@ STORED = """async () => [
 ]"""
 
 
+def good(response):
+    """Also that nothing has changed since a browser asked some seconds ago."""
+    return response.ok or response.status == 304
+
+
 @pytest.fixture
 def visit(request, chromium, address, shots):
     """A visit 1280 pixels wide in light colours, unless a test has it otherwise.
@@ -133,7 +138,7 @@ def visit(request, chromium, address, shots):
     )
     asked, wrong = [], []
     context.on("request", lambda found: asked.append(found.url))
-    context.on("response", lambda found: found.ok or wrong.append(f"{found.status} {found.url}"))
+    context.on("response", lambda found: good(found) or wrong.append(f"{found.status} {found.url}"))
     context.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
     context.on("weberror", lambda found: wrong.append(str(found.error)))
     page = context.new_page()
