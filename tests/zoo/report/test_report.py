@@ -75,7 +75,7 @@ def asked(tmp_path_factory):
     entries = [meta_file(here, name, config) for name, config in CONFIGS.items()]
     (here / "notes.txt").write_text("no checkpoint")
     task = labelled.read_task(pictures_of_classes(here / "images", 4))
-    places = depths.read_depth_task(rooms(here / "rooms", 40))
+    places = depths.read_depth_task(rooms(here / "rooms", 16))
     asked = kit.ReportRequest(here, entries, ("fp32", "int8"), task, 60, here / "made", places)
     measured = []
 
@@ -114,13 +114,13 @@ def test_two_families(asked):
         assert files["fp32"].scores | {"depth": 0} == {"k-NN": 100, "linear": 100, "depth": 0}
         # Whoever always says the mean is off by 2 metres.
         assert files["fp32"].scores["depth"] < 0.6
-        assert (each.depths.known, each.depths.asked) == (30, 10)
+        assert (each.depths.known, each.depths.asked) == (12, 4)
         assert all((asked.folder / name).is_file() for name in each.pictures)
         assert len(each.pictures) == 2
     told = (asked.folder / content.PAGE).read_text()
     assert f"| eupe_vitt16 | {there.found['eupe_vitt16'].name} | " in told
     assert "8 images of images in 2 classes, by 8 images (each leaving itself out), of" in told
-    assert "10 pictures of rooms, by a layer that was fitted to 30 others" in told
+    assert "4 pictures of rooms, by a layer that was fitted to 12 others" in told
     assert "| 78.6 | ImageNet-1k | arXiv:2603.22387, tables 1, 4 and 5 | fp32 100.00" in told
 
 

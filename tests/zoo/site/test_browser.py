@@ -206,7 +206,7 @@ def pixels(page, caption):
 DISTURBED = "times => import('./assets/times.js').then(({ disturbed }) => times.map(disturbed))"
 
 
-@BOTH
+@pytest.mark.parametrize("visit", [(390, "dark")], indirect=True, ids=str)
 def test_a_photograph_is_dropped(visit, made):
     page = visit.open(f"{PICTURES}.html")
     page.evaluate(DROP, f"models/{PICTURES}/photograph.png")
