@@ -15,7 +15,7 @@ from functools import partial
 
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
 from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
-from converter.fuse.product_terms import Mean, Reduced, mean_of, mean_square_of
+from converter.fuse.product_terms import Mean, Reduced, mean_of, mean_square_of, product_of
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along, as_group
 from converter.ir.dims import Shape
@@ -23,13 +23,48 @@ from converter.ir.moves import above
 from converter.ir.scalars import scalar
 
 
-def prove_layer_norm(node: Node, uses: Uses) -> Norm | None:
+def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
+    reason = _outside_the_root(node, uses)
     for written in centred(node, uses):
         found, shape = opened(written, node.out.shape, uses) or (written, None)
         axes = _normalised_axes(found, uses)
         if axes is not None:
             return Norm(found.x, axes, found.deviation, found.terms, shape)
+        if _is_of_fewer(found, uses):
+            reason = "the variance is divided by another number than that of the elements (ddof)"
+    return reason
+
+
+def _is_of_fewer(found: Centred, uses: Uses) -> bool:
+    """Whether the deviation is the difference's own but for the number that divides the squares."""
+    squares = mean_square_of(_unclipped(found.deviation.spread), uses)
+    average = mean_of(found.average, uses)
+    axes = None if average is None else average.axes_of(found.x)
+    if squares is None or axes is None or squares.divides(found.x, axes):
+        return False
+    return _centres(squares.summed, found.x, axes, uses)
+
+
+def _outside_the_root(node: Node, uses: Uses) -> str | None:
+    """Why ``(x - mean(x)) / (sqrt(var(x)) + epsilon)`` is none."""
+    parts = product_of(node, uses) if node.op is ops.div else None
+    if parts is None or len(parts.divisors) != 1 or parts.divisors[0].op() is not ops.add:
+        return None
+    for number, root in pair(parts.divisors[0]):
+        if scalar(number.base) is None or root.op() is not ops.sqrt:
+            continue
+        for factor in parts.factors:
+            if factor.op() is ops.sub and _is_own_spread(operand(root, 0), factor, uses):
+                return "the epsilon is added to the deviation and not to the variance in its root"
     return None
+
+
+def _is_own_spread(spread: View, difference: View, uses: Uses) -> bool:
+    """Whether that is the variance of what this difference centres."""
+    x, average = operands(difference)
+    taken = mean_of(average, uses)
+    axes = None if taken is None else taken.axes_of(x)
+    return axes is not None and _is_variance(_unclipped(spread), x, axes, uses)
 
 
 def _normalised_axes(found: Centred, uses: Uses) -> tuple[int, ...] | None:

@@ -83,6 +83,10 @@ def the_other_direction(x):
     return jnp.concatenate([a * cos + b * sin, b * cos - a * sin], -1)
 
 
+def centre(x):
+    return x - x.mean(-1, keepdims=True)
+
+
 def simple_norm(x):
     """timm's SimpleNorm, in Equimo's spelling: the sample variance, times x itself."""
     deviation = x - x.mean(1, keepdims=True)
@@ -112,6 +116,14 @@ MISSES = {
         (positions_per_sample, ((3, 5, 8), (3, 5)), "depend on 2 axes"),
         (lambda x: unequal_halves(x, jnp.arange(40.0).reshape(5, 8)), ((3, 5, 8),), "differ"),
         (the_other_direction, ((3, 5, 8),), None),
+    ],
+    "LayerNormalization": [
+        (lambda x: centre(x) / (x.std(-1, keepdims=True) + 1e-5), ((3, 8),), "to the deviation"),
+        (
+            lambda x: centre(x) / jnp.sqrt(x.var(-1, ddof=1, keepdims=True) + 1e-5),
+            ((3, 8),),
+            "ddof",
+        ),
     ],
     "RMSNormalization": [(simple_norm, ((3, 8, 5),), "squared only")],
 }
