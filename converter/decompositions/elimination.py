@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from converter.decompositions import matrices
@@ -84,33 +85,83 @@ def lu(x: jax.Array) -> Arrays:
     """``L`` below the diagonal and ``U`` from it on; the pivots; and the permutation of the rows.
 
     Elimination by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Of entries
-    of the same size the first is the pivot, as in LAPACK.
+    of the same size the first is the pivot, as in LAPACK. Rows stay where they are: a step looks
+    for its pivot in the order in which LAPACK has the rows that are left.
     """
     *stack, height, width = x.shape
-    rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
+    count, rows = min(height, width), lax.iota(jnp.int32, height + 1)
+    following = jnp.asarray(_orders_without(height))
 
-    def step(k: Index, state: Arrays) -> tuple[Arrays, tuple[jax.Array]]:
+    def step(k: Index, state: Arrays) -> tuple[Arrays, Arrays]:
         known, order = state
-        sizes = jnp.where(rows >= k, _lu_size(entry(known, k, -1)), -1)
-        pivot = jnp.argmax(sizes, axis=-2).astype(jnp.int32)
-        places = exchange(k, pivot, height)
-        known, order = taken(known, places, -2), taken(order, places, -2)
-        lead, top = entry(known, k, -1), entry(known, k, -2)
-        pivoted = entry(top, k, -1)
-        factors = lead / jnp.where(pivoted == 0, jnp.ones_like(pivoted), pivoted)
-        right = jnp.where(columns > k, top, jnp.zeros_like(top))
-        rest = known - jnp.where(rows > k, factors, jnp.zeros_like(lead)) * right
-        done = jnp.where(rows > k, factors, lead)
-        return (jnp.where(columns == k, done, rest), order), (pivot,)
+        lead = entry(known, k, -1)
+        place = jnp.argmax(_lu_size(taken(lead, order, -2)), axis=-2).astype(jnp.int32)
+        own = _at(order, place)
+        top = taken(known, own, -2)
+        pivot = entry(top, k, -1)
+        factors = lead / jnp.where(pivot == 0, jnp.ones_like(pivot), pivot)
+        order = _at(order, jnp.reshape(entry(following, place, 0), order.shape))
+        return (known - factors * top, order), (place, own, top, factors)
 
-    start: Arrays = (x, jnp.broadcast_to(rows, (*stack, height, 1)))
-    (known, order), (pivots,) = collect(min(height, width), step, start)
-    return known, jnp.moveaxis(pivots[..., 0], 0, -1), order[..., 0]
+    # A row of zeros is what those that are left are followed by.
+    longer = matrices.padded(x, height + 1, width)
+    start: Arrays = (longer, jnp.broadcast_to(rows, (*stack, height + 1)))
+    (_, rest), (places, own, tops, factors) = collect(count, step, start)
+    places, own = (jnp.moveaxis(each[..., 0], 0, -1) for each in (places, own))
+    order = jnp.concatenate([own, rest[..., : height - count]], -1)
+    lower = taken(jnp.moveaxis(factors[..., 0], 0, -1), order, -2)
+    known = jnp.tril(matrices.padded(lower, height, width), -1)
+    upper = jnp.triu(jnp.moveaxis(tops[..., 0, :], 0, -2))
+    return known + matrices.padded(upper, height, width), places + rows[:count], order
+
+
+def _orders_without(size: int) -> np.ndarray:
+    """By a place of ``size`` the other places in the order that LAPACK leaves: the first one comes
+    to where that is missing. The place behind all follows.
+    """
+    orders = np.minimum(np.arange(1, size + 2, dtype=np.int32), size)[None].repeat(size, 0)
+    orders[np.arange(1, size), np.arange(size - 1)] = 0
+    return orders
+
+
+def _at(order: jax.Array, places: jax.Array) -> jax.Array:
+    """Numbers of rows at places."""
+    if order.ndim == 1:
+        return entry(order, places, 0)
+    return jnp.take_along_axis(order, places, -1, mode="promise_in_bounds")
 
 
 def _lu_size(x: jax.Array) -> jax.Array:
     """What pivots are chosen by, as in LAPACK: of complex numbers the sum of both parts'."""
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
+
+
+@decomposition("linear_solve")
+def linear_solve(a: jax.Array, b: jax.Array) -> jax.Array:
+    """``x`` of ``a @ x = b``, or NaN where a pivot is zero.
+
+    The same elimination of both at once. The row of the pivot takes itself away, so that it is no
+    pivot again, and rows need no order.
+    """
+    size, vector = a.shape[-1], b.ndim == 1
+    both = jnp.concatenate([a, b[:, None] if vector else b], -1)
+
+    def step(k: Index, known: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
+        lead = entry(known, k, -1)
+        pivot = jnp.argmax(jnp.abs(lead), axis=-2).astype(jnp.int32)
+        top = taken(known, pivot, -2)
+        return known - lead / entry(top, k, -1) * top, (top,)
+
+    _, (tops,) = collect(size, step, both)
+    tops = jnp.moveaxis(tops[..., 0, :], 0, -2)
+    upper, right = jnp.split(tops, [size], -1)
+    x = _upper_solve(upper, right)
+    return x[:, 0] if vector else x
+
+
+def _upper_solve(a: jax.Array, b: jax.Array) -> jax.Array:
+    pivots = matrices.diagonal(a)[..., None]
+    return matrices.unit_solve(jnp.triu(a, 1) / pivots, b / pivots, lower=False)
 
 
 @decomposition("lu_pivots_to_permutation")
