@@ -161,7 +161,7 @@ def linear_solve(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def _upper_solve(a: jax.Array, b: jax.Array) -> jax.Array:
     pivots = matrices.diagonal(a)[..., None]
-    return matrices.unit_solve(jnp.triu(a, 1) / pivots, b / pivots, lower=False)
+    return matrices.unit_solve(a / pivots, b / pivots, lower=False)
 
 
 @decomposition("lu_pivots_to_permutation")
@@ -190,18 +190,21 @@ def triangular_solve(
     """``X`` of ``op(a) X = b``, or of ``X op(a) = b`` unless ``left_side``.
 
     Rows are divided by the diagonal first. The other triangle of ``a`` is not read, and with
-    ``unit_diagonal`` the diagonal neither.
+    ``unit_diagonal`` the diagonal neither. From a zero on the diagonal on, rows are NaN.
     """
     if conjugate_a:
         a = jnp.conj(a)
     if transpose_a == left_side:  # X op(a) = b is op(a).T X.T = b.T
         a, lower = a.mT, not lower
-    known = jnp.tril(a, -1) if lower else jnp.triu(a, 1)
     b = b if left_side else b.mT
-    if not unit_diagonal:
+    if unit_diagonal:
+        x = matrices.unit_solve(a, b, lower=lower)
+    else:
         pivots = matrices.diagonal(a)[..., None]
-        known, b = known / pivots, b / pivots
-    x = matrices.unit_solve(known, b, lower=lower)
+        safe = jnp.where(pivots == 0, jnp.ones_like(pivots), pivots)
+        lost = jnp.where(pivots == 0, jnp.nan, jnp.zeros_like(pivots.real))
+        x = matrices.unit_solve(a / safe, b / safe, lower=lower)
+        x = x + lax.cumsum(lost, lost.ndim - 2, reverse=not lower)
     return x if left_side else x.mT
 
 

@@ -200,14 +200,15 @@ BLOCK = 32
 
 
 def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
-    """``x`` of ``x + strict @ x = b``, where ``strict`` has nothing but one of its triangles.
+    """``x`` of ``x + strict @ x = b``, where only one triangle of ``strict`` is read.
 
     Diagonal blocks are inverted, and rows of blocks solved one after the other (Golub and Van Loan,
     section 3.1.4).
     """
     size, width = b.shape[-2:]
     if size <= BLOCK:
-        return _unit_inverse(strict, lower) @ b
+        return _unit_solve_block(strict, b, lower)
+    strict = jnp.tril(strict, -1) if lower else jnp.triu(strict, 1)
     count, stack = -(-size // BLOCK), b.shape[:-2]
     whole = count * BLOCK
     lines = padded(strict, whole, whole).reshape(*stack, count, BLOCK, whole)
@@ -217,7 +218,8 @@ def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
     def step(x: jax.Array, each: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
         i, line, rest = each
         own = entry(line.reshape(*stack, BLOCK, count, BLOCK), i, -2)[..., 0, :]
-        found = _unit_inverse(own, lower) @ (rest - line @ x.reshape(*stack, whole, width))
+        rest = rest - line @ x.reshape(*stack, whole, width)
+        found = _unit_solve_block(own, rest, lower)
         return jnp.where(numbers[..., None] == i, found[..., None, :, :], x), None
 
     given = (numbers, jnp.moveaxis(lines, -3, 0), jnp.moveaxis(wanted, -3, 0))
@@ -225,21 +227,28 @@ def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
     return x.reshape(*stack, whole, width)[..., :size, :]
 
 
-def _unit_inverse(strict: jax.Array, lower: bool) -> jax.Array:
-    """The inverse of a triangle with ones on its diagonal, in blocks twice as large each time.
+def _unit_solve_block(strict: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
+    """The same by inverses of diagonal blocks, which are twice as large each time.
 
-    Of ``[[A, 0], [C, B]]`` that is ``[[A', 0], [-B' C A', B']]``, with the inverses of both.
+    Of ``[[A, 0], [C, B]]`` that is ``[[A', 0], [-B' C A', B']]``, with the inverses of both. The
+    last time it is not written but multiplied with.
     """
     size = strict.shape[-1]
     places = np.arange(size)
     i, j = (places[:, None], places) if lower else (places, places[:, None])
-    found, width = jnp.broadcast_to(jnp.eye(size, dtype=strict.dtype), strict.shape), 1
-    while width < size:
-        between = (i // width == j // width + 1) & (i // width % 2 == 1)
-        part = jnp.where(between, strict, jnp.zeros_like(strict))
-        found = found - (part if width == 1 else found @ part @ found)
+
+    def between(width: int) -> jax.Array:
+        chosen = (i // width == j // width + 1) & (i // width % 2 == 1)
+        return jnp.where(chosen, strict, jnp.zeros_like(strict))
+
+    if size <= 2:
+        return b - between(1) @ b
+    found, width = jnp.eye(size, dtype=strict.dtype) - between(1), 2
+    while 2 * width < size:
+        found = found - found @ between(width) @ found
         width *= 2
-    return found
+    x = found @ b
+    return x - found @ (between(width) @ x) if width < size else x
 
 
 def padded(x: jax.Array, height: int, width: int) -> jax.Array:

@@ -257,6 +257,13 @@ EDGES = {
         np.full((3, 5, 5), np.nan),
     ),
     "down to subnormals": (lambda x: jnp.isnan(jnp.linalg.qr(x + 1j)[0]), np.ones((40, 40))),
+    "zero on the diagonal": (
+        lambda x: [
+            jnp.isfinite(jsl.solve_triangular(x, jnp.ones(40), lower=lower))
+            for lower in (False, True)
+        ],
+        np.where(np.arange(40) == 35, 1 - np.eye(40), 1.0),
+    ),
     # Of a matrix without columns there are left vectors, if all are wanted.
     "nothing at all": (
         lambda x: (jnp.linalg.svd(x), jnp.linalg.qr(x, "complete"), jnp.linalg.eigh(x.mT @ x)),
