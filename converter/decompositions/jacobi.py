@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from converter.decompositions.matrices import (
     adjoint,
@@ -66,8 +67,9 @@ def svd(
 
     A QR decomposition, then Jacobi's method from one side on the rows of ``R`` (Hestenes, 1958;
     Drmac and Veselic, New fast and accurate Jacobi SVD algorithm, SIAM J. Matrix Anal. Appl. 29,
-    2008): rotations ``V.T`` make them orthogonal, ``V.T @ R = S @ W.T``. A second QR decomposition
-    gives those directions of ``W`` that belong to zeros. The signs of the vectors are as they come.
+    2008): rotations ``V.T`` make them orthogonal, ``V.T @ R = S @ W.T``. Where values are zero, a
+    second QR decomposition gives their directions of ``W``. The signs of the vectors are as they
+    come.
     """
     height, width = x.shape[-2:]
     if height < width:
@@ -86,12 +88,26 @@ def svd(
     if not compute_uv:
         return (values,)
     rows, left = (jnp.take_along_axis(y, order[..., None], -2) for y in (rows, left))
-    right, upper = qr(adjoint(rows), pivoting=False, full_matrices=False)
-    signs = jnp.where(jnp.real(diagonal(upper)) < 0, -jnp.ones_like(values), jnp.ones_like(values))
+    right = _directions(rows)
     inner = jnp.concatenate([q[..., :width] @ adjoint(left), q[..., width:]], -1)
     if subset_by_index is not None:
         inner = inner[..., start:end]
-    return values, inner, (signs[..., None] * adjoint(right))[..., start:end, :]
+    return values, inner, right[..., start:end, :]
+
+
+def _directions(rows: jax.Array) -> jax.Array:
+    """Those of rows that are orthogonal, and any for rows of zeros, or too small to have one."""
+    lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
+    known = rows / jnp.where(lengths > 0, lengths, 1)
+    apart = jnp.abs(known @ adjoint(known) - jnp.eye(rows.shape[-2], dtype=rows.dtype))
+
+    def others() -> jax.Array:
+        right, upper = qr(adjoint(rows), pivoting=False, full_matrices=False)
+        negative = jnp.real(diagonal(upper))[..., None] < 0
+        return jnp.where(negative, -adjoint(right), adjoint(right))
+
+    sound = jnp.max(apart) < jnp.sqrt(jnp.finfo(apart.dtype).eps)
+    return lax.cond(sound, lambda: nearer_orthonormal(known), others)
 
 
 def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
