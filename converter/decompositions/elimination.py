@@ -9,13 +9,18 @@ from converter.decompositions import matrices
 from converter.decompositions.matrices import (
     Index,
     collect,
+    collect_rows,
     entry,
     exchange,
     repeat,
     taken,
 )
 from converter.decompositions.registered import decomposition
+from converter.decompositions.triangles import unit_solve
 from converter.errors import Unsupported
+
+Rest = tuple[jax.Array, jax.Array]
+"""What a step leaves of a matrix, and the row that it has made."""
 
 
 @decomposition("cholesky", of_complex=True)
@@ -34,12 +39,11 @@ def cholesky(x: jax.Array) -> jax.Array:
     if jnp.iscomplexobj(x):
         whole = jnp.where(rows[:, None] == rows, jnp.real(x), whole)
 
-    def step(k: Index, rest: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
+    def step(k: Index, rest: jax.Array) -> Rest:
         line = entry(rest, k, -2)
-        return rest - entry(rest, k, -1) * (line / jnp.real(entry(line, k, -1))), (line,)
+        return rest - entry(rest, k, -1) * (line / jnp.real(entry(line, k, -1))), line
 
-    _, (lines,) = collect(size, step, whole)
-    lines = jnp.moveaxis(lines[..., 0, :], 0, -2)
+    _, lines = collect_rows(size, step, whole)
     pivots = jnp.real(matrices.diagonal(lines))
     factor = matrices.adjoint(lines / jnp.sqrt(pivots)[..., None])
     if jnp.iscomplexobj(x):
@@ -146,14 +150,13 @@ def linear_solve(a: jax.Array, b: jax.Array) -> jax.Array:
     size, vector = a.shape[-1], b.ndim == 1
     both = jnp.concatenate([a, b[:, None] if vector else b], -1)
 
-    def step(k: Index, known: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
+    def step(k: Index, known: jax.Array) -> Rest:
         lead = entry(known, k, -1)
         pivot = jnp.argmax(jnp.abs(lead), axis=-2).astype(jnp.int32)
         top = taken(known, pivot, -2)
-        return known - lead / entry(top, k, -1) * top, (top,)
+        return known - lead / entry(top, k, -1) * top, top
 
-    _, (tops,) = collect(size, step, both)
-    tops = jnp.moveaxis(tops[..., 0, :], 0, -2)
+    _, tops = collect_rows(size, step, both)
     upper, right = jnp.split(tops, [size], -1)
     x = _upper_solve(upper, right)
     return x[:, 0] if vector else x
@@ -161,7 +164,7 @@ def linear_solve(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def _upper_solve(a: jax.Array, b: jax.Array) -> jax.Array:
     pivots = matrices.diagonal(a)[..., None]
-    return matrices.unit_solve(a / pivots, b / pivots, lower=False)
+    return unit_solve(a / pivots, b / pivots, lower=False)
 
 
 @decomposition("lu_pivots_to_permutation")
@@ -198,12 +201,12 @@ def triangular_solve(
         a, lower = a.mT, not lower
     b = b if left_side else b.mT
     if unit_diagonal:
-        x = matrices.unit_solve(a, b, lower=lower)
+        x = unit_solve(a, b, lower=lower)
     else:
         pivots = matrices.diagonal(a)[..., None]
         safe = jnp.where(pivots == 0, jnp.ones_like(pivots), pivots)
         lost = jnp.where(pivots == 0, jnp.nan, jnp.zeros_like(pivots.real))
-        x = matrices.unit_solve(a / safe, b / safe, lower=lower)
+        x = unit_solve(a / safe, b / safe, lower=lower)
         x = x + lax.cumsum(lost, lost.ndim - 2, reverse=not lower)
     return x if left_side else x.mT
 

@@ -8,10 +8,10 @@ from converter.decompositions.matrices import (
     adjoint,
     diagonal,
     outer,
-    qr,
     scale_of,
     squares,
 )
+from converter.decompositions.reflections import qr
 from converter.decompositions.registered import decomposition
 from converter.decompositions.rotations import made_diagonal, nearer_orthonormal, rounding_units
 from converter.ir.complex_pairs import real_dtype
