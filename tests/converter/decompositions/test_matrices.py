@@ -287,3 +287,15 @@ def test_edges(name):
 def test_a_large_one_is_a_small_file(fn):
     small, large = (converter.to_onnx(fn, [(n, n)]).report.nodes for n in (96, 256))
     assert large <= small < 200  # a short loop of blocks is written out
+
+
+@jax.jit
+def det(x):
+    """Not JAX's own, but for its name."""
+    return jnp.linalg.slogdet(x)[1]
+
+
+@pytest.mark.parametrize(("fn", "count"), [(jnp.linalg.det, 1), (det, 0)])
+def test_a_determinant_is_one_operator(fn, count):
+    export = converter.to_onnx(fn, [A[0].astype(np.float32)])
+    assert [node.op_type for node in export.model.graph].count("Det") == count
