@@ -77,7 +77,9 @@ def _reflected(k: Index, known: jax.Array) -> tuple[jax.Array, Packed]:
         other = other + jnp.imag(top) ** 2
     length = jnp.sqrt(level * level + other)
     end = jnp.where(level < 0, length, -length)
-    bare = other == 0
+    # Squares of less have lost digits; columns are scaled, so that it is less than their rounding.
+    kind = jnp.finfo(other.dtype)
+    bare = other <= 8 * kind.tiny / kind.eps
     away = jnp.where(bare, jnp.ones_like(top), top - end)
     mirror = jnp.where(rows == k, jnp.ones_like(line), below / away)
     factor = jnp.where(bare, jnp.zeros_like(top), away / end)

@@ -178,10 +178,11 @@ SPECTRA = {
     "svd, wide": (*SINGULAR, [normal(5, 9)]),
     "svd, low rank": (*SINGULAR, [low_rank(9, 6, 2)]),
     "svd, ill-conditioned": (*SINGULAR, [HILBERT]),
+    "svd, columns of rounding": (*SINGULAR, [np.ones((20, 20)) + np.diag(np.arange(20) % 2)]),
     "svd, zero": (*SINGULAR, [np.zeros((6, 5))]),
     "svd, thin": (_thin, partial(_singular_truth, thin=True), _singular, [normal(2, 8, 5)]),
 }
-USUAL = {"eigh", "eigh, low rank", "svd, tall", "svd, wide", "svd, thin"}
+USUAL = {"eigh", "eigh, low rank", "svd, columns of rounding", "svd, wide", "svd, thin"}
 
 
 @pytest.mark.sampled(3)
