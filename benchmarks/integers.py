@@ -135,6 +135,56 @@ def attend_in_integers(model: ir.Model) -> None:
         graph.remove(node, safe=True)
 
 
+def convolve_in_integers(model: ir.Model, ranges: list[list[ActivationRange]]) -> None:
+    """Convolutions between tensors of eight bits, whose ranges a photograph gave."""
+    graph = model.graph
+
+    def held(value: ir.Value, name: str, found: ActivationRange) -> tuple[list[ir.Node], ir.Value]:
+        """A value in eight bits and back."""
+        ends = [added(graph, f"{name}_{i}", np.asarray(x)) for i, x in
+                enumerate((found.step, found.zero))]  # fmt: skip
+        levels = ir.node("QuantizeLinear", [value, *ends])
+        floats = ir.node("DequantizeLinear", [*levels.outputs, *ends])
+        return [levels, floats], floats.outputs[0]
+
+    convolutions = [each for each in graph if each.op_type == "Conv"]
+    for node, (taken, given) in zip(convolutions, ranges, strict=True):
+        x, weight, bias = node.inputs
+        (result,) = node.outputs
+        before, operand = held(x, f"{weight.name}_taken", taken)
+        matrix = weight.const_value.numpy().reshape(len(weight.const_value.numpy()), -1)
+        scale = np.maximum(abs(matrix).max(1), 1e-9).astype(np.float32) / np.float32(STEPS)
+        parts = []
+        for part, steps, dtype in ((weight, scale, np.int8), (bias, scale * taken.step, np.int32)):
+            numbers = part.const_value.numpy()
+            levels = np.rint(numbers / steps.reshape(-1, *(1,) * (numbers.ndim - 1)))
+            stored = [added(graph, f"{part.name}_integers", levels.astype(dtype)),
+                      added(graph, f"{part.name}_steps", steps)]  # fmt: skip
+            parts.append(ir.node("DequantizeLinear", stored, {"axis": 0}))
+        conv = ir.node("Conv", [operand, *(p.outputs[0] for p in parts)], node.attributes)
+        after, new = held(conv.outputs[0], f"{weight.name}_given", given)
+        graph.insert_before(node, [*before, *parts, conv, *after])
+        new.type, new.shape = result.type, result.shape
+        ir.convenience.replace_all_uses_with(result, new)
+        graph.remove(node, safe=True)
+
+
+def convolved(source: Path, pixels: np.ndarray) -> list[list[ActivationRange]]:
+    """From which number to which the operand and the result of every convolution are."""
+    model = ir.load(source)
+    ends = [(n.inputs[0], n.outputs[0]) for n in model.graph if n.op_type == "Conv"]
+    model.graph.outputs.clear()
+    model.graph.outputs.extend({v.name: v for pair in ends for v in pair if v.producer()}.values())
+    seen = {model.graph.inputs[0].name: pixels, **converter.run(model, [pixels])}
+    return [
+        [
+            ActivationRange(float(min(seen[v.name].min(), 0)), float(seen[v.name].max()))
+            for v in pair
+        ]
+        for pair in ends
+    ]
+
+
 def lowered(source: Path, pixels: np.ndarray, codec: Callable[[ir.Model], Codec]) -> ir.Model:
     """A float32 file with matrices as a codec holds them."""
     averages, model = means(ir.load(source), [pixels]), ir.load(source)
@@ -180,6 +230,8 @@ def variants(folder: Path, model: str, pixels: np.ndarray) -> dict[str, Path]:
     made["four bits in blocks"] = lowered(source, pixels, lambda _: Blocks())
     made["attention in integers"] = lowered(source, pixels, columns)
     attend_in_integers(made["attention in integers"])
+    made["convolutions in integers"] = lowered(source, pixels, columns)
+    convolve_in_integers(made["convolutions in integers"], convolved(source, pixels))
     files = {"float32": source} | {name: folder / f"{name}.onnx" for name in made}
     for name, each in made.items():
         converter.save(each, files[name])
@@ -233,7 +285,7 @@ def main() -> None:
         for name, kinds in times.items():
             got = converter.run(files[name], [pixels])
             cosine = min(converter.compare(got[key], wanted[key]).cosine for key in wanted)
-            most = sorted(kinds.items(), key=lambda item: -item[1])[:4]
+            most = sorted(kinds.items(), key=lambda item: -item[1])[:8]
             shown = ", ".join(f"{kind} {time:.2f}" for kind, time in most)
             print(f"{sum(kinds.values()) / floor:.3f}  {cosine:.5f}  {name}: {shown}")
 

@@ -11,7 +11,7 @@ from converter.decompositions import (
     grouped_products,
     guards,
     jacobi,
-    matrices,
+    reflections,
     special_functions,
     threefry,
     window_reductions,

@@ -2,19 +2,25 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from converter.decompositions import matrices
 from converter.decompositions.matrices import (
     Index,
     collect,
+    collect_rows,
     entry,
     exchange,
     repeat,
     taken,
 )
 from converter.decompositions.registered import decomposition
+from converter.decompositions.triangles import unit_solve
 from converter.errors import Unsupported
+
+Rest = tuple[jax.Array, jax.Array]
+"""What a step leaves of a matrix, and the row that it has made."""
 
 
 @decomposition("cholesky", of_complex=True)
@@ -33,12 +39,11 @@ def cholesky(x: jax.Array) -> jax.Array:
     if jnp.iscomplexobj(x):
         whole = jnp.where(rows[:, None] == rows, jnp.real(x), whole)
 
-    def step(k: Index, rest: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
+    def step(k: Index, rest: jax.Array) -> Rest:
         line = entry(rest, k, -2)
-        return rest - entry(rest, k, -1) * (line / jnp.real(entry(line, k, -1))), (line,)
+        return rest - entry(rest, k, -1) * (line / jnp.real(entry(line, k, -1))), line
 
-    _, (lines,) = collect(size, step, whole)
-    lines = jnp.moveaxis(lines[..., 0, :], 0, -2)
+    _, lines = collect_rows(size, step, whole)
     pivots = jnp.real(matrices.diagonal(lines))
     factor = matrices.adjoint(lines / jnp.sqrt(pivots)[..., None])
     if jnp.iscomplexobj(x):
@@ -84,33 +89,82 @@ def lu(x: jax.Array) -> Arrays:
     """``L`` below the diagonal and ``U`` from it on; the pivots; and the permutation of the rows.
 
     Elimination by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Of entries
-    of the same size the first is the pivot, as in LAPACK.
+    of the same size the first is the pivot, as in LAPACK. Rows stay where they are: a step looks
+    for its pivot in the order in which LAPACK has the rows that are left.
     """
     *stack, height, width = x.shape
-    rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
+    count, rows = min(height, width), lax.iota(jnp.int32, height + 1)
+    following = jnp.asarray(_orders_without(height))
 
-    def step(k: Index, state: Arrays) -> tuple[Arrays, tuple[jax.Array]]:
+    def step(k: Index, state: Arrays) -> tuple[Arrays, Arrays]:
         known, order = state
-        sizes = jnp.where(rows >= k, _lu_size(entry(known, k, -1)), -1)
-        pivot = jnp.argmax(sizes, axis=-2).astype(jnp.int32)
-        places = exchange(k, pivot, height)
-        known, order = taken(known, places, -2), taken(order, places, -2)
-        lead, top = entry(known, k, -1), entry(known, k, -2)
-        pivoted = entry(top, k, -1)
-        factors = lead / jnp.where(pivoted == 0, jnp.ones_like(pivoted), pivoted)
-        right = jnp.where(columns > k, top, jnp.zeros_like(top))
-        rest = known - jnp.where(rows > k, factors, jnp.zeros_like(lead)) * right
-        done = jnp.where(rows > k, factors, lead)
-        return (jnp.where(columns == k, done, rest), order), (pivot,)
+        lead = entry(known, k, -1)
+        place = jnp.argmax(_lu_size(taken(lead, order, -2)), axis=-2).astype(jnp.int32)
+        own = _at(order, place)
+        top = taken(known, own, -2)
+        pivot = entry(top, k, -1)
+        factors = lead / jnp.where(pivot == 0, jnp.ones_like(pivot), pivot)
+        order = _at(order, jnp.reshape(entry(following, place, 0), order.shape))
+        return (known - factors * top, order), (place, own, top, factors)
 
-    start: Arrays = (x, jnp.broadcast_to(rows, (*stack, height, 1)))
-    (known, order), (pivots,) = collect(min(height, width), step, start)
-    return known, jnp.moveaxis(pivots[..., 0], 0, -1), order[..., 0]
+    # A row of zeros is what those that are left are followed by.
+    longer = matrices.padded(x, height + 1, width)
+    start: Arrays = (longer, jnp.broadcast_to(rows, (*stack, height + 1)))
+    (_, rest), (places, own, tops, factors) = collect(count, step, start)
+    places, own = (jnp.moveaxis(each[..., 0], 0, -1) for each in (places, own))
+    order = jnp.concatenate([own, rest[..., : height - count]], -1)
+    lower = taken(jnp.moveaxis(factors[..., 0], 0, -1), order, -2)
+    known = jnp.tril(matrices.padded(lower, height, width), -1)
+    upper = jnp.triu(jnp.moveaxis(tops[..., 0, :], 0, -2))
+    return known + matrices.padded(upper, height, width), places + rows[:count], order
+
+
+def _orders_without(size: int) -> np.ndarray:
+    """By a place of ``size`` the other places in the order that LAPACK leaves: the first one comes
+    to where that is missing. The place behind all follows.
+    """
+    orders = np.minimum(np.arange(1, size + 2, dtype=np.int32), size)[None].repeat(size, 0)
+    orders[np.arange(1, size), np.arange(size - 1)] = 0
+    return orders
+
+
+def _at(order: jax.Array, places: jax.Array) -> jax.Array:
+    """Numbers of rows at places."""
+    if order.ndim == 1:
+        return entry(order, places, 0)
+    return jnp.take_along_axis(order, places, -1, mode="promise_in_bounds")
 
 
 def _lu_size(x: jax.Array) -> jax.Array:
     """What pivots are chosen by, as in LAPACK: of complex numbers the sum of both parts'."""
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
+
+
+@decomposition("linear_solve")
+def linear_solve(a: jax.Array, b: jax.Array) -> jax.Array:
+    """``x`` of ``a @ x = b``, or NaN where a pivot is zero.
+
+    The same elimination of both at once. The row of the pivot takes itself away, so that it is no
+    pivot again, and rows need no order.
+    """
+    size, vector = a.shape[-1], b.ndim == 1
+    both = jnp.concatenate([a, b[:, None] if vector else b], -1)
+
+    def step(k: Index, known: jax.Array) -> Rest:
+        lead = entry(known, k, -1)
+        pivot = jnp.argmax(jnp.abs(lead), axis=-2).astype(jnp.int32)
+        top = taken(known, pivot, -2)
+        return known - lead / entry(top, k, -1) * top, top
+
+    _, tops = collect_rows(size, step, both)
+    upper, right = jnp.split(tops, [size], -1)
+    x = _upper_solve(upper, right)
+    return x[:, 0] if vector else x
+
+
+def _upper_solve(a: jax.Array, b: jax.Array) -> jax.Array:
+    pivots = matrices.diagonal(a)[..., None]
+    return unit_solve(a / pivots, b / pivots, lower=False)
 
 
 @decomposition("lu_pivots_to_permutation")
@@ -139,18 +193,21 @@ def triangular_solve(
     """``X`` of ``op(a) X = b``, or of ``X op(a) = b`` unless ``left_side``.
 
     Rows are divided by the diagonal first. The other triangle of ``a`` is not read, and with
-    ``unit_diagonal`` the diagonal neither.
+    ``unit_diagonal`` the diagonal neither. From a zero on the diagonal on, rows are NaN.
     """
     if conjugate_a:
         a = jnp.conj(a)
     if transpose_a == left_side:  # X op(a) = b is op(a).T X.T = b.T
         a, lower = a.mT, not lower
-    known = jnp.tril(a, -1) if lower else jnp.triu(a, 1)
     b = b if left_side else b.mT
-    if not unit_diagonal:
+    if unit_diagonal:
+        x = unit_solve(a, b, lower=lower)
+    else:
         pivots = matrices.diagonal(a)[..., None]
-        known, b = known / pivots, b / pivots
-    x = matrices.unit_solve(known, b, lower=lower)
+        safe = jnp.where(pivots == 0, jnp.ones_like(pivots), pivots)
+        lost = jnp.where(pivots == 0, jnp.nan, jnp.zeros_like(pivots.real))
+        x = unit_solve(a / safe, b / safe, lower=lower)
+        x = x + lax.cumsum(lost, lost.ndim - 2, reverse=not lower)
     return x if left_side else x.mT
 
 

@@ -2,24 +2,18 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax import lax
 
 from converter.decompositions.matrices import (
     adjoint,
     diagonal,
     outer,
-    padded,
-    qr,
     scale_of,
     squares,
 )
+from converter.decompositions.reflections import qr
 from converter.decompositions.registered import decomposition
-from converter.decompositions.rotations import (
-    Turn,
-    made_diagonal,
-    nearer_orthonormal,
-    rounding_units,
-)
+from converter.decompositions.rotations import made_diagonal, nearer_orthonormal, rounding_units
 from converter.ir.complex_pairs import real_dtype
 
 State = tuple[jax.Array, jax.Array]
@@ -41,27 +35,22 @@ def eigh(
     half = jnp.tril(x, -1) if lower else jnp.triu(x, 1)
     whole = half + adjoint(half) + jnp.eye(size, dtype=x.dtype) * jnp.real(x)
     scale = scale_of(whole, (-2, -1))
-    width = size + size % 2
-    length = jnp.sqrt(jnp.sum(squares(scale * whole), (-2, -1)))
-    tolerance = TOGETHER * rounding_units(size, x.dtype) * length
-
-    def turned(turn: Turn, state: State) -> State:
-        return turn(adjoint(turn(state[0]))), turn(state[1])
-
-    def outside(known: jax.Array) -> jax.Array:
-        rest = jnp.where(np.eye(width, dtype=bool), jnp.zeros_like(known), known)
-        size = jnp.sqrt(jnp.sum(squares(rest), (-2, -1)))
-        return jnp.where(size > 0, size / tolerance, size)
-
-    start = (padded(scale * whole, width, width), _eye(x, width))
-    _, rows = made_diagonal(start, lambda state: state[0], turned, outside, few=64)
-    rows = rows[..., :size, :size]
+    scaled = scale * whole
+    length = jnp.sqrt(jnp.sum(squares(scaled), (-2, -1)))
+    tolerance = (TOGETHER * rounding_units(size, x.dtype) * length)[..., None, None]
+    unit = size / jnp.where(tolerance > 0, tolerance, 1)
+    rows = made_diagonal(
+        _eye(x, size),
+        lambda rows: rows @ scaled @ adjoint(rows),
+        lambda known: unit * jnp.abs(known),
+        lambda above: jnp.sqrt(2 * jnp.sum(above * above, (-2, -1))) / size,
+    )
     vectors = adjoint(
         nearer_orthonormal(rows)
     )  # the rounding of all rotations is mostly in the lengths
     vectors = jnp.where(jnp.isfinite(length)[..., None, None], vectors, jnp.nan)
     # Rayleigh's quotients are free of that rounding.
-    values = jnp.real(jnp.sum(jnp.conj(vectors) * (scale * whole @ vectors), -2)) / scale[..., 0]
+    values = jnp.real(jnp.sum(jnp.conj(vectors) * (scaled @ vectors), -2)) / scale[..., 0]
     if sort_eigenvalues:
         order = jnp.argsort(values, axis=-1)
         values = jnp.take_along_axis(values, order, -1)
@@ -78,8 +67,9 @@ def svd(
 
     A QR decomposition, then Jacobi's method from one side on the rows of ``R`` (Hestenes, 1958;
     Drmac and Veselic, New fast and accurate Jacobi SVD algorithm, SIAM J. Matrix Anal. Appl. 29,
-    2008): rotations ``V.T`` make them orthogonal, ``V.T @ R = S @ W.T``. A second QR decomposition
-    gives those directions of ``W`` that belong to zeros. The signs of the vectors are as they come.
+    2008): rotations ``V.T`` make them orthogonal, ``V.T @ R = S @ W.T``. Where values are zero, a
+    second QR decomposition gives their directions of ``W``. The signs of the vectors are as they
+    come.
     """
     height, width = x.shape[-2:]
     if height < width:
@@ -98,12 +88,26 @@ def svd(
     if not compute_uv:
         return (values,)
     rows, left = (jnp.take_along_axis(y, order[..., None], -2) for y in (rows, left))
-    right, upper = qr(adjoint(rows), pivoting=False, full_matrices=False)
-    signs = jnp.where(jnp.real(diagonal(upper)) < 0, -jnp.ones_like(values), jnp.ones_like(values))
+    right = _directions(rows)
     inner = jnp.concatenate([q[..., :width] @ adjoint(left), q[..., width:]], -1)
     if subset_by_index is not None:
         inner = inner[..., start:end]
-    return values, inner, (signs[..., None] * adjoint(right))[..., start:end, :]
+    return values, inner, right[..., start:end, :]
+
+
+def _directions(rows: jax.Array) -> jax.Array:
+    """Those of rows that are orthogonal, and any for rows of zeros, or too small to have one."""
+    lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
+    known = rows / jnp.where(lengths > 0, lengths, 1)
+    apart = jnp.abs(known @ adjoint(known) - jnp.eye(rows.shape[-2], dtype=rows.dtype))
+
+    def others() -> jax.Array:
+        right, upper = qr(adjoint(rows), pivoting=False, full_matrices=False)
+        negative = jnp.real(diagonal(upper))[..., None] < 0
+        return jnp.where(negative, -adjoint(right), adjoint(right))
+
+    sound = jnp.max(apart) < jnp.sqrt(jnp.finfo(apart.dtype).eps)
+    return lax.cond(sound, lambda: nearer_orthonormal(known), others)
 
 
 def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
@@ -116,7 +120,6 @@ def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Arr
 def _orthogonal_rows(r: jax.Array) -> State:
     """``V.T @ r`` with orthogonal rows, and ``V.T``, which of complex numbers is the adjoint."""
     size = r.shape[-1]
-    width = size + size % 2
     units = rounding_units(size, r.dtype)
 
     def products(both: jax.Array) -> jax.Array:
@@ -125,13 +128,10 @@ def _orthogonal_rows(r: jax.Array) -> State:
     def excess(known: jax.Array) -> jax.Array:
         lengths = jnp.sqrt(jnp.real(diagonal(known)))
         bound = units * outer(lengths, lengths)
-        some = (bound > 0) & ~np.eye(width, dtype=bool)
-        return jnp.max(jnp.where(some, jnp.abs(known) / jnp.where(some, bound, 1), 0), (-2, -1))
+        return jnp.where(bound > 0, jnp.abs(known) / jnp.where(bound > 0, bound, 1), 0)
 
-    start = jnp.concatenate([padded(r, width, size), _eye(r, width)], -1)
-    both = made_diagonal(start, products, lambda turn, each: turn(each), excess, few=32)[
-        ..., :size, : 2 * size
-    ]
+    start = jnp.concatenate([r, _eye(r, size)], -1)
+    both = made_diagonal(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
     # Most of the rounding of all rotations is in the lengths.
     both = both / jnp.sqrt(jnp.sum(squares(both[..., size:]), -1, keepdims=True))
     return both[..., :size], both[..., size:]

@@ -22,6 +22,7 @@ from converter.ir.ranges import known_range
 from converter.legalize.bounds import scatter_window
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
+from converter.lower.reduce import place_itself
 
 # What a gather or scatter does outside is spelled out by now.
 IN_BOUNDS = ("mode", "fill_value")
@@ -36,7 +37,7 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
     times as long in ONNX Runtime.
     """
     narrow, where = b.operand(1).dtype not in (np.int32, np.int64), b.operand(1).shape
-    indices = b.cast(indices, np.int64) if narrow else indices
+    indices = b.cast(indices, np.int64) if narrow else place_itself(indices)
     if b.operand().rank != 1 or not dims.is_at_least(dims.size_product(where), MANY):
         return b.op("Gather", x, indices, axis=axis)
     line = (dims.size_product(where),)

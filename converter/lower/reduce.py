@@ -56,6 +56,16 @@ def _place(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str) 
     return b.cast(b.op(name, x, axis=axes[0], keepdims=0), index_dtype)
 
 
+def place_itself(indices: ir.Value) -> ir.Value:
+    """A place as ``ArgMax`` gives it, where JAX has it in another dtype."""
+    cast = indices.producer()
+    place = cast.inputs[0] if cast is not None and cast.op_type == "Cast" else None
+    found = None if place is None else place.producer()
+    if place is None or found is None or found.op_type not in ("ArgMax", "ArgMin"):
+        return indices
+    return place
+
+
 lowers(ops.argmax)(partial(_place, name="ArgMax"))
 lowers(ops.argmin)(partial(_place, name="ArgMin"))
 

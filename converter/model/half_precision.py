@@ -29,7 +29,7 @@ IN_FLOAT32 = frozenset(
         # Powers, sums and coordinates.
         *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt", "ReduceL1"),
         *("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
-        *("ReduceSumSquare", "Cos", "GridSample", "Resize", "Sin"),
+        *("ReduceSumSquare", "Cos", "Det", "GridSample", "Resize", "Sin"),
         # What an attribute, or one of several operands, gives its type.
         *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
         *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),

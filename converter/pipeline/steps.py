@@ -219,7 +219,7 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
         return editor.inline(formula, node.inputs)
 
     fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
-    return sweep(graph, dict.fromkeys(fused, rule))
+    return sweep(graph, dict.fromkeys([*fused, ops.det], rule))
 
 
 def take_onnx_operands(graph: Graph, settings: Settings) -> None:
@@ -249,6 +249,8 @@ def lay_heads_side_by_side(graph: Graph, settings: Settings) -> None:
 
 def shorten(graph: Graph, _: Settings) -> bool:
     taken = _swept(graph, take.RULES)
+    if taken and graph.count(ops.scan) and shorten_loops(graph):
+        canonicalize(graph)
     return _swept(graph, chains.RULES) or taken
 
 

@@ -65,6 +65,8 @@ _moving = partial(_ours, rounding=Rounding.NONE)
 
 einsum = _ours("einsum", formulas.einsum)
 matmul = _ours("matmul", formulas.matmul)
+det = _ours("det", formulas.det, operator="Det", rounding=Rounding.NORMWISE)
+linear_solve = _ours("linear_solve", jnp.linalg.solve, rounding=Rounding.NORMWISE)
 conv = _ours("conv", formulas.conv)
 conv_transpose = _ours("conv_transpose", formulas.conv_transpose)
 max_pool = _moving("max_pool", partial(formulas.pool, start=-jnp.inf, combine=lax.max))

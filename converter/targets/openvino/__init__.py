@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from converter.ir import ops
 from converter.targets.standard import TARGET as STANDARD
-from converter.targets.target import HALF, NARROW, UNSIGNED, UNWRITTEN, Missing
+from converter.targets.target import HALF, NARROW, UNSIGNED, UNWRITTEN, Missing, lack
 
 KERNELS = {
     **STANDARD.kernels,
@@ -15,4 +15,6 @@ KERNELS = {
     ops.pow: Missing({**NARROW, **UNSIGNED}, first=1),
 }
 
-TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=UNWRITTEN)
+LACKS = (*UNWRITTEN, lack("Det"))
+
+TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=LACKS)

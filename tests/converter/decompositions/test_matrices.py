@@ -178,10 +178,11 @@ SPECTRA = {
     "svd, wide": (*SINGULAR, [normal(5, 9)]),
     "svd, low rank": (*SINGULAR, [low_rank(9, 6, 2)]),
     "svd, ill-conditioned": (*SINGULAR, [HILBERT]),
+    "svd, columns of rounding": (*SINGULAR, [np.ones((20, 20)) + np.diag(np.arange(20) % 2)]),
     "svd, zero": (*SINGULAR, [np.zeros((6, 5))]),
     "svd, thin": (_thin, partial(_singular_truth, thin=True), _singular, [normal(2, 8, 5)]),
 }
-USUAL = {"eigh", "eigh, low rank", "svd, tall", "svd, wide", "svd, thin"}
+USUAL = {"eigh", "eigh, low rank", "svd, columns of rounding", "svd, wide", "svd, thin"}
 
 
 @pytest.mark.sampled(3)
@@ -257,6 +258,13 @@ EDGES = {
         np.full((3, 5, 5), np.nan),
     ),
     "down to subnormals": (lambda x: jnp.isnan(jnp.linalg.qr(x + 1j)[0]), np.ones((40, 40))),
+    "zero on the diagonal": (
+        lambda x: [
+            jnp.isfinite(jsl.solve_triangular(x, jnp.ones(40), lower=lower))
+            for lower in (False, True)
+        ],
+        np.where(np.arange(40) == 35, 1 - np.eye(40), 1.0),
+    ),
     # Of a matrix without columns there are left vectors, if all are wanted.
     "nothing at all": (
         lambda x: (jnp.linalg.svd(x), jnp.linalg.qr(x, "complete"), jnp.linalg.eigh(x.mT @ x)),
@@ -280,3 +288,15 @@ def test_edges(name):
 def test_a_large_one_is_a_small_file(fn):
     small, large = (converter.to_onnx(fn, [(n, n)]).report.nodes for n in (96, 256))
     assert large <= small < 200  # a short loop of blocks is written out
+
+
+@jax.jit
+def det(x):
+    """Not JAX's own, but for its name."""
+    return jnp.linalg.slogdet(x)[1]
+
+
+@pytest.mark.parametrize(("fn", "count"), [(jnp.linalg.det, 1), (det, 0)])
+def test_a_determinant_is_one_operator(fn, count):
+    export = converter.to_onnx(fn, [A[0].astype(np.float32)])
+    assert [node.op_type for node in export.model.graph].count("Det") == count

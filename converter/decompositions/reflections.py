@@ -1,0 +1,147 @@
+"""QR decompositions by Householder reflections."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from converter.decompositions.matrices import (
+    Index,
+    adjoint,
+    collect,
+    entry,
+    exchange,
+    scale_of,
+    squares,
+    taken,
+)
+from converter.decompositions.registered import decomposition
+from converter.decompositions.triangles import unit_solve
+
+Packed = tuple[jax.Array, jax.Array]
+
+
+@decomposition("geqrf", of_complex=True)
+def geqrf(x: jax.Array) -> Packed:
+    """``R`` from the diagonal on with the reflections below it, and their factors ``tau``.
+
+    Column by column, with LAPACK's signs and factors, so that ``R`` is JAX's (Golub and Van Loan,
+    algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
+    """
+    scale, count = scale_of(x, -2), min(x.shape[-2:])
+    # A column of one real number is what it has to be.
+    rounds = count if jnp.iscomplexobj(x) else min(count, x.shape[-2] - 1)
+    if rounds < 1:
+        return x, jnp.zeros((*x.shape[:-2], count), x.dtype)
+    known, given = collect(rounds, _reflected, scale * x)
+    packed, taus = _packed(known / scale, *given)
+    missing = jnp.zeros((*taus.shape[:-1], count - rounds), taus.dtype)
+    return packed, jnp.concatenate([taus, missing], -1)
+
+
+@decomposition("geqp3", of_complex=True)
+def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """``geqrf`` with the largest remaining column first, and the order of the columns, from one.
+
+    Norms of what remains are taken anew in each step (Golub and Van Loan, algorithm 5.4.1).
+    """
+    height, width = x.shape[-2:]
+    rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
+    scale = scale_of(x, (-2, -1))
+
+    def step(k: Index, state: Packed) -> tuple[Packed, Packed]:
+        known, order = state
+        sizes = jnp.sum(jnp.where(rows >= k, squares(known), 0), -2)
+        sizes = jnp.where(columns >= k, sizes, -1)
+        places = exchange(k, jnp.argmax(sizes, axis=-1, keepdims=True).astype(jnp.int32), width)
+        known, given = _reflected(k, taken(known, places, -1))
+        return (known, taken(order, places, -1)), given
+
+    start = jnp.broadcast_to(columns + 1, order.shape)[..., None, :]
+    (known, order), given = collect(min(height, width), step, (scale * x, start))
+    packed, taus = _packed(known / scale, *given)
+    return packed, order[..., 0, :], taus
+
+
+def _reflected(k: Index, known: jax.Array) -> tuple[jax.Array, Packed]:
+    """Column ``k`` reflected onto the diagonal, and all others with it; the mirror and its factor.
+
+    What is left below the diagonal, and in the columns before, is rounding that nobody reads.
+    """
+    rows = lax.iota(jnp.int32, known.shape[-2])[:, None]
+    line = entry(known, k, -1)
+    below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), entry(line, k, -2)
+    level, other = jnp.real(top), jnp.real(adjoint(below) @ below)
+    if jnp.iscomplexobj(top):
+        other = other + jnp.imag(top) ** 2
+    length = jnp.sqrt(level * level + other)
+    end = jnp.where(level < 0, length, -length)
+    # Squares of less have lost digits; columns are scaled, so that it is less than their rounding.
+    kind = jnp.finfo(other.dtype)
+    bare = other <= 8 * kind.tiny / kind.eps
+    away = jnp.where(bare, jnp.ones_like(top), top - end)
+    mirror = jnp.where(rows == k, jnp.ones_like(line), below / away)
+    factor = jnp.where(bare, jnp.zeros_like(top), away / end)
+    known = known + jnp.conj(factor) * mirror * (adjoint(mirror) @ known)
+    return known, (mirror, factor)
+
+
+def _packed(known: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
+    """What LAPACK has in one matrix and a vector, whose factors are of the other sign."""
+    rows, columns = (lax.iota(jnp.int32, n) for n in known.shape[-2:])
+    below = jnp.moveaxis(mirrors[..., 0], 0, -1)
+    missing = jnp.zeros((*below.shape[:-1], known.shape[-1] - below.shape[-1]), known.dtype)
+    below = jnp.concatenate([below, missing], -1)
+    packed = jnp.where(rows[:, None] > columns, below, known)
+    return packed, -jnp.moveaxis(factors[..., 0, 0], 0, -1)
+
+
+@decomposition("ormqr", of_complex=True)
+def ormqr(
+    packed: jax.Array, taus: jax.Array, x: jax.Array, *, left: bool, transpose: bool
+) -> jax.Array:
+    """``Q @ x``, or with ``Q`` from the right or its adjoint, for the reflections of ``geqrf``.
+
+    All at once: ``Q = I - V T V.T``, where the inverse of ``T`` has those of the factors on the
+    diagonal, and products of the mirrors above it (Golub and Van Loan, section 5.1.7).
+    """
+    if not left:  # x Q = (Q.T x.T).T
+        return adjoint(ormqr(packed, taus, adjoint(x), left=True, transpose=not transpose))
+    return x - _seen(packed, taus, transpose, lambda mirrors: adjoint(mirrors) @ x)
+
+
+def _seen(
+    packed: jax.Array, taus: jax.Array, transpose: bool, look: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """What the reflections take away from what the mirrors see, by ``look``."""
+    height, count = packed.shape[-2], taus.shape[-1]
+    mirrors = jnp.tril(packed[..., :count], -1) + jnp.eye(height, count, dtype=packed.dtype)
+    taus, seen = taus[..., None], look(mirrors)
+    inner = taus * jnp.triu(adjoint(mirrors) @ mirrors, 1)
+    if transpose:
+        return mirrors @ (jnp.conj(taus) * unit_solve(adjoint(inner), seen, lower=True))
+    return mirrors @ unit_solve(inner, taus * seen, lower=False)
+
+
+@decomposition("householder_product", of_complex=True)
+def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
+    """The columns of ``Q`` that the reflections of ``geqrf`` make, as many as ``packed`` has."""
+    height, width = packed.shape[-2:]
+    eye = jnp.eye(height, width, dtype=packed.dtype)
+    return eye - _seen(packed, taus, False, lambda mirrors: adjoint(mirrors)[..., :width])
+
+
+@decomposition("qr", ignores=("use_magma",), of_complex=True)
+def qr(x: jax.Array, *, pivoting: bool, full_matrices: bool) -> tuple[jax.Array, ...]:
+    """``Q`` and ``R``, and with ``pivoting`` the order of the columns."""
+    height, width = x.shape[-2:]
+    count = height if full_matrices else min(height, width)
+    if pivoting:
+        packed, order, taus = geqp3(x, jnp.zeros((*x.shape[:-2], width), jnp.int32))
+    else:
+        packed, taus = geqrf(x)
+    missing = jnp.zeros((*x.shape[:-1], max(count - width, 0)), x.dtype)
+    q = householder_product(jnp.concatenate([packed, missing], -1)[..., :count], taus)
+    r = jnp.triu(packed)[..., :count, :]
+    return (q, r, order - 1) if pivoting else (q, r)

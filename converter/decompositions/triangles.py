@@ -1,0 +1,63 @@
+"""Systems with one triangle and ones on its diagonal."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter.decompositions.matrices import entry, padded
+
+BLOCK = 32
+"""A triangle of so many rows is inverted at once, of more of them block by block."""
+
+
+def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
+    """``x`` of ``x + strict @ x = b``, where only one triangle of ``strict`` is read.
+
+    Diagonal blocks are inverted, and rows of blocks solved one after the other (Golub and Van Loan,
+    section 3.1.4).
+    """
+    size, width = b.shape[-2:]
+    if size <= BLOCK:
+        return _unit_solve_block(strict, b, lower)
+    strict = jnp.tril(strict, -1) if lower else jnp.triu(strict, 1)
+    count, stack = -(-size // BLOCK), b.shape[:-2]
+    whole = count * BLOCK
+    lines = padded(strict, whole, whole).reshape(*stack, count, BLOCK, whole)
+    wanted = padded(b, whole, width).reshape(*stack, count, BLOCK, width)
+    numbers = lax.iota(jnp.int32, count)[:, None]
+
+    def step(x: jax.Array, each: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        i, line, rest = each
+        own = entry(line.reshape(*stack, BLOCK, count, BLOCK), i, -2)[..., 0, :]
+        rest = rest - line @ x.reshape(*stack, whole, width)
+        found = _unit_solve_block(own, rest, lower)
+        return jnp.where(numbers[..., None] == i, found[..., None, :, :], x), None
+
+    given = (numbers, jnp.moveaxis(lines, -3, 0), jnp.moveaxis(wanted, -3, 0))
+    x, _ = lax.scan(step, jnp.zeros_like(wanted), given, reverse=not lower)
+    return x.reshape(*stack, whole, width)[..., :size, :]
+
+
+def _unit_solve_block(strict: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
+    """The same by inverses of diagonal blocks, which are twice as large each time.
+
+    Of ``[[A, 0], [C, B]]`` that is ``[[A', 0], [-B' C A', B']]``, with the inverses of both. The
+    last time it is not written but multiplied with.
+    """
+    size = strict.shape[-1]
+    places = np.arange(size)
+    i, j = (places[:, None], places) if lower else (places, places[:, None])
+
+    def between(width: int) -> jax.Array:
+        chosen = (i // width == j // width + 1) & (i // width % 2 == 1)
+        return jnp.where(chosen, strict, jnp.zeros_like(strict))
+
+    if size <= 2:
+        return b - between(1) @ b
+    found, width = jnp.eye(size, dtype=strict.dtype) - between(1), 2
+    while 2 * width < size:
+        found = found - found @ between(width) @ found
+        width *= 2
+    x = found @ b
+    return x - found @ (between(width) @ x) if width < size else x
