@@ -97,14 +97,16 @@ def _ordered(node: Node, editor: Editor) -> Value | None:
 
 
 def _different(node: Node, editor: Editor) -> Value | None:
-    """What is a truth already, or of numbers in different ranges."""
+    """What is a truth already, or of numbers in different ranges, or that are known to be one."""
     if node.inputs[0].dtype == np.bool_:
         return _without(node, node.op is ops.eq)
     if not any(scalar(v) is not None for v in node.inputs):
         return None
     x, y = (known_range(v, NEAR) for v in node.inputs)
-    if x.high < y.low or y.high < x.low:
-        return editor.broadcast(const(node.op is ops.ne, np.bool_), node.out.shape, ())
+    apart, same = x.high < y.low or y.high < x.low, x.low == x.high == y.low == y.high
+    if apart or (same and not (x.nan or y.nan)):
+        differs = apart is (node.op is ops.ne)
+        return editor.broadcast(const(differs, np.bool_), node.out.shape, ())
     return None
 
 

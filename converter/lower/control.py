@@ -74,10 +74,20 @@ def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
     return b.ops("Loop", [None, go, *state], len(b.node.outputs), body=graph)
 
 
+MOST_COUNTED = 1 << 12
+"""Steps of a loop that scans an array nobody reads: a ``Scan`` takes 0.7 µs less than a ``Loop`` for
+each, and does not join what the steps give in the end.
+"""
+
+
 @lowers(ops.scan)
 def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> Sequence[ir.Value]:
     outputs, body = b.node.outputs, b.node.bodies["body"]
     carried, scanned = xs[:num_carry], xs[num_carry:]
+    if not scanned and dims.is_static(length) and 1 <= length <= MOST_COUNTED:
+        body = Graph([*body.inputs, Value((), np.dtype(np.bool_), kind="input")], body.outputs, body.nodes)
+        scanned = [b.const(np.zeros(length, np.bool_))]
+        xs = [*carried, *scanned]
     if not scanned or not dims.is_at_least(length, 1):
         return _counted(b, carried, scanned, body, length, reverse)
     inner, inputs = b.subgraph("scan", body)
