@@ -179,6 +179,32 @@ def maps(x):
     return lax.map(lambda row: jnp.tanh(row) @ MATRIX, x)
 
 
+def waves(x, cut=slice(0, 1)):
+    """A state that steps put together; ``cut`` is read of it besides."""
+
+    def step(state, row):
+        y, v = state
+        v = v + jnp.tanh(y) * row + state[cut].sum()
+        return (jnp.stack([y * y - v, v]),) * 2
+
+    return lax.scan(step, x[:2], x)
+
+
+def verlet(x, by=2.0):
+    """The force at the end of a step is that at the begin of the next one, if ``by`` is 2."""
+
+    def force(y, by):
+        return jnp.tanh(y @ MATRIX) * by
+
+    def step(state, _):
+        y, v = state
+        v = v + force(y, 2.0)
+        y = y + 0.1 * v
+        return (y, v + force(y, by)), y
+
+    return lax.scan(step, (x[0], x[1]), None, length=5)
+
+
 CASES = (
     LoopCase("map", maps, 0),
     LoopCase("map of loops", nested, 0),
@@ -206,6 +232,10 @@ CASES = (
     LoopCase("not linear", not_linear, 3),
     LoopCase("whole numbers that are divided", divided, 9),
     LoopCase("the same in each step", equal_rows, 3),
+    LoopCase("a state of parts", waves, 8),
+    LoopCase("of parts that are read together", partial(waves, cut=slice(0, 2)), 14),
+    LoopCase("what the step before has computed", verlet, 7),
+    LoopCase("what it has not", partial(verlet, by=3.0), 10),
     LoopCase("a path", path, 2),
     LoopCase("a search", found, 6),
 )
