@@ -184,8 +184,8 @@ def waves(x, cut=slice(0, 1)):
 
     def step(state, row):
         y, v = state
-        v = v + jnp.tanh(y) * row + state[cut].sum()
-        return (jnp.stack([y * y - v, v]),) * 2
+        v = v * 0.5 + jnp.tanh(y) * row + state[cut].mean()
+        return (jnp.stack([jnp.sin(y) - v, v]),) * 2
 
     return lax.scan(step, x[:2], x)
 
@@ -308,6 +308,17 @@ def test_rows_in_another_order_are_one_gather():
     rolled = lambda x: jnp.roll(x, 2, 0) + jnp.roll(x, 1, 1)  # noqa: E731
     histogram = converter.to_onnx(rolled, [(7, 5)]).report.histogram
     assert (histogram["Gather"], histogram["Concat"]) == (1, 1)
+
+
+@pytest.mark.parametrize("ways, cuts", [(((1, 1), (-1, 1)), 2), (((1, 0), (4, 0)), 0)])
+def test_what_is_rolled_in_several_ways_is_padded_once(ways, cuts):
+    rolled = lambda x: [jnp.roll(x, way, (0, 1)) for way in (*ways, (0, -1))]  # noqa: E731
+    export = converter.to_onnx(rolled, [(7, 5)])
+    found = {name: export.report.histogram.get(name, 0) for name in ("Pad", "Gather")}
+    assert found == ({"Pad": 1, "Gather": 0} if cuts else {"Pad": 0, "Gather": 2})
+    assert converter.check(
+        export.model, rolled, [np.arange(35, dtype=np.float32).reshape(7, 5)]
+    ).passed
 
 
 def grown(x):
