@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from converter.canonicalize.slicing import interleaved
 from converter.ir import Graph, Node, Value, const, dims, make_node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import precision, run_node
@@ -33,9 +34,20 @@ def _without(node: Node, number: float) -> Value | None:
     """``x op number`` is x, where x already has the result's type."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
-        if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
+        if _is_all(node.inputs[side], number) and dims.same_shape(other.shape, node.out.shape):
             return other
     return None
+
+
+MOST_EQUAL = 1 << 12
+"""Numbers that are compared to see whether all are one."""
+
+
+def _is_all(value: Value, number: float) -> bool:
+    value = source_behind(value, SPREAD)
+    if value.kind != "const" or np.size(value.const) > MOST_EQUAL or value.dtype.kind not in "biuf":
+        return scalar(value) == number
+    return bool(np.size(value.const)) and bool(np.all(np.asarray(value.const) == number))
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:
@@ -278,8 +290,9 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys(NEUTRAL, _neutral),
     ops.sub: lambda node, editor: _neutral(node, editor) or _fraction_of_bits(node, editor),
     ops.mul: _mul,
+    ops.add: lambda node, editor: _neutral(node, editor) or interleaved(node, editor),
     ops.and_: _logical,
-    ops.or_: _logical,
+    ops.or_: lambda node, editor: _logical(node, editor) or interleaved(node, editor),
     ops.integer_pow: _integer_pow,
     ops.pow: _pow,
     **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), _ordered),
