@@ -42,9 +42,9 @@ LEFT = """What is far above 1 is so for one of these reasons.
   condition, and an addition of them takes 0.03 ms; integers are chosen by arithmetic. A search in a
   table, as `jnp.interp` and `jnp.histogram` do it, is mostly such choices.
 - **Draws.** A hash of Threefry is 100 nodes, five for each of its 20 rounds, so that the least draw
-  takes 40 µs. Keys that are made one of another (`keys of a loop`) take that for each step.
-  Those that reject draw for all lanes until the last is accepted, as XLA's vectorised loop does; XLA
-  on a CPU takes the lanes of `gamma` one after the other.
+  takes 40 µs. Keys that are made one of another (`keys of a loop`) take that for each step. Those
+  that reject draw for all lanes until the last is accepted, as XLA's vectorised loop does; XLA on a
+  CPU takes the lanes of `gamma` one after the other.
 """
 
 

@@ -12,10 +12,10 @@ from converter.ir import Node, Value, dims, ops
 from converter.ir.dims import Shape
 from converter.ir.moves import has_strides
 from converter.ir.rewrite import Editor
-from converter.loops.scan import Carry, Parts, Scan
+from converter.loops.scan import Carry, Scan, StateParts
 
 MOST_PARTS = 8
-"""Parts of a state: a runtime hands on each by itself."""
+"""StateParts of a state: a runtime hands on each by itself."""
 
 
 def split_states(scan: Scan, editor: Editor) -> bool:
@@ -38,7 +38,9 @@ def _split_state(scan: Scan, carry: Carry, editor: Editor) -> bool:
     found = [place for place in places if place is not None]
     if len(found) < len(places):
         return False
-    parts = Parts(carry, _states_of(scan, made, carry, limits, editor), _shapes(made.inputs), axis)
+    parts = StateParts(
+        carry, _states_of(scan, made, carry, limits, editor), _shapes(made.inputs), axis
+    )
     scan.carries.remove(carry)
     scan.carries += parts.states
     scan.parts.append(parts)
@@ -77,7 +79,7 @@ def _states_of(
 
 
 def _read_parts(
-    scan: Scan, parts: Parts, readers: Sequence[tuple[Node, int]], limits: Sequence[int]
+    scan: Scan, parts: StateParts, readers: Sequence[tuple[Node, int]], limits: Sequence[int]
 ) -> None:
     """Read the parts where the steps have read of the whole."""
     for node, place in readers:

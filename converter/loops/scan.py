@@ -55,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Parts:
+class StateParts:
     """The states that a ``whole`` one became, whose parts lie behind each other along an axis.
 
     Each part is a state in the shape that it has there.
@@ -83,7 +83,7 @@ class Scan:
     results: dict[int, Value] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
     written: list[tuple[Carry, Stacked, Place]] = field(default_factory=list)
-    parts: list[Parts] = field(default_factory=list)
+    parts: list[StateParts] = field(default_factory=list)
 
     @classmethod
     def of(cls, node: Node, editor: Editor) -> Scan | None:
