@@ -31,7 +31,7 @@ def share_rolls(graph: Graph, takes: Takes) -> bool:
     changed = any([share_rolls(body, takes) for body in bodies])
     rolls = _rolls(graph)
     groups = dict[int, list[Value]]()
-    for value in _read_rolls(graph, rolls):
+    for value in _read_rolls(graph, rolls) if rolls else ():
         groups.setdefault(id(rolls[id(value)].base), []).append(value)
     for values in groups.values():
         if takes("Pad", values[0].dtype) and _is_shorter([rolls[id(v)] for v in values]):
