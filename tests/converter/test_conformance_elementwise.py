@@ -35,7 +35,7 @@ BINARY = [
     Case("clamp arrays", lambda x, y: lax.clamp(y - 1, x, y + 1), PAIR),
 ]  # fmt: skip
 
-MANY = np.arange(-1024, 1024, dtype=np.int32) * np.int32(2**21)
+MANY = np.arange(-(2**13), 2**13, dtype=np.int32) * np.int32(2**18)
 INTEGERS = [
     Case("many choices", lambda x: jnp.where(x % 3 == 0, x, 7 - x), (MANY,), ops={"Where": 0}),
     Case("few choices", lambda x: jnp.where(x % 3 == 0, x, 7 - x)[:9], (MANY[:2000],),
