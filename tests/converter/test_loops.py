@@ -304,12 +304,6 @@ def test_numbers_of_an_array_keep_their_axis():
     assert histogram == {"Split": 1, "Sub": 4, "Mul": 4, "Concat": 1}
 
 
-def test_rows_in_another_order_are_one_gather():
-    rolled = lambda x: jnp.roll(x, 2, 0) + jnp.roll(x, 1, 1)  # noqa: E731
-    histogram = converter.to_onnx(rolled, [(7, 5)]).report.histogram
-    assert (histogram["Gather"], histogram["Concat"]) == (1, 1)
-
-
 @pytest.mark.parametrize("ways, cuts", [(((1, 1), (-1, 1)), 2), (((1, 0), (4, 0)), 0)])
 def test_what_is_rolled_in_several_ways_is_padded_once(ways, cuts):
     rolled = lambda x: [jnp.roll(x, way, (0, 1)) for way in (*ways, (0, -1))]  # noqa: E731
