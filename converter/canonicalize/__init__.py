@@ -9,7 +9,7 @@ from collections.abc import Container
 from typing import Any
 
 from converter.canonicalize import identities, reshaping, slicing
-from converter.canonicalize.identities import fill_empty
+from converter.canonicalize.emptiness import fill_empty
 from converter.ir import Graph, Value, const, ops
 from converter.ir.equality import merge_equals
 from converter.ir.evaluation import CEILING, compute, is_computable, size_in_bytes

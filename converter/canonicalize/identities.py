@@ -1,4 +1,4 @@
-"""Arithmetic that does nothing, that has a shorter name, or whose result has no elements."""
+"""Arithmetic that does nothing, or that has a shorter name."""
 
 import math
 from collections.abc import Sequence
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from converter.ir import Graph, Node, Value, const, dims, make_node, ops
+from converter.canonicalize.emptiness import of_nothing, over_nothing, scatter_nothing
+from converter.canonicalize.slicing import interleaved
+from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import precision, run_node
 from converter.ir.op import Op
 from converter.ir.origins import source_behind
 from converter.ir.ranges import known_range
@@ -33,9 +34,20 @@ def _without(node: Node, number: float) -> Value | None:
     """``x op number`` is x, where x already has the result's type."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
-        if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
+        if _is_all(node.inputs[side], number) and dims.same_shape(other.shape, node.out.shape):
             return other
     return None
+
+
+MOST_EQUAL = 1 << 12
+"""Numbers that are compared to see whether all are one."""
+
+
+def _is_all(value: Value, number: float) -> bool:
+    value = source_behind(value, SPREAD)
+    if value.kind != "const" or np.size(value.const) > MOST_EQUAL or value.dtype.kind not in "biuf":
+        return scalar(value) == number
+    return bool(np.size(value.const)) and bool(np.all(np.asarray(value.const) == number))
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:
@@ -97,14 +109,16 @@ def _ordered(node: Node, editor: Editor) -> Value | None:
 
 
 def _different(node: Node, editor: Editor) -> Value | None:
-    """What is a truth already, or of numbers in different ranges."""
+    """What is a truth already, or of numbers in different ranges, or that are known to be one."""
     if node.inputs[0].dtype == np.bool_:
         return _without(node, node.op is ops.eq)
     if not any(scalar(v) is not None for v in node.inputs):
         return None
     x, y = (known_range(v, NEAR) for v in node.inputs)
-    if x.high < y.low or y.high < x.low:
-        return editor.broadcast(const(node.op is ops.ne, np.bool_), node.out.shape, ())
+    apart, same = x.high < y.low or y.high < x.low, x.low == x.high == y.low == y.high
+    if apart or (same and not (x.nan or y.nan)):
+        differs = apart is (node.op is ops.ne)
+        return editor.broadcast(const(differs, np.bool_), node.out.shape, ())
     return None
 
 
@@ -189,81 +203,6 @@ def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
     return None
 
 
-# ------------------------------------------------------------------------------- no elements
-
-# What has no elements is a constant, whatever computes it; nothing after this has to mind it.
-
-
-def fill_empty(graph: Graph) -> None:
-    """Replace every value without elements, in place."""
-    table: dict[int, Value] = {}
-    _fill(graph, table)
-    if table:
-        graph.replace_operands(lambda v: table.get(id(v), v))
-
-
-def _fill(graph: Graph, table: dict[int, Value]) -> None:
-    nodes: list[Node] = []
-    for value in (*graph.params, *graph.inputs):
-        if is_empty(value):
-            table[id(value)] = _filled(value, nodes)
-    for node in graph.nodes:
-        nodes.append(node)
-        for body in node.bodies.values():
-            _fill(body, table)
-        for value in node.outputs:
-            if is_empty(value) and not _is_filled(node):
-                table[id(value)] = _filled(value, nodes)
-    graph.nodes = nodes
-
-
-def is_empty(value: Value) -> bool:
-    """Whether a value has no elements, whatever its named sizes are."""
-    return any([dims.is_static(d) and d == 0 for d in value.shape])
-
-
-def over_nothing(node: Node, editor: Editor) -> Value | None:
-    """A sum, maximum … over no elements is one number, wherever the result has elements."""
-    if is_empty(node.out) or not any(map(is_empty, node.inputs)):
-        return None
-    with precision([node]):
-        (result,) = run_node(node, [_nothing(v) for v in node.inputs], {})
-    return editor.broadcast(const(np.ravel(result)[0]), node.out.shape, ())
-
-
-def _nothing(value: Value) -> np.ndarray:
-    """An array without elements; named sizes are one."""
-    return np.zeros([d if dims.is_static(d) else 1 for d in value.shape], value.dtype)
-
-
-def _filled(value: Value, nodes: list[Node]) -> Value:
-    """A constant; where sizes have names, one that is spread over them."""
-    constant = const(_nothing(value))
-    if dims.all_static(value.shape):
-        return constant
-    params = {"shape": value.shape, "broadcast_dimensions": tuple(range(value.rank))}
-    types = [(value.shape, value.dtype)]
-    nodes.append(make_node(ops.broadcast_in_dim, [constant], types, params))
-    return nodes[-1].out
-
-
-def _is_filled(node: Node) -> bool:
-    spread = node.op is ops.broadcast_in_dim and node.inputs[0].kind == "const"
-    return spread and not dims.all_static(node.out.shape)
-
-
-def _of_nothing(index: int) -> Rule:
-    """What is updated stays as it is where operand ``index``, the update, is empty."""
-    return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
-
-
-def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
-    """No window fits: nothing is added to zeros."""
-    if not is_empty(node.inputs[0]):
-        return None
-    return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())
-
-
 def _identities_scan(node: Node, _: Editor) -> Sequence[Value] | None:
     """A loop without turns gives what it is given; what it would have stacked is empty."""
     if not dims.same(node.params["length"], 0):
@@ -276,8 +215,9 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys(NEUTRAL, _neutral),
     ops.sub: lambda node, editor: _neutral(node, editor) or _fraction_of_bits(node, editor),
     ops.mul: _mul,
+    ops.add: lambda node, editor: _neutral(node, editor) or interleaved(node, editor),
     ops.and_: _logical,
-    ops.or_: _logical,
+    ops.or_: lambda node, editor: _logical(node, editor) or interleaved(node, editor),
     ops.integer_pow: _integer_pow,
     ops.pow: _pow,
     **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), _ordered),
@@ -291,8 +231,8 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys((op for op in ops.stated() if op.reduces), _reduce),
     **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), over_nothing),
     **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), over_nothing),
-    ops.dynamic_update_slice: _of_nothing(1),
-    **dict.fromkeys(ops.SCATTERS, _of_nothing(2)),
-    ops.select_and_scatter_add: _select_and_scatter,
+    ops.dynamic_update_slice: of_nothing(1),
+    **dict.fromkeys(ops.SCATTERS, of_nothing(2)),
+    ops.select_and_scatter_add: scatter_nothing,
     ops.scan: _identities_scan,
 }

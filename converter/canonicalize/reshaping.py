@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from converter.canonicalize.identities import over_nothing
+from converter.canonicalize.emptiness import over_nothing
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import along
 from converter.ir.moves import above, write

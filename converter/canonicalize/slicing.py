@@ -3,16 +3,18 @@
 Indexing by numbers is slicing too.
 """
 
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 from jax import lax
 
-from converter.ir import Node, Value, dims, ops
+from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import along
 from converter.ir.moves import above, cut_axes, has_strides, part
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
+from converter.ir.scalars import scalar
 
 
 def _slicing_slice(node: Node, editor: Editor) -> Value | None:
@@ -98,6 +100,51 @@ def _broadcast_alike(first: Node, second: Node, axis: int) -> bool:
 def _pad(node: Node, _: Editor) -> Value | None:
     empty = all(tuple(p) == (0, 0, 0) for p in node.params["padding_config"])
     return node.inputs[0] if empty else None
+
+
+def interleaved(node: Node, editor: Editor) -> Value | None:
+    """Entries of two arrays by turns, which ``lax.associative_scan`` spreads and adds up."""
+    parts = [_spread_entries(v) for v in node.inputs]
+    for first, second in (parts, parts[::-1]):
+        if first is None or second is None or (first.low, second.low) != (0, 1):
+            continue
+        if first.axis == second.axis and dims.same_shape(*(v.shape for v in node.inputs)):
+            return _by_turns(first, second, node, editor)
+    return None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Entries of ``x`` with a zero between any two, behind ``low`` of them."""
+
+    x: Value
+    axis: int
+    low: int
+
+
+def _spread_entries(value: Value) -> Spread | None:
+    made = value.made_by(ops.pad)
+    if made is None or scalar(made.inputs[1]) != 0:
+        return None
+    config = made.params["padding_config"]
+    axes = [i for i, edges in enumerate(config) if tuple(edges) != (0, 0, 0)]
+    if len(axes) != 1 or config[axes[0]][2] != 1 or not dims.all_static(value.shape):
+        return None
+    low, high, _ = config[axes[0]]
+    return Spread(made.inputs[0], axes[0], low) if high in (0, 1) else None
+
+
+def _by_turns(first: Spread, second: Spread, node: Node, editor: Editor) -> Value:
+    """Beside each other on an axis of their own; of an odd number the last one is for nothing."""
+    axis, x, y = first.axis, first.x, second.x
+    if x.shape[axis] > y.shape[axis]:
+        config = tuple((0, int(i == axis), 0) for i in range(x.rank))
+        filler = const(0, y.dtype)
+        y = editor.add(ops.pad, [y, filler], x.shape, y.dtype, {"padding_config": config})
+    shape = (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])
+    both = editor.concatenate([editor.reshape(v, shape) for v in (x, y)], axis + 1)
+    whole = (*x.shape[:axis], 2 * x.shape[axis], *x.shape[axis + 1 :])
+    return editor.slice(editor.reshape(both, whole), axis, 0, node.out.shape[axis])
 
 
 # --------------------------------------------------------------------------- indexing by numbers

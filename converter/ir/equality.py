@@ -34,7 +34,7 @@ def _merge(
         if node.bodies:
             kept.append(node)
             continue
-        key = (tuple(map(id, node.inputs)), _frozen(node))
+        key = (tuple(map(id, node.inputs)), frozen_form(node))
         twin = seen.setdefault(key, node)
         if twin is node:
             kept.append(node)
@@ -44,7 +44,7 @@ def _merge(
     graph.outputs = [resolve(v) for v in graph.outputs]
 
 
-def _frozen(node: Node) -> tuple[Any, ...]:
+def frozen_form(node: Node) -> tuple[Any, ...]:
     """What a node does to its operands, as a key."""
     types = [(v.shape, v.dtype) for v in node.outputs]
     params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
@@ -96,7 +96,7 @@ def same_program(a: Value, b: Value) -> bool:
                 return False
             continue
         alike = x.index == y.index and len(x.node.inputs) == len(y.node.inputs)
-        if not alike or x.node.bodies or _frozen(x.node) != _frozen(y.node):
+        if not alike or x.node.bodies or frozen_form(x.node) != frozen_form(y.node):
             return False
         stack.extend(zip(x.node.inputs, y.node.inputs, strict=True))
     return True

@@ -1,7 +1,7 @@
 """Between which numbers a value is known to lie."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -14,9 +14,6 @@ from converter.ir.nodes import Node, Value
 from converter.ir.op import Op
 
 DEPTH = 12  # operations that are looked through; what is made of more is of no known range
-
-
-NOTHING: Mapping[int, Value] = {}
 
 
 @dataclass(frozen=True)
@@ -35,26 +32,18 @@ class Range:
         return not self.low <= number <= self.high
 
 
-def known_range(value: Value, depth: int = DEPTH, known: Mapping[int, Value] = NOTHING) -> Range:
-    """What can be told without running anything; the range of the dtype if nothing can.
-
-    ``known`` has values whose ranges those of others are, by the ids of these.
-    """
-    return _range_of(value, depth, {}, known)
+def known_range(value: Value, depth: int = DEPTH) -> Range:
+    """What can be told without running anything; the range of the dtype if nothing can."""
+    return _range_of(value, depth, {})
 
 
-def _range_of(
-    value: Value, depth: int, seen: dict[int, Range], known: Mapping[int, Value]
-) -> Range:
-    value = known.get(id(value), value)
+def _range_of(value: Value, depth: int, seen: dict[int, Range]) -> Range:
     if id(value) not in seen:
-        seen[id(value)] = _range_found(value, depth, seen, known)
+        seen[id(value)] = _range_found(value, depth, seen)
     return seen[id(value)]
 
 
-def _range_found(
-    value: Value, depth: int, seen: dict[int, Range], known: Mapping[int, Value]
-) -> Range:
+def _range_found(value: Value, depth: int, seen: dict[int, Range]) -> Range:
     whole = _whole_range(value)
     if value.kind == "const":
         return _of_constant(value, whole)
@@ -63,7 +52,7 @@ def _range_found(
     node = value.node
     if node is None or depth == 0 or node.op not in _RANGES:
         return whole
-    found = _RANGES[node.op](node, [_range_of(v, depth - 1, seen, known) for v in node.inputs])
+    found = _RANGES[node.op](node, [_range_of(v, depth - 1, seen) for v in node.inputs])
     # An integer that leaves its dtype wraps; a float is rounded, never past a bound that it has.
     return found if is_float(value.dtype) or found.within(whole.low, whole.high) else whole
 
@@ -156,6 +145,10 @@ def _ranges_whole(node: Node, ranges: Sequence[Range]) -> Range:
 
 def _between(low: float, high: float) -> RangeRule:
     return lambda node, ranges: Range(low, high, any(r.nan for r in ranges))
+
+
+def _ranges_sign(r: Range) -> Range:
+    return Range(float(np.sign(r.low)), float(np.sign(r.high)), r.nan)
 
 
 def _ranges_shifted(node: Node, ranges: Sequence[Range]) -> Range:
@@ -270,6 +263,6 @@ _RANGES: dict[Op, RangeRule] = {
     ops.select_n: lambda node, ranges: _union(ranges[1:]),
     ops.shift_right_logical: _ranges_shifted,
     ops.is_finite: _between(0, 1),
-    ops.sign: _between(-1, 1),
+    ops.sign: lambda node, ranges: _ranges_sign(*ranges),
     ops.dim_as_value: _ranges_size,
 }

@@ -10,7 +10,7 @@ index gives the start alone, and where a mask leaves out some of what is gathere
 (``where(i < n, x[i], 0)``), for the promise may be kept for the rest only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from jax import lax
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.dims import Dim, Shape
 from converter.ir.op import Op
-from converter.ir.ranges import NOTHING, known_range
+from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.layout.convolution import pad_space
 
@@ -37,10 +37,10 @@ KEEPS_APART = frozenset(
 
 def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
     """The rules for a graph; with ``strict`` no promise is believed."""
-    masked, scanned = _masked(graph), _scanned(graph)
+    masked = _masked(graph)
     return {
         **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, doubted=strict)),
-        ops.gather: partial(_bounds_gather, strict=strict, masked=masked, scanned=scanned),
+        ops.gather: partial(_bounds_gather, strict=strict, masked=masked),
         ops.dynamic_slice: _dynamic_slice,
     }
 
@@ -70,14 +70,6 @@ def _masked(graph: Graph) -> set[int]:
     return found
 
 
-def _scanned(graph: Graph) -> dict[int, Value]:
-    """What the steps of scans have of constants, by id: the constants."""
-    scans = [node for node in graph.walk() if node.op is ops.scan]
-    pairs = (zip(n.bodies["body"].inputs, n.inputs, strict=True) for n in scans)
-    taken = (list(pair)[n.params["num_carry"] :] for pair, n in zip(pairs, scans, strict=True))
-    return {id(part): array for pair in taken for part, array in pair if array.kind == "const"}
-
-
 def _left_out(node: Node) -> Iterator[Value]:
     """Operands whose elements may be left out: the cases of a choice, what a mask multiplies."""
     if node.op is ops.select_n:
@@ -100,9 +92,7 @@ def _cases(cases: list[Value]) -> Iterator[Value]:
             yield from (v for v in case.node.inputs if id(v) not in kept)
 
 
-def _bounds_gather(
-    node: Node, editor: Editor, strict: bool, masked: set[int], scanned: Mapping[int, Value]
-) -> Value | None:
+def _bounds_gather(node: Node, editor: Editor, strict: bool, masked: set[int]) -> Value | None:
     x, indices = node.inputs
     doubted = strict or id(node.out) in masked
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -110,7 +100,7 @@ def _bounds_gather(
     limits = _limits(x.shape, sizes, pointed)
     if mode == Mode.PROMISE_IN_BOUNDS:
         wide = any(not dims.same(sizes[a], 1) for a in pointed)
-        if not wide and _promise_kept(indices, limits, doubted, scanned):
+        if not wide and _promise_kept(indices, limits, doubted):
             return None
         mode = Mode.CLIP
     if mode == Mode.CLIP:
@@ -202,15 +192,13 @@ def _inside(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
     return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
 
 
-def _promise_kept(
-    indices: Value, limits: list[Dim], doubted: bool, scanned: Mapping[int, Value] = NOTHING
-) -> bool:
+def _promise_kept(indices: Value, limits: list[Dim], doubted: bool) -> bool:
     """As far as we know; where it is ``doubted``, only if we do."""
     if not dims.all_static(limits) or not limits:
         return not (doubted and limits)
     if indices.kind == "const":
         return _known_inside(indices, limits)
-    return not doubted or known_range(indices, known=scanned).within(0, min(limits))
+    return not doubted or known_range(indices).within(0, min(limits))
 
 
 def _known_inside(indices: Value, limits: list[Dim]) -> bool:

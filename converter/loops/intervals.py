@@ -1,9 +1,11 @@
 """Between which numbers the integers of a step lie: indices that are known to be in range.
 
 A state of a scan lies between those of its start and of what a step makes of whatever it has. What
-is counted up until a condition fails is not below its start.
+is counted up until a condition fails is not below its start, and where a round begins the condition
+holds.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 from converter.ir import Graph, Node, Value, ops
@@ -25,7 +27,7 @@ def _bounded(node: Node) -> bool:
 def _noted(value: Value, known: Range) -> bool:
     least, most = lowest(value.dtype), highest(value.dtype)
     low, high = max(known.low, least), min(known.high, most)
-    if value.within == (low, high) or (low, high) == (least, most):
+    if low > high or value.within == (low, high) or (low, high) == (least, most):
         return False
     value.within = (low, high)
     return True
@@ -45,11 +47,12 @@ def _of_while(node: Node) -> Iterator[tuple[Value, Range]]:
     tests = list(_all_of(cond.outputs[0]))
     parts = zip(node.inputs, cond.inputs, body.inputs, body.outputs, strict=True)
     for start, tested, inside, after in parts:
-        below = _limit(tested, tests)
-        if below is not None and _counts_up(inside, after):
-            first, end = known_range(start), known_range(below)
-            yield tested, Range(first.low, max(first.high, end.high))
-            yield inside, Range(first.low, end.high - 1)
+        asked = _asked_of(tested, tests)
+        if asked.high < highest(inside.dtype) and _counts_up(inside, after):
+            first = known_range(start)
+            yield tested, Range(first.low, max(first.high, asked.high + 1))
+            asked = Range(max(first.low, asked.low), asked.high)
+        yield inside, asked
 
 
 def _all_of(value: Value) -> Iterator[Value]:
@@ -62,10 +65,21 @@ def _all_of(value: Value) -> Iterator[Value]:
             yield from _all_of(part)
 
 
-def _limit(state: Value, tests: Sequence[Value]) -> Value | None:
-    """What a state is below of."""
-    made = [test.made_by(ops.lt) for test in tests]
-    return next((n.inputs[1] for n in made if n is not None and n.inputs[0] is state), None)
+_TURNED = {ops.lt: ops.gt, ops.le: ops.ge, ops.gt: ops.lt, ops.ge: ops.le}
+
+
+def _asked_of(state: Value, tests: Sequence[Value]) -> Range:
+    """Where an integer lies of which all tests hold."""
+    low, high = -math.inf, math.inf
+    made = [test.made_by(*_TURNED) for test in tests]
+    for node in (n for n in made if n is not None and any(v is state for v in n.inputs)):
+        left = node.inputs[0] is state
+        other, op = known_range(node.inputs[left]), node.op if left else _TURNED[node.op]
+        if op in (ops.lt, ops.le):
+            high = min(high, other.high - (op is ops.lt))
+        else:
+            low = max(low, other.low + (op is ops.gt))
+    return Range(low, high)
 
 
 def _counts_up(inside: Value, after: Value) -> bool:

@@ -235,7 +235,10 @@ def _joined_around(
 ) -> ir.Value:
     """What lies before, the update and what lies after; of the first axis one entry is put."""
     if axis == 0 and dims.same(b.operand(1).shape[0], 1):
-        return b.op("ScatterND", x, b.unsqueeze(first, [0]), update)
+        made = first.producer()  # of a number an index in one step
+        number = made.inputs[0] if made is not None and made.op_type == "Unsqueeze" else None
+        row = b.unsqueeze(first, [0]) if number is None else b.unsqueeze(number, [0, 1])
+        return b.op("ScatterND", x, row, update)
     after = b.op("Add", first, b.ints([b.operand(1).shape[axis]]))
     head = b.op("Slice", x, b.ints([0]), first, b.ints([axis]))
     tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints([axis]))

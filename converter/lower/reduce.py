@@ -26,12 +26,12 @@ from converter.targets.schemas import operator
 Axes = tuple[int, ...]
 
 
-@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
+@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, ops.log_sum_exp)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
 
 
-@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, since=18)
+@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, ops.log_sum_exp, since=18)
 @lowers(ops.reduce_sum)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)
@@ -39,16 +39,17 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 
 @lowers(ops.reduce_or, ops.reduce_and, ops.reduce_xor)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """By how many hold; all do if none is false."""
+    """Of ones and zeros the least, the largest, or whether their sum is odd."""
     if b.out.dtype != np.bool_:
         raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
-    every = b.node.op is ops.reduce_and
-    counted = b.cast(b.op("Not", x) if every else x, np.int32)
-    count = b.op("ReduceSum", counted, b.ints(axes), keepdims=0)
     if b.node.op is ops.reduce_xor:
-        count = b.op("Mod", count, b.const(2, np.int32))
-    found = b.cast(count, np.bool_)
-    return b.op("Not", found) if every else found
+        count = b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
+        return b.cast(b.op("Mod", count, b.const(2, np.int32)), np.bool_)
+    name = "ReduceMin" if b.node.op is ops.reduce_and else "ReduceMax"
+    numbers = b.cast(x, np.uint8 if b.takes(name, np.uint8) else np.int32)
+    if b.opset < 18:
+        return b.cast(b.op(name, numbers, axes=list(axes), keepdims=0), np.bool_)
+    return b.cast(b.op(name, numbers, b.ints(axes), keepdims=0), np.bool_)
 
 
 def _place(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str) -> ir.Value:

@@ -213,6 +213,12 @@ PASSES: tuple[Pass, ...] = (
         after=("contract",),
     ),
     Pass(
+        "rolls",
+        "What is rolled in several ways is padded once, and cut.",
+        steps.pad_rolls,
+        after=("take",),
+    ),
+    Pass(
         "weight folding",
         "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
         steps.absorb,

@@ -17,6 +17,7 @@ from converter.fuse import (
     gelu,
     group_norm,
     layer_norm,
+    log_sum_exp,
     recurrent,
     rotary,
     softmax,
@@ -38,6 +39,7 @@ from converter.layout import (
     resize_layout,
     take,
 )
+from converter.layout.rolls import share_rolls
 from converter.legalize import bounds, deviations, dtype_fallback
 from converter.loops import shorten_loops, skip_lanes
 from converter.pipeline.settings import Settings
@@ -90,6 +92,7 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 
 
 name_blocks = recognised(
+    log_sum_exp.LOG_SUM_EXP,
     layer_norm=layer_norm.LAYER_NORM,
     gelu=gelu.GELU,
     softmax=softmax.SOFTMAX,
@@ -252,6 +255,12 @@ def shorten(graph: Graph, _: Settings) -> bool:
     if taken and graph.count(ops.scan) and shorten_loops(graph):
         canonicalize(graph)
     return _swept(graph, chains.RULES) or taken
+
+
+def pad_rolls(graph: Graph, settings: Settings) -> None:
+    """`Pad` goes on around the ends from opset 19 on."""
+    if settings.opset >= 19 and share_rolls(graph, settings.takes):
+        drop_dead(graph)
 
 
 def contract(graph: Graph, settings: Settings) -> bool:

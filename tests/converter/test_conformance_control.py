@@ -30,6 +30,9 @@ CONTROL = [
         lambda y: 0.5 * (y + jnp.abs(x) / y), jnp.abs(x) + 1), (X,), (17, 23), {"Loop": 1}),
     Case("fori live bound", lambda n, x: lax.fori_loop(0, jnp.abs(n[0]), lambda i, s: s + i, x),
          (((1,), np.int32), X), ops={"Loop": 1}),
+    Case("entries by turns", lambda x: (
+        lax.associative_scan(jnp.add, x), lax.associative_scan(jnp.logical_xor, x[:6] > 0, axis=1)),
+         (LONG,), ops={"Pad": 1}),
     Case("scan", recurrence, (LONG,), (17, 23), {"Scan": 1}),
     Case("scan reversed", lambda x: lax.scan(
         lambda c, v: (jnp.tanh(c) + v, c - v), x[0], x, reverse=True), (LONG,)),

@@ -1,8 +1,10 @@
 """Reductions, cumulative operations, sorting."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import logsumexp
 
 from tests.conformance import Case, assert_exports, cases
 
@@ -12,7 +14,14 @@ BOOLS = (CUBE, np.bool_)
 DIFFERENT = (17, 18)  # axes are an attribute, then an input
 NAN, INF = np.nan, np.inf
 WITH_NAN = np.array([[1, NAN, INF, -INF, NAN, 0, -1], [2, 2, 1, -0.0, 0.0, 2, 1]], np.float32)
+INFINITE = np.array([[-INF, -INF, -INF], [2, INF, 1], [-INF, 3, 1]], np.float32)
 TIES = np.array([[3, 1, 3, 2, 1], [0, 0, 0, 0, 0], [5, 4, 5, 4, 5]], np.float32)
+
+
+def shifted_sum(x, taken, added):
+    taken, added = (jnp.where(jnp.isfinite(top), top, 0) for top in (taken, added))
+    return jnp.log(jnp.exp(x - taken).sum(0)) + added
+
 
 REDUCTIONS = [
     Case("sum max min", lambda x: (x.sum(), x.max(1), x.min((0, 2))), (CUBE,), DIFFERENT),
@@ -27,6 +36,19 @@ REDUCTIONS = [
     Case("argmax dtype", lambda x: lax.argmax(x, 1, jnp.uint8), (CUBE,)),
     Case("nan sum", lambda x: (x.sum(1), jnp.nansum(x[1:]), jnp.nanmax(x, 1)), (WITH_NAN,)),
 ]  # fmt: skip
+LOG_SUMS = [
+    Case("log of a sum", lambda x: (logsumexp(x, 1), logsumexp(x * 99, (0, 2), keepdims=True)),
+         (CUBE,), DIFFERENT, {"ReduceLogSumExp": 2, "Exp": 0}),
+    Case("infinite", lambda x: logsumexp(x, 1), (INFINITE,), ops={"ReduceLogSumExp": 1}),
+    Case("powers that are read", lambda x: jax.vjp(lambda x: logsumexp(x, 1), x)[1](x[:, 0]),
+         (CUBE,), ops={"ReduceLogSumExp": 0}),
+    Case("of many numbers", lambda x: logsumexp(jnp.tile(x, (4, 4, 1)), 1), (CUBE,),
+         ops={"ReduceLogSumExp": 0}),
+    Case("less no maximum", lambda x: shifted_sum(x, x.min(0), x.min(0)), (CUBE,),
+         ops={"ReduceLogSumExp": 0}),
+    Case("and another maximum", lambda x: shifted_sum(x, x.max(0), x.max(0) + 1), (CUBE,),
+         ops={"ReduceLogSumExp": 0}),
+]  # fmt: skip
 CUMULATIVE = [
     Case("cumsum", lambda x: (jnp.cumsum(x, 1), lax.cumsum(x, 2, reverse=True)), (CUBE,),
          ops={"CumSum": 2}),
@@ -36,8 +58,7 @@ CUMULATIVE = [
     Case("cummax nan", lambda x: lax.cummax(x, 1), (WITH_NAN,)),
     Case("cumlogsumexp",
          lambda x: (lax.cumlogsumexp(x * 9, 1), lax.cumlogsumexp(x, 2, reverse=True)), (CUBE,)),
-    Case("cumlogsumexp infinite", lambda x: lax.cumlogsumexp(x, 1),
-         (np.array([[-INF, -INF, 0, 3], [2, INF, 1, 0]], np.float32),)),
+    Case("cumlogsumexp infinite", lambda x: lax.cumlogsumexp(x, 1), (INFINITE,)),
     Case("int", lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 0), lax.cummax(x, 2)), (INTS,)),
     Case("uint16", lambda x: (lax.cumsum(x, 1), lax.cumprod(x, 1)), ((CUBE, np.uint16),), (23, 26)),
 ]  # fmt: skip
@@ -57,6 +78,6 @@ SORTING = [
 NAMED = Case("cumprod over a name", lambda x: jnp.cumprod(x, 0), (("B", 3),), (25, 26))
 
 
-@cases([*REDUCTIONS, *CUMULATIVE, *SORTING, NAMED])
+@cases([*REDUCTIONS, *LOG_SUMS, *CUMULATIVE, *SORTING, NAMED])
 def test_reduce(case, opset):
     assert_exports(case, opset)

@@ -179,6 +179,32 @@ def maps(x):
     return lax.map(lambda row: jnp.tanh(row) @ MATRIX, x)
 
 
+def waves(x, cut=slice(0, 1)):
+    """A state that steps put together; ``cut`` is read of it besides."""
+
+    def step(state, row):
+        y, v = state
+        v = v * 0.5 + jnp.tanh(y) * row + state[cut].mean()
+        return (jnp.stack([jnp.sin(y) - v, v]),) * 2
+
+    return lax.scan(step, x[:2], x)
+
+
+def verlet(x, by=2.0):
+    """The force at the end of a step is that at the begin of the next one, if ``by`` is 2."""
+
+    def force(y, by):
+        return jnp.tanh(y @ MATRIX) * by
+
+    def step(state, _):
+        y, v = state
+        v = v + force(y, 2.0)
+        y = y + 0.1 * v
+        return (y, v + force(y, by)), y
+
+    return lax.scan(step, (x[0], x[1]), None, length=5)
+
+
 CASES = (
     LoopCase("map", maps, 0),
     LoopCase("map of loops", nested, 0),
@@ -206,6 +232,10 @@ CASES = (
     LoopCase("not linear", not_linear, 3),
     LoopCase("whole numbers that are divided", divided, 9),
     LoopCase("the same in each step", equal_rows, 3),
+    LoopCase("a state of parts", waves, 10),
+    LoopCase("of parts that are read together", partial(waves, cut=slice(0, 2)), 16),
+    LoopCase("what the step before has computed", verlet, 7),
+    LoopCase("what it has not", partial(verlet, by=3.0), 10),
     LoopCase("a path", path, 2),
     LoopCase("a search", found, 6),
 )
@@ -274,10 +304,15 @@ def test_numbers_of_an_array_keep_their_axis():
     assert histogram == {"Split": 1, "Sub": 4, "Mul": 4, "Concat": 1}
 
 
-def test_rows_in_another_order_are_one_gather():
-    rolled = lambda x: jnp.roll(x, 2, 0) + jnp.roll(x, 1, 1)  # noqa: E731
-    histogram = converter.to_onnx(rolled, [(7, 5)]).report.histogram
-    assert (histogram["Gather"], histogram["Concat"]) == (1, 1)
+@pytest.mark.parametrize("ways, cuts", [(((1, 1), (-1, 1)), 2), (((1, 0), (4, 0)), 0)])
+def test_what_is_rolled_in_several_ways_is_padded_once(ways, cuts):
+    rolled = lambda x: [jnp.roll(x, way, (0, 1)) for way in (*ways, (0, -1))]  # noqa: E731
+    export = converter.to_onnx(rolled, [(7, 5)])
+    found = {name: export.report.histogram.get(name, 0) for name in ("Pad", "Gather")}
+    assert found == ({"Pad": 1, "Gather": 0} if cuts else {"Pad": 0, "Gather": 2})
+    assert converter.check(
+        export.model, rolled, [np.arange(35, dtype=np.float32).reshape(7, 5)]
+    ).passed
 
 
 def grown(x):

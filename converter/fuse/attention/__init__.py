@@ -76,6 +76,8 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     parts = attention_axes.axis_parts(node, side, weights, found.product, uses)
     if isinstance(parts, str):
         return parts
+    if node.out.rank == 1:
+        return "it is of one query alone, for which two products are faster"
     dtype, precision = node.out.dtype, found.product.base.dtype
     if not all(v.dtype == dtype for v in parts.values()):
         return "queries, keys, values and result differ in dtype"

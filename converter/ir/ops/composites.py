@@ -38,6 +38,11 @@ group_norm = _fused(
 batch_norm = _fused("batch_norm", formulas.batch_norm, "BatchNormalization")
 softmax = _fused("softmax", jax.nn.softmax)
 log_softmax = _fused("log_softmax", jax.nn.log_softmax, "LogSoftmax")
+log_sum_exp = _ours(
+    "log_sum_exp",
+    lambda x, *, axes: jax.nn.logsumexp(x, axes),
+    operator="ReduceLogSumExp",
+)
 gelu = _activation("gelu", jax.nn.gelu, "Gelu")
 resize = _fused("resize", formulas.resize, "Resize")
 lstm = _fused("lstm", recurrent_formulas.lstm, "LSTM", structure="recurrent")
@@ -74,6 +79,10 @@ sum_pool = _ours("sum_pool", partial(formulas.pool, start=0.0, combine=lax.add))
 avg_pool = _ours("avg_pool", formulas.avg_pool)
 max_pool_scatter = _ours("max_pool_scatter", formulas.max_pool_scatter)
 take = _moving("take", lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"))
+wrap_pad = _moving(
+    "wrap_pad",
+    lambda x, *, before, after: jnp.pad(x, tuple(zip(before, after, strict=True)), mode="wrap"),
+)
 select_index = _moving(
     "select_index",
     lambda x, *, axis, index: lax.index_in_dim(x, index, axis, keepdims=False),

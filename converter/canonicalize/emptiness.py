@@ -1,0 +1,77 @@
+"""What has no elements is a constant, whatever computes it; nothing after this has to mind it."""
+
+import numpy as np
+
+from converter.ir import Graph, Node, Value, const, dims, make_node, ops
+from converter.ir.evaluation import precision, run_node
+from converter.ir.rewrite import Editor, Rule
+
+
+def fill_empty(graph: Graph) -> None:
+    """Replace every value without elements, in place."""
+    table: dict[int, Value] = {}
+    _fill(graph, table)
+    if table:
+        graph.replace_operands(lambda v: table.get(id(v), v))
+
+
+def _fill(graph: Graph, table: dict[int, Value]) -> None:
+    nodes: list[Node] = []
+    for value in (*graph.params, *graph.inputs):
+        if is_empty(value):
+            table[id(value)] = _filled(value, nodes)
+    for node in graph.nodes:
+        nodes.append(node)
+        for body in node.bodies.values():
+            _fill(body, table)
+        for value in node.outputs:
+            if is_empty(value) and not _is_filled(node):
+                table[id(value)] = _filled(value, nodes)
+    graph.nodes = nodes
+
+
+def is_empty(value: Value) -> bool:
+    """Whether a value has no elements, whatever its named sizes are."""
+    return any([dims.is_static(d) and d == 0 for d in value.shape])
+
+
+def over_nothing(node: Node, editor: Editor) -> Value | None:
+    """A sum, maximum … over no elements is one number, wherever the result has elements."""
+    if is_empty(node.out) or not any(map(is_empty, node.inputs)):
+        return None
+    with precision([node]):
+        (result,) = run_node(node, [_nothing(v) for v in node.inputs], {})
+    return editor.broadcast(const(np.ravel(result)[0]), node.out.shape, ())
+
+
+def _nothing(value: Value) -> np.ndarray:
+    """An array without elements; named sizes are one."""
+    return np.zeros([d if dims.is_static(d) else 1 for d in value.shape], value.dtype)
+
+
+def _filled(value: Value, nodes: list[Node]) -> Value:
+    """A constant; where sizes have names, one that is spread over them."""
+    constant = const(_nothing(value))
+    if dims.all_static(value.shape):
+        return constant
+    params = {"shape": value.shape, "broadcast_dimensions": tuple(range(value.rank))}
+    types = [(value.shape, value.dtype)]
+    nodes.append(make_node(ops.broadcast_in_dim, [constant], types, params))
+    return nodes[-1].out
+
+
+def _is_filled(node: Node) -> bool:
+    spread = node.op is ops.broadcast_in_dim and node.inputs[0].kind == "const"
+    return spread and not dims.all_static(node.out.shape)
+
+
+def of_nothing(index: int) -> Rule:
+    """What is updated stays as it is where operand ``index``, the update, is empty."""
+    return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
+
+
+def scatter_nothing(node: Node, editor: Editor) -> Value | None:
+    """No window fits: nothing is added to zeros."""
+    if not is_empty(node.inputs[0]):
+        return None
+    return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())
