@@ -20,7 +20,7 @@ from jax import lax
 
 from converter.decompositions.matrices import adjoint, diagonal, squares
 
-STEPS = 100
+STEPS = 400
 """More than any matrix needs."""
 
 NEAR = 64

@@ -34,7 +34,7 @@ def share_rolls(graph: Graph, takes: Takes) -> bool:
     for value in _read_rolls(graph, rolls) if rolls else ():
         groups.setdefault(id(rolls[id(value)].base), []).append(value)
     for values in groups.values():
-        if takes("Pad", values[0].dtype) and _is_shorter([rolls[id(v)] for v in values]):
+        if takes("Pad:wrap", values[0].dtype) and _is_shorter([rolls[id(v)] for v in values]):
             _cut_from_padded(graph, values, rolls)
             changed = True
     return changed

@@ -15,6 +15,6 @@ KERNELS = {
     ops.pow: Missing({**NARROW, **UNSIGNED}, first=1),
 }
 
-LACKS = (*UNWRITTEN, lack("Det"))
+LACKS = (*UNWRITTEN, lack("Det ReduceLogSumExp Pad:wrap"))
 
 TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=LACKS)
