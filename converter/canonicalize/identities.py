@@ -34,20 +34,9 @@ def _without(node: Node, number: float) -> Value | None:
     """``x op number`` is x, where x already has the result's type."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
-        if _is_all(node.inputs[side], number) and dims.same_shape(other.shape, node.out.shape):
+        if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
             return other
     return None
-
-
-MOST_EQUAL = 1 << 12
-"""Numbers that are compared to see whether all are one."""
-
-
-def _is_all(value: Value, number: float) -> bool:
-    value = source_behind(value, SPREAD)
-    if value.kind != "const" or np.size(value.const) > MOST_EQUAL or value.dtype.kind not in "biuf":
-        return scalar(value) == number
-    return bool(np.size(value.const)) and bool(np.all(np.asarray(value.const) == number))
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:

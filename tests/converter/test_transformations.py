@@ -147,6 +147,7 @@ def _tridiagonal(x: Any) -> Any:
 OF_SQUARES: dict[str, Callable[..., Any]] = {
     "cholesky": lambda x: jnp.linalg.cholesky(_positive(x)),
     "eigh": _eigh,
+    "solve": lambda x: jnp.linalg.solve(_positive(x), x),
     "triangular_solve": _triangular,
     "tridiagonal_solve": _tridiagonal,
 }
@@ -225,6 +226,7 @@ REFUSED_BY_JAX = (NotImplementedError, TypeError, ValueError, AssertionError, Ru
 
 ALONE = {
     "geqp3": "inside of `qr` with pivots, which has a row",
+    "linear_solve": "not JAX's: what calls of `solve` are, which have a row",
     "log2": "of jax >= 0.12",
     "random_gamma": "as accurate as JAX's, in the tests of keys",
     **dict.fromkeys(("empty2", "stage", "tie", "zeros_like"), "no public function binds it"),
