@@ -42,8 +42,8 @@ class Case:
 
 
 def cases(table: Iterable[Case], tiers: bool = True) -> pytest.MarkDecorator:
-    """Run a test for every case at each of its opsets, by default for a third of these."""
-    marks = pytest.mark.sampled(3, full=2) if tiers else ()
+    """Run a test for every case at each of its opsets, by default for a quarter of these."""
+    marks = pytest.mark.sampled(4, full=2) if tiers else ()
     rows = [
         pytest.param(case, opset, id=f"{case.name}-{opset}", marks=marks)
         for case in table

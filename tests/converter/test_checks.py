@@ -44,7 +44,7 @@ CHECKS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("name", CHECKS)
 def test_checks_are_left_out(name):
@@ -91,7 +91,7 @@ CALLS = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("call", CALLS)

@@ -88,7 +88,7 @@ POOLING = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @cases([*CONVOLUTIONS, *LAYERS, *POOLING], tiers=False)
 def test_window(case, opset):
     assert_exports(case, opset)

@@ -241,7 +241,7 @@ CASES = (
 )
 
 
-@pytest.mark.sampled(2, full=1)
+@pytest.mark.sampled(4, full=1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_steps_do_what_depends_on_the_step_before(case, monkeypatch):
     for most in ("MOST_NODES", "MOST_INSIDE"):

@@ -158,7 +158,7 @@ every_form = pytest.mark.parametrize("form", [f for _, f in ALL], ids=[n for n, 
 every_wrap = pytest.mark.parametrize("how", WRAPS)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @every_wrap
 @every_form
 def test_recognised(form, how):

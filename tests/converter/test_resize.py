@@ -38,7 +38,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", FORMS, ids=[f.name for f in FORMS])
 def test_recognised(form, how):

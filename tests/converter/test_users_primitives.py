@@ -141,7 +141,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @wrapped_cases(FORMS)
 def test_its_impl_is_traced(case):
     assert_exports(case)

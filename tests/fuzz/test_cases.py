@@ -216,7 +216,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(2, full=1)
+@pytest.mark.sampled(4, full=1)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_case(case: Case):
     rng = np.random.default_rng(0)

@@ -39,7 +39,7 @@ def run_one(folder, name, runtime, target, precision="fp32", opset=None, batch=2
     return file, found, wanted
 
 
-@pytest.mark.sampled(5, full=2)
+@pytest.mark.sampled(10, full=2)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(
     ("runtime", "target"),

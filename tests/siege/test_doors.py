@@ -21,7 +21,7 @@ def test_every_parameter_that_is_a_path_is_a_row():
     assert sorted(parameters()) == sorted(DOORS)
 
 
-@pytest.mark.sampled(16, full=3)
+@pytest.mark.sampled(32, full=3)
 @pytest.mark.parametrize("door", DOORS)
 def test_something_sound_ends_well(door, run, template, tmp_path):
     """What is refused elsewhere was then refused by the reader, and not before it."""

@@ -50,7 +50,7 @@ def least(x):
     return lax.reduce_window(x, jnp.inf, lax.min, (3, 2), (1, 1), "VALID", (1, 1), (1, 2))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @cases(
     [
         Case("sum of squares", reduced(0, lambda x, y: jnp.sqrt(x * x + y * y), 0), tolerance=4),

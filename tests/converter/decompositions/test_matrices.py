@@ -185,7 +185,7 @@ SPECTRA = {
 USUAL = {"eigh", "eigh, low rank", "svd, columns of rounding", "svd, wide", "svd, thin"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name):
     fn, truth, args = ANSWERS[name]
@@ -218,7 +218,7 @@ def test_large(name, shape):
 SIDES = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
 
 
-@pytest.mark.sampled(8, full=2)
+@pytest.mark.sampled(16, full=2)
 @pytest.mark.parametrize("code", range(32))
 def test_triangular(code):
     """The other triangle holds NaN, and so does the diagonal where it is one."""

@@ -69,7 +69,7 @@ INLINED = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", INLINED)
 def test_inlined(name):
     fn = INLINED[name]

@@ -44,7 +44,7 @@ FORMS = [*ALL, *((f"resize-{f.name}", f) for f in RESIZES), *((f"more-{f.name}",
 WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "scan")
 
 
-@pytest.mark.sampled(22, full=22)
+@pytest.mark.sampled(44, full=22)
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", [f for _, f in FORMS], ids=[n for n, _ in FORMS])
 def test_a_value_is_computed_once(form, how):

@@ -113,7 +113,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", RIGHT)
 def test_rounding_is_no_error(name):
     fn = jax.jit(RIGHT[name])

@@ -64,7 +64,7 @@ def fused(report):
     return {operator: count for operator, count in report.fused.items() if count}
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structure(name):
     """At the size of training."""
@@ -126,7 +126,7 @@ def assert_names(graph, config, unused):
     assert leaves - unused - folded <= names
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_fixed_batch_of_one(name, opset):

@@ -58,7 +58,7 @@ def abstract_output(model):
     return eqx.filter_eval_shape(batched, model, image)
 
 
-@pytest.mark.sampled(9, full=1)
+@pytest.mark.sampled(18, full=1)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_initial_parameters_are_those_of_ever(name):
     """By the sha256 of the path, the shape and the bytes of every leaf."""
@@ -68,7 +68,7 @@ def test_initial_parameters_are_those_of_ever(name):
     assert found.hexdigest()[:16] == PARAMETERS[name]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_models_of_one_configuration_have_one_structure(name):
     """Though they are built separately: what is static in them is equal, and as configured."""
@@ -133,7 +133,9 @@ def test_names_of_outputs(name):
         by_name(output, (1,))
 
 
-@pytest.mark.parametrize("name", ["dinov2_vits14", "convnext"])
+@pytest.mark.parametrize(
+    "name", ["dinov2_vits14", pytest.param("convnext", marks=pytest.mark.full)]
+)
 @pytest.mark.parametrize("layers", [(0,), (1, 5), (-1,)])
 def test_layers_that_there_are_not(name, layers):
     with pytest.raises(ValueError, match=r"layers are counted from 1 to \d: got"):
