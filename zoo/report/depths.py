@@ -102,8 +102,11 @@ def depth_error(live: Session, task: DepthTask, entry: ModelInfo) -> float | Non
 def seen(
     live: Session, pairs: Sequence[tuple[Path, Path]], entry: ModelInfo
 ) -> Iterator[tuple[Float32, Float32]]:
-    """Features `[rows, columns, dim]` of each picture, and its depths `[height, width]`."""
-    how, stride = entry.preprocessing, entry.config.stride
+    """Features `[rows, columns, dim]` of each picture, and its depths `[height, width]`.
+
+    The whole of a picture is stretched to the size of the model, since its edges have depths too.
+    """
+    how, stride = replace(entry.preprocessing, resize=None, padded=False), entry.config.stride
     rows, columns = how.size[0] // stride, how.size[1] // stride
     for picture, path in pairs:
         pixels = pixel_values(pictures([str(picture)]), how, how.size)
