@@ -40,9 +40,9 @@ LEFT = """What is far above 1 is so for one of these reasons.
   three to five times what LAPACK takes for the whole of a matrix of 32 rows. `eigh` and `svd` take
   some twelve steps of all Jacobi's rotations at once, which are 70 nodes with ten products of
   matrices, 50 µs. What `svd`, `lstsq` and `pinv` take besides is a QR decomposition.
-- **`Where`.** It takes 1.0 ms to choose between two arrays of 150,000 floats by an irregular
-  condition, and an addition of them takes 0.03 ms; integers are chosen by arithmetic. A search in a
-  table, as `jnp.interp` and `jnp.histogram` do it, is mostly such choices.
+- **`Where`.** It takes 1.0 ms to choose between two arrays of 150,000 numbers by an irregular
+  condition, and an addition of them takes 0.03 ms. A search in a table, as `jnp.interp` and
+  `jnp.histogram` do it, is mostly such choices.
 - **Draws.** A hash of Threefry is 100 nodes, five for each of its 20 rounds, so that the least draw
   takes 40 µs. Keys that are made one of another (`keys of a loop`) take that for each step. Those
   that reject draw for all lanes until the last is accepted, as XLA's vectorised loop does; XLA on a

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 
-from converter.ir import dims, ops
+from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.lower.builder import Builder
@@ -186,33 +186,15 @@ def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
     return b.op("Min", b.op("Max", x, low), high)
 
 
-MANY_CHOICES = 1 << 14
-"""So many integers ONNX Runtime 1.32 chooses faster by arithmetic, which takes as long whatever the
-condition is: 0.08 ms where `Where` takes 0.2 to 1.4 for 150,000.
-"""
-
-
 @lowers(ops.select_n)
 def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
     """``cases[which]``; a boolean chooses among two."""
     if b.operand().dtype == np.bool_:
-        if len(cases) == 2 and _is_chosen_by_arithmetic(b):
-            no, yes = (Term(b, case, b.out.dtype) for case in cases)
-            return ((yes - no) * Term(b, which).cast(b.out.dtype) + no).value
         return b.op("Where", which, *cases[::-1]) if len(cases) == 2 else cases[0]
     result = cases[-1]
     for i in reversed(range(len(cases) - 1)):
         result = b.op("Where", b.op("LessOrEqual", which, b.like(i)), cases[i], result)
     return result
-
-
-def _is_chosen_by_arithmetic(b: Builder) -> bool:
-    """Integers wrap, so that a difference that is too large comes out right."""
-    which, *cases = b.node.inputs
-    shape, dtype = b.out.shape, b.out.dtype
-    apart = which.shape == shape and any(case.shape == shape for case in cases)
-    wraps = dtype.kind in "iu" and all(b.takes(name, dtype) for name in ("Sub", "Mul", "Add"))
-    return apart and wraps and dims.all_static(shape) and math.prod(shape) >= MANY_CHOICES
 
 
 @lowers(ops.convert_element_type)

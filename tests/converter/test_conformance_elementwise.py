@@ -35,11 +35,7 @@ BINARY = [
     Case("clamp arrays", lambda x, y: lax.clamp(y - 1, x, y + 1), PAIR),
 ]  # fmt: skip
 
-MANY = np.arange(-(2**13), 2**13, dtype=np.int32) * np.int32(2**18)
 INTEGERS = [
-    Case("many choices", lambda x: jnp.where(x % 3 == 0, x, 7 - x), (MANY,), ops={"Where": 0}),
-    Case("few choices", lambda x: jnp.where(x % 3 == 0, x, 7 - x)[:9], (MANY[:2000],),
-         ops={"Where": 2}),
     Case("and or xor not", lambda x, y: (x & y, x | y, x ^ y, ~x), (INTS, INTS), (17, 18, 26)),
     Case("population_count", lambda x, y: (
         lax.population_count(x), lax.population_count(y * 77777)), (INTS, INTS), (18, 26)),
