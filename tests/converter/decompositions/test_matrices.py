@@ -300,3 +300,33 @@ def det(x):
 def test_a_determinant_is_one_operator(fn, count):
     export = converter.to_onnx(fn, [A[0].astype(np.float32)])
     assert [node.op_type for node in export.model.graph].count("Det") == count
+
+
+def symmetric(size):
+    """Matrices on which Jacobi's method has equal angles, clusters, or values of all sizes."""
+    q, i = np.linalg.qr(normal(size, size))[0], np.arange(size)
+    path, random = np.eye(size, k=1), normal(size, size)
+    for values in (np.where(i < size // 2, 1, 2), i < size // 2, 10.0 ** np.linspace(-6, 6, size)):
+        yield (q * values) @ q.T
+    yield from (random + random.T, np.ones((size, size)), 1 / (i[:, None] + i + 1))
+    yield from (path + path.T, np.roll(np.eye(size), 1, 0) + np.roll(np.eye(size), -1, 0))
+    yield from (np.eye(size)[::-1], 0.9 ** np.abs(i[:, None] - i), np.minimum(i[:, None], i) + 1)
+    yield from (
+        np.exp(-((i[:, None] - i) ** 2) / 50),
+        np.diag(np.abs(i - size / 2)) + path + path.T,
+    )
+    yield from (np.eye(size) + 1e-5 * (random + random.T), np.sign(random) + np.sign(random).T)
+
+
+@pytest.mark.hunt
+@pytest.mark.parametrize("size", [2, 3, 7, 32, 100])
+def test_all_rotations_at_once_get_there(size):
+    """That is not proved, so it is tried: values, vectors and what they make of each other."""
+    export = converter.to_onnx(jnp.linalg.eigh, [(size, size)])
+    for x in symmetric(size):
+        x = x.astype(np.float32)
+        values, vectors = (y.astype(np.float64) for y in run(export, [x]).values())
+        right, limit = np.linalg.eigvalsh(x.astype(np.float64)), 3e-6 * size**0.5
+        assert distance(values, right) < limit
+        assert np.abs(x @ vectors - vectors * values).max() < limit * np.abs(right).max()
+        assert np.abs(vectors.T @ vectors - np.eye(size)).max() < limit
