@@ -97,7 +97,7 @@ def simple(after):
 
 
 def normed(z):
-    return (z - z.mean(-1, keepdims=True)) / (z.std(-1, keepdims=True) + 1)
+    return (z - z.mean(-1, keepdims=True)) / (jnp.abs(z).max(-1, keepdims=True) + 1)
 
 
 MISSES = {
@@ -122,7 +122,7 @@ def test_near_misses(name):
     export = converter.to_onnx(fn, [(B, T, D)], strict=said is None)
     assert export.report.histogram["Scan"] == 1
     reasons = [miss.reason for miss in export.report.near_misses]
-    assert sum(said in reason for reason in reasons) == 1 if said else not reasons
+    assert [said in reason for reason in reasons] == [True] if said else not reasons
     assert_right(export, jax.tree.leaves(fn(X)))
 
 
