@@ -141,8 +141,8 @@ def to_onnx(
         watch.file(export)
     export = replace(export, interface=interface)
     dump("model", export.model.graph)
-    if verify is not False:
-        export = _verified(export, subject, None if verify is True else verify)
+    if not isinstance(verify, bool) or verify:
+        export = _verified(export, subject, None if isinstance(verify, bool) else verify)
     if path is not None:
         export.save(path, external_data=external_data)
     return export

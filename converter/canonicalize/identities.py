@@ -106,8 +106,8 @@ def _different(node: Node, editor: Editor) -> Value | None:
     x, y = (known_range(v, NEAR) for v in node.inputs)
     apart, same = x.high < y.low or y.high < x.low, x.low == x.high == y.low == y.high
     if apart or (same and not (x.nan or y.nan)):
-        differs = apart is (node.op is ops.ne)
-        return editor.broadcast(const(differs, np.bool_), node.out.shape, ())
+        holds = node.op is ops.ne if apart else node.op is ops.eq
+        return editor.broadcast(const(holds, np.bool_), node.out.shape, ())
     return None
 
 

@@ -18,7 +18,7 @@ DEPTH = 12  # operations that are looked through; what is made of more is of no 
 
 @dataclass(frozen=True)
 class Range:
-    """All elements are from ``low`` to ``high``, or perhaps ``nan``."""
+    """All elements are from ``low`` to ``high``, Python's numbers, or perhaps ``nan``."""
 
     low: float
     high: float
@@ -69,7 +69,8 @@ def _of_constant(value: Value, whole: Range) -> Range:
         array = array.astype(np.float64)
         if np.isnan(array).all():
             return whole
-        return Range(np.nanmin(array), np.nanmax(array), bool(np.isnan(array).any()))
+        low, high = float(np.nanmin(array)), float(np.nanmax(array))
+        return Range(low, high, bool(np.isnan(array).any()))
     return Range(int(array.min()), int(array.max()))
 
 

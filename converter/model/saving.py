@@ -103,12 +103,12 @@ def _is_external(model: ir.Model, target: Path, wanted: bool | None) -> bool:
     """Whether there is a file beside the model's."""
     sizes = [tensor.nbytes for tensor in initial_tensors(model)]
     too_large = sum(sizes) > LARGEST_FILE
-    if too_large and wanted is False:
+    if too_large and wanted is not None and not wanted:
         raise SpecError(
             f"{target} would have {sum(sizes):,} bytes of weights, and a file of its kind ends at "
             f"{LARGEST_FILE:,}: leave out external_data"
         )
-    return too_large or (wanted is True and max(sizes, default=0) > INLINE)
+    return too_large or (bool(wanted) and max(sizes, default=0) > INLINE)
 
 
 def _read(model: ir.Model, graph: Graph) -> list[Value]:

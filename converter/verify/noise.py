@@ -177,7 +177,7 @@ class _Mover:
         far = xp.copysign(abs(value) + least * abs(step), value)
         small = (abs(value) < least) & ((value != 0) | (floor is not None))
         moved = xp.where(small, far, value * (1 + step))
-        if exact is False:
+        if isinstance(exact, bool) and not exact:
             return moved
         return xp.where(exact & _is_short(value), value, moved)
 

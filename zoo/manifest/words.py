@@ -76,7 +76,8 @@ def base_model(manifest: Manifest, entry: ModelInfo) -> str:
     mirrors = {file.repository for file in entry.mirrors}
     if weights.repository and weights.repository not in mirrors:
         return weights.repository
-    own = manifest.network is not None or weights.is_published_file is False
+    changed = weights.is_published_file is not None and not weights.is_published_file
+    own = manifest.network is not None or changed
     return "" if own else entry.repository
 
 
