@@ -14,7 +14,9 @@ that one a little makes the steps of all others finer."""
 
 ACCURACY = 4
 """Lets ONNX Runtime multiply in integers of 8 bits on a CPU, with a scale for each block of
-activations, which is faster than floats and changes less than four bits do."""
+activations, which is faster than floats and changes less than four bits do. Not in float16: there
+ONNX Runtime 1.19 to 1.32 widens a node's scales to float32 while its kernel takes them for
+constants, and multiplies by memory that nobody has set, unless its whole optimiser runs."""
 
 
 class Blocks:
@@ -55,7 +57,8 @@ class Blocks:
     def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
         inputs, outputs = product.shape
         sizes = {"K": inputs, "N": outputs, "bits": BITS, "block_size": BLOCK}
-        settings = sizes | {"accuracy_level": ACCURACY}
+        in_float32 = product.type == np.float32
+        settings = sizes | ({"accuracy_level": ACCURACY} if in_float32 else {})
         operands = [product.left, integers, scales]
         return [ir.node(self.operator, operands, settings, domain=self.domain)]
 
