@@ -4,7 +4,6 @@ A runtime takes a loop node by node, which costs as much for a number as for a t
 does not depend on what is carried is computed for all steps at once.
 """
 
-from converter.loops.lanes import skip_lanes
 from converter.loops.rules import batch_loops, shorten_loops
 
-__all__ = ["batch_loops", "shorten_loops", "skip_lanes"]
+__all__ = ["batch_loops", "shorten_loops"]

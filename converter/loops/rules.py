@@ -6,7 +6,6 @@ from functools import partial
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
-from converter.loops.ahead import carry_ahead
 from converter.loops.at_once import (
     compute_after,
     compute_at_once,
@@ -16,7 +15,6 @@ from converter.loops.at_once import (
 )
 from converter.loops.entries import put_together, stack_entries
 from converter.loops.intervals import bound_states
-from converter.loops.parts import join_states, split_states
 from converter.loops.recurrences import solve_recurrences
 from converter.loops.scan import Scan, computed_from
 from converter.loops.short import chosen_of_all, unrolled
@@ -39,8 +37,6 @@ def _steps(guarded: bool) -> tuple[Step, ...]:
         compute_known,
         keep_equal,
         move_invariants,
-        split_states,
-        carry_ahead,
         compute_before,
         partial(solve_recurrences, guarded=guarded),
         stack_entries,
@@ -64,7 +60,6 @@ def _rewritten(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
     scan.write(node, editor)
     compute_later(scan, editor)
     put_together(scan, editor)
-    join_states(scan, editor)
     return [scan.resolved(value) for value in node.outputs]
 
 

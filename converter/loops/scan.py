@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from converter.ir import Graph, Node, Value, dims, make_node, ops
-from converter.ir.dims import Shape
 from converter.ir.rewrite import Editor
 
 MOST = 16 << 20
@@ -54,19 +53,6 @@ class Place:
     down: bool
 
 
-@dataclass(frozen=True)
-class StateParts:
-    """The states that a ``whole`` one became, whose parts lie behind each other along an axis.
-
-    Each part is a state in the shape that it has there.
-    """
-
-    whole: Carry
-    states: Sequence[Carry]
-    shapes: Sequence[Shape]
-    axis: int
-
-
 @dataclass(eq=False)
 class Scan:
     """``taken`` are pairs of an array of all steps and what a step has of it.
@@ -83,7 +69,6 @@ class Scan:
     results: dict[int, Value] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
     written: list[tuple[Carry, Stacked, Place]] = field(default_factory=list)
-    parts: list[StateParts] = field(default_factory=list)
 
     @classmethod
     def of(cls, node: Node, editor: Editor) -> Scan | None:

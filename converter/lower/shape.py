@@ -79,11 +79,6 @@ def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.V
     return b.op("Pad", x, b.ints(edges), filler)
 
 
-@lowers(ops.wrap_pad, since=19)
-def _(b: Builder, x: ir.Value, *, before: dims.Shape, after: dims.Shape) -> ir.Value:
-    return b.op("Pad", x, b.ints([*before, *after]), mode="wrap")
-
-
 def _spread_apart(
     b: Builder, x: ir.Value, filler: ir.Value, shape: list[dims.Dim], axis: int, inner: int
 ) -> ir.Value:

@@ -15,7 +15,6 @@ from converter.fuse import affine, layer_norm, rotary
 from converter.ir import Graph, ops
 from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, siblings
-from converter.layout.axes_of_one import keep_lanes
 from converter.legalize import deviations
 from converter.loops import batch_loops
 from converter.pipeline import steps
@@ -213,12 +212,6 @@ PASSES: tuple[Pass, ...] = (
         after=("contract",),
     ),
     Pass(
-        "rolls",
-        "What is rolled in several ways is padded once, and cut.",
-        steps.pad_rolls,
-        after=("take",),
-    ),
-    Pass(
         "weight folding",
         "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
         steps.absorb,
@@ -231,16 +224,10 @@ PASSES: tuple[Pass, ...] = (
         after=("weight folding",),
     ),
     Pass(
-        "lanes",
-        "Numbers that come from arrays and go into them keep their axis.",
-        lambda graph, _: keep_lanes(graph),
-        after=("share transposes", "batch norm"),
-    ),
-    Pass(
         "select",
         "One entry of an axis is one gather.",
         steps.swept(chains.SELECT),
-        after=("share transposes", "lanes"),
+        after=("share transposes", "batch norm"),
     ),
     Pass(
         "split",

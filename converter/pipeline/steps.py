@@ -39,9 +39,8 @@ from converter.layout import (
     resize_layout,
     take,
 )
-from converter.layout.rolls import share_rolls
 from converter.legalize import bounds, deviations, dtype_fallback
-from converter.loops import shorten_loops, skip_lanes
+from converter.loops import shorten_loops
 from converter.pipeline.settings import Settings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
@@ -104,7 +103,6 @@ name_blocks = recognised(
 def shorten_steps(graph: Graph, settings: Settings) -> bool:
     """Until nothing changes. What is computed for all steps at once loses the names that it had."""
     quiet = settings.trial(settings.opset)
-    skip_lanes(graph)
     for _ in range(TURNS):
         if not shorten_loops(graph):
             return False
@@ -255,12 +253,6 @@ def shorten(graph: Graph, _: Settings) -> bool:
     if taken and graph.count(ops.scan) and shorten_loops(graph):
         canonicalize(graph)
     return _swept(graph, chains.RULES) or taken
-
-
-def pad_rolls(graph: Graph, settings: Settings) -> None:
-    """`Pad` goes on around the ends from opset 19 on."""
-    if settings.opset >= 19 and share_rolls(graph, settings.takes):
-        drop_dead(graph)
 
 
 def contract(graph: Graph, settings: Settings) -> bool:

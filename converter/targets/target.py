@@ -60,7 +60,7 @@ Lack: TypeAlias = Callable[[str, str, int], bool]
 
 
 def lack(operators: str, dtypes: str = "", opsets: range = OPSETS) -> Lack:
-    """Names with blanks between them, `Pad:wrap` for a mode of one; no dtypes are all."""
+    """Names with blanks between them; no dtypes are all."""
     names, types = frozenset(operators.split()), frozenset(dtypes.split())
     return lambda operator, dtype, opset: (
         operator in names and opset in opsets and (dtype in types or not types)

@@ -16,7 +16,7 @@ from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
 from converter.ir import Node, ops
 from converter.ir.evaluation import evaluate
-from converter.loops import batch_loops, short, shorten_loops, skip_lanes
+from converter.loops import batch_loops, short, shorten_loops
 from converter.loops.scan import MOST
 from converter.verify.sessions import run
 
@@ -179,32 +179,6 @@ def maps(x):
     return lax.map(lambda row: jnp.tanh(row) @ MATRIX, x)
 
 
-def waves(x, cut=slice(0, 1)):
-    """A state that steps put together; ``cut`` is read of it besides."""
-
-    def step(state, row):
-        y, v = state
-        v = v * 0.5 + jnp.tanh(y) * row + state[cut].mean()
-        return (jnp.stack([jnp.sin(y) - v, v]),) * 2
-
-    return lax.scan(step, x[:2], x)
-
-
-def verlet(x, by=2.0):
-    """The force at the end of a step is that at the begin of the next one, if ``by`` is 2."""
-
-    def force(y, by):
-        return jnp.tanh(y @ MATRIX) * by
-
-    def step(state, _):
-        y, v = state
-        v = v + force(y, 2.0)
-        y = y + 0.1 * v
-        return (y, v + force(y, by)), y
-
-    return lax.scan(step, (x[0], x[1]), None, length=5)
-
-
 CASES = (
     LoopCase("map", maps, 0),
     LoopCase("map of loops", nested, 0),
@@ -232,10 +206,6 @@ CASES = (
     LoopCase("not linear", not_linear, 3),
     LoopCase("whole numbers that are divided", divided, 9),
     LoopCase("the same in each step", equal_rows, 3),
-    LoopCase("a state of parts", waves, 10),
-    LoopCase("of parts that are read together", partial(waves, cut=slice(0, 2)), 16),
-    LoopCase("what the step before has computed", verlet, 7),
-    LoopCase("what it has not", partial(verlet, by=3.0), 10),
     LoopCase("a path", path, 2),
     LoopCase("a search", found, 6),
 )
@@ -293,70 +263,6 @@ def test_branches_are_both_computed_where_that_is_cheap_and_cannot_fail():
     read = either(lambda x, i: x + lax.dynamic_index_in_dim(x, i, 0, False))
     for fn, left in ((cheap, 0), (wide, 1), (read, 1)):
         assert converter.to_onnx(fn, [X, ((), np.int32)]).graph.count(ops.cond) == left
-
-
-def test_numbers_of_an_array_keep_their_axis():
-    def lorenz(s):
-        x, y, z = s
-        return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
-
-    histogram = converter.to_onnx(lorenz, [(3,)]).report.histogram
-    assert histogram == {"Split": 1, "Sub": 4, "Mul": 4, "Concat": 1}
-
-
-@pytest.mark.parametrize("ways, cuts", [(((1, 1), (-1, 1)), 2), (((1, 0), (4, 0)), 0)])
-def test_what_is_rolled_in_several_ways_is_padded_once(ways, cuts):
-    rolled = lambda x: [jnp.roll(x, way, (0, 1)) for way in (*ways, (0, -1))]  # noqa: E731
-    export = converter.to_onnx(rolled, [(7, 5)])
-    found = {name: export.report.histogram.get(name, 0) for name in ("Pad", "Gather")}
-    assert found == ({"Pad": 1, "Gather": 0} if cuts else {"Pad": 0, "Gather": 2})
-    assert converter.check(
-        export.model, rolled, [np.arange(35, dtype=np.float32).reshape(7, 5)]
-    ).passed
-
-
-def grown(x):
-    """Of zero it does not end."""
-    once = lambda y: lax.while_loop(lambda s: abs(s) < 9, lambda s: s * 1.5, y)  # noqa: E731
-    return jax.vmap(jax.vmap(once))(x)
-
-
-def mixed_lanes(x):
-    def step(state):
-        y, live = state
-        y = jnp.where(live, y + y.mean(), y)
-        return y, y < 9
-
-    return lax.while_loop(lambda state: state[1].any(), step, (x, x < 9))[0]
-
-
-@pytest.mark.parametrize("case", [0, 2])
-def test_lanes_that_nobody_reads_do_not_run(case):
-    def fn(x):
-        by_number = [jnp.full_like(x, 7), x, grown(x) * 2]
-        return lax.select_n(jnp.where(x == 0, 0, case), *by_number) + jnp.where(x == 0, 1, grown(x))
-
-    x = np.array([[0, 0.5, -1], [3, 0, 20]], np.float32)
-    (got,) = run(converter.to_onnx(fn, [x]), [x]).values()
-    wanted = np.where(x == 0, 8, fn(np.where(x == 0, 1, x)))
-    _assert_close([got], [wanted])
-
-
-@pytest.mark.parametrize(
-    "fn",
-    [
-        lambda x: (jnp.where(x > 0, y := grown(x), 1), y),
-        lambda x: jnp.where(x > 0, (y := grown(x)) - y.sum(), 1),
-        lambda x: jnp.where(grown(x) > 9.5, x, 1),
-        lambda x: jnp.where((y := grown(x)) > 9.5, y, 1),
-        lambda x: jnp.where(x > 0, mixed_lanes(x), 1),
-    ],
-    ids=["read", "summed", "chosen by", "of itself", "mixed"],
-)
-def test_lanes_that_somebody_reads_run(fn):
-    graph = trace(fn, [_struct(X)])
-    canonicalize(graph)
-    assert not skip_lanes(graph)
 
 
 def _struct(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:

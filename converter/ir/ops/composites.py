@@ -79,10 +79,6 @@ sum_pool = _ours("sum_pool", partial(formulas.pool, start=0.0, combine=lax.add))
 avg_pool = _ours("avg_pool", formulas.avg_pool)
 max_pool_scatter = _ours("max_pool_scatter", formulas.max_pool_scatter)
 take = _moving("take", lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"))
-wrap_pad = _moving(
-    "wrap_pad",
-    lambda x, *, before, after: jnp.pad(x, tuple(zip(before, after, strict=True)), mode="wrap"),
-)
 select_index = _moving(
     "select_index",
     lambda x, *, axis, index: lax.index_in_dim(x, index, axis, keepdims=False),
