@@ -1,10 +1,8 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
 import jax
 import numpy as np
@@ -14,6 +12,7 @@ from jaxtyping import install_import_hook
 # Before anything imports the models: their shape annotations are checked in every test.
 install_import_hook(["zoo.models"], "beartype.beartype")
 
+from tests import tiers  # noqa: E402
 from tests.seeded import TINY7B, state_of  # noqa: E402
 from tests.siege.world import Run, watched  # noqa: E402
 from tests.synthetic import digest, save_pth  # noqa: E402
@@ -45,44 +44,25 @@ def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--slice",
-        metavar="SEED/SIZE",
-        help="of the chosen tests, one in so many: which, follows from the seed and their names",
+        "--draw",
+        metavar="SEED/MINUTES",
+        help="run the chosen tests in an order that follows from the seed, until so many minutes are over",
     )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which case of a sampled test belongs to which tier, and take the slice asked for.
-
-    Of so many cases one is left in the default tier, of 0 none; of the rest, `full` says how many.
-    Names decide it, not places: a row that is added to a table moves no other.
-    """
-    cases = defaultdict[str, list[pytest.Item]](list)
-    for item in items:
-        if item.get_closest_marker("sampled"):
-            cases[item.nodeid.partition("[")[0]].append(item)
-    for group in cases.values():
-        mark = group[0].get_closest_marker("sampled")
-        (size,), full = mark.args, mark.kwargs.get("full", 8)
-        chosen = {item for item in group if size and drawn(item, size)}
-        if size and not chosen:
-            chosen = {min(group, key=number)}
-        for item in group:
-            if item not in chosen:
-                item.add_marker("full" if drawn(item, full, "full") else "hunt")
-    if chosen := config.getoption("--slice"):
-        seed, _, size = chosen.rpartition("/")
-        items[:] = [item for item in items if drawn(item, int(size), seed)]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tiers.mark_sampled(items)
+    tiers.mark_full(items)
 
 
-def number(item: pytest.Item, seed: str = "") -> int:
-    """A number that the name alone gives, whatever stands beside it."""
-    return crc32(f"{seed} {item.name}".encode())
-
-
-def drawn(item: pytest.Item, size: int, seed: str = "") -> bool:
-    """Whether a test is one of so many."""
-    return number(item, seed) % size == 0
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def pytest_draw(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw from those that `-m` has left."""
+    if chosen := config.getoption("--draw"):
+        seed, _, minutes = chosen.rpartition("/")
+        items[:] = tiers.drawn(items, seed)
+        config.pluginmanager.register(tiers.Deadline(float(minutes)))
 
 
 @pytest.fixture(autouse=True, scope="module")
