@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--draw",
         metavar="SEED/MINUTES",
-        help="run the chosen tests in an order that follows from the seed, until so many minutes are over",
+        help="run the tests in an order that follows from the seed, for so many minutes",
     )
 
 

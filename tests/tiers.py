@@ -1,12 +1,13 @@
 """Which tests belong to the default tier, and what `.ci/run` takes from the full one.
 
 A test without a mark is a default test, one with `@pytest.mark.full` is not. Of a table or a cross
-product, `@pytest.mark.each("form", "dtype.kind")` leaves in the default tier the cases that have between
-them every value of each of these arguments, or of their attributes, and marks the others `full`. Without
-arguments it leaves the first case alone. Rows that are marked `full` themselves stay so.
+product, `@pytest.mark.each("form", "dtype.kind")` leaves in the default tier the cases that have
+between them every value of each of these arguments, or of their attributes, and marks the others
+`full`. Without arguments it leaves the first case alone. Rows that are marked `full` stay so.
 
-`--draw SEED/MINUTES` puts the chosen tests into an order that follows from the seed, and starts no test
-after so many minutes. Of a cross product of three arguments and more it has every pair of values.
+`--draw SEED/MINUTES` puts the chosen tests into an order that follows from the seed, and starts no
+test after so many minutes. Of a cross product of three arguments and more it has every pair of
+values.
 """
 
 import random
@@ -29,7 +30,7 @@ EARLY = 8
 
 
 def values(item: pytest.Item, names: Iterable[str]) -> Values:
-    """What a case has for arguments, or for their attributes; objects are told apart by identity."""
+    """What a case has for arguments or their attributes; objects are told apart by identity."""
     arguments = SimpleNamespace(**item.callspec.params)
     return {name: _key(attrgetter(name)(arguments)) for name in names}
 
