@@ -93,6 +93,7 @@ def files(package: str) -> list[Path]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("package", ROOMS)
 def test_files_are_short(package):
     assert [path for path in files(package) if len(path.read_text().splitlines()) > 300] == []
@@ -121,6 +122,7 @@ def test_packages(package):
         assert not (FORBIDDEN[package] & used) - allowed, path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("package", ROOMS)
 def test_every_room_has_its_place(package):
     there = {path.relative_to(ROOT / package).parts[0] for path in files(package)}
@@ -196,6 +198,7 @@ def test_dtypes_are_compared_by_value(package):
                     assert not _is_dtype(value), place
 
 
+@pytest.mark.full
 def test_models_use_nothing_else_of_ours():
     """Not even what lies below them."""
     for path in files("zoo/models"):
@@ -208,6 +211,7 @@ DATA = ("config", "preprocessing")
 """How modules end that hold no network, but what is known of it."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("room", ["zoo/registry", "zoo/images"])
 def test_what_knows_networks_by_their_data(room):
     """No JAX is needed for that: functions that build a network import it when they are called."""
@@ -217,6 +221,7 @@ def test_what_knows_networks_by_their_data(room):
             assert module.split(".")[0] not in ("jax", "equinox") or path.name == "in_graph.py"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("package", ROOMS)
 def test_every_room_says_what_belongs_there(package):
     for folder in {path.parent for path in files(package)}:
@@ -226,6 +231,7 @@ def test_every_room_says_what_belongs_there(package):
         assert told and told.splitlines()[0].endswith((".", ":")), face
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("package", ROOMS)
 def test_faces_do_not_hide_modules(package):
     """`import zoo.export as module` gives the module, whatever the package exports."""
@@ -240,12 +246,14 @@ def test_faces_do_not_hide_modules(package):
         assert not [name for name in names if is_module(f"{package}.{name}")], face
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("package", ROOMS)
 def test_no_two_modules_of_one_name(package):
     names = Counter(name_of(path).rpartition(".")[2] for path in files(package))
     assert [name for name in names if names[name] > 1 and name != "__main__"] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("packages", [("converter",), ("weights", "zoo")])
 def test_names_are_found(packages):
     """Two public things never share one. `_` is a rule's own function; another helper's name is
@@ -259,6 +267,7 @@ def test_names_are_found(packages):
     assert [name for name in helpers if names[name] > 2] == []
 
 
+@pytest.mark.full
 def test_only_targets_know_runtimes_by_name():
     """Names of things and texts; docstrings may say why."""
     for path in files("converter"):
@@ -286,6 +295,7 @@ def _named_runtimes(text: str) -> set[str]:
     return {word for each in (apart, one) for word in re.split(r"[^a-z]+", each.lower())} & RUNTIMES
 
 
+@pytest.mark.full
 def test_names_of_runtimes_are_found():
     for text in ("ort_value", "OpenVINO", "in ONNX Runtime", "isTract", "onnxruntime>=1.32"):
         assert _named_runtimes(text), text

@@ -18,6 +18,8 @@ from zoo.export.precision import LIMITS
 from zoo.manifest.read import LARGEST_MANIFEST
 from zoo.manifest.read import MOST_VALUES as MOST_IN_MANIFEST
 
+pytestmark = pytest.mark.full
+
 CONTENT = json.loads((measure.FOLDER / "models.json").read_text())
 ANSWERS = json.loads((measure.FOLDER / "answers.json").read_text())
 JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
@@ -82,7 +84,6 @@ def test_errors_are_small():
         assert max(*row["fixed"].values(), *row["open"].values()) <= ONNX, row
 
 
-@pytest.mark.sampled(22)
 @pytest.mark.parametrize("row", CONTENT["models"], ids=lambda row: row["model"])
 def test_files_consist_of_what_the_page_says(row):
     assert measure.counts(zoo.info(row["model"])) == {key: row[key] for key in ("nodes", "fused")}

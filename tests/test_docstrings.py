@@ -11,6 +11,8 @@ import weights
 import zoo
 from zoo.images.photograph import photographs
 
+pytestmark = pytest.mark.full
+
 ELSEWHERE = {
     "zoo.load": "needs a hub: tests/test_readme.py loads from one",
     "zoo.embed": "needs a thousand pictures: tests/zoo/embedding has some",
@@ -35,7 +37,6 @@ def test_the_examples_are_known():
     assert {"converter", "zoo", "zoo.from_pretrained", "zoo.to_onnx"} | set(ELSEWHERE) <= set(FOUND)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", sorted(set(FOUND) - set(ELSEWHERE)))
 def test_an_example_runs(name, vits16, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
-FULL = pytest.mark.full
 NOTEBOOKS = pytest.mark.parametrize(
     "path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem
 )
@@ -58,14 +59,7 @@ def test_what_is_stored(path):
     assert {PACKAGES.get(name, name) for name in modules} <= required("notebooks")
 
 
-AGAIN = [
-    pytest.param(path, id=path.stem, marks=pytest.mark.hunt if path.stem[0] in "1567" else FULL)
-    for path in sorted(ROOT.glob("notebooks/*.ipynb"))
-]
-"""Four of them take a minute each, and do what other tests do."""
-
-
-@pytest.mark.parametrize("path", AGAIN)
+@NOTEBOOKS
 def test_it_says_the_same_again(path, tmp_path):
     pytest.importorskip("nbclient", reason="notebooks need the extra [notebooks]")
     import nbformat
@@ -79,7 +73,6 @@ def test_it_says_the_same_again(path, tmp_path):
             assert told(after) == told(before), before.source
 
 
-@FULL
 def test_progress_is_not_red(tmp_path):
     """As Jupyter stores it: what a call and a command say meanwhile is not among the errors."""
     pytest.importorskip("nbclient", reason="notebooks need the extra [notebooks]")

@@ -13,6 +13,8 @@ import yaml
 
 from zoo.version import __version__
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import zoo
@@ -27,7 +29,6 @@ def run(*command, **options):
     return done.stdout
 
 
-@pytest.mark.full
 def test_a_wheel_of_the_sources_runs(tmp_path):
     """Built twice, as a package index gets them: what the first archive lacks, the second does."""
     run(sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT))

@@ -35,6 +35,8 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.images.photograph import photographs
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")])
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
@@ -151,7 +153,6 @@ def place(tmp_path, monkeypatch):
 SHOWING = [(page, needs) for page in PAGES for needs in ("", *BROUGHT) if blocks(page, needs)]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("page", "needs"), SHOWING, ids=lambda it: getattr(it, "stem", it))
 def test_what_a_page_shows(page, needs, place):
     names = {}
@@ -216,7 +217,6 @@ for kind, text in json.load(sys.stdin):
 """Of a reader, who has a shell and one Python for all of a page."""
 
 
-@pytest.mark.full
 def test_the_first_page_is_followed_as_it_is_written(tmp_path):
     """In a shell whose PATH has nothing of ours until the page says how it gets there."""
     bring_environment(tmp_path)
@@ -235,7 +235,6 @@ FOLLOWED = {"", *BROUGHT} - {"the named checkpoint"}
 """What a reader has. The published name of a checkpoint promises its digest."""
 
 
-@pytest.mark.hunt
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_followed_from_its_first_line(page, place, tmp_path):
     """By somebody who has done the first page, and has what this page asks for."""
@@ -268,7 +267,6 @@ def run_lines(text):
         assert call(app, arguments) == 0, line
 
 
-@pytest.mark.full
 def test_the_page_of_commands():
     """It is what `python -m tests.commands` writes."""
     assert (ROOT / "docs" / "reference" / "command-line.md").read_text() == commands.page()
@@ -281,7 +279,6 @@ def test_the_pages_of_the_reference(package):
     assert written == reference.page(package)
 
 
-@pytest.mark.full
 def test_the_site_builds_and_has_every_public_name(tmp_path):
     pytest.importorskip("zensical", reason="the documentation site needs the extra [docs]")
     shutil.copytree(ROOT / "docs", tmp_path / "docs")

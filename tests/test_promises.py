@@ -15,6 +15,8 @@ import pytest
 from tests.test_pages import PAGES, ROOT
 from zoo.cli.console import run_command_line
 
+pytestmark = pytest.mark.full
+
 ABSOLUTE = re.compile(r"\b(never|always|nothing|anywhere)\b", re.IGNORECASE)
 MARK = re.compile(r"<!-- (?:held by (?P<tests>[^>]+)|by choice) -->")
 END = re.compile(r"[.?!](?=\s+[A-Z`<*]|\s*$)")

@@ -39,7 +39,7 @@ def run_one(folder, name, runtime, target, precision="fp32", opset=None, batch=2
     return file, found, wanted
 
 
-@pytest.mark.sampled(10, full=2)
+@pytest.mark.each("runtime")
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(
     ("runtime", "target"),
@@ -51,7 +51,7 @@ def test_float32(runtime, target, name, tmp_path):
     onnx.checker.check_model(file, full_check=True)
 
 
-@pytest.mark.sampled(0, full=3)
+@pytest.mark.full
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("target", ["iree", "portable"])
 def test_float32_in_iree(target, name, tmp_path):
@@ -86,7 +86,7 @@ def test_precisions(target, precision, name, opset, tmp_path):
     assert furthest(found, wanted) < LIMITS.get(precision, 3e-2)
 
 
-@pytest.mark.sampled(0, full=4)
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("precision", PRECISIONS["iree"])

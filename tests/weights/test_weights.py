@@ -21,7 +21,7 @@ from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
 from zoo.checkpoints.load import model_shapes
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_rules_and_random_weights_cover_every_model(name):
     """A rule gives each leaf, and each leaf and each key of the publisher's has a distribution."""

@@ -172,7 +172,7 @@ def test_refusals(behaviour, message, home):
     assert home.names() <= {f"{COMMIT}/.{NAME}.part"}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.each()
 @pytest.mark.parametrize("busy", [[503], [429, 503]])
 def test_a_busy_server_is_left_alone_as_long_as_it_asks(busy, home):
     """Both of the first question and of the download."""

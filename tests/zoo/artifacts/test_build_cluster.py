@@ -61,7 +61,7 @@ def test_two_processes(tmp_path):
     assert "eupe_vitt16: fp32, int8 built" in built(process, tmp_path / "out")
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 def test_a_process_that_dies(tmp_path):
     """A build that takes its process along is tried again, and then given up in a sentence."""
     # The limit is on processor time, which ends a worker by a signal.

@@ -73,7 +73,7 @@ def others(config):
     return [replace(config, **change) for change in changes]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each("naming.name")
 @pytest.mark.parametrize(("name", "naming"), FILES, ids=lambda x: getattr(x, "name", x))
 def test_what_its_library_writes(name, naming, tmp_path):
     """The same bits, whoever wrote them; and the file is taken for what it is."""
@@ -97,7 +97,7 @@ def test_what_its_library_writes(name, naming, tmp_path):
     assert_leaves(loaded.arrays, want, but={*loaded.filled, *(rotary if computed else [])})
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.each("form")
 @pytest.mark.parametrize(
     ("name", "form"),
     [

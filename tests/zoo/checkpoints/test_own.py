@@ -55,7 +55,7 @@ def size_of(own):
     return "{}x{}".format(*own.size)
 
 
-@pytest.mark.sampled(28)
+@pytest.mark.each("opset")
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("kind", OWN)
 def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
@@ -73,7 +73,7 @@ def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
     zoo("verify", "w.onnx", "--weights", own.path)
 
 
-@pytest.mark.sampled(8, full=1)
+@pytest.mark.each()
 @pytest.mark.parametrize(("kind", "opset"), [("eomt", 23), ("patches", 18)])
 def test_areas_of_a_network_without_a_name(kind, opset, zoo, tmp_path):
     """In sizes of no table; masks of pictures that are no squares."""

@@ -71,7 +71,7 @@ def finish(folder, run, quiet):
     assert not [*(folder / OUT).rglob(".zoo-*")]
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.hunt)])
+@pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.full)])
 def test_killed_at_some_change(count, begin, run, quiet):
     """Of its files, and gone on with; every second time it is killed twice."""
     for index in range(count):
@@ -81,7 +81,7 @@ def test_killed_at_some_change(count, begin, run, quiet):
         finish(folder, run, quiet)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.hunt)])
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
 def test_killed_at_some_moment(count, begin, run, quiet):
     """Which may be in the middle of a write of Lance's own."""
     moments = random.Random(count)
@@ -91,7 +91,7 @@ def test_killed_at_some_moment(count, begin, run, quiet):
         finish(folder, run, quiet)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.hunt)])
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
 def test_killed_while_a_model_is_appended(count, begin, run):
     """At some change: until it is there, the dataset is that of the first model."""
 
@@ -130,7 +130,7 @@ def test_a_full_disk(begin, run, quiet):
         finish(folder, run, quiet)
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 def test_a_hundred_thousand_small_pictures(begin, run):
     """Take no more memory than a thousand do."""
     taken, (one,) = [], jpegs(1).values()

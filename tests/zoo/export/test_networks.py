@@ -64,7 +64,7 @@ def fused(report):
     return {operator: count for operator, count in report.fused.items() if count}
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structure(name):
     """At the size of training."""
@@ -126,7 +126,7 @@ def assert_names(graph, config, unused):
     assert leaves - unused - folded <= names
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.each("opset")
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_fixed_batch_of_one(name, opset):
@@ -140,7 +140,7 @@ def test_a_fixed_batch_of_one(name, opset):
         assert one <= many if operator in MOVES else one == many, operator
 
 
-@pytest.mark.sampled(90, full=9)
+@pytest.mark.each("opset")
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", SMALL)
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):

@@ -45,7 +45,7 @@ def assert_attentions(got, wanted, prefix, atol):
             np.testing.assert_allclose(got[name + end][0], each, rtol=0, atol=atol, err_msg=name)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.each()
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize(
     ("name", "grid"),

@@ -62,7 +62,7 @@ def pixels(config):
     return make_image(0, height, width + 2 * config.stride)[None]
 
 
-@pytest.mark.sampled(80)
+@pytest.mark.each("opset")
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_network_in_every_precision(name, opset, tmp_path):
@@ -160,7 +160,7 @@ def outliers(config, factor):
     return values
 
 
-@pytest.mark.sampled(4, full=1)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", ["vit5_small", "dinov3_vit7b16", "dinov3_vits16"])
 def test_outlier_channels(name, tmp_path):
     """What the quantiser alone cannot do: a channel hundreds of times larger than the others."""

@@ -38,7 +38,7 @@ def verdicts(folder):
     return [each["verification"]["passed"] for m in found for each in m["variants"].values()]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each("precision")
 @pytest.mark.parametrize(("precision", "opset", "target"), CASES)
 def test_exports(elsewhere, precision, opset, target, tmp_path):
     """From Python and from the command line; what was there stays."""
@@ -58,7 +58,7 @@ def test_exports(elsewhere, precision, opset, target, tmp_path):
     assert verdicts(tmp_path) == ([False] if precision != "fp32" else [])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.each()
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_builds(elsewhere, variant, tmp_path):
     command = ["build", "vit_digits", "--variant", variant, "--size", "8", "--out", str(tmp_path)]

@@ -72,12 +72,10 @@ def test_pixels_are_the_image_processors(name, tmp_path):
 # To convert one that crops takes long.
 BY_DEFAULT = [("dinov3_vits16", 18), ("siglip2_vitb16_224", 23)]
 IN_FILES = [name for name in DISTINCT if not HOW[name].padded and HOW[name].multiple is None]
-FULL = {("dinov3_vits16", 17), ("dinov3_vits16", 20), ("dinov2_vits14", 17)}
-FULL |= {(name, 23) for name in IN_FILES if HOW[name].resize is None}
-ALL = {*product(IN_FILES, (17, 20, 23))}
 REST = [
-    pytest.param(*row, marks=pytest.mark.full if row in FULL else pytest.mark.hunt)
-    for row in sorted(ALL.difference(BY_DEFAULT))
+    pytest.param(*row, marks=pytest.mark.full)
+    for row in product(IN_FILES, (17, 20, 23))
+    if row not in BY_DEFAULT
 ]
 
 
@@ -99,7 +97,7 @@ def test_a_graph_gives_the_same(name, opset, tmp_path):
         np.testing.assert_allclose(got, want, rtol=0, atol=limit, err_msg=str(images[0].size))
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 def test_a_wrong_level_is_seen(tmp_path):
     """The check fails if pixels are off by one level of 8 bits, whatever the outputs say."""
     entry = package.info("dinov2_vits14")

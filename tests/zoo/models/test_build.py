@@ -58,7 +58,7 @@ def abstract_output(model):
     return eqx.filter_eval_shape(batched, model, image)
 
 
-@pytest.mark.sampled(18, full=1)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_initial_parameters_are_those_of_ever(name):
     """By the sha256 of the path, the shape and the bytes of every leaf."""
@@ -68,7 +68,7 @@ def test_initial_parameters_are_those_of_ever(name):
     assert found.hexdigest()[:16] == PARAMETERS[name]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", CONFIGS)
 def test_models_of_one_configuration_have_one_structure(name):
     """Though they are built separately: what is static in them is equal, and as configured."""

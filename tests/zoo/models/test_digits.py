@@ -160,7 +160,7 @@ def test_towers_of_digits_are_siglip_s():
     assert np.std(wanted.numpy()) > 1
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 def test_training_for_words_is_reproducible_and_lowers_the_loss(tmp_path):
     seen, _ = digits.split_digits()
     few, told = seen[np.arange(160)], sentences.all_sentences()
@@ -180,7 +180,7 @@ def test_every_word_of_training_is_known():
     assert backend.get_vocab_size() == TOWERS.config.words.vocabulary
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 def test_training_for_depth_lowers_the_loss():
     seen, _ = digits.split_digits()
     recipe = replace(RECIPE, epochs=3)

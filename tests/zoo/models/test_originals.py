@@ -43,7 +43,7 @@ def assert_outputs(name, hidden, pooled, case, atol):
         np.testing.assert_allclose(got, want, rtol=0, atol=atol)
 
 
-@pytest.mark.sampled(36)
+@pytest.mark.each()
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in SIZES for size in SIZES[name]])
 def test_in_jax(name, size):
     images, case = two_images(name, size)
@@ -63,7 +63,7 @@ FILES = [
 ]
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.each()
 @pytest.mark.parametrize(("name", "opset", "layout", "size"), FILES)
 def test_in_a_file(name, opset, layout, size, tmp_path):
     """In a batch that is open."""
@@ -88,7 +88,7 @@ def states(case):
         yield int(layer) + 1, cls[0], patches[0], which
 
 
-@pytest.mark.sampled(8, full=1)
+@pytest.mark.each()
 @pytest.mark.parametrize("as_maps", [False, True])
 @pytest.mark.parametrize("name", [name for name in SIZES if name != "dinov2_vits14"])
 def test_hidden_states(name, as_maps, tmp_path):

@@ -53,7 +53,7 @@ def equimos_parameters(name):
     return None
 
 
-@pytest.mark.sampled(32)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_parameters_are_those_of_equimos_model(name):
     entry = zoo.info(name)
@@ -98,7 +98,7 @@ EQUIMO = [
 ]
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", EQUIMO)
 def test_agrees_with_equimo(name):
     """Two blocks of each; convolutions at a size that the strides do not divide."""
@@ -113,7 +113,7 @@ def test_agrees_with_equimo(name):
     assert_near(forward(model_of(config), image)._asdict(), want)
 
 
-@pytest.mark.sampled(0, full=3)
+@pytest.mark.full
 @pytest.mark.parametrize("name", EQUIMO)
 def test_the_published_network_agrees_with_equimo(name):
     config = zoo.info(name).config
@@ -130,7 +130,7 @@ def test_convnext_agrees_with_timm():
     assert_near(forward(model_of(config), image)._asdict(), want)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.each()
 @pytest.mark.parametrize(
     ("name", "factors"),
     [
@@ -180,7 +180,7 @@ def test_agrees_with_a_head_in_pytorch(name):
     np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.each()
 @pytest.mark.parametrize("size", ["64x64", "48x80"])
 @pytest.mark.parametrize("who", ["equimo", "original"])
 def test_vit5_agrees_with_equimo_2(who, size):
@@ -198,7 +198,7 @@ def test_vit5_agrees_with_equimo_2(who, size):
         np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_switch_works_in_half_precision_and_by_vmap(name):
     config = nano(NETWORKS[name])

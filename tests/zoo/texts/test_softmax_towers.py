@@ -102,7 +102,7 @@ STRUCTURES = {
 """Nodes at opset 18 and 23, and what is fused at 23."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_masks_are_fused_with_attention(name):
     config, (decomposed, nodes, counts) = package.info(name).config, STRUCTURES[name]
