@@ -41,7 +41,7 @@ def build_batch_norm(node: Node, found: Centred, editor: Editor) -> Value:
         for view in (found.average, found.deviation.spread)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
-    params = {"epsilon": found.deviation.epsilon}
+    params = {"epsilon": found.deviation.as_attribute(editor)}
     normed = editor.add(ops.batch_norm, [x, ones, *statistics], out.shape, out.dtype, params)
     return dressed(normed, found.deviation.rest, found.terms, editor)
 

@@ -1,15 +1,17 @@
 """What a value rests on: constants alone, parameters, named sizes."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from converter.ir import Node, Value
+from converter.ir import Node, Value, dims
 from converter.ir.evaluation import compute, is_computable
 from converter.ir.nodes import Fact
-from converter.ir.origins import ancestors, sources
+from converter.ir.origins import ancestors, source_behind, sources
 from converter.ir.rewrite import Editor
+from converter.ir.scalars import SPREAD, scalar
 from converter.weight_folding.weight_programs import taken_out
 
 
@@ -31,6 +33,40 @@ def bound(value: Value, memo: dict[Any, Any]) -> np.ndarray | None:
 
 def _numbers(leaf: Value) -> Any:
     return leaf.bound if leaf.const is None else leaf.const
+
+
+def bound_scalar(value: Value) -> float | int | bool | None:
+    """The number behind a scalar, of a constant or of a parameter that has a value now.
+
+    Modules keep an epsilon, or what masked scores are, as a leaf. What is concluded from it has to
+    be relied on by ``rely_on_scalar``.
+    """
+    number = scalar(value)
+    if number is not None:
+        return number
+    source = source_behind(value, SPREAD)
+    single = dims.all_static(source.shape) and math.prod(source.shape) == 1
+    if not single or not rests_on(source, _is_bound_scalar, is_computable):
+        return None
+    array = np.asarray(compute(source, _numbers))
+    found: float | int | bool = array.astype(np.float64).item()
+    return found
+
+
+def _is_bound_scalar(leaf: Value) -> bool:
+    return math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and _numbers(leaf) is not None
+
+
+def rely_on_scalar(editor: Editor, value: Value) -> float:
+    """What ``bound_scalar`` gives, recorded as what something rests on."""
+    number = bound_scalar(value)
+    assert number is not None, value
+
+    def holds(array: np.ndarray) -> bool:
+        return bool(array.astype(np.float64).item() == number)
+
+    rely(editor, f"all numbers are {number:g}", source_behind(value, SPREAD), holds)
+    return float(number)
 
 
 def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:

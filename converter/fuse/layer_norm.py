@@ -15,7 +15,7 @@ from functools import partial
 
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
 from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
-from converter.fuse.product_terms import Mean, Reduced, mean_of, mean_square_of, product_of
+from converter.fuse.product_terms import Mean, Reduced, exponent, mean_of, mean_square_of, product_of
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along, as_group
 from converter.ir.dims import Shape
@@ -108,7 +108,7 @@ def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     if view.op() is not ops.sub:
         return False
     left, right = operands(view)
-    if right.op() is not ops.square or not _is_mean(mean_square_of(left, uses), x, axes):
+    if exponent(right) != 2 or not _is_mean(mean_square_of(left, uses), x, axes):
         return False
     return _is_mean(mean_of(operand(right, 0), uses), x, axes)
 

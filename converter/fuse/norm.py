@@ -18,6 +18,7 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
+from converter.fuse.dependence import bound_scalar, rely_on_scalar
 from converter.fuse.match import Uses, operand, operands, pair
 from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, Value, const, ops
@@ -34,15 +35,19 @@ NormTerm: TypeAlias = tuple[Op, View]
 
 @dataclass(frozen=True)
 class NormDeviation:
-    """``sqrt(spread + epsilon)``, of which ``rest`` is divided."""
+    """``sqrt(spread + epsilon)``, by which ``rest`` is divided."""
 
     spread: View
-    epsilon: float
+    epsilon: Value
     rest: Product
 
     def without(self, factor: View) -> NormDeviation:
         """With that factor of the rest taken out."""
         return replace(self, rest=Product(self.rest.coefficient, self.rest.without(factor)))
+
+    def as_attribute(self, editor: Editor) -> float:
+        """The epsilon as a number, which is relied on from now on."""
+        return rely_on_scalar(editor, self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -89,13 +94,14 @@ def divided_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviat
     real = jnp.issubdtype(dtype, jnp.floating)
     for inverse in inverses if real and fits(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
+        rest = Product(parts.coefficient, factors)
         inside = operand(inverse, 0)
         for number, spread in pair(inside) if inside.op() is ops.add else ():
-            epsilon = scalar(number.base)
+            epsilon = bound_scalar(number.base)
             if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
             if _in_any_order(parts, factors, dtype):
-                yield NormDeviation(spread, float(epsilon), Product(parts.coefficient, factors))
+                yield NormDeviation(spread, number.base, rest)
 
 
 def _is_power(view: View, exponent: float) -> bool:
@@ -215,7 +221,7 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
     value = editor.transpose(write(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
-    params = {"axis": value.rank - count, "epsilon": norm.deviation.epsilon}
+    params = {"axis": value.rank - count, "epsilon": norm.deviation.as_attribute(editor)}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 

@@ -86,6 +86,8 @@ class _Collector:
         elif self.powers and not divide and 0 < (times := exponent(view)) < 5:
             for _ in range(times):
                 self._operand(view, 0, divide)
+        elif exponent(view) == -1 and (root or self.uses.single_use(view.base)):
+            self._operand(view, 0, not divide)
         else:
             (self.into.divisors if divide else self.into.factors).append(view)
 
@@ -97,6 +99,9 @@ def exponent(view: View) -> int:
     """n where the view is the n-th power of its operand, 0 where it is none."""
     if view.op() is ops.square:
         return 2
+    if view.op() is ops.pow:
+        number = scalar(operand(view, 1).base)
+        return int(number) if number is not None and float(number).is_integer() else 0
     return int(view.node().params["y"]) if view.op() is ops.integer_pow else 0
 
 
@@ -187,6 +192,6 @@ def mean_of(view: View, uses: Uses) -> Mean | None:
 def mean_square_of(view: View, uses: Uses) -> Mean | None:
     """The mean of squares, as that of what is squared."""
     found = mean_of(view, uses)
-    if found is None or found.summed.view.op() is not ops.square:
+    if found is None or exponent(found.summed.view) != 2:
         return None
     return replace(found, summed=found.summed.operand(0))

@@ -2,8 +2,11 @@
 
     exp(s) / sum(exp(s)) = softmax(x)        s - log(sum(exp(s))) = log_softmax(x)
 
-where ``s = x - max(x)``.
+where ``s = x - max(x)``. Where ``x`` is -inf throughout ``hidden``, the sum may leave that out, as
+JAX's softmax with ``where`` does: of a row that is hidden throughout all are NaN either way.
 """
+
+import math
 
 from functools import partial
 
@@ -11,17 +14,36 @@ from converter.fuse.match import Applied, Uses, build_applied, operand, operands
 from converter.fuse.product_terms import reduced, reduction
 from converter.ir import Node, ops
 from converter.ir.axes import View, along
+from converter.ir.scalars import scalar
 
 
 def prove_softmax(node: Node, uses: Uses) -> Applied | str | None:
     top, total = operands(along(node.out))
-    axes = reduction(total, top, ops.reduce_sum) if top.op() is ops.exp else None
+    if top.op() is not ops.exp:
+        return None
+    axes = reduction(total, top, ops.reduce_sum) or _shown_axes(total, top)
     if axes is None:
         return None
     if len(axes) != 1:
         return "it is over several axes at once"
     missing = "the largest number is not taken off first, so that exponentials may overflow"
     return _softmax_shifted(operand(top, 0), axes) or missing
+
+
+def _shown_axes(total: View, top: View) -> tuple[int, ...] | None:
+    """The axes over which it is the sum of all exponentials but those that are hidden, and zero."""
+    summed = reduced(total, ops.reduce_sum)
+    shifted = operand(top, 0)
+    x = operands(shifted)[0] if shifted.op() is ops.sub else None
+    if summed is None or x is None or not (summed.view.op() is x.op() is ops.select_n):
+        return None
+    for i in (1, 2):
+        zero, low = operand(summed.view, 3 - i), operand(x, 3 - i)
+        axes = summed.operand(i).axes_of(top)
+        same = axes == summed.operand(0).axes_of(operand(x, 0))
+        if axes and same and scalar(zero.base) == 0 and scalar(low.base) == -math.inf:
+            return axes
+    return None
 
 
 def prove_log_softmax(node: Node, uses: Uses) -> Applied | None:

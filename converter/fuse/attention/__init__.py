@@ -8,7 +8,8 @@ scores; in any order of axes, of heads and batches. The root is the second produ
 operand is followed up, through ``f`` (``scores``), to the first product; all axes are numbered as
 the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is added as a
 mask (``masks``); then the node is written, its operands as [batch, heads, positions, width], and
-keys and values that were repeated are taken once.
+keys and values that were repeated are taken once. Weights that are set to zero behind the softmax
+where ``f`` hides scores (``weights``) make zeros of rows that are hidden throughout.
 """
 
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.attention import attention_axes, masks, scores
+from converter.fuse.attention import attention_axes, masks, scores, weights
 from converter.fuse.attention.attention_axes import AttentionOperand, Parts
 from converter.fuse.attention.masks import VANISHING, Mask
-from converter.fuse.attention.scores import Added, ScoreFactor, Scores, ScoreTerm
-from converter.fuse.match import Uses, only_reader, peel, proved, unrepeated, whole
+from converter.fuse.attention.scores import Added, Filled, ScoreFactor, Scores, ScoreTerm
+from converter.fuse.attention.weights import Weights
+from converter.fuse.dependence import rely_on_scalar
+from converter.fuse.match import Uses, proved, unrepeated, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
@@ -45,35 +48,26 @@ class Attention:
 def prove_attention(node: Node, uses: Uses) -> Attention | str | None:
     reason = None
     for side in (0, 1):
-        weights = peel(along(node.inputs[side]), rounding=True)
-        if weights.op() is ops.softmax:
-            found = _attention(node, side, weights, uses)
-            if isinstance(found, Attention):
-                return found
-            reason = reason or found
-        elif weights.op() in (ops.mul, ops.select_n, ops.slice) and _is_of_softmax(weights.node()):
-            reason = f"between the softmax and the second product stands {weights.op()}"
+        found = weights.weights(node.inputs[side], uses)
+        evidence = _attention(node, side, found, uses) if isinstance(found, Weights) else found
+        if isinstance(evidence, Attention):
+            return evidence
+        reason = reason or evidence
     return reason
 
 
-def _is_of_softmax(node: Node) -> bool:
-    return any(whole(value).op() is ops.softmax for value in node.inputs)
-
-
-def _attention(node: Node, side: int, weights: View, uses: Uses) -> Attention | str:
-    if not only_reader(node.inputs[side], weights.base, uses):
-        return "the weights of the softmax are used elsewhere"
+def _attention(node: Node, side: int, taken: Weights, uses: Uses) -> Attention | str:
     reasons: list[str] = []
-    for found in scores.scores(weights.node().inputs[0], uses, reasons):
-        evidence = _with(found, node, side, weights, uses)
+    for found in scores.scores(taken.softmax.node().inputs[0], uses, reasons):
+        evidence = _with(found, node, side, taken, uses)
         if isinstance(evidence, Attention):
             return evidence
         reasons.append(evidence)
     return reasons[0]
 
 
-def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> Attention | str:
-    parts = attention_axes.axis_parts(node, side, weights, found.product, uses)
+def _with(found: Scores, node: Node, side: int, taken: Weights, uses: Uses) -> Attention | str:
+    parts = attention_axes.axis_parts(node, side, taken.softmax, found.product, uses)
     if isinstance(parts, str):
         return parts
     if node.out.rank == 1:
@@ -91,7 +85,7 @@ def _with(found: Scores, node: Node, side: int, weights: View, uses: Uses) -> At
     scale = found.scale * parts.scale * (cap or 1.0)
     if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
-    mask = masks.prove_masks(found.terms, parts.columns, dtype)
+    mask = masks.prove_masks(found.terms, parts.columns, dtype, taken)
     if isinstance(mask, str):
         return mask
     return Attention(parts, scale, found.factors, cap, mask, precision)
@@ -127,6 +121,8 @@ def build_attention(node: Node, found: Attention, editor: Editor) -> Value:
     }
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
+    if found.mask is not None and found.mask.zeroed is not None:
+        out = _zeroed_rows(editor, p, found.mask.zeroed, out)
     order = p.result()
     spread = editor.reshape(out, tuple(p.sizes[i] for i in order))
     turned = editor.transpose(spread, [order.index(i) for i in p.out])
@@ -172,6 +168,18 @@ def _mask(
     return editor.broadcast(total, (*total.shape[:2], *full), (0, 1, 2, 3))
 
 
+def _zeroed_rows(editor: Editor, parts: Parts, hiding: Filled, out: Value) -> Value:
+    """With zero in the rows that are hidden throughout. What the operator gives there is another
+    number in each version of the runtimes."""
+    which = _attention_along(editor, parts, hiding.view)
+    shown = editor.add(ops.not_, [which], which.shape, np.bool_) if hiding.hidden else which
+    axes = {"axes": (3,)}
+    if not dims.same(shown.shape[3], 1):
+        shown = editor.add(ops.reduce_or, [shown], shown.shape[:3], np.bool_, axes)
+    rows = editor.reshape(shown, (*which.shape[:3], 1))
+    return editor.where(rows, out, const(0, out.dtype))
+
+
 def _applied(editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype) -> Value:
     value = _attention_along(editor, parts, term.view)
     if isinstance(term, Added):
@@ -179,6 +187,7 @@ def _applied(editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype:
         if term.coefficient != 1:
             value = editor.binary(ops.mul, value, const(term.coefficient, dtype))
         return value if total.rank == 0 else editor.binary(ops.add, total, value)
+    rely_on_scalar(editor, term.value)
     fill = const(np.asarray(term.number).astype(dtype))
     shape = dims.broadcast([value.shape, total.shape])
     assert shape is not None, (value.shape, total.shape)

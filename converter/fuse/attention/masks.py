@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.attention.scores import Added, Filled, ScoreTerm
+from converter.fuse.attention.weights import Weights
 from converter.fuse.dependence import is_const, is_weight, known
 from converter.fuse.norm import fits
 from converter.ir import Value, dims
@@ -34,15 +35,23 @@ LARGEST = 1 << 22
 
 @dataclass(frozen=True)
 class Mask:
-    """``terms`` applied to zero, in ``dtype``; to be lifted, or known not to need it."""
+    """``terms`` applied to zero, in ``dtype``; to be lifted, or known not to need it.
+
+    Of a row that ``zeroed`` hides throughout the result is zero.
+    """
 
     terms: tuple[ScoreTerm, ...]
     dtype: np.dtype
     lifted: bool
+    zeroed: Filled | None = None
 
 
-def prove_masks(terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype) -> Mask | str | None:
+def prove_masks(
+    terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype, weights: Weights
+) -> Mask | str | None:
     """The mask for operands of ``dtype``, or why there is none; no terms need none."""
+    if weights.zeroed is not None and (reason := _not_zero_already(weights, terms)):
+        return reason
     if not terms:
         return None
     if len({t.dtype for t in terms}) > 1:
@@ -52,9 +61,26 @@ def prove_masks(terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype) -> Ma
     if not all(number and fits(number, dtype) for number, dtype in factors):
         return "a mask is multiplied by what its dtype cannot hold"
     fills = [t for t in settled if isinstance(t, Filled)]
-    open_ = len(fills) == 1 and _leaves_all_rows(fills[0], columns)
+    full = len(fills) == 1 and _leaves_all_rows(fills[0], columns)
+    zeroed = None if full else weights.zeroed
+    open_ = full or zeroed is not None
     mask = _absorbing(settled, open_)
-    return mask if isinstance(mask, str) else _narrowed(_unlifted(mask, open_), open_, dtype)
+    if isinstance(mask, str):
+        return mask
+    return replace(_narrowed(_unlifted(mask, open_), open_, dtype), zeroed=zeroed)
+
+
+def _not_zero_already(weights: Weights, terms: Sequence[ScoreTerm]) -> str:
+    """Why the weights that are set to zero would not be in a row that shows something."""
+    fills = [t for t in terms if isinstance(t, Filled)]
+    zeroed = weights.zeroed
+    if zeroed is None or not fills or not all(zeroed.hides_like(t) for t in fills):
+        return "between the softmax and the second product weights are hidden that it does not hide"
+    if weights.times and any(t.number == -math.inf for t in fills):
+        return "weights are multiplied by zero where a row that is hidden throughout is NaN"
+    if not (all(t.number == -math.inf for t in fills) or _mild(terms)):
+        return "what is added to the scores may be below what hidden ones are filled with"
+    return ""
 
 
 def _held(term: ScoreTerm, dtype: np.dtype) -> ScoreTerm:

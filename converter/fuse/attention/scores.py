@@ -8,9 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from converter.fuse.dependence import bound_scalar
 from converter.fuse.match import Uses, converts_float, only_reader, operand, operands, peel
 from converter.ir import Value, ops
 from converter.ir.axes import View, along
+from converter.ir.moves import descended
 from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
@@ -29,15 +31,28 @@ class Added:
 
 @dataclass(frozen=True)
 class Filled:
-    """``number`` stands in place of the score where the boolean ``view`` is ``hidden``."""
+    """``number``, the ``value``'s, stands in place of the score where the boolean ``view`` is
+    ``hidden``."""
 
     view: View
     dtype: np.dtype
     number: float
     hidden: bool
+    value: Value
 
     def times(self, number: float) -> Filled:
         return replace(self, number=self.number * number)
+
+
+    def hides_like(self, other: Filled) -> bool:
+        """Whether both hide the same scores."""
+        return self._negated() == other._negated()
+
+    def _negated(self) -> tuple[View, bool]:
+        view, hidden = descended(self.view), self.hidden
+        while view.op() is ops.not_:
+            view, hidden = descended(operand(view, 0)), not hidden
+        return view, hidden
 
 
 ScoreTerm: TypeAlias = Added | Filled
@@ -153,13 +168,18 @@ def _sub(view: View) -> list[ScoreStep]:
 
 
 def _scores_select(view: View) -> list[ScoreStep]:
+    return [ScoreStep(index, term=filled) for index, filled in fills(view)]
+
+
+def fills(view: View) -> list[tuple[int, Filled]]:
+    """Where a choice between an operand, of that index, and a number takes the number."""
     which, *cases = operands(view)
     if len(cases) != 2 or which.base.dtype != np.bool_:
         return []
-    numbers = [scalar(v.base) for v in cases]
+    numbers = [(v.base, bound_scalar(v.base)) for v in cases]
     return [
-        ScoreStep(2 - i, term=Filled(which, view.base.dtype, float(number), hidden=bool(i)))
-        for i, number in enumerate(numbers)
+        (2 - i, Filled(which, view.base.dtype, float(number), bool(i), value))
+        for i, (value, number) in enumerate(numbers)
         if number is not None
     ]
 
