@@ -61,10 +61,19 @@ def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 
 
 
 def rotary(
-    x: jax.Array, cos: jax.Array, sin: jax.Array, *, seq: int, width: int, interleaved: bool
+    x: jax.Array,
+    cos: jax.Array,
+    sin: jax.Array,
+    *,
+    positions: Sequence[int],
+    width: int,
+    interleaved: bool,
 ) -> jax.Array:
-    """Rotate pairs along axis ``width`` by the angles of position ``seq``; tables [S, width/2]."""
-    y = jnp.moveaxis(x, (seq, width), (-2, -1))
+    """Rotate pairs along axis ``width`` by the angles of a position, which ``positions`` are the
+    axes of; tables [*positions, width/2]."""
+    axes = (*positions, width)
+    last = tuple(range(-len(axes), 0))
+    y = jnp.moveaxis(x, axes, last)
     if interleaved:
         a, b = y[..., ::2], y[..., 1::2]
     else:
@@ -74,24 +83,28 @@ def rotary(
         turned = jnp.stack([real, imag], axis=-1).reshape(y.shape)
     else:
         turned = jnp.concatenate([real, imag], axis=-1)
-    return jnp.moveaxis(turned, (-2, -1), (seq, width))
+    return jnp.moveaxis(turned, last, axes)
 
 
 def rotary_heads(
     x: jax.Array,
     cos: jax.Array,
     sin: jax.Array,
-    positions: jax.Array,
+    ids: jax.Array | None = None,
     *,
     heads: int,
     interleaved: bool,
 ) -> jax.Array:
-    """``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D."""
-    del positions  # row s of the tables belongs to position s
+    """``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D.
+
+    Tables are [B, S, width/2], or of all positions, of which ``ids`` [B, S] takes a row each.
+    """
+    cos, sin = (table if ids is None else table[ids] for table in (cos, sin))
+    turn = partial(rotary, positions=(0, 2), width=3, interleaved=interleaved)
     if x.ndim == 4:
-        return rotary(x, cos, sin, seq=2, width=3, interleaved=interleaved)
+        return turn(x, cos, sin)
     split = x.reshape(*x.shape[:2], heads, -1)
-    turned = rotary(jnp.moveaxis(split, 2, 1), cos, sin, seq=2, width=3, interleaved=interleaved)
+    turned = turn(jnp.moveaxis(split, 2, 1), cos, sin)
     return jnp.moveaxis(turned, 1, 2).reshape(x.shape)
 
 

@@ -3,6 +3,7 @@
 4-D is [batch, heads, positions, width], 3-D [batch, positions, heads * width].
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -17,17 +18,32 @@ def rotary_operands(node: Node, editor: Editor, has: Takes) -> Value:
     """A rotary embedding as a 4-D operator, or where there is none as plain arithmetic."""
     if not has("RotaryEmbedding", node.out.dtype):
         return _rotary_plain(node, editor)
-    x, cos, sin = node.inputs
-    seq, width = node.params["seq"], node.params["width"]
-    flat, order = as_image(editor, x, (seq, width))
+    x, *tables = node.inputs
+    *batch, seq = node.params["positions"]
+    flat, order = _as_heads(editor, x, batch, seq, node.params["width"])
+    rows = () if batch else (_row_numbers(editor, flat.shape[0], flat.shape[2]),)
+    shape = (*flat.shape[:1], *flat.shape[2:3], tables[0].shape[-1])
+    cos, sin = (editor.reshape(v, shape) for v in tables) if batch else tables
     cos.name, sin.name = cos.name or "rotary_cos_cache", sin.name or "rotary_sin_cache"
     params = {"heads": flat.shape[1], "interleaved": node.params["interleaved"]}
-    inputs = [flat, cos, sin, _positions(editor, flat.shape[0], flat.shape[2])]
-    out = editor.add(ops.rotary_heads, inputs, flat.shape, x.dtype, params)
+    out = editor.add(ops.rotary_heads, [flat, cos, sin, *rows], flat.shape, x.dtype, params)
     return from_image(editor, out, order, x.shape)
 
 
-def _positions(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
+def _as_heads(
+    editor: Editor, x: Value, batch: Sequence[int], seq: int, width: int
+) -> tuple[Value, list[int]]:
+    """``x`` as [batch, heads, positions, width], and the order of axes before they were merged."""
+    if not batch:
+        return as_image(editor, x, (seq, width))
+    heads = [i for i in range(x.rank) if i not in (*batch, seq, width)]
+    order = [*batch, *heads, seq, width]
+    sizes = (dims.size_product([x.shape[i] for i in group]) for group in (batch, heads))
+    turned = editor.transpose(x, order)
+    return editor.reshape(turned, (*sizes, x.shape[seq], x.shape[width])), order
+
+
+def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
     """Row numbers of the tables, [batch, positions] of int64."""
     if dims.is_static(count):
         line = const(np.arange(count, dtype=np.int64))
@@ -40,18 +56,18 @@ def _positions(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
 def _rotary_plain(node: Node, editor: Editor) -> Value:
     """``x * [cos, cos] + swap(x) * [-sin, sin]``: the sign lives in the table, not in the graph."""
     x, cos, sin = node.inputs
-    seq, width = node.params["seq"], node.params["width"]
+    positions, width = node.params["positions"], node.params["width"]
     interleaved = node.params["interleaved"]
     join = partial(_joined_halves, editor, interleaved=interleaved)
     minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
-    straight, turned = join([cos, cos], 1), join([minus, sin], 1)
+    straight, turned = (join(pair, cos.rank - 1) for pair in ([cos, cos], [minus, sin]))
     straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
     size, middle = x.shape[width], x.shape[width] // 2
     parts = ((0, size, 2), (1, size, 2)) if interleaved else ((0, middle), (middle, size))
     even, odd = (editor.slice(x, width, *part) for part in parts)
     swapped = join([odd, even], width)
     terms = [
-        editor.binary(ops.mul, value, _heads_along(editor, table, x, seq, width))
+        editor.binary(ops.mul, value, _heads_along(editor, table, x, (*positions, width)))
         for value, table in ((x, straight), (swapped, turned))
     ]
     return editor.binary(ops.add, *terms)
@@ -67,10 +83,11 @@ def _joined_halves(editor: Editor, halves: list[Value], axis: int, interleaved: 
     return editor.reshape(joined, (*shape[:axis], shape[axis] * 2, *shape[axis + 1 :]))
 
 
-def _heads_along(editor: Editor, table: Value, x: Value, seq: int, width: int) -> Value:
-    """A [positions, width] table shaped to multiply ``x``."""
-    shape = tuple(x.shape[i] if i in (seq, width) else 1 for i in range(x.rank))
-    return editor.reshape(table if seq < width else editor.transpose(table, (1, 0)), shape)
+def _heads_along(editor: Editor, table: Value, x: Value, axes: Sequence[int]) -> Value:
+    """A table [*positions, width], which are these axes of ``x``, shaped to multiply it."""
+    own = sorted(range(len(axes)), key=lambda i: axes[i])
+    shape = tuple(x.shape[i] if i in axes else 1 for i in range(x.rank))
+    return editor.reshape(editor.transpose(table, own), shape)
 
 
 def attention_3d(node: Node, editor: Editor) -> Value | None:

@@ -12,7 +12,7 @@ from converter.fuse.dependence import bound_scalar
 from converter.fuse.match import Uses, converts_float, only_reader, operand, operands, peel
 from converter.ir import Value, ops
 from converter.ir.axes import View, along
-from converter.ir.moves import descended
+from converter.ir.moves import above, descended
 from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
@@ -110,12 +110,14 @@ def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """``view`` is what is behind ``value``, which only the next step may read."""
     op = view.op()
-    if op not in (*_STEPS, ops.einsum, ops.tanh):
+    if op not in (*_STEPS, ops.einsum, ops.tanh, ops.reshape):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
     elif not only_reader(value, view.base, uses):
         reasons.append("the scores are used elsewhere")
     elif op is ops.einsum:
-        yield Scores(view)
+        yield from _whole_product(view, reasons)
+    elif op is ops.reshape:
+        yield from _regrouped(view, uses, reasons)
     elif op is ops.tanh:
         yield from _capped(view, uses, reasons)
     else:
@@ -130,6 +132,22 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
                     yield found
                 else:
                     reasons.append(found)
+
+
+def _whole_product(view: View, reasons: list[str]) -> Iterator[Scores]:
+    if view.is_whole:
+        yield Scores(view)
+    else:
+        reasons.append("the first product is reshaped before the softmax")
+
+
+def _regrouped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """Scores whose axes are split for a while, such as a batch of windows for a mask of each."""
+    inner = above(view)
+    if inner is None:
+        reasons.append("a reshape between the first product and the softmax is not understood")
+    else:
+        yield from _scores(view.node().inputs[0], peel(inner), uses, reasons)
 
 
 def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:

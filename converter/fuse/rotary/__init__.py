@@ -4,7 +4,8 @@
 
 where ``a`` and ``b`` are the halves of x along its width, ``[:n]`` and ``[n:]``, or its even and
 odd elements where it is interleaved, and the tables ``cos`` and ``sin`` [positions, n] depend on
-one other axis. It is written so, in pairs, or turned, as ``x * cos + rotate(x) * sin`` where
+one other axis, or on several: [batch, positions, n] where each sample has its own positions. It is
+written so, in pairs, or turned, as ``x * cos + rotate(x) * sin`` where
 ``rotate`` joins ``-b`` and ``a``, with tables of the full width, the halves of which have to be
 shown to be equal (``halves``). The root is the last sum or the joining of the halves.
 """
@@ -32,7 +33,8 @@ from converter.ir.rewrite import Editor
 
 @dataclass(frozen=True)
 class Rotation:
-    """All that the node takes; ``seq`` is the axis of positions, ``width`` that of elements.
+    """All that the node takes; ``positions`` are the axes that the tables vary along besides
+    ``width``, that of elements.
 
     Of that ``shape``, which may count pairs along one axis where the root has two. Of each table
     what writes the half of it, and its own axes of positions and of elements.
@@ -41,7 +43,7 @@ class Rotation:
     shape: Shape
     x: View
     tables: tuple[tuple[Write, tuple[int | None, ...]], ...]
-    seq: int
+    positions: tuple[int, ...]
     width: int
     interleaved: bool
 
@@ -50,26 +52,30 @@ def rotation(
     shape: Shape, x: View, tables: Sequence[View], join: Joined, half: Callable[[View], Write | str]
 ) -> Rotation | str:
     """``x`` turned by tables, cosines first, of which ``half`` gives what is needed; or why not."""
-    seq = _positions(x, tables, join.axis, shape)
-    if isinstance(seq, str):
-        return seq
+    positions = _positions(x, tables, join.axis, shape)
+    if isinstance(positions, str):
+        return positions
     halves: list[tuple[Write, tuple[int | None, ...]]] = []
     for table in tables:
         found = half(table)
         if isinstance(found, str):
             return found
-        halves.append((found, (table.axes[seq], table.axes[join.axis])))
-    return Rotation(shape, x, tuple(halves), seq, join.axis, join.interleaved)
+        halves.append((found, tuple(table.axes[i] for i in (*positions, join.axis))))
+    return Rotation(shape, x, tuple(halves), positions, join.axis, join.interleaved)
 
 
-def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> int | str:
-    """The one axis besides ``width`` that the tables depend on, or why there is none."""
+def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tuple[int, ...] | str:
+    """The axes besides ``width`` that the tables depend on, or why there are none.
+
+    Positions are the last of them before ``width``; the others are batches that have their own.
+    """
     if any(t.axes[width] is None or not t.complete() for t in tables):
         return "a table does not vary along the rotated axis"
-    seq = {i for t in tables for i, a in enumerate(t.axes) if a is not None and i != width}
-    if len(seq) != 1:
-        return f"the tables depend on {len(seq)} axes besides the rotated one, not on one"
-    return seq.pop() if x.fills(shape) else "the rotated value is broadcast"
+    axes = {i for t in tables for i, a in enumerate(t.axes) if a is not None and i != width}
+    if not axes:
+        return "the tables do not depend on a position"
+    ordered = tuple(sorted(axes, key=lambda i: (i < width, i)))
+    return ordered if x.fills(shape) else "the rotated value is broadcast"
 
 
 def prove_rotary(node: Node, uses: Uses) -> Rotation | str | None:
@@ -163,10 +169,15 @@ def _rotate_half(view: View, uses: Uses) -> tuple[View, Joined] | None:
 
 
 def build_rotary(node: Node, found: Rotation, editor: Editor) -> Value:
-    shape, dtype = (found.shape[found.seq], found.shape[found.width] // 2), node.out.dtype
+    count = tuple(found.shape[i] for i in found.positions)
+    shape, dtype = (*count, found.shape[found.width] // 2), node.out.dtype
     tables = [write(editor, along(half(editor), axes), shape, dtype) for half, axes in found.tables]
     value = write(editor, found.x, found.shape, dtype)
-    params = {"seq": found.seq, "width": found.width, "interleaved": found.interleaved}
+    params = {
+        "positions": found.positions,
+        "width": found.width,
+        "interleaved": found.interleaved,
+    }
     turned = editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
     return editor.reshape(turned, node.out.shape)
 
@@ -189,7 +200,7 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     seq = node.params["dimension"]
     head, tail = node.inputs
     turned = tail.node
-    if turned is None or turned.op is not ops.rotary or turned.params["seq"] != seq:
+    if turned is None or turned.op is not ops.rotary or turned.params["positions"][-1] != seq:
         return None
     kept, rest = above(along(head)), above(along(turned.inputs[0]))
     if kept is None or not dims.same_shape(kept.base.shape, node.out.shape):
@@ -199,7 +210,7 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     if (kept, rest) != cuts or not editor.single_use(tail) or not dims.is_static(count):
         return None
     tables = [
-        editor.concatenate([_rows(editor, table, count, fill), table], 0)
+        editor.concatenate([_rows(editor, table, count, fill), table], table.rank - 2)
         for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
     ]
     return editor.add(
@@ -208,7 +219,7 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
 
 
 def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
-    return editor.broadcast(const(fill, table.dtype), (count, table.shape[1]), ())
+    return editor.broadcast(const(fill, table.dtype), (*table.shape[:-2], count, table.shape[-1]), ())
 
 
 PREFIX = Recogniser((ops.concatenate,), _prefix)

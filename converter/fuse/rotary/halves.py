@@ -16,6 +16,7 @@ from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View, along, as_group
 from converter.ir.dims import Shape
 from converter.ir.moves import above, descended, part, write
+from converter.ir.op import Op
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor
 
@@ -142,6 +143,8 @@ def _tables_either(one: View | None, other: View | None, shape: Shape) -> Write 
         return _by_numbers(one, other, bound(one.base, {}), shape)
     if one.node().op is ops.concatenate:
         return _of_joined(one, other, shape)
+    if one.node().op in _WHOLE_ROWS:
+        return _of_rows(one, other, shape)
     return _of_elements(one, other, shape) if one.node().op.elementwise else None
 
 
@@ -198,3 +201,68 @@ def _of_joined(one: View, other: View, shape: Shape) -> Write | None:
         parts.append(own_half)
         offset += size
     return lambda editor: editor.concatenate([own_half(editor) for own_half in parts], place)
+
+
+def _of_rows(one: View, other: View, shape: Shape) -> Write | None:
+    """Rows that are taken whole, by indices: the same rows of half a table."""
+    node = one.node()
+    cut = [a for a, pair in enumerate(zip(one.starts, other.starts, strict=True)) if _differ(*pair)]
+    own_axis = _WHOLE_ROWS[node.op](node, cut[0]) if len(cut) == 1 else None
+    table, sizes = node.inputs[0], list(node.params["slice_sizes"])
+    if own_axis is None or not dims.same(sizes[own_axis], table.shape[own_axis]):
+        return None
+    if not _is_rest_whole(one, cut[0]):
+        return None
+    (factor,) = one.factors(cut[0])
+    views = [
+        along(table).cut(own_axis, seen.starts[cut[0]], factor.size, factor.stride)
+        for seen in (one, other)
+    ]
+    own_half = _tables_either(*views, _sized(table.shape, own_axis, factor.size))
+    if own_half is None:
+        return None
+    sizes[own_axis] = factor.size
+    taken = _sized(node.out.shape, cut[0], factor.size)
+
+    def written(editor: Editor) -> Value:
+        rows = [own_half(editor), *node.inputs[1:]]
+        half = editor.like(node, rows, taken, slice_sizes=tuple(sizes))
+        return write(editor, along(half, one.axes), shape)
+
+    return written
+
+
+def _differ(one: dims.Dim, other: dims.Dim) -> bool:
+    return not dims.same(one, other)
+
+
+def _sized(shape: Shape, axis: int, size: dims.Dim) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _is_rest_whole(seen: View, cut: int) -> bool:
+    """Whether each axis is one of the base, and all but one are whole."""
+    if cut not in seen.axes:
+        return False
+    whole = seen.put(seen.axes.index(cut), cut)
+    starts = tuple(0 if a == cut else start for a, start in enumerate(seen.starts))
+    return whole._replace(starts=starts).is_whole
+
+
+def _gathered_axis(node: Node, axis: int) -> int | None:
+    """The axis of a gather's operand that is that of its result, if no index goes along it."""
+    numbers = node.params["dimension_numbers"]
+    batched = numbers.operand_batching_dims
+    kept = [
+        a for a in range(node.inputs[0].rank) if a not in (*numbers.collapsed_slice_dims, *batched)
+    ]
+    offsets = list(numbers.offset_dims)
+    found = kept[offsets.index(axis)] if axis in offsets else None
+    return None if found in numbers.start_index_map else found
+
+
+_WHOLE_ROWS: dict[Op, Callable[[Node, int], int | None]] = {
+    ops.gather: _gathered_axis,
+    ops.dynamic_slice: lambda _, axis: axis,
+}
+"""What takes rows of a table, and which of its axes is one of the result's."""
