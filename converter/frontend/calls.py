@@ -12,6 +12,7 @@ from jax.extend.core import Primitive
 from converter import decompositions
 from converter.decompositions.computation import scatter_apply
 from converter.decompositions.grouped_products import grouped_convolution
+from converter.errors import Unsupported
 from converter.frontend.array_forms import key_kind
 from converter.frontend.diagnostics import RAISED, first_line
 from converter.ir import ops, outside
@@ -74,10 +75,19 @@ def _widened(eqn: Any) -> Any:
 
 
 def _applied(eqn: Any) -> Any:
-    """What ``x.at[i].apply(f)`` does, with ``f`` from the jaxpr of its scatter."""
+    """What ``x.at[i].apply(f)`` does, with ``f`` from the jaxpr of its scatter.
+
+    **Raises** `Unsupported` where ``f`` gives another dtype: JAX traces that, and compiles it not.
+    """
     p = eqn.params
     if p["update_jaxpr"] is None:
         return None
+    before, after = eqn.invars[0].aval.dtype, p["update_jaxpr"].outvars[0].aval.dtype
+    if before != after:
+        raise Unsupported(
+            f"the function of x.at[…].apply makes {after} of {before}, which JAX itself does not "
+            f"compile; convert x before it, or what the function gives back to {before}"
+        )
     update = jex.jaxpr_as_fun(jex.ClosedJaxpr(p["update_jaxpr"], p["update_consts"]))
 
     def apply(x: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:

@@ -84,9 +84,14 @@ def refusal(
 
 @contextmanager
 def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Iterator[None]:
-    """**Raises** `Unsupported` where what stands for a primitive cannot be traced with names."""
+    """**Raises** `Unsupported` where what stands for a primitive cannot be traced with names.
+
+    One that is raised inside gets the line that the primitive comes from.
+    """
     try:
         yield
+    except Unsupported as error:
+        raise Unsupported(error.reason, line_of(sources)) from error
     except RAISED as error:
         named = all_names(operands)
         if not named:

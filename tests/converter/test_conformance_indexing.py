@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import converter
 from tests.conformance import Case, assert_exports, cases
 
 X = (5, 6, 7)
@@ -60,6 +61,9 @@ APPLIED = [
     Case("apply at indices", lambda x, i: x.at[i].apply(lambda v: -2 * v), (X, I)),
     Case("apply outside", lambda x: x.at[jnp.array([1, 9])].apply(jnp.negative, mode="drop"), (X,)),
     Case("apply to named rows", lambda x: x.at[1].apply(jnp.abs), (("B", 5),)),
+    *(Case(f"apply to {np.dtype(dtype).name}", lambda x: x.at[I[[0, 1, 0]]].apply(
+        lambda v: (v * 2).astype(v.dtype)), (((5, 3), dtype),))
+      for dtype in (jnp.bfloat16, np.int8, np.uint32, np.bool_)),
 ]  # fmt: skip
 SLICES = [
     Case("dynamic_slice", lambda x, k: (lax.dynamic_slice(x, (k, k, 0), (2, 3, 7)),
@@ -98,6 +102,22 @@ PADS = [
 @cases([*GATHERS, *SCATTERS, *APPLIED, *SLICES, *PADS])
 def test_indexing(case, opset):
     assert_exports(case, opset)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "function"),
+    [(np.int32, jnp.sin), (np.float32, lambda v: v > 0), (np.bool_, lambda v: v + 1),
+     (np.float16, lambda v: v.astype(np.float32)), (np.complex64, jnp.abs)],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(4, 5), ("B", 5)])
+def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, function, shape):
+    def fn(x):
+        return x.at[I[:2], 1].apply(function)
+
+    with pytest.raises(ValueError, match=r"reduction-region's parameter"):
+        jax.jit(fn)(jnp.ones((4, 5), dtype))
+    with pytest.raises(converter.Unsupported, match=r"makes \w+ of \w+, which JAX itself"):
+        converter.to_onnx(fn, [(shape, dtype)])
 
 
 @pytest.mark.parametrize("seed", range(8))
