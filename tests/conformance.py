@@ -1,7 +1,8 @@
-"""One table row for every form of an operation, and the one assertion that all of them pass."""
+"""A program as a row of a table, and the one assertion that all rows of `tests/programs/` pass."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -9,28 +10,28 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnx_ir as ir
-import pytest
 
 import converter
 from converter.ir.evaluation import evaluate
 from converter.verify.sessions import run
 
 # Largest error of a handful of roundings, relative to the largest value of an output.
-TOLERANCE = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
+TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
 # what named dimensions are when a case runs
 SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
 MULTIPLES = {f"{n}*{name}": n * size for n in (2, 3, 4, 6) for name, size in SIZES.items()}
-LANES = 3
+EXPORTS = "exports"
+"""The tag of what `assert_exports` tries in the default tests."""
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array: then these very values
 
 
 @dataclass(frozen=True)
 class Case:
-    """``fn`` on inputs of these specs, at these opsets.
+    """``fn`` on inputs of these specs, or on ``params`` and inputs, at these opsets.
 
     ``ops`` are operators and how many of each the file must hold; ``tolerance`` multiplies the
-    dtype's own.
+    dtype's own. ``tags`` are the judges and the ways that try it in the default tests.
     """
 
     name: str
@@ -39,32 +40,45 @@ class Case:
     opsets: tuple[int, ...] = (23,)
     ops: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1.0
+    params: Any = None
+    strict: bool = False
+    x64: bool = False
+    tags: frozenset[str] = frozenset()
+
+    def export(self, opset: int | None = None, **how: Any) -> converter.Export:
+        """The file, at the newest of its opsets if no other is given."""
+        how = {"opset": opset or self.opsets[-1], "strict": self.strict, **how}
+        return converter.to_onnx(self.fn, list(self.specs), params=self.params, **how)
+
+    def call(self, *inputs: Any) -> Any:
+        """What JAX gives, compiled."""
+        return self.compiled(self.params, *inputs)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """A function of parameters and inputs."""
+        plain = self.params is None
+        return jax.jit(lambda params, *xs: self.fn(*xs) if plain else self.fn(params, *xs))
 
 
-def cases(table: Iterable[Case], tiers: bool = True) -> pytest.MarkDecorator:
-    """Run a test for every case at each of its opsets, by default for a quarter of these."""
-    marks = pytest.mark.sampled(4, full=2) if tiers else ()
-    rows = [
-        pytest.param(case, opset, id=f"{case.name}-{opset}", marks=marks)
-        for case in table
-        for opset in case.opsets
-    ]
-    return pytest.mark.parametrize(("case", "opset"), rows)
+def usual(*tags: str) -> frozenset[str]:
+    """The judges that try a row in the default tests, the one assertion among them."""
+    return frozenset({EXPORTS, *tags})
 
 
-def assert_exports(case: Case, opset: int = 23) -> converter.Export:
+def assert_exports(case: Case, opset: int | None = None) -> converter.Export:
     """The file is valid, gives JAX's numbers in ONNX Runtime, and is the same every time."""
-    arrays = inputs(case.specs)
-    specs = [spec_of(s) for s in case.specs]
-    export = converter.to_onnx(case.fn, specs, opset=opset)
-    proto = ir.to_proto(export.model)
-    onnx.checker.check_model(proto, full_check=True)
-    again = ir.to_proto(converter.to_onnx(case.fn, specs, opset=opset).model)
-    assert proto.SerializeToString(deterministic=True) == again.SerializeToString(
-        deterministic=True
-    ), "two conversions differ"
-    expected = jax.tree.leaves(jax.jit(lambda *xs: case.fn(*xs))(*arrays))
-    evaluated = evaluate(export.graph, arrays)
+    with jax.enable_x64(case.x64):
+        arrays = inputs(case.specs)
+        export = case.export(opset)
+        proto = ir.to_proto(export.model)
+        onnx.checker.check_model(proto, full_check=True)
+        again = ir.to_proto(case.export(opset).model)
+        assert proto.SerializeToString(deterministic=True) == again.SerializeToString(
+            deterministic=True
+        ), "two conversions differ"
+        expected = list(map(_pairs, jax.tree.leaves(case.call(*arrays))))
+        evaluated = evaluate(export.graph, arrays)
     got = run(export, arrays)
     for (name, actual), graph, wanted in zip(got.items(), evaluated, expected, strict=True):
         assert_close(graph, wanted, case.tolerance, f"{name} of the graph")
@@ -72,6 +86,11 @@ def assert_exports(case: Case, opset: int = 23) -> converter.Export:
     counts = {op: export.report.histogram.get(op, 0) for op in case.ops}
     assert counts == dict(case.ops), export.report.histogram
     return export
+
+
+def _pairs(array: Any) -> Any:
+    """Complex numbers as a file has them, both parts on a last axis."""
+    return jnp.stack([array.real, array.imag], -1) if jnp.iscomplexobj(array) else array
 
 
 def assert_close(actual: Any, wanted: Any, tolerance: float = 1.0, what: str = "") -> None:
@@ -102,6 +121,8 @@ def _draw(rng: np.random.Generator, shape: Sequence[int | str], dtype: Any) -> n
         return rng.integers(0, 2, sizes).astype(bool)
     if kind in "iu":
         return rng.integers(0 if kind == "u" else -9, 10, sizes).astype(dtype)
+    if kind == "c":
+        return (rng.standard_normal(sizes) + 1j * rng.standard_normal(sizes)).astype(dtype)
     return np.asarray(rng.standard_normal(sizes) * 1.5).astype(dtype)
 
 
@@ -109,42 +130,3 @@ def spec_of(spec: Spec) -> Spec:
     """An array, or a shape and a dtype."""
     is_whole = isinstance(spec, np.ndarray) or (len(spec) == 2 and isinstance(spec[0], tuple))
     return spec if is_whole else (spec, np.float32)
-
-
-# -------------------------------------------------------------------------------- transformations
-
-WRAPS = ("vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
-
-
-def wrapped(case: Case, how: str) -> Case:
-    """The case under a JAX transformation: inputs grow a lane axis, operators are not counted."""
-    grow = {"vmap0": (0,), "vmap1": (1,), "vmap-1": (-1,), "nested": (-1, 0), "scan": (0,)}
-    specs: Sequence[Spec] = case.specs
-    for axis in grow.get(how, ()):
-        specs = [_grown(spec, axis) for spec in specs]
-    functions: dict[str, Callable[..., Any]] = {
-        "vmap0": jax.vmap(case.fn),
-        "vmap1": jax.vmap(case.fn, in_axes=1),
-        "vmap-1": jax.vmap(case.fn, in_axes=-1, out_axes=-1),
-        "nested": jax.vmap(jax.vmap(case.fn, in_axes=-1)),
-        "jit": jax.jit(lambda *xs: jax.jit(lambda *ys: case.fn(*ys))(*xs)),
-        "scan": lambda *xs: jax.lax.map(lambda ys: case.fn(*ys), xs),
-    }
-    return replace(case, name=f"{case.name}-{how}", fn=functions[how], specs=specs, ops={})
-
-
-def _grown(spec: Spec, axis: int) -> Spec:
-    if isinstance(spec, np.ndarray):
-        lanes = [np.roll(spec, i) for i in range(LANES)]
-        return np.stack(lanes, min(axis, spec.ndim) if axis >= 0 else axis)
-    shape, dtype = spec_of(spec)
-    place = axis % (len(shape) + 1)
-    return (*shape[:place], LANES, *shape[place:]), dtype
-
-
-def wrapped_cases(table: Iterable[Case]) -> pytest.MarkDecorator:
-    """Run a test for every case under every transformation."""
-    rows = [
-        pytest.param(wrapped(case, how), id=f"{case.name}-{how}") for case in table for how in WRAPS
-    ]
-    return pytest.mark.parametrize("case", rows)

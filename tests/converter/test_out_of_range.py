@@ -10,7 +10,7 @@ import converter
 from converter.ir import Value, const, make_node, ops
 from converter.ir.ranges import known_range
 from converter.verify.sessions import run, session
-from tests.conformance import Case, assert_close, assert_exports, cases
+from tests.conformance import assert_close
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
@@ -172,27 +172,6 @@ def test_known_indices_that_are_written():
         return at.set(y, **how), at.add(y, **how), at.max(y, **how)
 
     assert_same(fn, TABLE, -TABLE[:2] - 1)
-
-
-def windows(*sizes):
-    """Windows that start where index vectors say, in the axes 1 and 2."""
-    numbers = lax.GatherDimensionNumbers((2, 3, 4), (), (1, 2))
-    return lambda x, i: lax.gather(x, i, numbers, sizes)
-
-
-STARTS = np.array([[[0, 1], [-1, 4], [9, 2], [2147483647, -3]]], np.int32)
-
-
-@cases(
-    [
-        Case("one wide", windows(4, 1, 3), ((4, 5, 6), STARTS)),
-        Case("whole", windows(4, 5, 6), ((4, 5, 6), STARTS)),
-        Case("named", windows(2, 2, 3), ((4, 5, "3*W"), STARTS)),
-    ]
-)
-def test_windows_are_moved_inside(case, opset):
-    """ONNX counts a negative index from the end, and refuses what reaches beyond it."""
-    assert_exports(case, opset)
 
 
 # ---------------------------------------------------------------------------------- known ranges

@@ -14,16 +14,8 @@ from converter.fuse.resampling import known_kinds
 from converter.ir.formulas import ALIGNED
 from converter.verify.sessions import run, session
 from tests.conformance import Case, assert_close, assert_exports
-from tests.converter.test_conformance_resize import (
-    aligned,
-    corners,
-    half_pixel,
-    hats,
-    keep,
-    to,
-    translated,
-)
 from tests.judges.evaluator import evaluate
+from tests.programs.resize import aligned, corners, half_pixel, hats, keep, to, translated
 from tests.recognisers import WRAPS, Form, assert_recognised
 from zoo.models.resize import resize_aligned
 

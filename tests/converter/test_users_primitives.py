@@ -15,7 +15,8 @@ from converter.frontend.calls import CALLS, REPLACED, is_users
 from converter.frontend.inline import CONTROL, DROPPED, HINTS
 from converter.frontend.refused import REFUSED
 from converter.ir.ops import stated
-from tests.conformance import Case, assert_exports, wrapped_cases
+from tests.conformance import Case, assert_exports
+from tests.programs.ways import WRAPS, wrapped
 
 X = np.random.default_rng(11).standard_normal((3, 4)).astype(np.float32)
 
@@ -141,10 +142,11 @@ FORMS = [
 ]
 
 
-@pytest.mark.sampled(6)
-@wrapped_cases(FORMS)
-def test_its_impl_is_traced(case):
-    assert_exports(case)
+@pytest.mark.each("case", "how")
+@pytest.mark.parametrize("how", WRAPS)
+@pytest.mark.parametrize("case", FORMS, ids=lambda case: case.name)
+def test_its_impl_is_traced(case, how):
+    assert_exports(wrapped(case, how))
 
 
 def test_a_batched_primitive_of_equinox_kind():

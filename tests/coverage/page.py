@@ -45,8 +45,8 @@ Your browser finds a name with Ctrl+F.
 - **Opsets**: the oldest opset that has it; a second number is a newer opset with a better operator.
 - **Dtypes** are those that a test finds right in ONNX Runtime, or *all* that JAX has for it.
 - **Operators** are those that one test's file has, with the opset where they depend on it.
-- **Tests**: how many cases there are, and in which table of `tests/converter`. `harness` is JAX's
-  own table, of which the full tier tries at most twelve a group, and `-m hunt` all.
+- **Tests**: how many programs there are, by their subject in `tests/programs/`. `test_rules` shows
+  what a primitive is given, and `harness` is JAX's own table.
 """
 
 FLOATS = ("float32", "float16", "bfloat16")

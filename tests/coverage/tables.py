@@ -1,6 +1,5 @@
 """The functions that the tests try: which primitives each holds, of which dtypes."""
 
-import importlib
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,15 +15,7 @@ from tests.conformance import inputs
 from tests.converter.harness.refused import reason
 from tests.converter.harness.table import DTYPES, arguments, sample, whole
 from tests.converter.test_rules import EXAMPLES, equations
-
-TABLES = {
-    "decompositions/test_wrappers": ("INLINED", "DROPPED"),
-    "decompositions/test_products": ("CASES",),
-    "decompositions/test_matrices": ("ANSWERS",),
-    "decompositions/test_special_functions": ("FUNCTIONS",),
-    "decompositions/test_uncommon": ("UNCOMMON",),
-}
-"""Modules of `tests/converter` with functions of `X`, or functions with their inputs last."""
+from tests.programs.table import SUBJECTS
 
 SAMPLE = 12
 """So many of a group of JAX's harness does the full tier try."""
@@ -71,15 +62,12 @@ def _examples() -> Iterator[tuple[str, Use]]:
 
 
 def _functions() -> Iterator[tuple[str, Use]]:
-    for place, tables in TABLES.items():
-        module = importlib.import_module(f"tests.converter.{place.replace('/', '.')}")
-        for table in tables:
-            for row in vars(module)[table].values():
-                fn, *_, args = row if isinstance(row, tuple) else (row, [module.X])
-                # What JAX takes without x64.
-                args = [x.astype(np.float32) if x.dtype == np.float64 else x for x in args]
-                for name, dtypes in _held(fn, args).items():
-                    yield name, Use(place, fn, partial(list, args), dtypes)
+    for subject, cases in SUBJECTS.items():
+        for case in cases:
+            if case.params is None and not case.x64:
+                args = inputs(case.specs)
+                for name, dtypes in _held(case.fn, args).items():
+                    yield name, Use(subject, case.fn, partial(list, args), dtypes)
 
 
 def _held(fn: Callable[..., Any], args: Sequence[np.ndarray]) -> dict[str, set[str]]:

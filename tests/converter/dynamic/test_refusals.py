@@ -103,3 +103,19 @@ def test_it_is_refused_or_runs(name, specs):
     rng = np.random.default_rng(3)
     arrays = [rng.standard_normal([7 if d == "B" else d for d in s], np.float32) for s in specs]
     assert converter.check(export, fn, arrays).passed
+
+
+@pytest.mark.parametrize(
+    ("dtype", "function"),
+    [(np.int32, jnp.sin), (np.float32, lambda v: v > 0), (np.bool_, lambda v: v + 1),
+     (np.float16, lambda v: v.astype(np.float32)), (np.complex64, jnp.abs)],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(4, 5), ("B", 5)])
+def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, function, shape):
+    def fn(x):
+        return x.at[np.array([2, 0]), 1].apply(function)
+
+    with pytest.raises(ValueError, match=r"reduction-region's parameter"):
+        jax.jit(fn)(jnp.ones((4, 5), dtype))
+    with pytest.raises(converter.Unsupported, match=r"makes \w+ of \w+, which JAX itself"):
+        converter.to_onnx(fn, [(shape, dtype)])

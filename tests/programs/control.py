@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case, assert_exports, cases
+from tests.conformance import Case
 
 X, LONG = (3, 4), (20, 4)
 INDEX = [np.array(i, np.int32) for i in (-3, 2, 9)]
@@ -16,7 +16,7 @@ def recurrence(x):
     return lax.scan(lambda c, v: (jnp.tanh(c + v), (c - v, c.sum())), jnp.zeros(x.shape[1]), x)
 
 
-CONTROL = [
+PROGRAMS = [
     Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,), (17, 23),
          {"If": 0, "Where": 1}),
     Case("cond of products", lambda x: lax.cond(x.sum() > 0, lambda: x @ x.T, lambda: x @ x.T * 2),
@@ -56,8 +56,3 @@ CONTROL = [
         lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
         (jnp.abs(n), jnp.int32(0)))), (((6,), np.int32),)),
 ]  # fmt: skip
-
-
-@cases(CONTROL)
-def test_control(case, opset):
-    assert_exports(case, opset)

@@ -19,51 +19,20 @@ import pytest
 import converter
 import zoo
 from tests.conformance import Case, assert_close, inputs, spec_of
-from tests.converter import test_conformance_control as control
-from tests.converter import test_conformance_elementwise as elementwise
-from tests.converter import test_conformance_indexing as indexing
-from tests.converter import test_conformance_layers as layers
-from tests.converter import test_conformance_reduce as reduce
-from tests.converter import test_conformance_resize as resize
-from tests.converter import test_conformance_window as window
 from tests.converter.test_recognisers import ALL
 from tests.judges.evaluator import evaluate
 from tests.judges.habits import Arrays, Runtime
 from tests.judges.habits.page import TABLES
 from tests.judges.runtimes import Apart
+from tests.programs.table import at_opsets
 from tests.runtimes import networks
 from tests.seeded import model_of, nano
 from zoo.models.builder import batched
 
 Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
 
-CASES = {
-    "control": control.CONTROL,
-    "elementwise": [
-        *(*elementwise.FLOATS, *elementwise.BINARY, *elementwise.INTEGERS, *elementwise.NARROW),
-        *(*elementwise.BOOLS, *elementwise.CONVERSIONS),
-    ],
-    "special values": elementwise.SPECIAL_VALUES,
-    "indexing": [*indexing.GATHERS, *indexing.SCATTERS, *indexing.SLICES, *indexing.PADS],
-    "layers": [*layers.EQUINOX, *layers.FLAX, *layers.ACTIVATIONS, *layers.GELU],
-    "reduce": [*reduce.REDUCTIONS, *reduce.CUMULATIVE, *reduce.SORTING],
-    "resize": [*resize.KNOWN, *resize.LAYOUTS, *resize.NEIGHBOURS],
-    "window": [*window.CONVOLUTIONS, *window.LAYERS, *window.POOLING],
-}
-
-
-def sampled(rows: Iterable[Any]) -> list[Any]:
-    """By its name one case in so many belongs to the full tier, the others to the hunt."""
-    tiers = ((r, pytest.mark.hunt if crc32(r.id.encode()) % 12 else pytest.mark.full) for r in rows)
-    return [pytest.param(*row.values, id=row.id, marks=tier) for row, tier in tiers]
-
-
-ROWS = [
-    pytest.param(where, case, opset, id=f"{where} {case.name} {opset}")
-    for where, table in CASES.items()
-    for case in table
-    for opset in case.opsets
-]
+JUDGES = "judges"
+"""The tag of what they try in the default tests."""
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 
@@ -81,7 +50,7 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "control scan without operands 23": "Scalars that a loop collects",
         "control scan reversed without operands 23": "Scalars that a loop collects",
         "control gradient of a scan 23": FROM_THE_END,
-        "special values pow 23": "The square root of minus infinity as a power",
+        "elementwise pow 23": "The square root of minus infinity as a power",
         **dict.fromkeys((f"window {name} 23" for name in GROUPED), GROUPS),
     },
     "openvino": {
@@ -98,11 +67,11 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "elementwise uint8 arithmetic 23": "Integers of 8 bits beyond their range",
         "elementwise and or xor not 17": SHIFTS,
         **{f"elementwise bitcast{n} 26": NEW for n in ("", " back")},
-        **{f"special values {n} 23": MAXIMUM for n in ("max", "min", "relu", "erf_inv")},
-        "special values compare 23": COMPARED,
-        "special values exp 23": EXP,
-        "special values pow 23": EXP,
-        **dict.fromkeys(("elementwise bitcast 17", "special values lgamma 23"), "Doubles"),
+        **{f"elementwise {n} 23": MAXIMUM for n in ("max", "min", "relu", "erf_inv")},
+        "elementwise compare 23": COMPARED,
+        "elementwise exp 23": EXP,
+        "elementwise pow 23": EXP,
+        **dict.fromkeys(("elementwise bitcast 17", "elementwise lgamma 23"), "Doubles"),
         "indexing filler is an input 23": "A padding with a number that is not a constant",
         "reduce int sum wraps 23": "64-bit integers",
         "reduce uint32 extremes 23": "Doubles",
@@ -159,19 +128,19 @@ def test_reasons_are_on_the_page():
         assert set(cases) <= {row.id for row in ROWS}
 
 
-@pytest.mark.parametrize(("where", "case", "opset"), sampled(ROWS))
-def test_conformance(where, case: Case, opset, judges):
+@pytest.mark.parametrize(("name", "case", "opset"), ROWS)
+def test_programs(name, case: Case, opset, judges):
     arrays = inputs(case.specs)
-    model = converter.to_onnx(case.fn, [spec_of(s) for s in case.specs], opset=opset).model
-    wanted = jax.tree.leaves(jax.jit(lambda *xs: case.fn(*xs))(*arrays))
-    for name, judge in judges.items():
-        if name == "openvino" and ignored_attributes(model):
+    with jax.enable_x64(case.x64):
+        model, wanted = case.export(opset).model, jax.tree.leaves(case.call(*arrays))
+    for judge_name, judge in judges.items():
+        if judge_name == "openvino" and ignored_attributes(model):
             continue
-        reason = KNOWN[name].get(f"{where} {case.name} {opset}")
+        reason = KNOWN[judge_name].get(name)
         with pytest.raises(AssertionError) if reason else nullcontext():
             assert_right(judge, model, arrays, wanted, case.tolerance)
             if reason:
-                pytest.fail(f"{name} has mended: {reason}")
+                pytest.fail(f"{judge_name} has mended: {reason}")
 
 
 @pytest.mark.parametrize("opset", [18, 23])

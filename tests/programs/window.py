@@ -4,10 +4,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax
 
-from tests.conformance import Case, assert_exports, cases
+from tests.conformance import Case
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -87,8 +86,4 @@ POOLING = [
         x, 0.0, lax.add, (3,), (2,), ((1, 0),), window_dilation=(2,)), ((3,),), (18, 23)),
 ]  # fmt: skip
 
-
-@pytest.mark.sampled(6)
-@cases([*CONVOLUTIONS, *LAYERS, *POOLING], tiers=False)
-def test_window(case, opset):
-    assert_exports(case, opset)
+PROGRAMS = [*CONVOLUTIONS, *LAYERS, *POOLING]

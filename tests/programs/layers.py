@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from tests.conformance import Case, assert_exports, cases
+from tests.conformance import Case
 
 KEY = jax.random.key(0)
 RNGS = nnx.Rngs(0)
@@ -50,7 +50,4 @@ GELU = [
     for how in (True, False)
 ]
 
-
-@cases([*EQUINOX, *FLAX, *ACTIVATIONS, *GELU])
-def test_layers(case, opset):
-    assert_exports(case, opset)
+PROGRAMS = [*EQUINOX, *FLAX, *ACTIVATIONS, *GELU]

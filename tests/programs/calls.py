@@ -1,20 +1,18 @@
-"""What only wraps something is inlined, goes with a warning, or is refused with a reason."""
+"""What only wraps something, and is inlined or left out: calls, checks, shards of one device."""
 
+import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
-import pytest
 from jax import lax
-from jax.experimental import checkify, io_callback
+from jax.experimental import checkify
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.sharding import NamedSharding, PartitionSpec
 
-import converter
-from tests.conformance import Case, assert_exports
+from tests.conformance import Case
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 MESH = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
@@ -26,7 +24,7 @@ partitioned = custom_partitioning(lambda x: jnp.sin(x))
 partitioned.def_partition(lambda *_: None, sharding_rule="i j -> i j")
 
 
-def _sharded(fn, vma=True, mesh=MESH):
+def sharded(fn, vma=True, mesh=MESH):
     return jax.shard_map(fn, mesh=mesh, in_specs=SPEC, out_specs=SPEC, check_vma=vma)
 
 
@@ -52,29 +50,18 @@ INLINED = {
     "pmap": lambda x: jax.pmap(lambda x: x - lax.psum(x, "i"), "i", devices=jax.devices()[:1])(
         x[None]
     ),
-    "psum": _sharded(lambda x: lax.psum(2 * x, "d") + lax.pmax(x, "d") * lax.axis_index("d")),
-    "psum without types": _sharded(lambda x: lax.psum(x, "d") + lax.pmin(x, "d"), False),
-    "ppermute": _sharded(lambda x: lax.ppermute(x, "d", [(0, 0)]) + lax.ppermute(x, "d", [])),
-    "all_gather": _sharded(lambda x: lax.all_gather(x, "d", axis=1)),
-    "all_to_all": _sharded(lambda x: lax.all_to_all(x[:1], "d", 0, 1)),
-    "psum_scatter": _sharded(lambda x: lax.psum_scatter(x[:, :1], "d", scatter_dimension=1)),
+    "psum": sharded(lambda x: lax.psum(2 * x, "d") + lax.pmax(x, "d") * lax.axis_index("d")),
+    "psum without types": sharded(lambda x: lax.psum(x, "d") + lax.pmin(x, "d"), False),
+    "ppermute": sharded(lambda x: lax.ppermute(x, "d", [(0, 0)]) + lax.ppermute(x, "d", [])),
+    "all_gather": sharded(lambda x: lax.all_gather(x, "d", axis=1)),
+    "all_to_all": sharded(lambda x: lax.all_to_all(x[:1], "d", 0, 1)),
+    "psum_scatter": sharded(lambda x: lax.psum_scatter(x[:, :1], "d", scatter_dimension=1)),
     "linear_call": lambda x: jax.custom_derivatives.linear_call(
         lambda r, x: x * r, lambda r, t: t * r, 3.0, x
     ),
     "custom_partitioning": partitioned,
-    "buffers, bounded": lambda x: filled(x, "bounded"),
-    "buffers, checkpointed": lambda x: filled(x, "checkpointed"),
-    "buffers, gradient": jax.grad(lambda x: filled(x, "bounded").sum()),
     "xla_metadata": lambda x: set_xla_metadata(a="b")(lambda y: y * 2)(set_xla_metadata(x, a="b")),
 }
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", INLINED)
-def test_inlined(name):
-    fn = INLINED[name]
-    export = assert_exports(Case(name, fn, [X]))
-    assert "If" not in export.report.histogram or name.startswith("buffers")
 
 
 DROPPED = {
@@ -95,35 +82,38 @@ DROPPED = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", DROPPED)
-def test_dropped(name):
-    """One warning, however many there are."""
-    with pytest.warns(UserWarning, match=rf"left out: jax\..*{name}: ") as caught:
-        export = converter.to_onnx(DROPPED[name], [X])
-    assert len(caught) == 1
-    assert set(export.report.histogram) <= {"Add"}
-
-
-REFUSED = {
-    "eig": (jnp.linalg.eig, "use jnp.linalg.eigh"),
-    "schur": (jsl.schur, "use jnp.linalg.eigh"),
-    "hessenberg": (jsl.hessenberg, "compute it before the export"),
-    "tridiagonal": (lax.linalg.tridiagonal, "use jnp.linalg.eigh"),
-    "new_ref": (lambda x: jax.new_ref(x)[...], "return the new array instead"),
-    "rng_uniform": (lambda x: x + lax.rng_uniform(0.0, 1.0, (4, 4)), "use jax.random"),
-    "io_callback": (lambda x: (io_callback(print, None, x), x)[1], "a file cannot call Python"),
-    "pure_callback": (lambda x: jax.pure_callback(np.sin, x, x), "a file cannot call Python"),
-    "scatter-max of complex numbers": (lambda x: (x + 1j).at[0].max(x[0] + 1j), ""),
-    "shard_map": (
-        _sharded(lambda x: 2 * x, mesh=jax.sharding.AbstractMesh((2,), ("d",))),
-        "a file is for one device",
-    ),
+BUFFERS = {
+    "bounded": lambda x: filled(x, "bounded"),
+    "checkpointed": lambda x: filled(x, "checkpointed"),
+    "gradient": jax.grad(lambda x: filled(x, "bounded").sum()),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
-    fn, reason = REFUSED[name]
-    with pytest.raises(converter.Unsupported, match=f"primitive '{name}'.*{reason}.*test_wrappers"):
-        converter.to_onnx(lambda x: fn(x), [(4, 4)])
+def checked(x, index=0):
+    """None of these is ever raised for ``X``."""
+    return eqxi.branched_error_if({"x": x, "n": 3}, jnp.any(x > 99), index, ["one", "two"])["x"] * 2
+
+
+CHECKS = {
+    "plain": checked,
+    "in a branch": lambda x: lax.cond(x[0, 0] > 99, lambda y: checked(y + 99), jnp.sin, x),
+    "of what is known": lambda x: lax.cond(
+        x[0, 0] > 99, lambda y: eqx.error_if(y, jnp.arange(3) > 1, "known"), jnp.sin, x
+    ),
+    "nan": lambda x: eqx.error_if(x, x[0, 0] > -99, "yes", on_error="nan") + 1,
+    "while": lambda x: lax.while_loop(lambda c: c.sum() < 50, lambda c: checked(c) + 9, x),
+    "grad": jax.grad(lambda x: (checked(x) ** 2).sum()),
+    "backward_nan": jax.grad(lambda x: jnp.sin(eqx.debug.backward_nan(x)).sum()),
+    "checkify": lambda x: checkify.checkify(
+        lambda y: (checkify.check(y[0, 0] < 99, "no"), y * 2)[1]
+    )(x)[1],
+    "a bounded loop": lambda x: eqxi.while_loop(
+        lambda c: c.sum() < 50, lambda c: c + 9, x, max_steps=16, kind="bounded"
+    ),
+}
+PROGRAMS = [
+    *(Case(name, fn, [X], ops={"If": 0}) for name, fn in INLINED.items()),
+    *(Case(f"buffers, {name}", fn, [X]) for name, fn in BUFFERS.items()),
+    *(Case(name, fn, [X], ops={"If": 0}) for name, fn in DROPPED.items()),
+    *(Case(f"check: {name}", fn, [X]) for name, fn in CHECKS.items()),
+]

@@ -1,29 +1,18 @@
 """Programs that failed once, in their smallest form, do not fail again."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax
 
-import converter
+from tests.conformance import Case
 
 
-@dataclass(frozen=True)
-class Case:
-    """``fn`` on inputs of these specs, or on ``weights`` and inputs."""
-
-    name: str
-    fn: Callable[..., Any]
-    specs: Sequence[Any]
-    weights: Sequence[Any] = ()
-    opset: int = 23
-    strict: bool = False
-    x64: bool = False
+def of_weights(name, fn, specs, shapes, **how):
+    """A function of weights and inputs."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    return Case(name, fn, specs, params=weights, **how)
 
 
 def rotary(x, cos, sin):
@@ -117,16 +106,16 @@ padded_sum = windows(0.0, lax.add, (3, 2), (2, 1), ((1, 0), (1, 1)))
 one_by_one = windows(0.0, lax.add, (1, 1), (1, 2), "VALID")
 F64 = "float64"
 
-CASES = [
-    Case("program of which parts are used", a_part_too, [(1,)], [(1, 2, 1)]),
-    Case("program that another uses", lambda w, x: (w[0], jnp.pad(w[0], (1, 0))), [(1,)], [(3,)]),
-    Case("rotated parameter", lambda w, x: rotary(w[0], w[1], x), [(1, 1)], [(1, 2), (1, 2)]),
-    Case("lost in a sort", lambda w, x: lax.sort((x, w[0]), num_keys=1)[0], [(0,)], [(0,)]),
-    Case("of an empty map", lambda w, x: lax.map(lambda a: w[0], x), [(0, 1)], [(1, 1)]),
-    Case("argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)]),
-    Case("strict argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], strict=True),
-    Case("strict gelu", lambda w, x: jax.nn.gelu(w[0], False) * x, [(3,)], [(3,)], strict=True),
-    Case("of all lanes", lambda w, x: w[0].at[x].multiply(-1.5), [((1,), "int32")], [(3, 2)]),
+PROGRAMS = [
+    of_weights("program of which parts are used", a_part_too, [(1,)], [(1, 2, 1)]),
+    of_weights("program that another uses", lambda w, x: (w[0], jnp.pad(w[0], (1, 0))), [(1,)], [(3,)]),
+    of_weights("rotated parameter", lambda w, x: rotary(w[0], w[1], x), [(1, 1)], [(1, 2), (1, 2)]),
+    of_weights("lost in a sort", lambda w, x: lax.sort((x, w[0]), num_keys=1)[0], [(0,)], [(0,)]),
+    of_weights("of an empty map", lambda w, x: lax.map(lambda a: w[0], x), [(0, 1)], [(1, 1)]),
+    of_weights("argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)]),
+    of_weights("strict argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], strict=True),
+    of_weights("strict gelu", lambda w, x: jax.nn.gelu(w[0], False) * x, [(3,)], [(3,)], strict=True),
+    of_weights("of all lanes", lambda w, x: w[0].at[x].multiply(-1.5), [((1,), "int32")], [(3, 2)]),
     Case("standardized", lambda x, y: jax.nn.standardize(x) * y, [(1, 0), (0,)]),
     Case("norm of nothing", lambda x: standardize(x) * x + x, [(2, 0)]),
     Case("repeated never", lambda x: jnp.repeat(x, 0, axis=-2), [((2, 1, 1), "bool")]),
@@ -204,29 +193,13 @@ CASES = [
         [((3,), "uint64"), ((2,), "uint64")],
         x64=True,
     ),
-    Case("scaled weight of ones", lambda w, x: w[0] / (abs(x) + 1) * 0.5, [()], [(1, 1, 1)]),
+    of_weights("scaled weight of ones", lambda w, x: w[0] / (abs(x) + 1) * 0.5, [()], [(1, 1, 1)]),
     Case("dilated sum that may not fit", dilated_sum, [("B",)], strict=True),
     Case("branch chosen by a number", branch(2), [(5, 6)]),
-    Case("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)]),
+    of_weights("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)]),
     Case("turned output", turned_output, [(2, 4), (5, 2), (5,)]),
     Case("rotated float64", rotated, [((2, 4), F64)], x64=True),
-    Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opset=21),
-    Case("products of one in a loop", products_of_one, [((1, 1), "int8")], opset=23),
+    Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opsets=(21,)),
+    Case("products of one in a loop", products_of_one, [((1, 1), "int8")], opsets=(23,)),
     Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
 ]
-
-
-@pytest.mark.sampled(4, full=1)
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_case(case: Case):
-    rng = np.random.default_rng(0)
-    weights = [rng.standard_normal(shape).astype(np.float32) for shape in case.weights] or None
-    how = {"opset": case.opset, "strict": case.strict, "params": weights}
-    fn = jax.jit(case.fn)
-    with jax.enable_x64(case.x64):
-        try:
-            export = converter.to_onnx(case.fn, case.specs, **how)
-        except converter.Unsupported:
-            return
-        verdict = converter.check(export, lambda *xs: fn(weights, *xs) if weights else fn(*xs))
-    assert verdict.passed, verdict.differences

@@ -3,11 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax
 
-import converter
-from tests.conformance import Case, assert_exports, cases
+from tests.conformance import Case
 
 NAN, INF = np.nan, np.inf
 EDGES = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-8, -1e30], np.float32)
@@ -75,20 +73,4 @@ SPECIAL_VALUES = [
     }.items()
 ]
 
-
-@cases([*FLOATS, *BINARY, *INTEGERS, *NARROW, *BOOLS, *CONVERSIONS, *SPECIAL_VALUES])
-def test_elementwise(case, opset):
-    assert_exports(case, opset)
-
-
-@pytest.mark.parametrize(
-    ("fn", "opset", "message"),
-    [
-        (lax.population_count, 17, "'population_count' .*int32.*: it needs opset 18 or newer"),
-        (lambda x: lax.bitcast_convert_type(x, jnp.uint8), 25, "only at the same width"),
-        (lambda x: jnp.linalg.eigvals(jnp.outer(x, x) * 1j), 23, "'eig of complex .* iterations"),
-    ],
-)
-def test_unsupported_says_what_it_needs(fn, opset, message):
-    with pytest.raises(converter.Unsupported, match=message):
-        converter.to_onnx(fn, [((3,), np.int32)], opset=opset)
+PROGRAMS = [*FLOATS, *BINARY, *INTEGERS, *NARROW, *BOOLS, *CONVERSIONS, *SPECIAL_VALUES]

@@ -1,59 +1,59 @@
-"""Nothing of a user's runs while a function is converted, and checks are left out."""
+"""What is left out is said, what is refused has a reason, and nothing of a user's runs meanwhile."""
 
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg as jsl
 import numpy as np
 import pytest
 from jax import lax
 from jax.experimental import checkify, io_callback
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import Primitive
+from jax.sharding import NamedSharding
 
 import converter
-from tests.conformance import Case, assert_exports
+from tests.programs import calls
+from tests.programs.calls import MESH, SPEC, X, sharded
 
-X = np.random.default_rng(5).standard_normal((3, 4)).astype(np.float32)
 TYPE = jax.ShapeDtypeStruct((3, 4), np.float32)
 
+@pytest.mark.parametrize("name", calls.DROPPED)
+def test_dropped(name):
+    """One warning, however many there are."""
+    with pytest.warns(UserWarning, match=rf"left out: jax\..*{name}: ") as caught:
+        export = converter.to_onnx(calls.DROPPED[name], [X])
+    assert len(caught) == 1
+    assert set(export.report.histogram) <= {"Add"}
 
-# ------------------------------------------------------------------------------------------ checks
 
-
-def _checked(x, index=0):
-    """None of these is ever raised for ``X``."""
-    return eqxi.branched_error_if({"x": x, "n": 3}, jnp.any(x > 99), index, ["one", "two"])["x"] * 2
-
-
-CHECKS = {
-    "plain": _checked,
-    "in a branch": lambda x: lax.cond(x[0, 0] > 99, lambda y: _checked(y + 99), jnp.sin, x),
-    "of what is known": lambda x: lax.cond(
-        x[0, 0] > 99, lambda y: eqx.error_if(y, jnp.arange(3) > 1, "known"), jnp.sin, x
-    ),
-    "nan": lambda x: eqx.error_if(x, x[0, 0] > -99, "yes", on_error="nan") + 1,
-    "while": lambda x: lax.while_loop(lambda c: c.sum() < 50, lambda c: _checked(c) + 9, x),
-    "grad": jax.grad(lambda x: (_checked(x) ** 2).sum()),
-    "backward_nan": jax.grad(lambda x: jnp.sin(eqx.debug.backward_nan(x)).sum()),
-    "checkify": lambda x: checkify.checkify(
-        lambda y: (checkify.check(y[0, 0] < 99, "no"), y * 2)[1]
-    )(x)[1],
-    "a bounded loop": lambda x: eqxi.while_loop(
-        lambda c: c.sum() < 50, lambda c: c + 9, x, max_steps=16, kind="bounded"
+REFUSED = {
+    "eig": (jnp.linalg.eig, "use jnp.linalg.eigh"),
+    "schur": (jsl.schur, "use jnp.linalg.eigh"),
+    "hessenberg": (jsl.hessenberg, "compute it before the export"),
+    "tridiagonal": (lax.linalg.tridiagonal, "use jnp.linalg.eigh"),
+    "new_ref": (lambda x: jax.new_ref(x)[...], "return the new array instead"),
+    "rng_uniform": (lambda x: x + lax.rng_uniform(0.0, 1.0, (4, 4)), "use jax.random"),
+    "io_callback": (lambda x: (io_callback(print, None, x), x)[1], "a file cannot call Python"),
+    "pure_callback": (lambda x: jax.pure_callback(np.sin, x, x), "a file cannot call Python"),
+    "scatter-max of complex numbers": (lambda x: (x + 1j).at[0].max(x[0] + 1j), ""),
+    "shard_map": (
+        sharded(lambda x: 2 * x, mesh=jax.sharding.AbstractMesh((2,), ("d",))),
+        "a file is for one device",
     ),
 }
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.filterwarnings("ignore:left out")
-@pytest.mark.parametrize("name", CHECKS)
-def test_checks_are_left_out(name):
-    assert_exports(Case(name, CHECKS[name]))
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    fn, reason = REFUSED[name]
+    with pytest.raises(converter.Unsupported, match=f"primitive '{name}'.*{reason}.*test_wrappers"):
+        converter.to_onnx(lambda x: fn(x), [(4, 4)])
 
 
 def test_it_is_said():
     with pytest.warns(UserWarning, match=r"left out: equinox\.error_if: ") as caught:
-        converter.to_onnx(CHECKS["grad"], [X])
+        converter.to_onnx(calls.CHECKS["grad"], [X])
     assert len(caught) == 1
 
 
@@ -91,7 +91,7 @@ CALLS = {
 }
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.each("call", "place")
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("call", CALLS)

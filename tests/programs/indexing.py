@@ -5,11 +5,9 @@ import random
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax
 
-import converter
-from tests.conformance import Case, assert_exports, cases
+from tests.conformance import Case
 
 X = (5, 6, 7)
 I = np.array([2, 0, 4], np.int32)  # noqa: E741
@@ -55,6 +53,23 @@ SCATTERS = [
     Case("named rows", lambda x, i: (x.at[i].set(1.0), x.at[:, 1].add(2.0)),
          (("B", 4), np.array([0, 2, 7], np.int32))),
 ]  # fmt: skip
+
+
+def windows(*sizes):
+    """Windows that start where index vectors say, in the axes 1 and 2.
+
+    ONNX counts a negative index from the end, and refuses what reaches beyond it.
+    """
+    numbers = lax.GatherDimensionNumbers((2, 3, 4), (), (1, 2))
+    return lambda x, i: lax.gather(x, i, numbers, sizes)
+
+
+STARTS = np.array([[[0, 1], [-1, 4], [9, 2], [2147483647, -3]]], np.int32)
+WINDOWS = [
+    Case("windows, one wide", windows(4, 1, 3), ((4, 5, 6), STARTS)),
+    Case("windows, whole", windows(4, 5, 6), ((4, 5, 6), STARTS)),
+    Case("windows, named", windows(2, 2, 3), ((4, 5, "3*W"), STARTS)),
+]
 APPLIED = [
     Case("apply to a row", lambda x: x.at[1].apply(jnp.square), (X,), ops={"Loop": 0}),
     Case("apply again and again", lambda x: x.at[I[[0, 1, 0]]].apply(lambda v: v * v - 2), (X,)),
@@ -83,7 +98,7 @@ SLICES = [
         out_axes=1), ((4, 6, 5), BATCH)),
     Case("lanes named", jax.vmap(lambda x, k: lax.dynamic_update_slice(x, x[:2] * 3, (k, 0))),
          (("B", 4, 7), (("B",), np.int32))),
-    Case("named", lambda x: (x[1:], x[:-1], x[::-1], jnp.roll(x, 1, 0)), (("B", 4),)),
+    Case("named slices", lambda x: (x[1:], x[:-1], x[::-1], jnp.roll(x, 1, 0)), (("B", 4),)),
     Case("split stack", lambda x: (*jnp.split(x, 3, 1), jnp.stack([x[0], x[1]], 1),
                                    *jnp.array_split(x, 2, 2)), (X,), (17, 18)),
 ]  # fmt: skip
@@ -94,35 +109,13 @@ PADS = [
          (X, ())),
     *[Case(mode, lambda x, mode=mode: jnp.pad(x, 2, mode=mode), ((4, 5),))
       for mode in ("reflect", "edge", "wrap")],
-    Case("named", lambda x: (jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 0.0, ((0, 0, 1), (0, 0, 0)))),
+    Case("named padding", lambda x: (jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 0.0, ((0, 0, 1), (0, 0, 0)))),
          (("B", 4),)),
 ]  # fmt: skip
 
 
-@cases([*GATHERS, *SCATTERS, *APPLIED, *SLICES, *PADS])
-def test_indexing(case, opset):
-    assert_exports(case, opset)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "function"),
-    [(np.int32, jnp.sin), (np.float32, lambda v: v > 0), (np.bool_, lambda v: v + 1),
-     (np.float16, lambda v: v.astype(np.float32)), (np.complex64, jnp.abs)],
-)  # fmt: skip
-@pytest.mark.parametrize("shape", [(4, 5), ("B", 5)])
-def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, function, shape):
-    def fn(x):
-        return x.at[I[:2], 1].apply(function)
-
-    with pytest.raises(ValueError, match=r"reduction-region's parameter"):
-        jax.jit(fn)(jnp.ones((4, 5), dtype))
-    with pytest.raises(converter.Unsupported, match=r"makes \w+ of \w+, which JAX itself"):
-        converter.to_onnx(fn, [(shape, dtype)])
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_scatters_of_any_dimension_numbers(seed):
-    """Drawn at random, some indices out of range.
+def scatter(seed: int) -> Case:
+    """A scatter of any dimension numbers, some indices out of range.
 
     XLA keeps only the last of several updates whose index vectors are empty: the indices then have
     no axis of their own, which are the negative ones here.
@@ -151,4 +144,7 @@ def test_scatters_of_any_dimension_numbers(seed):
     ends = np.array([shape[d] for d in indexed], np.int32)
     indices = np.random.default_rng(seed).integers(-2, ends + 2, (*where, len(indexed)), np.int32)
     fn = lambda x, i, u: rule(x, i, u, numbers, mode=mode)  # noqa: E731
-    assert_exports(Case("drawn", fn, (shape, indices, updates)))
+    return Case(f"scatter {seed}", fn, (shape, indices, updates))
+
+
+PROGRAMS = [*GATHERS, *SCATTERS, *WINDOWS, *APPLIED, *SLICES, *PADS, *map(scatter, range(8))]

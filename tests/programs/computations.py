@@ -1,0 +1,69 @@
+"""Reductions, of axes and of windows, by computations of the caller's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tests.conformance import Case
+
+INTS = ((5, 6), np.int32)
+
+
+def largest(xs, ys):
+    """The larger number and its place; the first of equals."""
+    first = (xs[0] > ys[0]) | ((xs[0] == ys[0]) & (xs[1] < ys[1]))
+    return tuple(jnp.where(first, x, y) for x, y in zip(xs, ys, strict=True))
+
+
+START = (-np.inf, np.int32(99))
+WINDOWS = ((2, 3), (1, 2), "VALID")
+
+
+def placed(x):
+    return x, lax.broadcasted_iota(jnp.int32, x.shape, 1)
+
+
+def argmax(x):
+    return lax.reduce(placed(x), START, largest, (1,))
+
+
+def reduced(start, combine, *axes):
+    return lambda x: lax.reduce(x, np.asarray(start, x.dtype), combine, axes)
+
+
+def window(start, combine, *where):
+    return lambda x: lax.reduce_window(x, np.asarray(start, x.dtype), combine, *where)
+
+
+def affine(x, y):
+    """Associative, not commutative: of numbers 10 a + b, what a x + b does one after the other."""
+    return (x // 10 * (y // 10) % 9) * 10 + (y // 10 * (x % 10) + y % 10) % 9
+
+
+def pooled(x):
+    return lax.reduce_window(x, -jnp.inf, lax.max, (2, 3), (1, 2), ((1, 0), (1, 1)))
+
+
+def least(x):
+    return lax.reduce_window(x, jnp.inf, lax.min, (3, 2), (1, 1), "VALID", (1, 1), (1, 2))
+
+
+PROGRAMS = [
+    Case("sum of squares", reduced(0, lambda x, y: jnp.sqrt(x * x + y * y), 0), tolerance=4),
+    Case("both axes", reduced(1, lambda x, y: x + y + x * y, 0, 1), tolerance=8),
+    Case("over a named axis", reduced(0, lambda x, y: x + y + x * y, 0), (("B", 3),)),
+    Case("of none", reduced(0, lambda x, y: x + y + x * y, 1), ((4, 0),)),
+    Case("in order", reduced(10, affine, 1), (INTS,)),
+    Case("argmax", argmax, ((5, 7),), (18, 23)),
+    Case("named argmax", argmax, (("B", 7),)),
+    Case("product", window(1, lax.mul, *WINDOWS), ((5, 6),), (18, 23)),
+    Case("other start", window(3, lax.add, (2, 2), (2, 1), ((1, 0), (0, 1))), (INTS,)),
+    Case("dilated", window(1, lax.mul, (2, 2), (1, 1), "VALID", (2, 3), (3, 2)), ((4, 5),)),
+    Case("named window", window(1, lax.mul, (1, 2), (1, 1), "VALID"), (("B", 5),)),
+    Case("places", lambda x: lax.reduce_window(placed(x), START, largest, *WINDOWS), ((5, 7),)),
+    Case("directional", lambda x, t: jax.jvp(pooled, (x,), (t,)), ((5, 6), (5, 6)), (18, 23)),
+    Case("least", lambda x, t: jax.jvp(least, (x,), (t,))[1], ((5, 6), (5, 6))),
+    Case("equals", lambda x, t: jax.jvp(pooled, (x * 0,), (t,))[1], ((5, 6), (5, 6))),
+    Case("half", lambda x, t: jax.jvp(pooled, (x,), (t,))[1], [((5, 6), np.float16)] * 2),
+]

@@ -1,0 +1,51 @@
+"""All programs, by subject and name, and how a judge walks over them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+from tests.conformance import Case
+from tests.programs import (
+    calls,
+    collectives,
+    complex_numbers,
+    computations,
+    control,
+    decompositions,
+    elementwise,
+    found,
+    indexing,
+    layers,
+    reduce,
+    resize,
+    window,
+)
+
+SUBJECTS: Mapping[str, Sequence[Case]] = {
+    module.__name__.rpartition(".")[2].replace("_", " "): module.PROGRAMS
+    for module in (
+        *(control, elementwise, indexing, layers, reduce, resize, window, computations),
+        *(decompositions, complex_numbers, calls, collectives, found),
+    )
+}
+PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}
+
+
+def tiers(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param]:
+    """Rows of a test that a judge makes: in the default tier those that are tagged with its name."""
+    return [
+        pytest.param(case, id=name, marks=() if judge in case.tags else pytest.mark.full)
+        for name, case in cases.items()
+    ]
+
+
+def of(*subjects: str) -> dict[str, Case]:
+    """The programs of some subjects."""
+    return {name: case for name, case in PROGRAMS.items() if name.startswith(tuple(f"{s} " for s in subjects))}
+
+
+def at_opsets(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> Iterable[pytest.param]:
+    """The same at each opset of a program."""
+    for row in tiers(judge, cases):
+        for opset in row.values[0].opsets:
+            yield pytest.param(*row.values, opset, id=f"{row.id} {opset}", marks=row.marks)

@@ -1,0 +1,100 @@
+"""Every program: by its own assertion, on numbers of all sizes, and in every way of JAX's."""
+
+from dataclasses import replace
+
+import jax
+import pytest
+
+import converter
+from converter.decompositions.registered import OWN_EXPANSIONS
+from converter.frontend.refused import REFUSED
+from tests.conformance import EXPORTS, Case, assert_exports, inputs
+from tests.converter.test_rules import equations
+from tests.programs.table import PROGRAMS, SUBJECTS, at_opsets, tiers
+from tests.programs.ways import WAYS
+
+pytestmark = pytest.mark.filterwarnings("ignore:left out")
+
+
+def test_names_are_of_one_program_each():
+    assert len(PROGRAMS) == sum(map(len, SUBJECTS.values()))
+
+
+@pytest.mark.parametrize(("case", "opset"), at_opsets(EXPORTS))
+def test_exports(case: Case, opset: int):
+    assert_exports(case, opset)
+
+
+SAMPLES = "samples"
+
+
+@pytest.mark.parametrize("case", tiers(SAMPLES))
+def test_samples(case: Case):
+    """Ordinary, repeated, zero and large numbers, at the extremes of named dimensions."""
+    with jax.enable_x64(case.x64):
+        verdict = converter.check(case.export(), case.call)
+    assert verdict.passed, verdict.differences[0]
+
+
+# ------------------------------------------------------------------------------ transformations
+
+REFUSED_BY_JAX = (NotImplementedError, TypeError, ValueError, AssertionError, RuntimeError)
+"""What its transformations raise: most primitives here have some that nobody has written."""
+
+NOT_WRITTEN = {("complex numbers reductions", "jvp")}
+"""The derivative of a window's maximum of complex numbers, which is refused."""
+
+TRANSFORMED = {
+    name: replace(case, specs=inputs(case.specs))
+    for name, case in PROGRAMS.items()
+    if case.params is None and not case.x64
+}
+
+
+def held(case: Case) -> set[str]:
+    """The primitives that JAX makes of it; skips what JAX itself has something against."""
+    try:
+        jaxpr = jax.make_jaxpr(case.fn)(*inputs(case.specs)).jaxpr
+    except REFUSED_BY_JAX as error:
+        pytest.skip(f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0]}")
+    return {eqn.primitive.name for eqn in equations(jaxpr)}
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(name, way, id=f"{name}-{way}", marks=() if way in case.tags else pytest.mark.full)
+        for name, case in TRANSFORMED.items()
+        for way in WAYS
+    ],
+)
+def test_every_way(name: str, way: str):
+    case = WAYS[way](TRANSFORMED[name])
+    if held(case) & REFUSED.keys() or (name, way) in NOT_WRITTEN:
+        with pytest.raises(converter.Unsupported):
+            case.export()
+        return
+    verdict = converter.check(case.export(), case.fn, inputs(case.specs))
+    assert verdict.passed, [str(d) for d in verdict.differences]
+
+
+def test_every_way_is_tried_by_default():
+    assert set[str]().union(*(case.tags for case in PROGRAMS.values())) >= WAYS.keys()
+
+
+# ------------------------------------------------------------------------------- decompositions
+
+ALONE = {
+    "geqp3": "inside of `qr` with pivots, which has a row",
+    "linear_solve": "not JAX's: what calls of `solve` are, which have a row",
+    "log2": "of jax >= 0.12",
+    "random_gamma": "as accurate as JAX's, in the tests of keys",
+    **dict.fromkeys(("empty2", "stage", "tie", "zeros_like"), "no public function binds it"),
+    **dict.fromkeys(("scaled_matmul", "scaled_matmul_wrapper"), "JAX runs it on NVIDIA's only"),
+}
+"""Decompositions without a program, and why."""
+
+
+def test_no_decomposition_is_left_out():
+    tried = set[str]().union(*map(held, PROGRAMS.values()))
+    assert OWN_EXPANSIONS.keys() - tried - ALONE.keys() == set()
