@@ -1,11 +1,14 @@
 """Deliberate mistakes in the sources, drawn by a seed, and which default test notices each.
 
-    python benchmarks/mutations.py --count 30 --seed 1 [--only PLACE] [--show]
+    python benchmarks/mutations.py --count 100 --seed 1 [--only PLACE] [--show] [--map FILE]
 
 A mistake turns a comparison, a connective, a sign, a number or a truth value around in one place of
-`converter/`, `weights/` or `zoo/`. It is made in a copy of the tracked files. The files of tests
-that share most words with it run first, then those of the same folder, of the package, and all
-others, until one fails. One line a mistake is printed; the exit code is 1 if a mistake survives.
+`converter/`, `weights/` or `zoo/`. It is made in a copy of the tracked files. A map says which
+default tests reach the mistaken lines: those run, the narrowest first, and then the files that they
+are in, until one fails. Of a line that runs when its module is imported these are the tests that
+reach the module, and of a module that none reaches (commands run in processes of their own) those
+of the nearest folder. The map is a database of `coverage`; where FILE is not there, the default
+tests run once and make it. One line a mistake is printed; the exit code is 1 if one survives.
 """
 
 import argparse
@@ -17,14 +20,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from queue import SimpleQueue
+
+from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("converter", "weights", "zoo")
-LIMIT = 1500
-"""Seconds that the tests of one folder may take; a mistake may hang."""
+LIMIT = 600
+"""Seconds that a batch of tests may take; a mistake may hang."""
+
+BATCHES = (8, 40, 250)
+"""How many of the tests that reach a mistake run at once, the narrowest first."""
+
+FILES = 4
+"""Of so many files that these tests are in all default tests run at last: a test whose setup was
+shared is not in the map."""
 
 TURNED = {
     ast.Lt: ast.LtE,
@@ -122,58 +138,121 @@ def drawn(count: int, seed: str) -> list[Mistake]:
     return random.Random(seed).sample(everything, count)
 
 
-LIKELY = 6
-"""Files of tests that are tried first."""
+@dataclass(frozen=True)
+class Map:
+    """Which default tests reach which lines."""
+
+    data: CoverageData
+
+    @classmethod
+    def of(cls, path: Path) -> "Map":
+        data = CoverageData(str(path))
+        data.read()
+        return cls(data)
+
+    @cached_property
+    def widths(self) -> Counter[str]:
+        """How many lines each test reaches."""
+        return Counter(
+            _test_of(context)
+            for path in self.data.measured_files()
+            for contexts in self.data.contexts_by_lineno(path).values()
+            for context in contexts
+        )
+
+    def reaching(self, mistake: Mistake) -> list[str]:
+        """Tests that run the mistaken lines, or else their module; those that run little first."""
+        lines = self.data.contexts_by_lineno(str(mistake.path))
+        mistaken = range(mistake.node.lineno, mistake.node.end_lineno + 1)
+        for reached in (mistaken, lines):
+            contexts = {context for line in reached for context in lines.get(line, ())}
+            if tests := {_test_of(context) for context in contexts} - {""}:
+                return sorted(tests, key=lambda test: self.widths[test])
+        return [str(nearest(mistake.path))]
 
 
-def likely(mistake: Mistake) -> list[str]:
-    """The files of tests that have the most words of the module and of the mistaken line."""
-    lines = (ROOT / mistake.path).read_text().splitlines()
-    said = f"{mistake.path.with_suffix('')} {lines[mistake.node.lineno - 1]}".lower()
-    words = {word for word in re.findall(r"[a-z]{4,}", said) if word not in PACKAGES}
-    tests = [p for p in tracked() if p.parts[0] == "tests" and p.name.startswith("test_")]
-    texts = {str(p): f"{p.stem * 9} {(ROOT / p).read_text()}".lower() for p in tests}
-    rarity = {word: 1 / (1 + sum(word in text for text in texts.values())) for word in words}
-
-    def score(path: str) -> float:
-        return sum(min(9, texts[path].count(word)) * rarity[word] for word in words)
-
-    return sorted(texts, key=score, reverse=True)[:LIKELY]
-
-
-def stages(mistake: Mistake) -> Iterator[list[str]]:
-    """Arguments for pytest: likely files, the nearest folder of tests, the package's, all."""
-    yield likely(mistake)
-    path = mistake.path
+def nearest(path: Path) -> Path:
+    """The folder of tests that is called like the module's, or like one above it."""
     near = Path("tests", *path.parent.parts)
     while not any((ROOT / near).glob("**/test_*.py")):
         near = near.parent
-    package = Path("tests", path.parts[0])
-    yield [str(near)]
-    if near != package:
-        yield [str(package), f"--ignore={near}"]
-    yield ["tests", f"--ignore={package}"]
+    return near
 
 
-def caught_by(folder: Path, mistake: Mistake) -> str | None:
+def _test_of(context: str) -> str:
+    """A context is the name of a test and the phase of it."""
+    return context.rpartition("|")[0]
+
+
+def make_map(path: Path) -> None:
+    """Run the default tests, and keep what each of them reaches."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy_sources(Path(folder))
+        sources = [f"--cov={package}" for package in PACKAGES]
+        command = [*PYTEST, *sources, "--cov-context=test", "--cov-report="]
+        done = subprocess.run(command, cwd=folder, env=environment(Path(folder)))
+        if done.returncode:
+            raise SystemExit("the default tests fail without any mistake")
+        shutil.move(Path(folder) / ".coverage", path)
+
+
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def copy_sources(folder: Path) -> None:
+    for path in tracked():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, folder / path)
+
+
+def batches(tests: list[str]) -> Iterator[list[str]]:
+    """Arguments for pytest: the tests themselves, more and more at once, and their files."""
+    rest = tests
+    for size in BATCHES:
+        if rest:
+            yield rest[:size]
+        rest = rest[size:]
+    files = Counter(test.partition("::")[0] for test in tests)
+    yield [file for file, _ in files.most_common(FILES)]
+
+
+def caught_by(folder: Path, mistake: Mistake, tests: list[str]) -> str | None:
     """The first default test that fails in a folder with a mistake."""
-    for arguments in stages(mistake):
-        command = [sys.executable, "-m", "pytest", "-x", "-rfE", "-p", "no:cacheprovider"]
+    for arguments in batches(tests):
+        command = [*PYTEST, "-n", "0", "-x", "-rfE", *arguments]
         try:
             ran = subprocess.run(
-                [*command, *arguments],
+                command,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(folder)},
+                env=environment(folder),
                 capture_output=True,
                 text=True,
                 timeout=LIMIT,
             )
         except subprocess.TimeoutExpired:
             return f"{arguments[0]} does not end"
+        said = ran.stdout + ran.stderr
+        if "ERROR: not found" in said:
+            raise SystemExit(f"the map is of other tests: {said}")
         if ran.returncode:
-            found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
-            return found[1] if found else (ran.stdout + ran.stderr).strip().splitlines()[-1]
+            failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+            return failed[1] if failed else said.strip().splitlines()[-1]
     return None
+
+
+def judged(mistake: Mistake, tests: list[str], folders: SimpleQueue[Path]) -> str | None:
+    """What notices a mistake, in a copy of the sources that nobody else uses meanwhile."""
+    folder = folders.get()
+    try:
+        (folder / mistake.path).write_text(mistake.applied())
+        return caught_by(folder, mistake, tests)
+    finally:
+        shutil.copy(ROOT / mistake.path, folder / mistake.path)
+        folders.put(folder)
 
 
 def main() -> int:
@@ -182,6 +261,10 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", help="the mistakes at places that begin so")
     parser.add_argument("--show", action="store_true", help="draw them, and run nothing")
+    parser.add_argument(
+        "--map", type=Path, default=ROOT / ".coverage-map", help="which test reaches what"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="so many mistakes are tried at once")
     options = parser.parse_args()
     chosen = drawn(options.count, options.seed)
     if options.only:
@@ -189,17 +272,20 @@ def main() -> int:
     if options.show:
         print(*chosen, sep="\n")
         return 0
+    if not options.map.exists():
+        make_map(options.map)
+    reached = Map.of(options.map)
+    tests = [reached.reaching(mistake) for mistake in chosen]
     survived = 0
-    with tempfile.TemporaryDirectory() as copy:
-        for path in tracked():
-            (Path(copy) / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / path, Path(copy) / path)
-        for mistake in chosen:
-            (Path(copy) / mistake.path).write_text(mistake.applied())
-            caught = caught_by(Path(copy), mistake)
-            shutil.copy(ROOT / mistake.path, Path(copy) / mistake.path)
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(options.jobs) as pool:
+        folders = SimpleQueue[Path]()
+        for number in range(options.jobs):
+            folders.put(Path(place) / str(number))
+            copy_sources(Path(place) / str(number))
+        verdicts = pool.map(lambda m, t: judged(m, t, folders), chosen, tests)
+        for mistake, names, caught in zip(chosen, tests, verdicts, strict=True):
             survived += caught is None
-            print(f"{mistake} | {caught or 'SURVIVES'}", flush=True)
+            print(f"{mistake} | {caught or f'SURVIVES {len(names)} tests'}", flush=True)
     print(f"{len(chosen) - survived} of {len(chosen)} are noticed")
     return 1 if survived else 0
 
