@@ -14,7 +14,6 @@ import pytest
 from tests.test_boundaries import ROOMS
 from zoo.export.precision import LIMITS
 from zoo.export.resources import BITS
-from zoo.export.verify import BATCHES, SIDES
 from zoo.manifest.choices import Precision
 
 pytestmark = pytest.mark.full
@@ -71,12 +70,6 @@ def test_files_are_there(page):
     assert not [path for path in paths if path not in MADE and not is_there(path)]
 
 
-def test_the_way_of_a_file_passes_modules_that_are_there():
-    picture = (ROOT / "docs" / "concepts" / "files.md").read_text().partition("\nA file is")[0]
-    places = re.findall(r"\b(?:zoo|weights)/[\w/]+", picture)
-    assert not [place for place in places if not is_there(place) and not is_there(f"{place}.py")]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_names_are_there(page):
     pattern = re.compile(r"(_?[A-Za-z]\w*(?:\.\w+)*)(?:\(.*\))?")
@@ -101,19 +94,6 @@ def test_tables_list_every_room_in_the_order_of_imports(package):
     assert set(table(package)) == folders(package)
 
 
-def test_tests_and_benchmarks_have_these_folders():
-    assert set(table("tests")) == folders("tests")
-    for package in ("weights", "zoo"):
-        assert folders(f"tests/{package}") <= folders(package)
-    assert not folders("benchmarks")
-
-
-def test_the_picture_has_every_room_of_the_converter():
-    text = (ROOT / "docs" / "concepts" / "architecture.md").read_text()
-    shown = set(re.findall(r"\b(\w+)/", text.partition("## ")[0]))
-    assert folders("converter") == shown - {"converter", "tests"}
-
-
 def test_tiers_and_extras_are_there():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     text = CONTRIBUTING.read_text()
@@ -130,9 +110,3 @@ def test_every_precision_has_what_the_pages_say():
     said = re.findall(r"^\| `(\w+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE)
     cosines = {name: each.value for name, each in LIMITS.items() if each.measure == "cosine"}
     assert dict(said) == {name: json.dumps(value) for name, value in cosines.items()}
-
-
-def test_files_are_verified_at_as_many_sizes_as_the_page_says():
-    page = (ROOT / "docs" / "concepts" / "verification.md").read_text()
-    assert "at two batch sizes (and at five image sizes" in page
-    assert (len(BATCHES), len(SIDES)) == (2, 5)

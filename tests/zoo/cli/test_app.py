@@ -1,7 +1,9 @@
 """The whole vocabulary: every command's help, completion, and what loading it costs."""
 
 import errno
+import os
 import resource
+import subprocess
 import sys
 from collections import defaultdict
 
@@ -12,7 +14,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 import zoo as package
 from tests.command import PROGRAM, Command
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import call, run_command_line
 
 ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "embed"]
 ORDER += ["search", "site", "push", "report", "reports", "weights", "cache", "golden"]
@@ -132,6 +134,17 @@ def test_an_option_is_called_the_same_and_means_the_same():
     shortest = min(texts["out"], key=len).rstrip(".")
     assert all(text.startswith(shortest) for text in texts["out"])
     assert "dest" not in texts
+
+
+def test_commands_turn_telemetry_off(monkeypatch):
+    """A program that only imports the packages decides for itself."""
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    monkeypatch.setattr(sys, "argv", ["zoo", "--version"])
+    with pytest.raises(SystemExit):
+        run_command_line(lambda arguments, **_: 0)
+    assert os.environ.pop("ORT_DISABLE_TELEMETRY") == "1"
+    program = "import os, zoo, converter; assert 'ORT_DISABLE_TELEMETRY' not in os.environ"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 AT_ONCE = {"onnxruntime", "torch", "huggingface_hub", "jax", "onnx_ir", "converter", "httpx2"}

@@ -419,11 +419,3 @@ def test_halves_are_numpy_s(visit):
     found = np.array(in_page(page, "nearest.js", program, encoded(every)), np.uint32)
     wanted = every.view(np.float16).astype(np.float32)
     np.testing.assert_array_equal(found.view(np.float32), wanted)
-
-
-def test_code_is_copied(visit):
-    page = visit.open("vit_digits.html")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Copy the code in C++").click()
-    page.get_by_text("Copied").wait_for()
-    assert "#include <array>" in page.evaluate("navigator.clipboard.readText()")
