@@ -6,6 +6,7 @@ nothing does.
 """
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -232,6 +233,24 @@ def test_the_first_page_is_followed_as_it_is_written(tmp_path):
 
 FOLLOWED = {"", *BROUGHT} - {"the named checkpoint"}
 """What a reader has. The published name of a checkpoint promises its digest."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_followed_from_its_first_line(page, place, tmp_path):
+    """By somebody who has done the first page, and has what this page asks for."""
+    given = [] if page.name in GENERATED else BLOCK.findall(page.read_text())
+    shown = [each for each in given if each[0] in FOLLOWED and each[1] in SHOWN]
+    if not shown:
+        pytest.skip("there is nothing on it that could be run here")
+    for needs in {needs for needs, _, _ in shown} - {""}:
+        BROUGHT[needs]()
+    bring_environment(tmp_path)
+    kept = ("NPM_CONFIG_USERCONFIG", "HF_HUB_OFFLINE")
+    told = {name: os.environ[name] for name in kept} | {"PATH": os.defpath, "HOME": str(tmp_path)}
+    command = [*SHELL, f"source .venv/bin/activate; python -c {shlex.quote(SESSION)}"]
+    blocks_of_page = json.dumps([(kind, text) for _, kind, text in shown])
+    done = subprocess.run(command, input=blocks_of_page, env=told, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_is_installed_from_an_index_that_has_nothing_of_ours():

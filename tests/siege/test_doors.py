@@ -7,6 +7,7 @@ import pytest
 from tests.killed import Order
 from tests.siege.doors import DOORS, FUNCTIONS, PROGRAM, RUNTIME, functions, parameters
 from tests.siege.rules import Said, left, lost, wrong_words
+from tests.siege.steps import besieged
 from tests.siege.things import NAMES, THINGS
 from tests.siege.world import fresh, prepare, state
 
@@ -75,3 +76,11 @@ def test_what_is_there(door, thing, run, template, tmp_path):
 @pytest.mark.parametrize("door", DOORS)
 def test_what_it_is_called(door, name, run, template, tmp_path):
     assert not wrong(*asked(DOORS[door], NAMES[name]), None, run, template, tmp_path)
+
+
+@pytest.mark.full
+def test_a_few_worlds_hold(run, template, tmp_path):
+    """A slice of `python -m tests.siege`."""
+    for number in range(6):
+        siege = besieged(run, template, tmp_path / str(number), f"full/{number}", 10)
+        assert "WRONG" not in siege.history[-1], "\n".join(siege.history)
