@@ -25,9 +25,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
 
+import pytest
 from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +40,7 @@ LIMIT = 600
 BATCHES = (8, 40, 250)
 """How many of the tests that reach a mistake run at once, the narrowest first."""
 
-FILES = 4
+FILES = 2
 """Of so many files that these tests are in all default tests run at last: a test whose setup was
 shared is not in the map."""
 
@@ -189,18 +191,34 @@ def make_map(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy_sources(Path(folder))
         sources = [f"--cov={package}" for package in PACKAGES]
-        command = [*PYTEST, *sources, "--cov-context=test", "--cov-report="]
-        done = subprocess.run(command, cwd=folder, env=environment(Path(folder)))
+        command = [sys.executable, "-m", "pytest", *QUIET, *sources]
+        command += ["--cov-context=test", "--cov-report="]
+        done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": folder})
         if done.returncode:
             raise SystemExit("the default tests fail without any mistake")
         shutil.move(Path(folder) / ".coverage", path)
 
 
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+PRELOADED = ["equinox", "jax.numpy", "onnx_ir", "onnxruntime", "pytest", "torch", "transformers"]
+"""What a server imports once, for the processes that it forks; none of it is of this tree."""
 
 
-def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(folder)}
+def run_tests(folder: Path, arguments: list[str]) -> None:
+    """Run pytest in this process, which ends with it; what is said goes to a file in the folder."""
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    with open(SAID, "wb") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    # Some of its plugins are imported already.
+    ignored = "ignore::pytest.PytestAssertRewriteWarning"
+    status = pytest.main([*QUIET, "-W", ignored, "-n", "0", "-x", "-rfE", *arguments])
+    sys.stdout.flush()
+    os._exit(status)
+
+
+QUIET = ["-p", "no:cacheprovider"]
+SAID = "said.txt"
 
 
 def copy_sources(folder: Path) -> None:
@@ -222,24 +240,20 @@ def batches(tests: list[str]) -> Iterator[list[str]]:
 
 def caught_by(folder: Path, mistake: Mistake, tests: list[str]) -> str | None:
     """The first default test that fails in a folder with a mistake."""
+    context = get_context("forkserver")
     for arguments in batches(tests):
-        command = [*PYTEST, "-n", "0", "-x", "-rfE", *arguments]
-        try:
-            ran = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment(folder),
-                capture_output=True,
-                text=True,
-                timeout=LIMIT,
-            )
-        except subprocess.TimeoutExpired:
+        process = context.Process(target=run_tests, args=(folder, arguments))
+        process.start()
+        process.join(LIMIT)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
             return f"{arguments[0]} does not end"
-        said = ran.stdout + ran.stderr
+        said = (folder / SAID).read_text(errors="replace")
         if "ERROR: not found" in said:
             raise SystemExit(f"the map is of other tests: {said}")
-        if ran.returncode:
-            failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+        if process.exitcode:
+            failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
             return failed[1] if failed else said.strip().splitlines()[-1]
     return None
 
@@ -276,6 +290,8 @@ def main() -> int:
         make_map(options.map)
     reached = Map.of(options.map)
     tests = [reached.reaching(mistake) for mistake in chosen]
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    get_context("forkserver").set_forkserver_preload(PRELOADED)
     survived = 0
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(options.jobs) as pool:
         folders = SimpleQueue[Path]()
