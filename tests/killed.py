@@ -32,8 +32,8 @@ class Order:
     """A command, and at which change of the folder's files it is stopped; 0 is never.
 
     After `-c` there is a program instead, with its arguments in `sys.argv`.
-    What it prints goes to `output`.out and `output`.err, if that is given. After so many seconds it
-    is killed.
+    What it prints goes to `output`.out and `output`.err, if that is given. `limits` are numbers of
+    `resource` and what they are set to. After so many seconds it is killed.
     """
 
     folder: str
@@ -41,6 +41,7 @@ class Order:
     action: str = "SIGKILL"
     at: int = 0
     output: str = ""
+    limits: tuple[tuple[int, int], ...] = ()
     seconds: float = 300
 
 
@@ -98,6 +99,8 @@ def perform(order: Order, told: connection.Connection) -> None:
         with open(place, "wb") as file:
             os.dup2(file.fileno(), number)
     give_up_privileges()
+    for limit, number in order.limits:
+        resource.setrlimit(limit, (number, number))
     sys.argv = ["zoo", *order.arguments]
     code = 99  # of what has a traceback
     try:

@@ -22,11 +22,12 @@ PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|PICTURE|DATASET")
 
 
 class Door(NamedTuple):
-    """A line, a path that it ends well with, and what its paths end in."""
+    """A line, a path that it ends well with, what its paths end in, and whether it writes there."""
 
     line: str
     sound: str
     suffix: str = ""
+    writes: bool = False
 
     def words(self, path: str) -> list[str]:
         """The line with a path."""
@@ -35,7 +36,7 @@ class Door(NamedTuple):
 
 def writes(line: str, suffix: str = "") -> Door:
     """A path that is written."""
-    return Door(line, f"thing{suffix}", suffix)
+    return Door(line, f"thing{suffix}", suffix, True)
 
 
 NEW = "--out new"
@@ -72,7 +73,7 @@ DOORS = {
     "run MODEL|FILE|FOLDER": Door("run {} photo.png --json", MODEL, ".onnx"),
     "run [PICTURE]...": Door("run vit_digits {} --json", "photo.png", ".png"),
     "run --weights": Door("run vit_digits photo.png --weights {}", DIGITS),
-    "run --out": Door("run depth_digits photo.png --out {}", "new"),
+    "run --out": Door("run depth_digits photo.png --out {}", "new", writes=True),
     "bench FILE": Door("bench {} --rounds 1", MODEL, ".onnx"),
     "bench --plot": writes(f"bench {MODEL} --rounds 1 --plot {{}}", ".png"),
     "pull --out": writes("pull dinov3_vits16 --variant fp32 --out {}"),
