@@ -229,6 +229,9 @@ def copy_sources(folder: Path) -> None:
 
 def batches(tests: list[str]) -> Iterator[list[str]]:
     """Arguments for pytest: the tests themselves, more and more at once, and their files."""
+    if "::" not in tests[0]:
+        yield tests
+        return
     rest = tests
     for size in BATCHES:
         if rest:
