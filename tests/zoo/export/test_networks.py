@@ -140,7 +140,7 @@ def test_a_fixed_batch_of_one(name, opset):
         assert one <= many if operator in MOVES else one == many, operator
 
 
-@pytest.mark.each("opset")
+@pytest.mark.each("name", "opset")
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize("name", SMALL)
 def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
