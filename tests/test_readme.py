@@ -28,7 +28,11 @@ def place(vits16, tmp_path, monkeypatch):
     return tmp_path
 
 
-WRITTEN = [(ATTENTION, "attention.onnx"), (FEATURES, "features.onnx"), (MLP, "mlp.onnx")]
+WRITTEN = [
+    (ATTENTION, "attention.onnx"),
+    pytest.param(FEATURES, "features.onnx", marks=pytest.mark.full),
+    (MLP, "mlp.onnx"),
+]
 
 
 @pytest.mark.parametrize(("block", "written"), WRITTEN)
