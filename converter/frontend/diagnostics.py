@@ -48,6 +48,7 @@ LOOKS = (
 )
 
 _COMPARED = re.compile(r"comparison '(.+)' (>=|<=|>|<) '(.+)' is inconclusive")
+_ARANGE = re.compile(r"In arange .*start=([\d.]+), stop=(.+), step=1$")
 _REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
 
 
@@ -78,7 +79,8 @@ def refusal(
         blamed = sorted(fewest(lambda some: works(dict.fromkeys(some, SIZE)), names[::-1]))
         found = blamed, _multiple(blamed, works)
     else:
-        found = _unequal(names, works) or _unlike(names, works, str(error))
+        said = str(error)
+        found = _unequal(names, works) or _longer(works, said) or _unlike(names, works, said)
     return _sentence(*found, text, line) if found else _looks(error, text, line)
 
 
@@ -143,6 +145,14 @@ def _unequal(names: Sequence[str], works: Works) -> tuple[list[str], str] | None
     return None
 
 
+def _longer(works: Works, said: str) -> tuple[list[str], str] | None:
+    """Where a name has to be at most what a table is long, from which as much is cut."""
+    for number, name in re.findall(r"min\((\d+), (\w+)\)", said):
+        if works({name: number}):
+            return [name], f"if it is never larger, say so: constraints=['{name} <= {number}']"
+    return None
+
+
 def _unlike(names: Sequence[str], works: Works, said: str) -> tuple[list[str], str] | None:
     """Where a name has to be the one number that JAX speaks of, or one."""
     for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", said)]):
@@ -197,6 +207,9 @@ def _advice(text: str, names: Sequence[str]) -> str:
     if remainder := _REMAINDER.search(text):
         name, factor = remainder.groups()
         return f"if it always is a multiple, say so: constraints=['mod({name}, {factor}) == 0']"
+    if ranged := _ARANGE.search(text):
+        whole, fraction = divmod(float(ranged[1]), 1)
+        return f"start from a whole number: jnp.arange({whole:g}, {ranged[2]}) + {fraction:g}"
     which = " and ".join(map(repr, names))
     return (
         f"Python and numpy need a number there: give one for {which} in specs, or compute with "

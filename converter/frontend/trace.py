@@ -120,7 +120,16 @@ def _trace_traced(
     """The jaxpr of ``fn`` with as few leaves as possible known, and the places of those."""
 
     def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, Places]:
-        return _concretized(partial(_jaxpr, fn, structs, leaves), leaves)
+        jaxpr = partial(_jaxpr, fn, structs, leaves)
+        try:
+            return _concretized(jaxpr, leaves)
+        except _LOOKS as error:
+            # Only then: what is a number is no structure that a recogniser could see.
+            eager = partial(jaxpr, eager=True)
+            try:
+                return _concretized(eager, leaves)
+            except diagnostics.RAISED:
+                raise error from None
 
     try:
         return run(inputs)
@@ -135,15 +144,24 @@ def _jaxpr(
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
     known: Places,
+    eager: bool = False,
 ) -> Any:
-    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``known`` are numbers."""
+    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``known`` are numbers.
+
+    If ``eager``, what is computed from numbers alone is a number, as it is outside of ``jit``.
+    """
 
     def whole(arrays: Mapping[int, Any], *args: Any) -> Any:
         every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
         return fn(every, *args)
 
+    def folded(*args: Any) -> Any:
+        with jax.ensure_compile_time_eval():
+            return whole(*args)
+
     held = {i: _trace_taken(leaf) for i, (_, leaf) in enumerate(leaves) if i not in known}
-    return jax.make_jaxpr(whole, return_shape=True)(held, *map(_trace_taken, inputs))
+    run = folded if eager else whole
+    return jax.make_jaxpr(run, return_shape=True)(held, *map(_trace_taken, inputs))
 
 
 def _trace_taken(array: Any) -> jax.ShapeDtypeStruct:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from converter.fuse.look_alikes import layer_norm_like, rms_norm_like
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
 from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
 from converter.fuse.product_terms import Mean, Reduced, exponent, mean_of, mean_square_of, product_of
@@ -122,6 +123,7 @@ LAYER_NORM = proved(
     (ops.mul, ops.div, ops.add, ops.sub),
     prove_layer_norm,
     partial(build_norm, ops.layer_norm),
+    layer_norm_like,
 )
 
 
@@ -201,5 +203,9 @@ def _is_centred(squares: Reduced, deviation: NormDeviation) -> bool:
 
 
 RMS_NORM = proved(
-    "RMSNormalization", (ops.mul, ops.div), prove_rms_norm, partial(build_norm, ops.rms_norm)
+    "RMSNormalization",
+    (ops.mul, ops.div),
+    prove_rms_norm,
+    partial(build_norm, ops.rms_norm),
+    rms_norm_like,
 )

@@ -11,14 +11,14 @@ seen along them, whatever transposes, broadcasts and size-one reshapes lie betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 
 from converter.frontend.trace import source_line
-from converter.ir import Node, Value, dims, ops
+from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
 from converter.ir.moves import above, write
@@ -28,12 +28,16 @@ from converter.ir.rewrite import Editor, Rule, Takes
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A structure that was left decomposed, and why; how many there are, and where the first."""
+    """A structure that was left decomposed, and why; how many there are, and where the first.
+
+    ``node`` is the one that was looked at, while there are passes.
+    """
 
     pattern: str
     reason: str
     line: str = ""
     count: int = 1
+    node: Node | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         more = f" ({self.count} times, first in {self.line})" if self.count > 1 else ""
@@ -44,21 +48,28 @@ def grouped_near_misses(notes: Sequence[NearMiss]) -> list[NearMiss]:
     """Each reason once."""
     found: dict[tuple[str, str], NearMiss] = {}
     for note in notes:
-        first = found.setdefault((note.pattern, note.reason), replace(note, count=0))
+        first = found.setdefault((note.pattern, note.reason), replace(note, count=0, node=None))
         found[note.pattern, note.reason] = replace(first, count=first.count + note.count)
     return list(found.values())
 
 
 Found: TypeAlias = "Sequence[Value] | Value"
 Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Found | None"]
+LookAlikes: TypeAlias = Callable[[Graph, "Uses"], Iterable[tuple[Node, str]]]
+"""What looks like a structure and has no name: the node that shows it, and what to say of it."""
 
 
 @dataclass(frozen=True)
 class Recogniser:
-    """``match`` is tried on every node whose operation is one of ``roots``."""
+    """``match`` is tried on every node whose operation is one of ``roots``.
+
+    What is still among its ``look_alikes`` then has a near miss of this ``pattern``, always.
+    """
 
     roots: tuple[Op, ...]
     match: Match
+    pattern: str = ""
+    look_alikes: LookAlikes | None = None
 
 
 E = TypeVar("E")
@@ -94,17 +105,57 @@ def proved(
     roots: tuple[Op, ...],
     prove: Callable[[Node, Uses], E | str | None],
     build: Callable[[Node, E, Editor], Found],
+    look_alikes: LookAlikes | None = None,
 ) -> Recogniser:
     """A recogniser: ``prove`` gives evidence, why there is nearly some, or ``None``."""
 
     def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Found | None:
         evidence = prove(node, editor)
         if isinstance(evidence, str):
-            notes.append(NearMiss(pattern, evidence, source_line(node)))
+            notes.append(NearMiss(pattern, evidence, source_line(node), node=node))
             return None
         return None if evidence is None else build(node, evidence, editor)
 
-    return Recogniser(roots, match)
+    return Recogniser(roots, match, pattern, look_alikes)
+
+
+def note_look_alikes(
+    graph: Graph, recognisers: Iterable[Recogniser], notes: list[NearMiss], takes: Takes
+) -> None:
+    """Give a reason to whatever looks like a structure and neither got its name nor has one yet.
+
+    A reason stands at the node that was looked at, which is below what shows the structure.
+    """
+    uses = Editor(graph, takes)
+    for recogniser in recognisers:
+        found = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, uses)]
+        noted = [n.node for n in notes if n.pattern == recogniser.pattern and n.node is not None]
+        said = {id(inner) for node in noted for inner in carried_from(node)} if found else set()
+        notes += [
+            NearMiss(recogniser.pattern, reason, source_line(node), node=node)
+            for node, reason in found
+            if id(node) not in said
+        ]
+
+
+def carried_from(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
+    """The node, and those above it up to where something else is done than to carry each element on
+    by itself: the nearest first, and no more than ``FAR``."""
+    seen, waiting = {id(node)}, [node]
+    for inner in waiting:
+        yield inner
+        if inner is not node and not (inner.op.elementwise or inner.op in (*CARRIERS, *through)):
+            continue
+        for value in inner.inputs:
+            if value.node is not None and id(value.node) not in seen and len(seen) < FAR:
+                seen.add(id(value.node))
+                waiting.append(value.node)
+
+
+UNKNOWN = "this spelling of it is not known"
+FAR = 64
+CARRIERS = (ops.convert_element_type, ops.transpose, ops.reshape, ops.broadcast_in_dim, ops.slice)
+CARRIERS += (ops.concatenate, ops.select_n, ops.pad, ops.rev)
 
 
 def recogniser_rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[Op, Rule]:

@@ -25,7 +25,7 @@ from converter.fuse import (
     user_recognisers,
 )
 from converter.fuse import resize as resampling
-from converter.fuse.match import NearMiss, Recogniser, recogniser_rules
+from converter.fuse.match import NearMiss, Recogniser, note_look_alikes, recogniser_rules
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
@@ -84,8 +84,12 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 
     def run(graph: Graph, settings: Settings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        rules = recogniser_rules(chosen, settings.notes)
-        return bool(chosen) and sweep(graph, rules, cache(settings.takes))
+        rules, takes = recogniser_rules(chosen, settings.notes), cache(settings.takes)
+        changed = bool(chosen) and sweep(graph, rules, takes)
+        if changed:
+            drop_dead(graph)
+        note_look_alikes(graph, chosen, settings.notes, takes)
+        return changed
 
     return run
 
@@ -186,7 +190,7 @@ def group(graph: Graph, settings: Settings) -> None:
 
 
 def attend(graph: Graph, settings: Settings) -> bool:
-    if not (settings.fuses("attention") and graph.count(ops.softmax) and graph.count(ops.einsum)):
+    if not (settings.fuses("attention") and graph.count(ops.einsum)):
         return False
     changed = _swept(graph, {ops.select_n: attention.as_term})
     changed = recognised(attention.ATTENTION)(graph, settings) or changed

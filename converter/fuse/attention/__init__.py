@@ -23,6 +23,7 @@ from converter.fuse.attention.masks import VANISHING, Mask
 from converter.fuse.attention.scores import Added, Filled, ScoreFactor, Scores, ScoreTerm
 from converter.fuse.attention.weights import Weights
 from converter.fuse.dependence import rely_on_scalar
+from converter.fuse.look_alikes import attention_like
 from converter.fuse.match import Uses, proved, unrepeated, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
@@ -219,7 +220,9 @@ def lift(editor: Editor, mask: Value) -> Value:
     return editor.binary(ops.sub, mask, below)
 
 
-ATTENTION = proved("Attention", (ops.einsum,), prove_attention, build_attention)
+ATTENTION = proved(
+    "Attention", (ops.einsum,), prove_attention, build_attention, attention_like
+)
 
 
 # ---------------------------------------------------------------------------------- rules beside it

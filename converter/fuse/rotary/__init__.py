@@ -1,6 +1,7 @@
 """Rotary position embedding [Su et al., arXiv:2104.09864], half-split and interleaved.
 
     rotary(x, cos, sin) = join(a * cos - b * sin, b * cos + a * sin)
+    rotary(x, cos, -sin) = join(a * cos + b * sin, b * cos - a * sin)
 
 where ``a`` and ``b`` are the halves of x along its width, ``[:n]`` and ``[n:]``, or its even and
 odd elements where it is interleaved, and the tables ``cos`` and ``sin`` [positions, n] depend on
@@ -11,10 +12,21 @@ shown to be equal (``halves``). The root is the last sum or the joining of the h
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
-from converter.fuse.match import NearMiss, Recogniser, Uses, only_reader, operands, proved
+from converter.fuse.match import (
+    UNKNOWN,
+    NearMiss,
+    Recogniser,
+    Uses,
+    only_reader,
+    operand,
+    operands,
+    proved,
+)
 from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import (
     Joined,
@@ -24,7 +36,7 @@ from converter.fuse.rotary.halves import (
     stacked,
     united,
 )
-from converter.ir import Node, Value, const, dims, ops
+from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
 from converter.ir.moves import above, descended, write
@@ -49,9 +61,17 @@ class Rotation:
 
 
 def rotation(
-    shape: Shape, x: View, tables: Sequence[View], join: Joined, half: Callable[[View], Write | str]
+    shape: Shape,
+    x: View,
+    tables: Sequence[View],
+    join: Joined,
+    half: Callable[[View], Write | str],
+    backwards: bool,
 ) -> Rotation | str:
-    """``x`` turned by tables, cosines first, of which ``half`` gives what is needed; or why not."""
+    """``x`` turned by tables, cosines first, of which ``half`` gives what is needed; or why not.
+
+    It is turned ``backwards`` by sines with the other sign.
+    """
     positions = _positions(x, tables, join.axis, shape)
     if isinstance(positions, str):
         return positions
@@ -60,8 +80,15 @@ def rotation(
         found = half(table)
         if isinstance(found, str):
             return found
+        if backwards and halves:
+            found = partial(_negative, found)
         halves.append((found, tuple(table.axes[i] for i in (*positions, join.axis))))
     return Rotation(shape, x, tuple(halves), positions, join.axis, join.interleaved)
+
+
+def _negative(value: Write, editor: Editor) -> Value:
+    own = value(editor)
+    return editor.add(ops.neg, [own], own.shape, own.dtype)
 
 
 def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tuple[int, ...] | str:
@@ -79,19 +106,29 @@ def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tup
 
 
 def prove_rotary(node: Node, uses: Uses) -> Rotation | str | None:
-    return _turned(node, uses) if node.op is ops.add else _pairwise(node, uses)
+    return _turned(node, uses) if node.op in _SIGNS else _pairwise(node, uses)
 
 
-def _factor_pairs(terms: Iterable[View], uses: Uses) -> list[list[View]] | None:
-    """The factors of each term, if all are products of two."""
-    found: list[list[View]] = []
-    for term in terms:
+_SIGNS = {ops.add: 1, ops.sub: -1}
+"""Of the second term of a sum, and of a difference."""
+
+Signed: TypeAlias = tuple[int, list[View]]
+"""A sign and the two factors of a product."""
+
+
+def _signed_products(view: View, uses: Uses) -> list[Signed] | None:
+    """The two terms of a sum or a difference, if both are products of two."""
+    op = view.op()
+    if op not in _SIGNS:
+        return None
+    found: list[Signed] = []
+    for sign, term in zip((1, _SIGNS[op]), operands(view), strict=True):
         if term.op() not in (ops.mul, ops.neg):
             return None
         parts = product(term, uses)
-        if parts.coefficient != 1 or parts.divisors or len(parts.factors) != 2:
+        if abs(parts.coefficient) != 1 or parts.divisors or len(parts.factors) != 2:
             return None
-        found.append(parts.factors)
+        found.append((sign * int(parts.coefficient), parts.factors))
     return found
 
 
@@ -110,34 +147,37 @@ def _pairwise(node: Node, uses: Uses) -> Rotation | str | None:
 
 
 def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
-    if join.first.op() is not ops.sub or join.second.op() is not ops.add:
+    first, second = (_signed_products(half, uses) for half in (join.first, join.second))
+    if first is None or second is None:
         return None
-    terms = _factor_pairs([*operands(join.first), *operands(join.second)], uses)
-    if terms is None:
-        return None
-    ac, bs, *rest = terms
+    crossed = [(sign, set(factors)) for sign, factors in second]
     found: Rotation | str | None = None
-    for (a, cos), (b, sin) in itertools.product((ac, ac[::-1]), (bs, bs[::-1])):
-        crossed = [{b, cos}, {a, sin}]
-        x = united(a, b, join.axis, join.interleaved)
-        if x is not None and [set(factors) for factors in rest] in (crossed, crossed[::-1]):
-            found = rotation(shape, x, (cos, sin), join, lambda table: lambda _: table.base)
-            if isinstance(found, Rotation):
-                return found
+    for (sign, ac), (other, bs) in (first, first[::-1]):
+        for (a, cos), (b, sin) in itertools.product((ac, ac[::-1]), (bs, bs[::-1])):
+            wanted = [(1, {b, cos}), (-other, {a, sin})]
+            x = united(a, b, join.axis, join.interleaved)
+            if sign == 1 and x is not None and crossed in (wanted, wanted[::-1]):
+                found = rotation(shape, x, (cos, sin), join, _own_table, other == 1)
+                if isinstance(found, Rotation):
+                    return found
     return found
+
+
+def _own_table(table: View) -> Write:
+    return lambda _: table.base
 
 
 # ------------------------------------------------------------------------------------------- turned
 
 
 def _turned(node: Node, uses: Uses) -> Rotation | str | None:
-    terms = _factor_pairs(operands(along(node.out)), uses)
-    for straight, turned in (terms, terms[::-1]) if terms else ():
-        for rotated, sin in (turned, turned[::-1]):
+    terms = _signed_products(along(node.out), uses)
+    for (sign, straight), (other, turned) in (terms, terms[::-1]) if terms else ():
+        for rotated, sin in (turned, turned[::-1]) if sign == 1 else ():
             found = _rotate_half(rotated, uses)
             if found is None:
                 continue
-            x, join = found
+            x, join, direction = found
 
             def half(table: View, join: Joined = join) -> Write | str:
                 axis = table.axes[join.axis]
@@ -146,23 +186,25 @@ def _turned(node: Node, uses: Uses) -> Rotation | str | None:
 
             for plain, cos in (straight, straight[::-1]):
                 if descended(plain) == x:
-                    return rotation(node.out.shape, plain, (cos, sin), join, half)
+                    backwards = other * direction < 0
+                    return rotation(node.out.shape, plain, (cos, sin), join, half, backwards)
     return None
 
 
-def _rotate_half(view: View, uses: Uses) -> tuple[View, Joined] | None:
-    """x, where the view is ``(-b, a)`` of the halves ``a, b`` of x."""
+def _rotate_half(view: View, uses: Uses) -> tuple[View, Joined, int] | None:
+    """x, where the view is ``(-b, a)`` of the halves ``a, b`` of x, or -1 times that."""
     join = joined_halves(view)
     if join is None:
         return None
     parts = [product(half, uses) for half in (join.first, join.second)]
-    if [part.coefficient for part in parts] != [-1, 1]:
+    signs = [part.coefficient for part in parts]
+    if signs not in ([-1, 1], [1, -1]):
         return None
     if any(part.divisors or len(part.factors) != 1 for part in parts):
         return None
     (b,), (a,) = (part.factors for part in parts)
     x = united(a, b, join.axis, join.interleaved)
-    return None if x is None else (descended(x), join)
+    return None if x is None else (descended(x), join, int(signs[1]))
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -182,8 +224,30 @@ def build_rotary(node: Node, found: Rotation, editor: Editor) -> Value:
     return editor.reshape(turned, node.out.shape)
 
 
+def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+    """Halves of one value put together the other way round, one of them with the other sign."""
+    for node in graph.walk():
+        if node.op is not ops.concatenate or len(node.inputs) != 2:
+            continue
+        join = joined_halves(along(node.out))
+        if join is not None and _is_swapped(join.first, join.second, join.axis, join.interleaved):
+            yield node, UNKNOWN
+
+
+def _is_swapped(first: View, second: View, axis: int, interleaved: bool) -> bool:
+    signs = [v.op() is ops.neg for v in (first, second)]
+    if signs[0] == signs[1]:
+        return False
+    first, second = (operand(v, 0) if v.op() is ops.neg else v for v in (first, second))
+    return united(second, first, axis, interleaved) is not None
+
+
 ROTARY = proved(
-    "RotaryEmbedding", (ops.add, ops.concatenate, ops.reshape), prove_rotary, build_rotary
+    "RotaryEmbedding",
+    (ops.add, ops.sub, ops.concatenate, ops.reshape),
+    prove_rotary,
+    build_rotary,
+    rotary_like,
 )
 
 

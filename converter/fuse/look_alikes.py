@@ -1,0 +1,108 @@
+"""What looks like a structure that has a name, however it is spelled.
+
+Nothing is proved here: of what a recogniser left the report says why, and of what no recogniser
+looked at that it was not known in this spelling.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from converter.fuse.match import (
+    CARRIERS,
+    FAR,
+    UNKNOWN,
+    Uses,
+    carried_from,
+    operand,
+    operands,
+    peel,
+    whole,
+)
+from converter.fuse.product_terms import exponent, mean_of
+from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir.axes import View
+
+def attention_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+    """Second products: exponentials of what a product gave, which are summed too, times values."""
+    nodes = [*graph.walk()]
+    summed = {id(inner) for node in nodes if node.op is ops.reduce_sum for inner in _exps(node)}
+    for node in nodes:
+        if node.op is ops.einsum and any(_is_softmax_of_product(n, summed) for n in _exps(node)):
+            yield node, UNKNOWN
+
+
+def _exps(node: Node) -> Iterator[Node]:
+    return (n for n in carried_from(node) if n.op in (ops.exp, ops.softmax) and n is not node)
+
+
+def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
+    above = carried_from(node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS))
+    found = {n.op for n in above}
+    normal = node.op is ops.softmax or id(node) in summed or found & _LOGARITHMS
+    return bool(normal) and ops.einsum in found
+
+
+_LOGARITHMS = {ops.log_softmax, ops.log_sum_exp}
+
+
+def layer_norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+    return ((node, UNKNOWN) for node, centred in _norm_like(graph, uses) if centred)
+
+
+def rms_norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+    return ((node, UNKNOWN) for node, centred in _norm_like(graph, uses) if not centred)
+
+
+def _norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, bool]]:
+    """Roots of a mean of squares by which what is squared is divided, or multiplied; and whether
+    that is centred."""
+    roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
+    squared = [(node, _squared(whole(node.inputs[0]), uses)) for node in roots]
+    squared = [(node, found) for node, found in squared if found is not None]
+    readers = _readers(graph) if squared else {}
+    for node, found in squared:
+        if found is not None and _meets(node, found, readers):
+            yield node, found.op() is ops.sub
+
+
+def _squared(inside: View, uses: Uses) -> View | None:
+    """What a mean of squares is that of, perhaps with an epsilon, or less the mean's own square."""
+    inside = peel(inside, rounding=True)
+    parts = operands(inside) if inside.op() in (ops.add, ops.max) else [inside]
+    for part in parts:
+        moments = part.op() is ops.sub
+        found = mean_of(operand(part, 0) if moments else part, uses)
+        if found is None or exponent(found.summed.view) != 2:
+            continue
+        counts = [d for d in found.summed.sizes if not dims.same(d, 1)]
+        if counts and not (found.factor.is_near(1) and not found.factor.divisors):
+            return operand(found.summed.view, 0, rounding=True)
+    return None
+
+
+def _readers(graph: Graph) -> dict[int, list[Node]]:
+    table: dict[int, list[Node]] = {}
+    for node in graph.walk():
+        for value in node.inputs:
+            table.setdefault(id(value), []).append(node)
+    return table
+
+
+def _meets(root: Node, squared: View, readers: dict[int, list[Node]]) -> bool:
+    """Whether what was squared is multiplied with a root, or what is carried on from it."""
+    source, seen, waiting = _uncentred(squared.base), {id(root)}, [root]
+    for node in islice(iter(waiting), FAR):
+        for reader in readers.get(id(node.out), ()):
+            others = [v for v in reader.inputs if v is not node.out]
+            if reader.op in (ops.mul, ops.div) and any(_uncentred(v) is source for v in others):
+                return True
+            if (reader.op.elementwise or reader.op in CARRIERS) and id(reader) not in seen:
+                seen.add(id(reader))
+                waiting.append(reader)
+    return False
+
+
+def _uncentred(value: Value) -> Value:
+    """A value, or what a mean was taken off, before it was rounded."""
+    view = peel(whole(value), rounding=True)
+    return peel(operand(view, 0), rounding=True).base if view.op() is ops.sub else view.base
