@@ -15,10 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.canonicalize import canonicalize
-from converter.decompose.expansion import decompose
-from converter.frontend.trace import trace
 from converter.fuse.dependence import is_weight, known
+from converter.fuse.patterns import pattern_graph
 from converter.ir import Graph, Node, Value, const, dims, formulas, ops
 from converter.ir.dims import Dim
 from converter.ir.equality import same_program
@@ -207,10 +205,7 @@ def _one_axis_translated(x: jax.Array, count: Dim) -> jax.Array:
 
 def one_axis(size: Dim, count: Dim, dtype: Any, spelling: Spelling) -> Graph:
     """What JAX traces for the resize of one axis."""
-    graph = trace(lambda x: spelling(x, count), [jax.ShapeDtypeStruct((size,), dtype)])
-    decompose(graph)
-    canonicalize(graph)
-    return graph
+    return pattern_graph(lambda x: spelling(x, count), [jax.ShapeDtypeStruct((size,), dtype)])
 
 
 # ------------------------------------------------------------------------------- nearest neighbours

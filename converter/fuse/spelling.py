@@ -14,10 +14,8 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from converter.canonicalize import canonicalize
-from converter.decompose.expansion import decompose
-from converter.frontend.trace import trace
 from converter.fuse.match import Recogniser, Uses, operands, proved, recogniser_rules, whole
+from converter.fuse.patterns import pattern_graph
 from converter.fuse.product_terms import EQUAL
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
@@ -78,11 +76,10 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     """The last spelling's result; what is in it and spelled before has its name there too."""
     *before, spelling = table
     names = list(inspect.signature(spelling.formula).parameters)
-    graph = trace(spelling.formula, [((2, 3) if name == "x" else (), "float32") for name in names])
+    specs = [((2, 3) if name == "x" else (), "float32") for name in names]
+    graph = pattern_graph(spelling.formula, specs)
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
-    decompose(graph)
-    canonicalize(graph)
     sweep(graph, _rules(tuple(before)))
     return whole(graph.outputs[0])
 

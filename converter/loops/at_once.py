@@ -1,6 +1,7 @@
 """What steps compute without each other is computed for all of them at once, before or after."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
@@ -28,24 +29,29 @@ def is_batchable(node: Node, length: int) -> bool:
 
 
 def batched(
-    nodes: Sequence[Node], whole: dict[int, Value], wanted: Sequence[Value], editor: Editor
+    nodes: Sequence[Node], results: Sequence[Value], whole: dict[int, Value], editor: Editor
 ) -> list[Value]:
-    """Append what nodes of a step compute, for all steps; the wanted values, of all steps.
+    """Append what nodes of a step compute, for all steps; the results, of all steps.
 
     **Arguments:** ``whole`` has the arrays of all steps, by the id of what a step has of them.
     """
     made = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
     given = [v for i, v in read.items() if i not in made]
-    graph = Graph(given, list(wanted), list(nodes))
+    graph = Graph(given, list(results), list(nodes))
     axes = [0 if id(v) in whole else None for v in given]
+    of_all = jax.vmap(lambda *xs: evaluate(graph, xs), in_axes=axes)
     operands = [whole.get(id(v), v) for v in given]
     with precision(graph.walk()):
-        types = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands]
-        of_all = jax.vmap(lambda *xs: evaluate(graph, xs), in_axes=axes)
-        closed = jax.make_jaxpr(of_all)(*types)
-    writer = Decomposer(Constants([], Names()), nodes[0].source)
-    return writer.inline(closed, operands, editor.nodes)
+        return written_out(of_all, operands, nodes[0].source, editor)
+
+
+def written_out(
+    function: Callable[..., Any], operands: Sequence[Value], source: Any, editor: Editor
+) -> list[Value]:
+    """Append what a JAX function makes of operands."""
+    closed = jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands))
+    return Decomposer(Constants([], Names()), source).inline(closed, operands, editor.nodes)
 
 
 def compute_before(scan: Scan, editor: Editor) -> bool:
@@ -67,7 +73,7 @@ def compute_at_once(scan: Scan, chosen: Sequence[Node], editor: Editor) -> bool:
     if sum(id(v) in inside for v in bounds) > len(chosen) + gone:
         return False
     whole = {id(part): array for array, part in scan.taken}
-    arrays = batched(chosen, whole, bounds, editor)
+    arrays = batched(chosen, bounds, whole, editor)
     scan.nodes = rest
     for value, array in zip(bounds, arrays, strict=True):
         part = Value(value.shape, value.dtype, kind="input")
@@ -149,6 +155,6 @@ def compute_later(scan: Scan, editor: Editor) -> None:
     for later in reversed(scan.later):
         whole = {i: scan.resolved(v) for i, v in later.whole.items()}
         wanted = [s.inside for s in later.results]
-        arrays = batched(later.nodes, whole, wanted, editor)
+        arrays = batched(later.nodes, wanted, whole, editor)
         ends = [id(s.whole) for s in later.results]
         scan.results.update(zip(ends, arrays, strict=True))

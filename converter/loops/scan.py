@@ -44,15 +44,6 @@ class Later:
     results: list[Stacked]
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the steps write one entry each of an axis: one behind the other from the first on."""
-
-    axis: int
-    first: int
-    down: bool
-
-
 @dataclass(eq=False)
 class Scan:
     """``taken`` are pairs of an array of all steps and what a step has of it.
@@ -68,7 +59,6 @@ class Scan:
     nodes: list[Node]
     results: dict[int, Value] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
-    written: list[tuple[Carry, Stacked, Place]] = field(default_factory=list)
 
     @classmethod
     def of(cls, node: Node, editor: Editor) -> Scan | None:

@@ -1,12 +1,8 @@
 """States that need no loop: those that count its steps, that nobody reads, or that stay."""
 
-from typing import Any
-
 import numpy as np
-from jax import lax
 
-from converter.ir import Graph, Value, const, dims, ops
-from converter.ir.evaluation import evaluate, precision, size_in_bytes
+from converter.ir import Value, const, ops
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 from converter.loops.scan import Carry, Scan
@@ -45,55 +41,6 @@ def _step(carry: Carry) -> float | None:
     return scalar(other)
 
 
-KNOWN = 1 << 16
-"""Bytes of the states of all steps that are computed while converting."""
-
-
-def compute_known(scan: Scan, _: Editor) -> bool:
-    """States that depend on constants alone are computed while converting."""
-    carries = _known_carries(scan)
-    if not carries:
-        return False
-    own = scan.behind(c.after for c in carries)
-    nodes = [n for n in scan.nodes if any(id(v) in own for v in n.outputs)]
-    taken = [(array, part) for array, part in scan.taken if id(part) in own]
-    insides = [*(c.inside for c in carries), *(part for _, part in taken)]
-    body = Graph(insides, [c.after for c in carries], nodes)
-
-    def step(states: list[Any], parts: list[Any]) -> tuple[list[Any], list[Any]]:
-        return evaluate(body, [*states, *parts]), states
-
-    with precision(body.walk()):
-        starts, arrays = [c.start.const for c in carries], [array.const for array, _ in taken]
-        last, all_states = lax.scan(step, starts, arrays, scan.length, scan.reverse)
-    for carry, end, states in zip(carries, last, all_states, strict=True):
-        part = Value(carry.inside.shape, carry.inside.dtype, kind="input")
-        scan.replace(carry.inside, part)
-        scan.taken.append((const(states), part))
-        scan.results[id(carry.final)] = const(end)
-        scan.carries.remove(carry)
-    return True
-
-
-def _known_carries(scan: Scan) -> list[Carry]:
-    """States that begin with constants, and depend on themselves and constants."""
-    known = [c for c in scan.carries if c.start.kind == "const"]
-    fixed = {id(part) for array, part in scan.taken if array.kind == "const"}
-    while known:
-        free = fixed | {id(c.inside) for c in known}
-        for node in scan.nodes:
-            plain = not (node.bodies or node.op.calls or node.refusal)
-            static = all(dims.all_static(v.shape) for v in node.outputs)
-            if plain and static and all(v.kind == "const" or id(v) in free for v in node.inputs):
-                free.update(map(id, node.outputs))
-        kept = [c for c in known if id(c.after) in free]
-        if len(kept) == len(known):
-            break
-        known = kept
-    size = scan.length * sum(size_in_bytes(c.start) for c in known)
-    return known if size <= KNOWN and scan.length <= LONGEST else []
-
-
 def has_states(scan: Scan, editor: Editor) -> bool:
     """Whether a result depends on a state that does not only count and that a step changes."""
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
@@ -101,20 +48,6 @@ def has_states(scan: Scan, editor: Editor) -> bool:
     states = [c for c in scan.carries if c.after is not c.inside and _step(c) is None]
     too_long = scan.length > LONGEST and bool(scan.carries)
     return too_long or any(editor.uses[id(c.final)] or id(c.inside) in needed for c in states)
-
-
-def keep_equal(scan: Scan, _: Editor) -> bool:
-    """Arrays that are known to have the same for each step are no arrays."""
-    known = [(array, part) for array, part in scan.taken if array.kind == "const"]
-    same = [pair for pair in known if _is_same_in_all(np.asarray(pair[0].const))]
-    for array, part in same:
-        scan.replace(part, const(np.asarray(array.const)[0]))
-    scan.drop_dead()
-    return bool(same)
-
-
-def _is_same_in_all(rows: np.ndarray) -> bool:
-    return len({row.tobytes() for row in rows}) == 1
 
 
 def drop_states(scan: Scan, editor: Editor) -> bool:

@@ -1,24 +1,27 @@
 """The way from a trace to a graph that can be written: passes in a row, each of them provable.
 
 After every pass the graph is one that JAX can evaluate, so whoever doubts a number evaluates it
-after each (``converter.bisect`` does). The order is checked against what the passes say of
-themselves.
+after each (``converter.bisect`` does). No pass runs another: what has to come again is a row again,
+and what comes again until nothing changes is a ``Repeated`` row. The order is checked against what
+the passes say of themselves, and ``python -m tests.passes`` writes the page of it.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from converter.canonicalize import FORMS, canonicalize
 from converter.decompose.expansion import decompose, represent
-from converter.decompose.joint_draws import join_draws
-from converter.fuse import affine, layer_norm, rotary
+from converter.fuse import affine, group_norm, layer_norm, rotary
 from converter.ir import Graph, ops
 from converter.ir.op import Op
-from converter.layout import broadcast, chains, channels, siblings
+from converter.layout import broadcast, chains, channels, norm_layout, siblings, take
 from converter.legalize import deviations
-from converter.loops import batch_loops
+from converter.loops import batch_loops, shorten_loops
+from converter.opsets import OPSETS
 from converter.pipeline import steps
 from converter.pipeline.settings import Settings
+from converter.targets.schemas import SINCE
 from converter.weight_folding.weight_programs import hoist_weight_programs
 
 
@@ -26,31 +29,72 @@ from converter.weight_folding.weight_programs import hoist_weight_programs
 class Pass:
     """One step from graph to graph, in place.
 
-    ``run`` says whether what it leaves is to be canonicalized at once. ``after`` names passes that
-    must have run before it; ``eliminates`` names operations of which none is left after it, nor
-    after any later pass; ``since`` is the opset that brought what it ``writes``: how often a newer
-    one would be there is noted.
+    ``run`` says whether it changed anything; what a ``canonical`` one has changed is canonicalized
+    at once. ``after`` names passes that must have run before it; ``eliminates`` names operations of
+    which none is left after it, nor after any later pass. Of a pass that ``writes`` an operator
+    that the opset lacks is noted how often a newer one would have it.
     """
 
     name: str
     purpose: str
-    run: Callable[[Graph, Settings], bool | None]
+    run: Callable[[Graph, Settings], object]
     after: tuple[str, ...] = ()
     eliminates: frozenset[Op] = frozenset()
-    since: int = 17
+    canonical: bool = False
     writes: Op | None = None
+
+    @property
+    def since(self) -> int:
+        """The opset that brought what it writes."""
+        return OPSETS.start if self.writes is None else SINCE[self.writes.operator]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Passes that come again, one after the other, as long as the first of them changes anything.
+
+    ``most`` is how often at most.
+    """
+
+    passes: tuple[Pass, ...]
+    most: int = 4
 
 
 def run_passes(graph: Graph, settings: Settings, *watches: Callable[[str, Graph], None]) -> None:
-    """All passes that the opset allows, in place; each of ``watches`` is called after each."""
-    for step in PASSES:
-        if settings.opset < step.since:
-            _note_newer(graph, settings, step)
-            continue
-        if step.run(graph, settings):
-            canonicalize(graph)
+    """All passes that the opset allows, in place; each of ``watches`` is called after each.
+
+    What comes again has nothing new to note; the watches are told of it as ``canonicalize (2)``.
+    """
+    quiet, turns = settings.trial(settings.opset), Counter[str]()
+
+    def changes(step: Pass) -> bool:
+        turns[step.name] += 1
+        again = turns[step.name] > 1
+        changed = _is_changed_by(step, graph, quiet if again else settings)
         for watch in watches:
-            watch(step.name, graph)
+            watch(f"{step.name} ({turns[step.name]})" if again else step.name, graph)
+        return changed
+
+    for row in PASSES:
+        if isinstance(row, Pass):
+            changes(row)
+            continue
+        first, *others = row.passes
+        for _ in range(row.most):
+            if not changes(first):
+                break
+            for step in others:
+                changes(step)
+
+
+def _is_changed_by(step: Pass, graph: Graph, settings: Settings) -> bool:
+    if settings.opset < step.since:
+        _note_newer(graph, settings, step)
+        return False
+    changed = bool(step.run(graph, settings))
+    if changed and step.canonical:
+        canonicalize(graph)
+    return changed
 
 
 def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
@@ -60,101 +104,141 @@ def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
         settings.note_newer(step.since, step.writes.operator, trial.count(step.writes))
 
 
-PASSES: tuple[Pass, ...] = (
-    Pass(
-        "decompose",
-        "What ONNX has no operator or type for is written as the JAX function that it stands for.",
-        steps.of_graph(decompose),
-    ),
-    Pass(
-        "canonicalize",
-        "One spelling where JAX has several; no dead code, constants folded, equal nodes merged.",
-        steps.of_graph(canonicalize),
-        after=("decompose",),
-        eliminates=FORMS,
-    ),
+def distinct() -> Iterator[Pass]:
+    """Each pass once, in the order of its first row."""
+    rows = ((row,) if isinstance(row, Pass) else row.passes for row in PASSES)
+    yield from dict.fromkeys(step for steps_of_row in rows for step in steps_of_row)
+
+
+DECOMPOSE = Pass(
+    "decompose",
+    "What ONNX has no operator or type for is written as the JAX function that it stands for.",
+    steps.of_graph(decompose),
+)
+CANONICALIZE = Pass(
+    "canonicalize",
+    "One spelling where JAX has several; no dead code, constants folded, equal nodes merged.",
+    steps.of_graph(canonicalize),
+    after=("decompose",),
+    eliminates=FORMS,
+)
+RECOGNISE = Pass(
+    "recognise",
+    "Layer norms, GELU, softmax and rotary embeddings get their names.",
+    steps.name_blocks,
+    after=("canonicalize",),
+    canonical=True,
+)
+ACTIVATE = Pass(
+    "activate",
+    "Activations that ONNX has an operator for get their names.",
+    steps.activate,
+    after=("recognise",),
+    canonical=True,
+)
+COMPLETE = Pass(
+    "complete",
+    "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
+    steps.recognised(affine.AFFINE, rotary.PREFIX),
+    after=("recognise", "recognise rms norm"),
+    canonical=True,
+)
+
+PASSES: tuple[Pass | Repeated, ...] = (
+    DECOMPOSE,
+    CANONICALIZE,
     Pass(
         "keys",
         "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
-        lambda graph, _: any([join_draws(graph), represent(graph)]),
+        steps.of_graph(represent),
         after=("canonicalize",),
+        canonical=True,
     ),
     Pass(
         "batch",
         "Loops whose steps do not depend on each other are one batch.",
-        lambda graph, _: batch_loops(graph),
+        steps.of_graph(batch_loops),
         after=("keys",),
+        canonical=True,
     ),
     Pass(
         "registered",
         "What recognisers from outside find becomes their operations.",
         steps.registered,
         after=("canonicalize",),
+        canonical=True,
     ),
     Pass(
         "resample",
         "Products with interpolation matrices become one resize.",
         steps.resample,
         after=("canonicalize",),
+        canonical=True,
     ),
-    Pass(
-        "recognise",
-        "Layer norms, GELU, softmax and rotary embeddings get their names.",
-        steps.name_blocks,
-        after=("canonicalize",),
-    ),
-    Pass(
-        "activate",
-        "Activations that ONNX has an operator for get their names.",
-        steps.activate,
-        after=("recognise",),
-    ),
+    RECOGNISE,
+    ACTIVATE,
     Pass(
         "recur",
         "Loops over LSTM, GRU and plain recurrent cells become one operator.",
         steps.recur,
         after=("activate",),
+        canonical=True,
     ),
-    Pass(
-        "loops",
-        "Steps of loops do no more than what depends on the step before.",
-        steps.shorten_steps,
-        after=("recur",),
-    ),
+    Repeated((
+        Pass(
+            "loops",
+            "Steps of loops do no more than what depends on the step before.",
+            steps.of_graph(shorten_loops),
+            after=("recur",),
+            canonical=True,
+        ),
+        RECOGNISE,
+        ACTIVATE,
+    )),
     Pass(
         "recognise rms norm",
         "Root mean square norms get their name.",
         steps.recognised(rms_norm=layer_norm.RMS_NORM),
         after=("recognise",),
-        since=23,
+        canonical=True,
         writes=ops.rms_norm,
     ),
-    Pass(
-        "complete",
-        "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-        steps.recognised(affine.AFFINE, rotary.PREFIX),
-        after=("recognise", "recognise rms norm"),
-    ),
-    Pass(
-        "group",
-        "Norms of channels, alone or in groups, get their name and take in what scales each.",
-        steps.group,
-        after=("complete",),
-    ),
+    COMPLETE,
+    Repeated((
+        Pass(
+            "group",
+            "Norms of channels, alone or in groups, get their name.",
+            steps.group,
+            after=("complete",),
+            canonical=True,
+        ),
+        Pass(
+            "scale groups",
+            "What scales and shifts the parts of groups does so to the channels.",
+            steps.recognised(group_norm.INSIDE),
+            after=("group",),
+            canonical=True,
+        ),
+        COMPLETE,
+    )),
     Pass(
         "attend",
         "A softmax between two products becomes attention, repeated keys are taken once.",
         steps.attend,
         after=("recognise", "complete"),
-        since=23,
+        canonical=True,
         writes=ops.attention,
     ),
-    Pass(
-        "spell out",
-        "What was recognised and the runtime has no operator for is spelled out again.",
-        steps.spell_out,
-        after=("group", "attend"),
-    ),
+    Repeated((
+        Pass(
+            "spell out",
+            "What was recognised and the runtime has no operator for is spelled out again.",
+            steps.spell_out,
+            after=("group", "attend"),
+        ),
+        DECOMPOSE,
+        CANONICALIZE,
+    )),
     Pass(
         "operands",
         "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
@@ -174,55 +258,72 @@ PASSES: tuple[Pass, ...] = (
         steps.lay_heads_side_by_side,
         after=("attend", "operands"),
     ),
-    Pass(
-        "canonicalize again",
-        "What was rearranged is canonicalized.",
-        steps.of_graph(canonicalize),
-        after=("attention 3d",),
-    ),
+    CANONICALIZE,
     Pass(
         "broadcast",
         "What the next operation broadcasts by itself is not written.",
         steps.swept(broadcast.RULES),
-        after=("canonicalize again",),
+        after=("windows", "attention 3d"),
     ),
     Pass(
         "channels",
         "What lies between convolutions takes their order of axes where that saves transposes.",
-        lambda graph, _: channels.turn_channels(graph),
-        after=("canonicalize again",),
+        steps.of_graph(channels.turn_channels),
+        after=("windows", "attention 3d"),
+        canonical=True,
     ),
     Pass(
         "take",
-        "Gathers along one axis, and chains of reshapes, transposes and slices in their shortest.",
-        steps.shorten,
-        after=("canonicalize again", "channels"),
+        "Gathers of whole slices along one axis count negative indices from its end.",
+        steps.swept(take.RULES),
+        after=("channels",),
+        canonical=True,
+    ),
+    Pass(
+        "chains",
+        "Chains of reshapes, transposes and slices are the shortest that do the same.",
+        steps.swept(chains.RULES),
+        after=("take",),
+        canonical=True,
     ),
     Pass(
         "contract",
         "Contractions become matrix products.",
         steps.contract,
-        after=("attend", "take"),
+        after=("attend", "chains"),
         eliminates=frozenset({ops.einsum}),
+        canonical=True,
     ),
     Pass(
         "share transposes",
         "The equal parts of a value are transposed as one.",
-        lambda graph, _: siblings.share_transposes(graph),
+        steps.of_graph(siblings.share_transposes),
         after=("contract",),
+        canonical=True,
     ),
     Pass(
         "weight folding",
         "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
         steps.absorb,
         after=("operands", "windows", "contract"),
+        canonical=True,
     ),
-    Pass(
-        "batch norm",
-        "Batch norms that no convolution takes in get their name.",
-        steps.batch_norms,
-        after=("weight folding",),
-    ),
+    Repeated((
+        Pass(
+            "batch norm",
+            "Batch norms that no convolution takes in get their name.",
+            steps.batch_norms,
+            after=("weight folding",),
+            canonical=True,
+        ),
+        COMPLETE,
+        Pass(
+            "batch norm operands",
+            "Batch norms have the bias that ONNX's operator takes.",
+            steps.swept(norm_layout.BATCH),
+            after=("batch norm",),
+        ),
+    )),
     Pass(
         "select",
         "One entry of an axis is one gather.",
@@ -265,5 +366,4 @@ PASSES: tuple[Pass, ...] = (
         steps.of_graph(hoist_weight_programs),
         after=("dtype fallback",),
     ),
-)
-"""Between the trace and the lowering."""
+)  # fmt: skip

@@ -6,12 +6,9 @@ from functools import cache, partial
 import jax
 import numpy as np
 
-from converter.canonicalize import canonicalize
-from converter.decompose.expansion import decompose
 from converter.frontend.trace import trace
 from converter.fuse import (
     activations,
-    affine,
     attention,
     batch_norm,
     gelu,
@@ -30,33 +27,26 @@ from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.layout import (
-    chains,
     contraction,
     convolution,
     heads,
     norm_layout,
     pooling,
     resize_layout,
-    take,
 )
 from converter.legalize import bounds, deviations, dtype_fallback
-from converter.loops import shorten_loops
 from converter.pipeline.settings import Settings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
 from converter.weight_folding.weight_programs import weight_values, weights_first
 
 
-def of_graph(step: Callable[[Graph], object]) -> Callable[[Graph, Settings], None]:
-    """A pass that asks for no settings, and after which nothing is to be canonicalized."""
-
-    def run(graph: Graph, _: Settings) -> None:
-        step(graph)
-
-    return run
+def of_graph(step: Callable[[Graph], object]) -> Callable[[Graph, Settings], object]:
+    """A pass that asks for no settings."""
+    return lambda graph, _: step(graph)
 
 
-def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], None]:
+def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], object]:
     """A pass that applies rules once, in topological order; of several the first that can."""
     return of_graph(partial(_swept, rules=_joined(*tables)))
 
@@ -102,22 +92,6 @@ name_blocks = recognised(
     log_softmax=softmax.LOG_SOFTMAX,
     rotary=rotary.ROTARY,
 )
-
-
-def shorten_steps(graph: Graph, settings: Settings) -> bool:
-    """Until nothing changes. What is computed for all steps at once loses the names that it had."""
-    quiet = settings.trial(settings.opset)
-    for _ in range(TURNS):
-        if not shorten_loops(graph):
-            return False
-        canonicalize(graph)
-        for named in (name_blocks, activate):
-            if named(graph, quiet):
-                canonicalize(graph)
-    return False
-
-
-TURNS = 4
 
 
 def resample(graph: Graph, settings: Settings) -> bool:
@@ -174,19 +148,11 @@ def recur(graph: Graph, settings: Settings) -> bool:
     return changed
 
 
-def group(graph: Graph, settings: Settings) -> None:
-    """A scale is seen where it meets the norm, so that what lies between has to be simplified."""
+def group(graph: Graph, settings: Settings) -> bool:
     bare = (group_norm.is_bare(node, settings.takes) for node in graph.walk())
     if not (settings.fuses("group_norm") and any(bare)):
-        return
-    steps = (
-        (ops.layer_norm, (group_norm.GROUPS, group_norm.CHANNEL)),
-        (ops.group_norm, (group_norm.INSIDE,)),
-        (ops.group_norm, (affine.AFFINE,)),
-    )
-    for op, recognisers in steps:
-        if graph.count(op) and recognised(*recognisers)(graph, settings):
-            canonicalize(graph)
+        return False
+    return recognised(group_norm.GROUPS, group_norm.CHANNEL)(graph, settings)
 
 
 def attend(graph: Graph, settings: Settings) -> bool:
@@ -199,11 +165,7 @@ def attend(graph: Graph, settings: Settings) -> bool:
 
 def batch_norms(graph: Graph, settings: Settings) -> bool:
     roots = graph.count(ops.rsqrt) or graph.count(ops.sqrt)
-    found = bool(roots) and recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
-    if found:
-        recognised(affine.AFFINE)(graph, settings)
-        _swept(graph, norm_layout.BATCH)
-    return found
+    return bool(roots) and recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
 
 
 SPELLED_OUT = (ops.gelu, ops.rotary)
@@ -218,10 +180,7 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
             return None
         specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
         assert node.op.formula is not None
-        formula = trace(partial(node.op.formula, **node.params), specs)
-        decompose(formula)
-        canonicalize(formula)
-        return editor.inline(formula, node.inputs)
+        return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
 
     fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
     return sweep(graph, dict.fromkeys([*fused, ops.det], rule))
@@ -250,13 +209,6 @@ def lay_heads_side_by_side(graph: Graph, settings: Settings) -> None:
         asked = settings.attention_layout is not None
         rule = heads.attention_3d if asked else heads.attention_3d_of_turned
         sweep(graph, {ops.attention: rule})
-
-
-def shorten(graph: Graph, _: Settings) -> bool:
-    taken = _swept(graph, take.RULES)
-    if taken and graph.count(ops.scan) and shorten_loops(graph):
-        canonicalize(graph)
-    return _swept(graph, chains.RULES) or taken
 
 
 def contract(graph: Graph, settings: Settings) -> bool:

@@ -13,7 +13,7 @@ from converter.ir import Graph
 from converter.ir.complex_pairs import is_complex, unpacked
 from converter.ir.evaluation import evaluate
 from converter.ir.op import Op
-from converter.pipeline.passes import PASSES
+from converter.pipeline.passes import distinct
 from converter.verify.elements import Judge
 from converter.verify.noise import Noise
 from converter.verify.sessions import run, session
@@ -62,7 +62,8 @@ class Watch:
 
     def __call__(self, name: str, graph: Graph) -> None:
         """After a pass."""
-        self._gone |= next((step.eliminates for step in PASSES if step.name == name), frozenset())
+        for step in distinct():
+            self._gone |= step.eliminates if step.name == name else frozenset()
         back = sorted({node.op.name for node in graph.walk() if node.op in self._gone})
         if back:
             raise Changed(name, f"there is a '{back[0]}', of which none should be left")

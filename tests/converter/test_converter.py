@@ -1,5 +1,7 @@
 """The converter's interface: specs, inputs in pytrees, names, parameters, stages, errors."""
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -211,12 +213,39 @@ def test_dropout_and_known_keys_leave_no_trace():
 
 
 def test_passes_stand_in_an_order_that_they_agree_with():
-    names = [step.name for step in passes.PASSES]
+    names = [step.name for step in passes.distinct()]
     assert len(set(names)) == len(names)
-    for place, step in enumerate(passes.PASSES):
+    for place, step in enumerate(passes.distinct()):
         assert step.purpose.endswith(".")
         for other in step.after:
             assert other in names[:place], f"{step.name} wants {other} before it"
+
+
+def test_no_pass_runs_another():
+    """What one does besides its own is a row of the list; patterns are graphs of their own."""
+    whole = re.compile(r"\b(canonicalize|decompose|represent|(batch|shorten)_loops|run_passes)\(\w")
+    folder = Path(converter.__file__).parent
+    rooms = ("canonicalize", "decompose", "fuse", "layout", "legalize", "loops", "weight_folding")
+    files = [*(p for room in rooms for p in (folder / room).rglob("*.py"))]
+    files.append(folder / "pipeline" / "steps.py")
+    calls = {
+        path.name
+        for path in files
+        for line in path.read_text().splitlines()
+        if whole.search(line) and not line.startswith("def ")
+    }
+    assert calls == {"patterns.py"}
+
+
+@pytest.mark.parametrize("changes, turns", [((True, True, False), 3), ((True,) * 9, 4), ((), 1)])
+def test_what_comes_again_comes_until_nothing_changes(monkeypatch, changes, turns):
+    left, seen = [*changes], []
+    first = passes.Pass("first", "Changes.", lambda *_: bool(left and left.pop(0)))
+    then = passes.Pass("then", "Nothing.", lambda *_: False)
+    monkeypatch.setattr(passes, "PASSES", (passes.Repeated((first, then)),))
+    passes.run_passes(None, passes.Settings(23), lambda name, _: seen.append(name))
+    again = ["first", "then", *(f"{n} ({i})" for i in range(2, 9) for n in ("first", "then"))]
+    assert seen == again[: 2 * turns - (turns < 4)]
 
 
 def test_dump(tmp_path, monkeypatch):
@@ -224,7 +253,10 @@ def test_dump(tmp_path, monkeypatch):
     converter.to_onnx(jax.vmap(MLP), [("B", 4)])
     files = sorted((tmp_path / "dump").iterdir())
     names = [file.stem.split("_", 1)[1].replace("_", " ") for file in files]
-    assert names == ["trace", *(step.name for step in passes.PASSES), "model"]
+    rows = [row for row in passes.PASSES if isinstance(row, passes.Pass)]
+    ran = [name for name in names[1:-1] if "(" not in name]
+    assert names[0] == "trace" and names[-1] == "model"
+    assert {row.name for row in rows} <= set(ran) and "canonicalize (2)" in names
     assert "MatMul" in files[-1].read_text()
 
 

@@ -35,25 +35,6 @@ class LoopCase:
     specs: Sequence[Any] = (X,)
 
 
-def entries(start: int, stop: int, index: Callable[[Any], Any] = lambda i: i) -> Callable[..., Any]:
-    def fn(x):
-        y = jnp.full_like(x, 7)
-        return lax.fori_loop(start, stop, lambda i, y: y.at[index(i)].set(x[i] * 2), y)
-
-    return fn
-
-
-def columns(x):
-    write = lax.dynamic_update_slice_in_dim
-    return lax.fori_loop(
-        0, 3, lambda i, y: write(y, jnp.sin(x[:, i])[:, None], i, axis=1), jnp.zeros_like(x)
-    )
-
-
-def read_and_written(x):
-    return lax.fori_loop(1, 5, lambda i, y: y.at[i].set(y[i - 1] + x[i]), x)
-
-
 def history(x):
     def step(seen, row):
         seen = seen * 0.5 + row
@@ -78,14 +59,6 @@ def unread(x):
     return lax.scan(step, (jnp.zeros(3), jnp.ones(3), x[0]), x)[0][::2]
 
 
-def while_invariant(x):
-    def step(state):
-        i, y, kept = state
-        return i + 1, y * 0.5 + jnp.tanh(x).sum() + kept, kept
-
-    return lax.while_loop(lambda s: s[0] < jnp.int32(x.max()) + 3, step, (0, x[0], x[1]))[1]
-
-
 def lanes(x):
     return jax.vmap(
         lambda row: lax.while_loop(lambda s: s.max() < 9, lambda s: s * 1.5 + 1, jnp.abs(row))
@@ -99,37 +72,33 @@ def nested(x):
     return lax.map(row_of, x)
 
 
-def chosen(i):
-    return jnp.array([0, 2, 2, 1, 4])[i]
-
-
 def scaled(x, reverse=False):
     return lax.scan(lambda y, row: (y * 0.5 + row, y), x[0], x, reverse=reverse)
 
 
-def scaled_by_choice(x):
-    def step(total, row):
-        total = lax.cond(row[0] > 0, lambda t: t + row, lambda t: t * 0.25, total)
-        return total, total
-
-    return lax.scan(step, jnp.zeros(3), x)
+def sums(x, reverse=False):
+    return lax.scan(lambda y, row: (y + row,) * 2, x[0], x, reverse=reverse)
 
 
-def mixed(x, reverse=False):
-    """What is known of a filter beforehand, and what it makes of what it sees."""
-
-    def step(state, row):
-        seen, spread = state
-        spread = MATRIX @ spread @ MATRIX.T / 9 + jnp.eye(3)
-        seen = MATRIX @ seen / 3 + spread[0] * (row - seen[1])
-        return (seen, spread), seen
-
-    return lax.scan(step, (x[0] * 0, jnp.eye(3)), x, reverse=reverse)[1]
+def shifted(x):
+    """By each element's own weight."""
+    weights = jnp.array([0.9, -0.5, 0.1])
+    return lax.scan(lambda y, row: (3 - (row - weights * y) / 2, y), x[1], x)
 
 
-def turned(x):
-    """The same for every step."""
-    return lax.scan(lambda y, row: (jnp.concatenate([y[1:], y[:1]]) + row, y), x[0], x)
+def drawn_near(x):
+    """A state that meets itself: one that is infinite is no number in the next step."""
+    return lax.scan(lambda y, row: (y + 0.2 * (row - y), y), x[0], x)
+
+
+def mixed(x):
+    """What a step makes of an element depends on the others."""
+    return lax.scan(lambda y, row: (MATRIX @ y / 9 + row, y), x[0] * 0, x)
+
+
+def vanishes(x):
+    """Of which infinity times the factor is not what is left."""
+    return lax.scan(lambda y, row: (y * jnp.array([0.5, 0, 1]) + row, y), x[0], x)
 
 
 def doubled(x):
@@ -167,14 +136,6 @@ def found(x):
     return lax.while_loop(lambda i: (i < 4) & (x[i, 0] < 0), lambda i: i + 1, 0)
 
 
-def equal_rows(x):
-    def step(y, given):
-        row, keep = given
-        return jnp.tanh(y * keep + row), y
-
-    return lax.scan(step, x[0], (x, jnp.full((5, 3), 0.5)))
-
-
 def maps(x):
     return lax.map(lambda row: jnp.tanh(row) @ MATRIX, x)
 
@@ -182,36 +143,29 @@ def maps(x):
 CASES = (
     LoopCase("map", maps, 0),
     LoopCase("map of loops", nested, 0),
-    LoopCase("entries", entries(0, 5), 0),
-    LoopCase("some entries", entries(1, 4), 0),
-    LoopCase("entries from the last on", entries(0, 5, lambda i: 4 - i), 0),
-    LoopCase("columns", columns, 0),
-    LoopCase("entries that others overwrite", entries(0, 5, chosen), 1),
-    LoopCase("entries that are read", read_and_written, 4),
     LoopCase("after the loop", history, 0),
     LoopCase("a state that counts", counted, 0),
     LoopCase("a state that nobody reads", unread, 0),
-    LoopCase("invariants", while_invariant, 5),
     LoopCase("lanes", lanes, 7),
     LoopCase("a state that is scaled", scaled, 0),
     LoopCase("from the last on", partial(scaled, reverse=True), 0),
-    LoopCase("scaled by what is chosen", scaled_by_choice, 0),
-    LoopCase("a state that is mixed", mixed, 0),
-    LoopCase("mixed from the last on", partial(mixed, reverse=True), 0),
-    LoopCase("turned", turned, 0),
+    LoopCase("scaled and turned around", shifted, 0),
+    LoopCase("added up", sums, 0),
+    LoopCase("added up from the last on", partial(sums, reverse=True), 0),
     LoopCase("whole numbers that are added up", whole_numbers, 0),
-    LoopCase("added to itself", doubled, 0),
+    LoopCase("added to itself", doubled, 2),
+    LoopCase("drawn near", drawn_near, 3),
+    LoopCase("a state that is mixed", mixed, 3),
+    LoopCase("an element that vanishes", vanishes, 2),
     LoopCase("grows too much", grows, 2),
     LoopCase("scaled by what is given", gated, 2),
     LoopCase("not linear", not_linear, 3),
     LoopCase("whole numbers that are divided", divided, 9),
-    LoopCase("the same in each step", equal_rows, 3),
     LoopCase("a path", path, 2),
     LoopCase("a search", found, 6),
 )
 
 
-@pytest.mark.sampled(4, full=1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_steps_do_what_depends_on_the_step_before(case, monkeypatch):
     for most in ("MOST_NODES", "MOST_INSIDE"):
@@ -236,7 +190,7 @@ def _with_inner(node: Node) -> list[Node]:
     return [node, *(inner for body in node.bodies.values() for inner in body.walk())]
 
 
-@pytest.mark.parametrize("fn", (scaled, scaled_by_choice, mixed, turned))
+@pytest.mark.parametrize("fn", (scaled, shifted, sums, vanishes, drawn_near))
 def test_what_is_not_finite_goes_where_it_goes_step_by_step(fn):
     export, x = converter.to_onnx(fn, [X]), RNG.standard_normal(X).astype(np.float32)
     for number in (np.inf, -np.inf, np.nan):
@@ -253,16 +207,6 @@ def test_short_loops_are_written_out_and_long_ones_are_not():
         export = converter.to_onnx(partial(newton, steps=steps), [X])
         assert export.graph.count(ops.scan) == loops
     assert converter.check(export.model, partial(newton, steps=30), [np.ones(X, np.float32)]).passed
-
-
-def test_branches_are_both_computed_where_that_is_cheap_and_cannot_fail():
-    def either(yes):
-        return lambda x, i: lax.cond(x.sum() > 0, lambda: yes(x, i), lambda: x)
-
-    cheap, wide = either(lambda x, i: x * 2 + 1), either(lambda x, i: x @ MATRIX)
-    read = either(lambda x, i: x + lax.dynamic_index_in_dim(x, i, 0, False))
-    for fn, left in ((cheap, 0), (wide, 1), (read, 1)):
-        assert converter.to_onnx(fn, [X, ((), np.int32)]).graph.count(ops.cond) == left
 
 
 def _struct(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:

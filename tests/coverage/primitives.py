@@ -65,7 +65,7 @@ def _held(module: ModuleType) -> Iterator[str]:
 
 
 ARRANGED = frozenset().union(
-    *(step.eliminates for step in passes.PASSES),
+    *(step.eliminates for step in passes.distinct()),
     pooling.pooling_rules(17, False, find_target(DEFAULT)),
 )
 """Primitives that the passes bring into another form before the lowering."""
