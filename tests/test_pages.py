@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 import converter
 import weights
 import zoo
-from tests import commands, reference
+from tests import commands, passes, reference
 from tests.browser import chromium_of_debian, served
 from tests.references.classifiers import OWN
 from tests.seeded import state_of
@@ -270,6 +270,10 @@ def run_lines(text):
 def test_the_page_of_commands():
     """It is what `python -m tests.commands` writes."""
     assert (ROOT / "docs" / "reference" / "command-line.md").read_text() == commands.page()
+
+
+def test_the_page_of_the_passes_is_up_to_date():
+    assert (ROOT / "docs" / "reference" / "passes.md").read_text() == passes.page()
 
 
 @pytest.mark.parametrize("package", reference.FIRST)
