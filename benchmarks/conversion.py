@@ -26,12 +26,13 @@ from converter.api.conversion import tidy
 from converter.frontend.trace import trace
 from converter.ir import Graph
 from converter.lower import lower
+from converter.opsets import DEFAULT_TARGET
 from converter.pipeline import passes
-from converter.targets import DEFAULT, find_target
+from converter.targets import find_target
 from zoo.models.builder import abstract, batched
 
 OPSET = 23
-TARGET = find_target(DEFAULT)
+TARGET = find_target(DEFAULT_TARGET)
 SHAPE = ("B", 3, 224, 224)
 
 Function = Callable[..., Any]
@@ -70,7 +71,7 @@ def convert(fn: Function, model: Any) -> tuple[Times, int, int]:
     graph = trace(fn, [SHAPE], model)
     mark("trace")
     traced = len(graph.nodes)
-    passes.run_passes(graph, passes.Settings(OPSET), mark)
+    passes.run_passes(graph, passes.Settings(opset=OPSET), mark)
     lowered = lower(graph, OPSET, TARGET)
     mark("lower")
     written = tidy(lowered, TARGET)

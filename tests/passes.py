@@ -11,8 +11,8 @@ HEAD = """# The passes in their order
 
 `python -m tests.passes` writes this page from `converter/pipeline/passes.py`;
 [Passes](../concepts/passes.md) says what they are for. What a pass marked with * has changed is
-canonicalized at once. The passes of a group come again, one after the other, as long as the first of
-them changes anything, {most} times at most.
+canonicalized at once. The passes of a group come again, one after the other, as long as the first
+of them changes anything, {most} times at most.
 
 | | pass | what it does | from opset |
 |---|---|---|---|

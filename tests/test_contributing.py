@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from converter.opsets import TARGET_NAMES
 from tests.test_boundaries import ROOMS
 from zoo.export.precision import LIMITS
 from zoo.export.resources import BITS
@@ -110,3 +111,9 @@ def test_every_precision_has_what_the_pages_say():
     said = re.findall(r"^\| `(\w+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE)
     cosines = {name: each.value for name, each in LIMITS.items() if each.measure == "cosine"}
     assert dict(said) == {name: json.dumps(value) for name, value in cosines.items()}
+
+
+def test_the_page_of_targets_has_each_of_them():
+    page = (ROOT / "docs" / "how-to" / "conversion.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", page.partition("| target |")[2], re.MULTILINE)
+    assert sorted(rows) == sorted(TARGET_NAMES)

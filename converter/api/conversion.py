@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -14,19 +14,19 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes import Sequential, common
 
+from converter.api.request import FileRequest, asked_by
 from converter.errors import CheckError, SpecError
 from converter.frontend.interface import Subject
-from converter.frontend.specs import Spec
 from converter.frontend.trace import source_line
 from converter.fuse.match import grouped_near_misses
 from converter.ir import Graph
 from converter.lower import lower
 from converter.model import saving
 from converter.model.function_calls import outline
-from converter.model.results import Export, Given, Metadata, metadata_of, report
+from converter.model.results import Export, Metadata, metadata_of, report
 from converter.pipeline import passes
-from converter.pipeline.settings import Fuse, Settings
-from converter.targets import DEFAULT, AttentionLayout, Target, find_target
+from converter.pipeline.settings import Settings
+from converter.targets import Target
 from converter.verify.checking import check
 from converter.verify.samples import samples
 from converter.verify.watch import Watch
@@ -34,29 +34,8 @@ from converter.verify.watch import Watch
 logger = logging.getLogger(__name__)
 
 
-def to_onnx(
-    fn: Callable[..., Any],
-    specs: Sequence[Spec] | None = None,
-    *,
-    params: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
-    constraints: Sequence[str] = (),
-    opset: int | None = None,
-    path: str | os.PathLike[str] | None = None,
-    external_data: bool | None = None,
-    attention_layout: AttentionLayout | None = None,
-    strict: bool = False,
-    fold: bool = True,
-    fuse: Fuse = True,
-    target: str = DEFAULT,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    channels_first: Collection[str] = (),
-    verify: bool | Sequence[Any] = False,
-    metadata: Given = None,
-    source_lines: bool = False,
-    functions: bool = False,
-) -> Export:
+@asked_by(FileRequest)
+def to_onnx(request: FileRequest) -> Export:
     """Convert a JAX function or an Equinox module to ONNX.
 
     Args:
@@ -77,8 +56,8 @@ def to_onnx(
         constraints: what holds of named dimensions, by ``>=``, ``<=`` or ``==``, as
             ``jax.export.SymbolicScope`` takes it: ``["B >= 2", "mod(h, 16) == 0", "h == w"]``.
             Every name is at least 1. The file's metadata repeats them.
-        opset: 17 to 26, by default what the target takes best: 23, from which on attention and
-            rotary embeddings are fused, or for ``portable`` 18.
+        opset: one of ``converter.OPSETS``, by default what the target takes best; attention and
+            rotary embeddings are fused from the opset on that has operators for them.
         path: also save the model there.
         external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
             2 GB; false forbids that.
@@ -94,10 +73,10 @@ def to_onnx(
         fuse: false to recognise nothing, or a list of what to: ``["attention", "layer_norm"]``. A
             wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
             would fuse.
-        target: ``"onnxruntime"``, whose missing and wrong kernels are avoided; ``"tensorrt"``,
-            ``"openvino"``, ``"web"``, ``"tract"``, ``"opencv"`` or ``"iree"``, of which
-            ``docs/how-to/conversion.md`` says what each gets; ``"portable"``, what all of them run;
-            or ``"standard"``, what ONNX defines and nothing else, for runtimes that have it all.
+        target: the runtime that the file is for, of ``converter.TARGETS``: its missing and wrong
+            kernels are avoided, and ``docs/how-to/conversion.md`` says what each gets. Or
+            ``"portable"``, what all of them run; or ``"standard"``, what ONNX defines and nothing
+            else, for runtimes that have it all.
         input_names: instead of the names found in ``fn``, which get a number (``x_1``) where
             something else has them.
         output_names: the same for outputs.
@@ -120,31 +99,26 @@ def to_onnx(
         CheckError: the file is not what JAX computes, where that was to be verified; or a step
             changed a number, which is asked where the environment says so.
     """
-    runtime = find_target(target)
-    if external_data is not None and path is None:
-        raise SpecError("external_data says how path is written: give one, or use Export.save")
-    settings = Settings(runtime.at(opset), attention_layout, strict, fold, fuse, target)
-    subject = Subject(
-        fn, specs, params, kwargs, constraints, input_names, output_names, channels_first
-    )
-    about, dump = metadata_of(metadata), _dumping(os.environ.get("CONVERTER_DUMP"))
+    about = metadata_of(request.metadata)
+    dump = _dumping(os.environ.get("CONVERTER_DUMP"))
     with _searching_new_objects():
-        graph = subject.trace()
-        runtime.refuse_open(graph)
+        graph = request.trace()
+        request.runtime.refuse_open(graph)
         dump("trace", graph)
-        interface = subject.interface(graph)
+        interface = request.interface(graph)
         checks = os.environ.get("CONVERTER_CHECK")
-        watches = [Watch(subject.trace, [*samples(graph)])] if checks else []
-        passes.run_passes(graph, settings, dump, *watches)
-        export = finish(graph, settings, subject.trace, about, source_lines, functions)
-    for watch in watches if not saving.missing(export.model, graph) else ():
-        watch.file(export)
-    export = replace(export, interface=interface)
+        watches = [Watch(request.trace, [*samples(graph)])] if checks else []
+        passes.run_passes(graph, request, dump, *watches)
+        made = finish(graph, request, request.trace, about, request.source_lines, request.functions)
+    for watch in watches if not saving.missing(made.model, graph) else ():
+        watch.file(made)
+    export = replace(made, interface=interface)
     dump("model", export.model.graph)
+    verify = request.verify
     if not isinstance(verify, bool) or verify:
-        export = _verified(export, subject, None if isinstance(verify, bool) else verify)
-    if path is not None:
-        export.save(path, external_data=external_data)
+        export = _verified(export, request, None if isinstance(verify, bool) else verify)
+    if request.path is not None:
+        export.save(request.path, external_data=request.external_data)
     return export
 
 
@@ -190,7 +164,7 @@ def finish(
 ) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
     target = settings.runtime
-    model = tidy(lower(graph, settings.opset, target, lines=source_lines), target)
+    model = tidy(lower(graph, settings.version, target, lines=source_lines), target)
     (about or Metadata()).write(model)
     outlined = outline(model) if functions else []
     newer = sorted(settings.newer.items())

@@ -1,16 +1,12 @@
 """What stands in the way of a conversion, all of it at once, before anything is written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from converter.api.request import Request, asked_by
 from converter.errors import Unsupported
-from converter.frontend.interface import Subject
-from converter.frontend.specs import Spec
 from converter.lower import lower
 from converter.pipeline import passes
-from converter.pipeline.settings import Fuse, Settings
-from converter.targets import DEFAULT, find_target
 
 
 @dataclass(frozen=True)
@@ -45,29 +41,16 @@ class Explanation:
         return "\n".join([*map(str, self.obstacles), *rest])
 
 
-def explain(
-    fn: Callable[..., Any],
-    specs: Sequence[Spec] | None = None,
-    *,
-    params: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
-    constraints: Sequence[str] = (),
-    opset: int | None = None,
-    strict: bool = False,
-    fuse: Fuse = True,
-    target: str = DEFAULT,
-) -> Explanation:
+@asked_by(Request)
+def explain(request: Request) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
-    runtime = find_target(target)
-    opset = runtime.at(opset)
-    subject = Subject(fn, specs, params, kwargs, constraints)
     try:
-        graph = subject.trace()
-        passes.run_passes(graph, Settings(opset, strict=strict, fuse=fuse, target=target))
+        graph = request.trace()
+        passes.run_passes(graph, request)
     except Unsupported as error:
         return Explanation(_explanation_grouped([error]), is_whole=False)
-    lower(graph, opset, runtime, refused=refused)
+    lower(graph, request.version, request.runtime, refused=refused)
     return Explanation(_explanation_grouped(refused))
 
 

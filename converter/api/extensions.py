@@ -12,7 +12,8 @@ from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
 from converter.ir.op import Op
 from converter.lower import lowerings as rules
-from converter.lower.lowerings import OLDEST, Lowering
+from converter.lower.lowerings import Lowering
+from converter.opsets import OLDEST
 
 Meant: TypeAlias = Primitive | str
 

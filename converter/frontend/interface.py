@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -59,7 +59,8 @@ class Subject:
     """
 
     fn: Callable[..., Any]
-    specs: Sequence[Spec] | None
+    specs: Sequence[Spec] | None = None
+    _: KW_ONLY
     params: Any = None
     kwargs: Mapping[str, Any] | None = None
     constraints: Sequence[str] = ()

@@ -11,6 +11,7 @@ from converter.ir.op import Op
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
+from converter.targets.schemas import SINCE
 
 Array = jax.Array
 
@@ -79,15 +80,17 @@ ACTIVATIONS = (
     ),
     Spelling(ops.softplus, ops.log1p, _softplus),
     Spelling(ops.softplus, ops.log1p, lambda x: jnp.logaddexp(0.0, x)),
-    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), since=18),
+    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), since=SINCE["Mish"]),
     Spelling(
         ops.mish,
         ops.log1p,
         lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),  # what overflows becomes one
-        since=18,
+        since=SINCE["Mish"],
     ),
-    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), since=24),
-    Spelling(ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), since=24),
+    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), since=SINCE["Swish"]),
+    Spelling(
+        ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), since=SINCE["Swish"]
+    ),
     Spelling(ops.soft_sign, ops.abs, lambda x: x / (jnp.abs(x) + 1)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),

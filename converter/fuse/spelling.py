@@ -24,6 +24,7 @@ from converter.ir.op import Op
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor, Rule, sweep
 from converter.ir.scalars import scalar
+from converter.opsets import OLDEST
 
 Bound: TypeAlias = dict[str, View]
 """What the arguments of a spelling are in the user's graph, by name."""
@@ -46,7 +47,7 @@ class Spelling:
     sign: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = lambda **numbers: True
-    since: int = 17
+    since: int = OLDEST
     negative: bool = False
 
 

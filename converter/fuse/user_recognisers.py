@@ -13,6 +13,7 @@ from converter.fuse.match import Recogniser, proved
 from converter.fuse.spelling import Spelling, primitives
 from converter.ir import ops
 from converter.ir.op import Op
+from converter.opsets import OLDEST
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -35,7 +36,7 @@ NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
 
 
 def recogniser(
-    name: str, *, roots: tuple[str, ...] = (), since: int = 17
+    name: str, *, roots: tuple[str, ...] = (), since: int = OLDEST
 ) -> Callable[[Function], Function]:
     """Register a recogniser; `converter.rule(name)` says how what it finds is written.
 

@@ -151,7 +151,8 @@ def _doubled(lines: jax.Array, recurrence: Recurrence) -> jax.Array:
         return lax.cumsum(lines, 0)
     factors, apart = recurrence.factors, 1
     while apart < len(lines):
-        shifted = jnp.concatenate([jnp.zeros_like(lines[:apart]), lines[:-apart]])
+        edges = [(apart, -apart, 0), *((0, 0, 0) for _ in lines.shape[1:])]
+        shifted = lax.pad(lines, np.zeros((), lines.dtype), edges)
         lines = lines + factors.astype(np.float32) * shifted
         factors = np.maximum(factors**2, TINY)
         apart *= 2

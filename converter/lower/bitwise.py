@@ -12,10 +12,10 @@ from converter.ir.dtypes import is_float, is_integer
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term, formulas
 from converter.lower.lowerings import lowers, unsupported
-from converter.targets.schemas import operator
+from converter.targets.schemas import SINCE, operator
 
 
-@lowers(ops.and_, ops.or_, ops.xor, ops.not_, since=18)
+@lowers(ops.and_, ops.or_, ops.xor, ops.not_, since=SINCE["BitwiseAnd"])
 def _(b: Builder, *xs: ir.Value) -> ir.Value:
     name = operator(b.node.op)
     return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
@@ -85,7 +85,7 @@ def _leading_zeros(x: Term) -> Term:
 
 formulas(
     {ops.clz: _leading_zeros, ops.population_count: lambda x: _population(_word(x)).cast(x.dtype)},
-    since=18,
+    since=SINCE["BitwiseOr"],
 )
 
 
@@ -142,7 +142,7 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     return (_of_bits(bits, new) if is_float(new) else bits.cast(new)).value
 
 
-@lowers(ops.bitcast_convert_type, since=26)
+@lowers(ops.bitcast_convert_type, since=SINCE["BitCast"])
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
     if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")

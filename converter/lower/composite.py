@@ -12,7 +12,7 @@ from converter.ir.formulas import ALIGNED, ResizeKind
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, table, unsupported
-from converter.targets.schemas import operator
+from converter.targets.schemas import SINCE, operator
 
 table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
 table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
@@ -29,7 +29,7 @@ def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
     return b.op("Clip", x, b.like(low), b.like(high))
 
 
-@lowers(ops.swish, since=24)
+@lowers(ops.swish, since=SINCE["Swish"])
 def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
     return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
 
@@ -40,7 +40,7 @@ def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
 
 
 @lowers(ops.layer_norm, ops.softmax, ops.log_softmax)
-@lowers(ops.rms_norm, since=23)
+@lowers(ops.rms_norm, since=SINCE["RMSNormalization"])
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.Value:
     """Axes are counted from the end."""
     return b.op(operator(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
@@ -59,7 +59,7 @@ def _(b: Builder, x: ir.Value, *xs: ir.Value, epsilon: float) -> ir.Value:
     return b.op("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon)
 
 
-@lowers(ops.gelu, since=20)
+@lowers(ops.gelu, since=SINCE["Gelu"])
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
     return b.op("Gelu", x, approximate="tanh" if approximate else None)
 
@@ -78,13 +78,13 @@ def _tanh_gate(x: Term) -> Term:
     return (x * math.sqrt(2 / math.pi) * (square + 1)).apply("Tanh")
 
 
-@lowers(ops.rotary_heads, since=23)
+@lowers(ops.rotary_heads, since=SINCE["RotaryEmbedding"])
 def _(b: Builder, *xs: ir.Value, heads: int, interleaved: bool) -> ir.Value:
     flat, turned = b.out.rank == 3, 1 if interleaved else None
     return b.op("RotaryEmbedding", *xs, interleaved=turned, num_heads=heads if flat else None)
 
 
-@lowers(ops.attention, since=23)
+@lowers(ops.attention, since=SINCE["Attention"])
 def _(
     b: Builder,
     *xs: ir.Value,

@@ -15,7 +15,8 @@ from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.lower.builder import Builder
-from converter.lower.lowerings import OLDEST, lowers, table, unsupported
+from converter.lower.lowerings import lowers, table, unsupported
+from converter.opsets import OLDEST
 
 
 class Term:

@@ -23,6 +23,7 @@ from converter.legalize.bounds import scatter_window
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
 from converter.lower.reduce import place_itself
+from converter.targets.schemas import SINCE
 
 # What a gather or scatter does outside is spelled out by now.
 IN_BOUNDS = ("mode", "fill_value")
@@ -261,7 +262,7 @@ def _overlaid(
 # ----------------------------------------------------------------------------------------- caches
 
 
-@lowers(ops.scatter, since=24, ignores=IN_BOUNDS)
+@lowers(ops.scatter, since=SINCE["TensorScatter"], ignores=IN_BOUNDS)
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
@@ -295,4 +296,6 @@ def _cache_written(
 
 
 lowers(ops.dynamic_update_slice)(partial(_update_slice, put=_joined_around))
-lowers(ops.dynamic_update_slice, since=24)(partial(_update_slice, put=_cache_written))
+lowers(ops.dynamic_update_slice, since=SINCE["TensorScatter"])(
+    partial(_update_slice, put=_cache_written)
+)

@@ -22,11 +22,10 @@ from converter.frontend.refused import REFUSED
 from converter.frontend.trace import source_line
 from converter.ir import Node, dims, outside
 from converter.ir.op import Op
+from converter.opsets import OLDEST
 from converter.targets import schemas
 
 Lowering = Callable[..., Any]
-OLDEST = 17
-
 
 OWN_RULES: dict[Op, dict[int, Owner]] = {}
 """By operation, then by the opset that brought what each writes."""

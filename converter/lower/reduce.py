@@ -21,7 +21,7 @@ from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, unsupported
 from converter.lower.special import lowered_log1p
-from converter.targets.schemas import operator
+from converter.targets.schemas import SINCE, operator
 
 Axes = tuple[int, ...]
 
@@ -130,7 +130,7 @@ COMBINATIONS: dict[Op, tuple[Callable[[np.dtype], float], Combine]] = {
 
 lowers(ops.cumsum)(partial(_operator, name="CumSum"))
 lowers(*COMBINATIONS)(_doubled)
-lowers(ops.cumprod, since=26)(partial(_operator, name="CumProd"))
+lowers(ops.cumprod, since=SINCE["CumProd"])(partial(_operator, name="CumProd"))
 
 
 @lowers(ops.sort)

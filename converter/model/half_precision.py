@@ -16,7 +16,8 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from converter.errors import SpecError
-from converter.targets import DEFAULT, find_target
+from converter.opsets import DEFAULT_TARGET
+from converter.targets import find_target
 from converter.targets.schemas import BFLOAT16_SINCE
 
 Precision = Literal["float16", "bfloat16"]
@@ -44,7 +45,10 @@ ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"}
 
 
 def lower_precision(
-    model: ir.Model, precision: Precision, float32: Collection[str] = (), target: str = DEFAULT
+    model: ir.Model,
+    precision: Precision,
+    float32: Collection[str] = (),
+    target: str = DEFAULT_TARGET,
 ) -> ir.Model:
     """Make a model with float32 values compute in half precision, in place.
 
@@ -190,7 +194,7 @@ def narrowed_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.asarray(held).astype(dtype)
 
 
-def emulate_bfloat16(model: ir.Model, target: str = DEFAULT) -> ir.Model:
+def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
 
     That is what hardware does that multiplies bfloat16 and accumulates in float32. Runtimes

@@ -6,12 +6,13 @@ import onnx_ir as ir
 
 from converter.errors import SpecError
 from converter.ir.names import Names
-from converter.targets import DEFAULT, find_target
+from converter.opsets import DEFAULT_TARGET
+from converter.targets import find_target
 
 Named = ir.Value | ir.Node
 
 
-def join(first: ir.Model, second: ir.Model, target: str = DEFAULT) -> ir.Model:
+def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
     """``second`` behind ``first``, in place: it takes over all that ``first`` holds.
 
     The outputs of ``first`` become the inputs of ``second``, in order and under their names. What

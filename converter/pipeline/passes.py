@@ -18,7 +18,7 @@ from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, norm_layout, siblings, take
 from converter.legalize import deviations
 from converter.loops import batch_loops, shorten_loops
-from converter.opsets import OPSETS
+from converter.opsets import OLDEST
 from converter.pipeline import steps
 from converter.pipeline.settings import Settings
 from converter.targets.schemas import SINCE
@@ -46,7 +46,7 @@ class Pass:
     @property
     def since(self) -> int:
         """The opset that brought what it writes."""
-        return OPSETS.start if self.writes is None else SINCE[self.writes.operator]
+        return OLDEST if self.writes is None else SINCE[self.writes.operator]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def run_passes(graph: Graph, settings: Settings, *watches: Callable[[str, Graph]
 
     What comes again has nothing new to note; the watches are told of it as ``canonicalize (2)``.
     """
-    quiet, turns = settings.trial(settings.opset), Counter[str]()
+    quiet, turns = settings.trial(settings.version), Counter[str]()
 
     def changes(step: Pass) -> bool:
         turns[step.name] += 1
@@ -88,7 +88,7 @@ def run_passes(graph: Graph, settings: Settings, *watches: Callable[[str, Graph]
 
 
 def _is_changed_by(step: Pass, graph: Graph, settings: Settings) -> bool:
-    if settings.opset < step.since:
+    if settings.version < step.since:
         _note_newer(graph, settings, step)
         return False
     changed = bool(step.run(graph, settings))

@@ -1,22 +1,21 @@
 """What the passes are told, and where they note what they left."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from converter.errors import SpecError
 from converter.fuse.match import NearMiss
 from converter.fuse.user_recognisers import NEEDS, names
 from converter.ir import Node
-from converter.targets import DEFAULT, AttentionLayout, Target, find_target
+from converter.opsets import DEFAULT_TARGET
+from converter.targets import AttentionLayout, Target, find_target
 
 Fuse: TypeAlias = bool | Sequence[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """The target and its opset and layout, what to fuse, and whether to be exact at any cost.
 
@@ -30,15 +29,15 @@ class Settings:
         SpecError: one of them cannot be used.
     """
 
-    opset: int
+    opset: int | None = None
     attention_layout: AttentionLayout | None = None
     strict: bool = False
     fold: bool = True
     fuse: Fuse = True
-    target: str = DEFAULT
-    notes: list[NearMiss] = field(default_factory=list)
-    deviations: dict[str, list[Node]] = field(default_factory=dict)
-    newer: dict[int, Counter[str]] = field(default_factory=dict)
+    target: str = DEFAULT_TARGET
+    notes: list[NearMiss] = field(default_factory=list, init=False)
+    deviations: dict[str, list[Node]] = field(default_factory=dict, init=False)
+    newer: dict[int, Counter[str]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.attention_layout not in ("4d", "3d", None):
@@ -46,7 +45,7 @@ class Settings:
                 "attention_layout must be '4d' or '3d', or None for what the target runs best; "
                 f"received {self.attention_layout!r}"
             )
-        find_target(self.target)
+        self.runtime.at(self.opset)
         if isinstance(self.fuse, bool):
             return
         unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
@@ -61,12 +60,17 @@ class Settings:
         return find_target(self.target)
 
     @property
+    def version(self) -> int:
+        """The opset: what is asked for, or else what suits the target."""
+        return self.runtime.at(self.opset)
+
+    @property
     def layout(self) -> AttentionLayout:
         return self.attention_layout or self.runtime.attention_layout
 
     def takes(self, operator: str, dtype: Any) -> bool:
         """Whether the target has an operator in a dtype."""
-        return self.runtime.takes(operator, dtype, self.opset)
+        return self.runtime.takes(operator, dtype, self.version)
 
     def fuses(self, name: str) -> bool:
         """Whether structures of this name are recognised."""
@@ -77,9 +81,9 @@ class Settings:
     def note_newer(self, opset: int, operator: str, count: int) -> None:
         """A newer opset would bring an operator, in the most usual dtype at least."""
         offered = opset in self.runtime.opsets and self.runtime.takes(operator, "float32", opset)
-        if self.opset < opset and count and offered:
+        if self.version < opset and count and offered:
             self.newer.setdefault(opset, Counter())[operator] += count
 
-    def trial(self, opset: int) -> Settings:
+    def trial(self, opset: int) -> Self:
         """The same at another opset, whose notes are of no interest."""
-        return replace(self, opset=opset, notes=[], deviations={}, newer={})
+        return replace(self, opset=opset)

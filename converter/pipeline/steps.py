@@ -95,16 +95,16 @@ name_blocks = recognised(
 
 
 def resample(graph: Graph, settings: Settings) -> bool:
-    recogniser = resampling.resize_recogniser(settings.opset, settings.strict)
+    recogniser = resampling.resize_recogniser(settings.version, settings.strict)
     return recognised(resize=recogniser)(graph, settings)
 
 
 def registered(graph: Graph, settings: Settings) -> bool:
     """What others have registered; a function sees what formulas have found."""
     chosen = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
-    changed = spelling.recognise(graph, chosen, settings.opset)
+    changed = spelling.recognise(graph, chosen, settings.version)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
-        if entry.since <= settings.opset:
+        if entry.since <= settings.version:
             changed |= recognised(**{entry.name: entry.recogniser})(graph, settings)
     return changed
 
@@ -117,7 +117,7 @@ def activate(graph: Graph, settings: Settings) -> bool:
         if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)
-    found = spelling.recognise(graph, table, settings.opset)
+    found = spelling.recognise(graph, table, settings.version)
     plain = settings.fuses(ops.softplus.structure) and settings.takes("Softplus", np.float32)
     return (plain and _swept(graph, activations.SOFTPLUS_RULES)) or found
 
@@ -126,7 +126,7 @@ def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: Settings
 ) -> None:
     """Those whose operator a newer opset brought, by what it would make of a copy."""
-    for opset in sorted({s.since for s in table if s.since > settings.opset}):
+    for opset in sorted({s.since for s in table if s.since > settings.version}):
         newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.present(graph, newer) else graph
         if trial is not graph and spelling.recognise(trial, table, opset):
@@ -189,7 +189,7 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
 def take_onnx_operands(graph: Graph, settings: Settings) -> None:
     for op in SPELLED_OUT:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
-    has = partial(settings.runtime.supports, opset=settings.opset)
+    has = partial(settings.runtime.supports, opset=settings.version)
     rules: dict[Op, Rule] = {
         ops.rotary: partial(heads.rotary_operands, has=has),
         ops.conv_general_dilated: partial(convolution.convolution, takes=settings.takes),
@@ -200,7 +200,7 @@ def take_onnx_operands(graph: Graph, settings: Settings) -> None:
 
 
 def windows(graph: Graph, settings: Settings) -> None:
-    pools = pooling.pooling_rules(settings.opset, settings.strict, settings.runtime)
+    pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
     swept(pools, bounds.bounds_rules(graph, settings.strict))(graph, settings)
 
 
@@ -238,4 +238,4 @@ def avoid_quirks(graph: Graph, settings: Settings) -> None:
 
 
 def use_kernels(graph: Graph, settings: Settings) -> None:
-    _swept(graph, dtype_fallback.dtype_fallback_rules(graph, settings.opset, settings.runtime))
+    _swept(graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime))

@@ -3,24 +3,20 @@
 Passes and rules ask a ``Target``, and know no runtime by name.
 """
 
-import pkgutil
 import re
 from functools import cache
 from importlib import import_module
 
 from converter.errors import SpecError
+from converter.opsets import TARGET_NAMES
 from converter.targets.target import AttentionLayout, Deviation, Quirk, Target
 
-__all__ = ["DEFAULT", "TARGETS", "AttentionLayout", "Deviation", "Quirk", "Target", "find_target"]
+__all__ = ["TARGETS", "AttentionLayout", "Deviation", "Quirk", "Target", "find_target"]
 
 TARGETS: dict[str, Target] = {
-    folder.name: import_module(f"{__name__}.{folder.name}").TARGET
-    for folder in pkgutil.iter_modules(__path__)
-    if folder.ispkg
+    name: import_module(f"{__name__}.{name}").TARGET for name in TARGET_NAMES
 }
 """By the name that ``to_onnx`` takes."""
-
-DEFAULT = "onnxruntime"
 
 
 @cache

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 
 from converter.ir import ops
 from converter.ir.op import Op
+from converter.opsets import FUSED
 
 SINCE: Mapping[str, int] = {
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mish"), 18),
     "Gelu": 20,
     "GroupNormalization": 21,  # that of 18, with a scale for each group, is deprecated
-    **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), 23),
+    **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), FUSED),
     **dict.fromkeys(("Swish", "TensorScatter"), 24),
     **dict.fromkeys(("BitCast", "CumProd"), 26),
 }
-"""Operators that came after opset 17."""
+"""Operators that came after the oldest opset that is written."""
 
 BFLOAT16_SINCE: Mapping[str, int] = {
     **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh"), 22),

@@ -16,7 +16,7 @@ from converter.ir.dims import is_symbolic
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
-from converter.opsets import OPSETS
+from converter.opsets import FUSED, OPSETS
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
 
@@ -120,7 +120,7 @@ class Target:
     bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
     versions: Versions = ALL
-    opset: int = 23
+    opset: int = FUSED
     opsets: range = OPSETS
     fixed: bool = False
     dynamic_integers: bool = False

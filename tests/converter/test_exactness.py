@@ -9,11 +9,12 @@ from jax import lax
 import converter
 from converter.fuse import activations
 from converter.legalize.deviations import deviations
-from converter.targets import DEFAULT, find_target
+from converter.opsets import DEFAULT_TARGET
+from converter.targets import find_target
 from converter.verify.sessions import run, session
 from tests.converter.test_edges import units
 
-TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT)).items()}
+TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT_TARGET)).items()}
 
 NAN, INF = np.nan, np.inf
 X = np.array(

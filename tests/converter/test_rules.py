@@ -18,7 +18,8 @@ from converter.frontend.inline import HINTS
 from converter.frontend.trace import trace
 from converter.ir import Graph, make_node, ops
 from converter.lower import lower, lowerings
-from converter.targets import DEFAULT, find_target
+from converter.opsets import DEFAULT_TARGET
+from converter.targets import find_target
 from tests.conformance import spec_of
 from tests.converter.test_edges import BINARY, UNARY
 
@@ -169,7 +170,7 @@ def test_unknown_parameters_are_refused():
     value = trace(lambda x: x, [X]).inputs[0]
     node = make_node(ops.abs, [value], [(X, np.dtype(np.float32))], {"bias": 3})
     with pytest.raises(Unsupported, match="does not know bias"):
-        lower(Graph([value], node.outputs, [node], [], ["y"]), 23, find_target(DEFAULT))
+        lower(Graph([value], node.outputs, [node], [], ["y"]), 23, find_target(DEFAULT_TARGET))
 
 
 def test_a_rule_cannot_take_what_it_does_not_name():

@@ -19,9 +19,9 @@ from converter.ir import ops
 from converter.ir.op import Linear
 from converter.layout import pooling
 from converter.lower import lowerings
-from converter.opsets import OPSETS
+from converter.opsets import DEFAULT_TARGET, OPSETS
 from converter.pipeline import passes
-from converter.targets import DEFAULT, find_target
+from converter.targets import find_target
 
 PUBLIC = (
     *("jax.lax", "jax.lax.linalg", "jax.extend.core.primitives", "jax.random"),
@@ -66,7 +66,7 @@ def _held(module: ModuleType) -> Iterator[str]:
 
 ARRANGED = frozenset().union(
     *(step.eliminates for step in passes.distinct()),
-    pooling.pooling_rules(17, False, find_target(DEFAULT)),
+    pooling.pooling_rules(17, False, find_target(DEFAULT_TARGET)),
 )
 """Primitives that the passes bring into another form before the lowering."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+from converter.opsets import OPSETS, TARGET_NAMES
 from zoo.errors import BadRequest
 from zoo.manifest import choices
 from zoo.registry.lookup import MODELS
@@ -185,10 +186,11 @@ Opsets = Annotated[
     list[str] | None,
     value(
         "N",
-        "The version of ONNX's operators, from 17 to 26. Several, as in 18,23, give a file each.",
+        f"The version of ONNX's operators, from {OPSETS[0]} to {OPSETS[-1]}. Several, as in 18,23, "
+        "give a file each.",
         FILE,
         callback=split_commas,
-        show_default="what suits the target: 23, or 18 for portable",
+        show_default="what suits the target",
     ),
 ]
 Precision = Annotated[
@@ -212,9 +214,9 @@ Target = Annotated[
     choices.Target,
     value(
         "NAME",
-        "The runtime that the file is for: onnxruntime, tensorrt, openvino, web, tract, opencv or "
-        "iree; portable, for all of them and others that want fixed sizes; or standard, for any "
-        "that has all operators of the opset. With versions, as in 'onnxruntime>=1.32', it is for "
+        f"The runtime that the file is for: {', '.join(TARGET_NAMES)}. Portable is for all of them "
+        "and others that want fixed sizes, standard for any that has all operators of the opset. "
+        "With versions, as in 'onnxruntime>=1.32', it is for "
         "these alone, and does without what only older ones need.",
         FILE,
     ),

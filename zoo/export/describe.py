@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 import converter
+from converter.opsets import DEFAULT_TARGET, FUSED
 from weights import Provenance
 from zoo.export.make import Made
 from zoo.export.request import Request, Signature
@@ -32,8 +33,7 @@ def describe_file(request: Request, file: Path, made: Made, provenance: Provenan
     files = tuple(File.at(path, digest=made.digests.get(path.name)) for path in there)
     names = [each.name for each in files]
     variant = describe_variant(made, names, request.options.target)
-    # From opset 23 on there is an operator for all of attention.
-    fused = variant.precision == "fp32" and variant.opset >= 23
+    fused = variant.precision == "fp32" and variant.opset >= FUSED
     name = "fused" if fused else variant.precision
     empty = describe_shared(request.model, request.signature, provenance)
     return empty.changed(files=files, variants={name: variant}, complete=True)
@@ -74,7 +74,7 @@ def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
     return classes | outputs | ({"network": entry.config} if other else {})
 
 
-def describe_variant(made: Made, files: Sequence[str], target: Target = "onnxruntime") -> Variant:
+def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_TARGET) -> Variant:
     """What a file takes, gives and consists of, and how it was checked."""
     model, report = made.model, converter.report(made.model)
     attention = [node for node in model.graph if node.op_type == "Attention"]

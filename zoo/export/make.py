@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 import converter
 from converter.ir.names import Names
+from converter.opsets import DEFAULT_TARGET
 from weights import Weights
 from weights.progress import Progress
 from zoo.export.network_inputs import BATCHES, input_specs, sample_inputs
@@ -72,7 +73,7 @@ class Maker:
     weights: Weights
     signature: Signature
     samples: Callable[[], Sequence[Sample]] | None = None
-    target: Target = "onnxruntime"
+    target: Target = DEFAULT_TARGET
     layout: Layout | None = None
     pictures: PictureFolder | None = None
     digests: Digests = field(default_factory=Digests)
@@ -184,7 +185,7 @@ def convert_model(
     opset: int | None,
     signature: Signature,
     layout: Layout | None = None,
-    target: Target = "onnxruntime",
+    target: Target = DEFAULT_TARGET,
 ) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
     (network,) = networks_in(model)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import converter
 from converter.model.streaming import Written
+from converter.opsets import DEFAULT_TARGET
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.matrices import quantise
@@ -81,7 +82,7 @@ def derive(
     precision: Precision,
     inputs: Sequence[NDArray[Any]],
     written: Written | None = None,
-    runtime: Target = "onnxruntime",
+    runtime: Target = DEFAULT_TARGET,
 ) -> None:
     """Write the float32 file `source` in a lower precision.
 

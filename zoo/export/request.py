@@ -10,6 +10,7 @@ from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
+from converter.opsets import DEFAULT_TARGET
 from zoo.checkpoints.weights_argument import Choice, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
@@ -61,7 +62,7 @@ class Options:
     outputs: Sequence[str] = ()
     reshape: bool = False
     input: Input = "float32"
-    target: Target = "onnxruntime"
+    target: Target = DEFAULT_TARGET
     layout: Layout | None = None
     precision: Precision = "fp32"
     calibrate: Path | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from converter.opsets import DEFAULT_TARGET
 from zoo.errors import BadRequest, NotVerified
 from zoo.progress import bar
 
@@ -27,7 +28,7 @@ def to_onnx(
     batch: int | None = None,
     precision: Precision = "fp32",
     calibrate: str | os.PathLike[str] | None = None,
-    target: Target = "onnxruntime",
+    target: Target = DEFAULT_TARGET,
     input: Input = "float32",
     layers: Sequence[int] | str | None = None,
     outputs: Sequence[str] | None = None,
@@ -47,17 +48,16 @@ def to_onnx(
     - `model`: what `zoo.from_pretrained` or `zoo.create` gave, or a module that holds it.
     - `path`: where to write; ends in `.onnx`. The manifest lies beside it, `NAME.manifest.json`,
       and the tensors of more than 2 GB, `NAME.onnx_data`. Earlier files are replaced.
-    - `opset`: 17 to 26. From 23 on attention and rotary embeddings are operators. By default what
-      suits the target: 23, or 18 for `"portable"`.
+    - `opset`: one of `converter.OPSETS`, by default what suits the target.
     - `size`: pixels, `224` or `(height, width)`; `"dynamic"` leaves them open; the model's own by
       default.
     - `batch`: images at once; open by default.
     - `precision`: `"fp32"`, `"fp16"`, `"bf16"`, `"int8"`, `"q4"` or `"q4f16"`.
     - `calibrate`: a folder with pictures, for `"int8"`: the ranges of activations are measured on
       them, and the file gets these or computes its own, whichever is faster and near enough.
-    - `target`: the runtime that the file is for: `"onnxruntime"`, `"tensorrt"`, `"openvino"`,
-      `"web"`, `"tract"`, `"opencv"` or `"iree"`; `"portable"` for all of these, and others that
-      want fixed sizes; or `"standard"` for any that has all operators of the opset.
+    - `target`: the runtime that the file is for, of `converter.TARGETS`; `"portable"` for all of
+      these, and others that want fixed sizes; or `"standard"` for any that has all operators of
+      the opset.
     - `input`: `"float32"` for `pixel_values [batch, 3, height, width]`, `"uint8"` for images
       `[batch, height, width, 3]` of any size, which the file preprocesses itself.
     - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a

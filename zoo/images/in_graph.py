@@ -20,6 +20,7 @@ from jax import Array, core, lax
 from jaxtyping import Float32, Int64, Shaped, UInt8
 
 import converter
+from converter.opsets import DEFAULT_TARGET
 from zoo.images.pixel_values import Size, centre, channels, resized_size
 from zoo.models.preprocessing import Preprocessing
 
@@ -85,7 +86,7 @@ def front(
     size: Size,
     opset: int,
     batch: int | None = None,
-    target: str = "onnxruntime",
+    target: str = DEFAULT_TARGET,
 ) -> converter.Export:
     """Preprocessing as a graph of its own, for `converter.join`.
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from converter.opsets import DEFAULT_TARGET
 from weights.files import digest_of, sha256
 from weights.opening import State, open_inside
 from zoo.errors import BadRequest
@@ -124,7 +125,7 @@ class Variant(Model):
     ir_version: Count = Field(description="Version of ONNX's file format.")
     precision: Precision = Field(description="Of the weights and of what is computed inside.")
     target: Target = Field(
-        "onnxruntime",
+        DEFAULT_TARGET,
         description="The runtime that it was written for, perhaps some versions alone.",
     )
     attention_layout: Layout = Field(description="4d: `[B, heads, T, D]`; 3d: `[B, T, heads * D]`.")

@@ -1,4 +1,4 @@
-"""The standard alone: what ONNX's operators take since opset 17, and no runtime's ways round it.
+"""The standard alone: what ONNX's operators take, and no runtime's ways round it.
 
 Source: the type constraints of ``onnx.defs``, 1.22.
 """

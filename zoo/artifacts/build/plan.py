@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from converter.opsets import FUSED
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
@@ -34,7 +35,7 @@ class FolderPlan:
 VARIANTS = {
     # Opset 18 holds nothing that a runtime of the last years does not know.
     "fp32": FileSpec("onnx/model.onnx", 18),
-    "fused": FileSpec("onnx/model_fused.onnx", 23),
+    "fused": FileSpec("onnx/model_fused.onnx", FUSED),
     "fp16": FileSpec("onnx/model_fp16.onnx", 18, "fp16"),
     # Convolutions take bfloat16 from opset 22 on.
     "bf16": FileSpec("onnx/model_bf16.onnx", 23, "bf16"),
@@ -42,7 +43,7 @@ VARIANTS = {
     # instead of several, and no transpositions around attention.
     # transformers.js asks for a file of this name in a browser.
     "int8": FileSpec("onnx/model_quantized.onnx", 23, "int8"),
-    # For GPUs, some of whose runtimes have no attention of opset 23.
+    # For GPUs, some of whose runtimes have no operator for attention.
     "q4": FileSpec("onnx/model_q4.onnx", 18, "q4"),
     "q4f16": FileSpec("onnx/model_q4f16.onnx", 18, "q4f16"),
 }

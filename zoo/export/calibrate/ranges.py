@@ -5,6 +5,7 @@ from pathlib import Path
 
 import converter
 from converter.model.streaming import Written
+from converter.opsets import DEFAULT_TARGET
 from zoo.export.calibrate.divergence import likeliest_reach
 from zoo.export.calibrate.observed import Observed
 from zoo.export.precision import load_typed
@@ -37,7 +38,7 @@ def write_fixed(
     ranges: Mapping[str, ActivationRange],
     means: Mapping[str, Floats],
     written: Written | None = None,
-    runtime: Target = "onnxruntime",
+    runtime: Target = DEFAULT_TARGET,
 ) -> None:
     """Write a float32 file in int8 with these ranges, and means of the evened activations."""
     model = load_typed(source)
