@@ -16,7 +16,8 @@ def bisect(request: BisectionRequest) -> Change | None:
     """Convert step by step, and name the first step that changes a number by more than rounding.
 
     The graph is evaluated in JAX as it was traced and after each pass; at last the file is run in
-    ONNX Runtime, without and with its optimiser.
+    ONNX Runtime, at every level of its optimiser. An element that is open, because nothing says
+    whether roundings explain it (``Verdict``), counts as changed.
 
     Args:
         fn: as in ``to_onnx``, and so is all that is not said here.
@@ -33,9 +34,9 @@ def bisect(request: BisectionRequest) -> Change | None:
     interface = request.interface(graph)
     given = interface.taken(jax.tree.leaves(list(request.inputs)))
     refuse_forbidden(graph, given)
-    watch = Watch(request.trace, [("given", given)])
+    watch = Watch(request.trace, [("given", given)], interface.called(request.call))
     try:
-        watch.function(interface.called(request.call))
+        watch.trace()
         passes.run_passes(graph, request, watch)
         watch.file(finish(graph, request, request.trace))
     except Changed as found:

@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -84,6 +84,8 @@ def to_onnx(request: FileRequest) -> Export:
             function and [batch, channels, space…] in the file.
         verify: compare the file with JAX before it is written, as ``check`` does, on drawn inputs,
             or on these; ``Export.verdict`` has the errors.
+        accept_open: names of outputs of which ``verify`` accepts elements that are open: nothing
+            says whether roundings explain how they differ.
         metadata: what the file says about itself: texts by name, or a ``Metadata`` with names,
             versions and a description.
         source_lines: each node's ``doc_string`` says where it comes from:
@@ -107,7 +109,8 @@ def to_onnx(request: FileRequest) -> Export:
         dump("trace", graph)
         interface = request.interface(graph)
         checks = os.environ.get("CONVERTER_CHECK")
-        watches = [Watch(request.trace, [*samples(graph)])] if checks else []
+        call = interface.called(request.call)
+        watches = [Watch(request.trace, [*samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
         made = finish(graph, request, request.trace, about, request.source_lines, request.functions)
     for watch in watches if not saving.missing(made.model, graph) else ():
@@ -116,7 +119,8 @@ def to_onnx(request: FileRequest) -> Export:
     dump("model", export.model.graph)
     verify = request.verify
     if not isinstance(verify, bool) or verify:
-        export = _verified(export, request, None if isinstance(verify, bool) else verify)
+        drawn = None if isinstance(verify, bool) else verify
+        export = _verified(export, request, drawn, request.accept_open)
     if request.path is not None:
         export.save(request.path, external_data=request.external_data)
     return export
@@ -138,17 +142,21 @@ def _searching_new_objects() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _verified(export: Export, subject: Subject, inputs: Sequence[Any] | None) -> Export:
+def _verified(
+    export: Export, subject: Subject, inputs: Sequence[Any] | None, accept_open: Collection[str]
+) -> Export:
     """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
     if absent := saving.missing(export.model, export.graph):
         raise SpecError(
             f"a file without weights cannot be verified: {absent[0]} has no value; "
             "give arrays in params, or check the file that Export.save writes"
         )
-    verdict = check(export, subject.call, inputs)
+    verdict = check(export, subject.call, inputs, accept_open=accept_open)
     if not verdict.passed:
+        first = verdict.differences[0]
+        advice = f"; accept_open=[{first.output!r}] accepts that" if first.open else ""
         raise CheckError(
-            f"the file is not what JAX computes: {verdict.differences[0]}; "
+            f"the file is not what JAX computes: {first}{advice}; "
             "converter.bisect names the step that changes it"
         )
     return replace(export, verdict=verdict)

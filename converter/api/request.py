@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, ParamSpec, TypeVar
@@ -29,6 +29,7 @@ class FileRequest(Request):
     path: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     external_data: bool | None = field(default=None, kw_only=True)
     verify: bool | Sequence[Any] = field(default=False, kw_only=True)
+    accept_open: Collection[str] = field(default=(), kw_only=True)
     metadata: Given = field(default=None, kw_only=True)
     source_lines: bool = field(default=False, kw_only=True)
     functions: bool = field(default=False, kw_only=True)

@@ -1,6 +1,9 @@
 """How far a file is from JAX: errors by output, and what rounding does not explain."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -76,35 +79,79 @@ def worse(first: Errors | None, second: Errors) -> Errors:
     )
 
 
+Level: TypeAlias = Literal["disabled", "basic", "extended", "all"]
+"""How much of ONNX Runtime's optimiser runs."""
+
+LEVELS: tuple[Level, ...] = ("disabled", "basic", "extended", "all")
+
+
 @dataclass(frozen=True)
 class Difference:
-    """An element that differs by more than rounding explains."""
+    """An element that differs by more than rounding explains, or that is ``open``.
+
+    Of an open element roundings could explain the difference, and nothing says that they do.
+    """
 
     sample: str
-    optimised: bool
+    level: Level
     output: str
     index: tuple[int, ...]
     got: str
     wanted: str
+    open: bool = False
 
     def __str__(self) -> str:
-        how = "" if self.optimised else " without ONNX Runtime's optimiser"
+        why = f"; it is open: {OPEN}" if self.open else ""
         return (
             f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.wanted} in "
-            f"JAX, on {self.sample} inputs{how}"
+            f"JAX, on {self.sample} inputs at optimisation level '{self.level}'{why}"
+        )
+
+
+OPEN = (
+    "roundings can lead to infinity or NaN there, or out of them, and what JAX gives in float64 "
+    "does not say that they do"
+)
+"""Why an element may be open."""
+
+EITHER = "where roundings decide between a number and infinity or NaN"
+"""Why an element may be right without a finite error."""
+
+
+@dataclass(frozen=True)
+class Elements:
+    """How many elements of an output were compared, in all runs together.
+
+    ``judged`` counts those that a limit was known for, ``either`` those among them that are right
+    though only one side has a number: roundings decide which. ``open`` ones could not be judged.
+    """
+
+    judged: int = 0
+    either: int = 0
+    open: int = 0
+
+    def __add__(self, other: Elements) -> Elements:
+        return Elements(
+            self.judged + other.judged, self.either + other.either, self.open + other.open
         )
 
 
 class Verdict(dict[str, Errors]):
-    """The largest errors by output; and what differs by more than rounding explains."""
+    """The largest errors by output; and what differs by more than rounding explains.
+
+    ``elements`` says by output how many elements were judged, and how many are open. Errors leave
+    out what is right either way and what is open and accepted, so that no error of a file that
+    passed is infinite.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.differences: list[Difference] = []
+        self.elements: dict[str, Elements] = {}
 
     @property
     def passed(self) -> bool:
-        """Whether the file computes what the function does."""
+        """Whether the file computes what the function does, as far as all elements were judged."""
         return not self.differences
 
     def __repr__(self) -> str:
@@ -114,4 +161,10 @@ class Verdict(dict[str, Errors]):
             lines = [f"not passed, {len(self.differences)} differences: {first}"]
         for name, e in self.items():
             lines.append(f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest")
+            count = self.elements[name]
+            lines[-1] += f"; {count.judged:,} elements judged"
+            if count.either:
+                lines[-1] += f", {count.either:,} of them {EITHER}"
+            if count.open:
+                lines[-1] += f"; {count.open:,} open, not judged: {OPEN}"
         return "\n".join(lines)

@@ -1,13 +1,19 @@
-"""Which elements of a result are wrong."""
+"""Which elements of a result are wrong, and which nobody can judge."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.frontend.array_forms import graph_numbers
+from converter.errors import ConverterError
+from converter.frontend.array_forms import graph_numbers, is_key, key_numbers
+from converter.frontend.diagnostics import RAISED
 from converter.ir.complex_pairs import is_complex, packed, real_dtype
+from converter.ir.dtypes import is_float
 from converter.verify.noise import Noise
 
 ROUNDING = 16
@@ -29,38 +35,77 @@ COARSE = 256
 """Units in the last place of the largest element, where there is no graph to evaluate."""
 
 
-class Judge:
-    """Judges results on one set of inputs; evaluates the graph as often as it takes to say so."""
+@dataclass(frozen=True)
+class Judgement:
+    """What became of each element of an output; the masks have its shape.
 
-    def __init__(self, noise: Noise | None, inputs: Sequence[Any], name: str = "") -> None:
+    All that is in none of them is as near to JAX as rounding explains. ``either`` is right although
+    only one of both numbers is finite, or they are other infinities: roundings decide which. Where
+    ``open`` holds they could explain the difference, but nothing says that they do.
+    """
+
+    wrong: np.ndarray
+    open: np.ndarray
+    either: np.ndarray
+
+
+def first(mask: np.ndarray) -> list[tuple[int, ...]]:
+    """The place of the first element of a mask, if there is any."""
+    return [tuple(map(int, place)) for place in np.argwhere(mask)[:1]]
+
+
+class Judge:
+    """Judges results on one set of inputs; evaluates the graph as often as it takes to say so.
+
+    ``function`` is what the graph was traced from: where roundings lead to infinity or NaN, it is
+    evaluated in float64.
+    """
+
+    def __init__(
+        self,
+        noise: Noise | None,
+        inputs: Sequence[Any],
+        name: str = "",
+        function: Callable[..., Any] | None = None,
+    ) -> None:
         self.name = name
         self.inputs = [np.asarray(graph_numbers(x)) for x in inputs]
+        self._given = list(inputs)
         self._noise = noise
+        self._function = function
         self._known: list[list[np.ndarray]] = []
 
-    def wrong(self, output: int, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Where an output is wrong: integers that are not equal, floats by more than rounding.
+    def judge(self, output: int, got: np.ndarray, wanted: np.ndarray) -> Judgement:
+        """Judge an output: integers have to be equal, floats may be off by rounding.
 
         Both parts of a complex number, which are an axis of ``got``, may be off as the larger may.
         """
-        off, own, is_pair = _gap(got, packed(wanted)), _rounding(wanted), is_complex(wanted.dtype)
+        off, own = _gap(got, packed(wanted)), _rounding(wanted)
+        none = np.zeros(off.shape, bool)
         if self._noise is None:  # a rounding of the largest element, for all
-            return np.asarray(off > COARSE / ROUNDING * own.max(initial=0.0))
-        bad, spread = np.asarray(off > own), np.zeros(own.shape)
+            return Judgement(off > COARSE / ROUNDING * own.max(initial=0.0), none, none)
+        bad, reach = off > own, own
         for run in range(1, RUNS + 1):
             if not bad.any():
                 break
-            spread = np.maximum(spread, _gap(self.run(run)[output], self.run(0)[output]))
-            spread = spread.max(-1, keepdims=True) + 0 * own if is_pair else spread
-            bad = (spread < np.inf) & (off > own + SCATTER * spread)
-        return bad
+            reach = np.maximum(reach, own + SCATTER * self._scatter(run, output, wanted))
+            bad = off > reach
+        wrong, is_open, either = none.copy(), none.copy(), none.copy()
+        if bad.any():
+            seen = np.stack([np.asarray(self.run(i)[output])[bad] for i in range(RUNS + 1)])
+            pair = np.asarray(got)[bad], np.asarray(packed(wanted))[bad]
+            if wanted.dtype.kind in "biu":
+                wrong[bad] = ~(_is_choice(pair[0], seen) & _is_choice(pair[1], seen))
+            else:
+                truth = None if self._truth is None else self._truth[output][bad]
+                wrong[bad], is_open[bad], either[bad] = _settle(*pair, seen, truth, reach[bad])
+        return Judgement(wrong, is_open, either)
 
-    def first_wrong(
-        self, output: int, got: np.ndarray, wanted: np.ndarray
-    ) -> list[tuple[int, ...]]:
-        """The place of the first element that is wrong, if there is any."""
-        places = np.argwhere(self.wrong(output, got, wanted))[:1]
-        return [tuple(map(int, place)) for place in places]
+    def _scatter(self, run: int, output: int, wanted: np.ndarray) -> np.ndarray:
+        """How far one moved evaluation is from the others; nowhere infinitely."""
+        gap = _gap(self.run(run)[output], self.run(0)[output])
+        gap = np.where(np.isfinite(gap), gap, 0.0)
+        return gap.max(-1, keepdims=True) + 0 * gap if is_complex(wanted.dtype) else gap
 
     def run(self, run: int) -> list[np.ndarray]:
         """The outputs with nothing moved, and then with one error after the other."""
@@ -68,6 +113,97 @@ class Judge:
         while len(self._known) <= run:
             self._known.append(self._noise.outputs(self.inputs, len(self._known)))
         return self._known[run]
+
+    @cached_property
+    def _truth(self) -> list[np.ndarray] | None:
+        """The outputs in float64; none where the function cannot be evaluated in it."""
+        if self._function is None:
+            return None
+        try:
+            with jax.enable_x64(True):
+                results = self._function(*jax.device_put([_widened(x) for x in self._given]))
+                leaves = [packed(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)]
+        except (*RAISED, ConverterError):
+            return None
+        shapes = [np.shape(y) for y in self.run(0)]
+        return leaves if [y.shape for y in leaves] == shapes else None
+
+
+def _widened(x: Any) -> Any:
+    if is_key(x):
+        return x
+    array = np.asarray(x)
+    if is_complex(array.dtype):
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if is_float(array.dtype) else array
+
+
+def _is_choice(got: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Whether integers are among those that moved evaluations give.
+
+    Where these are many, what lies between them is possible too.
+    """
+    low, high = seen.min(0), seen.max(0)
+    are_two = ((seen == low) | (seen == high)).all(0)
+    return np.asarray((seen == got).any(0) | (~are_two & (low <= got) & (got <= high)))
+
+
+def _settle(
+    got: np.ndarray,
+    wanted: np.ndarray,
+    seen: np.ndarray,
+    truth: np.ndarray | None,
+    reach: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of elements that the scatter does not explain: which are wrong, open, or right either way.
+
+    ``seen`` are the moved evaluations. Where all of them are finite, or all the same infinity or
+    NaN, the element is wrong. Else it is right if it is as near to the ``truth`` as JAX is. If it
+    is not, moved evaluations that end as it does excuse it where JAX gives no number either, or
+    another one than the truth; where JAX is right, it is open.
+    """
+    type_, (got, wanted, seen) = wanted.dtype, map(_wide, (got, wanted, seen))
+    is_shifting = ~_alike(seen, seen[0]).all(0)
+    is_right, is_far = np.zeros((2, *got.shape), bool)
+    if truth is not None:
+        is_right, is_far = _beside_truth(got, wanted, _wide(truth), reach, jnp.finfo(type_))
+    could_be = _could_be(got, seen, reach) & _could_be(wanted, seen, reach)
+    excused = is_right | (could_be & (is_far | ~np.isfinite(wanted)))
+    is_open = is_shifting & could_be & ~excused
+    wrong = ~is_shifting | ~(excused | is_open)
+    both = np.isfinite(got) & np.isfinite(wanted)
+    return wrong, is_open, ~wrong & ~is_open & ~both
+
+
+def _beside_truth(
+    got: np.ndarray, wanted: np.ndarray, truth: np.ndarray, reach: np.ndarray, info: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where a file is as near to the truth as JAX is, and where JAX is far from it."""
+    size = np.where(np.isfinite(truth), abs(truth), 0.0)
+    own = ROUNDING * float(info.eps) * size
+    off = _gap(wanted, truth)
+    allowed = np.maximum(reach, own) + SCATTER * np.where(np.isfinite(off), off, 0.0)
+    # What is nearly as large as the largest number may be rounded to infinity.
+    is_edge = np.isinf(got) & (np.sign(got) == np.sign(truth)) & (size + own >= float(info.max))
+    is_right = (_gap(got, truth) <= allowed) | is_edge
+    return is_right, off > np.maximum(own, FLUSHED)
+
+
+def _could_be(got: np.ndarray, seen: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """Whether moved evaluations end as a result does: the same infinity, NaN, or such a number."""
+    is_number = np.isfinite(seen)
+    low = np.where(is_number, seen, np.inf).min(0)
+    high = np.where(is_number, seen, -np.inf).max(0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        far = SCATTER * np.where(is_number.any(0), high - low, 0.0) + reach
+        is_among = (low - far <= got) & (got <= high + far)
+    return np.where(np.isfinite(got), is_among, (_alike(seen, got) & ~is_number).any(0))
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether both are numbers, the same infinity, or NaN."""
+    numbers = np.isfinite(one) & np.isfinite(other)
+    return np.asarray(numbers | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
 def _gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -79,7 +215,7 @@ def _gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return np.where(one == other, 0.0, np.inf)
     a, b = _wide(one), _wide(other)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         finite = np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf)
     return np.where(same, 0.0, finite)
 

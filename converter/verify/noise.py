@@ -58,13 +58,15 @@ class Noise:
 
     @cached_property
     def _divided(self) -> frozenset[Node]:
-        """The nodes whose results are divided, by way of other axes perhaps."""
+        """The sums that are divided, by way of other axes perhaps: a runtime may add up numbers
+        that it has divided before, as ONNX Runtime's norms do."""
         divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
         found = [n.inputs[0].node for n in divisions]
         for node in found:
             if node is not None and node.op in (ops.broadcast_in_dim, ops.reshape):
                 found.append(node.inputs[0].node)
-        return frozenset(node for node in found if node is not None)
+        sums = (node for node in found if node is not None)
+        return frozenset(node for node in sums if node.op.rounding is Rounding.SUMS)
 
     @cached_property
     def params(self) -> Mapping[str, Any]:

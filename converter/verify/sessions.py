@@ -17,6 +17,7 @@ from converter.errors import CheckError
 from converter.ir.complex_pairs import packed
 from converter.model.results import Export
 from converter.model.streaming import INLINE, with_external
+from converter.model.verdict import LEVELS, Level
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -36,6 +37,14 @@ PLAIN = frozenset(
 FOLDER = "session.model_external_initializers_file_folder_path"
 """Where ONNX Runtime looks for the tensors of a model that it gets as bytes."""
 
+OPTIMISATION: Mapping[Level, str] = {
+    "disabled": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+"""The levels as ONNX Runtime calls them."""
+
 PREPACKING = "session.disable_prepacking"
 
 
@@ -54,16 +63,27 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     return {o.name: _fetched(v) for o, v in zip(live.get_outputs(), outputs, strict=True)}
 
 
-def sessions(model: Model) -> Iterator[tuple[bool, ort.InferenceSession]]:
-    """With and without the optimiser, and which it is; a session that is given is run as it is.
+def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
+    """Sessions at every level of optimisation; one that is given is run as it is.
 
     One after the other, so that only one has the weights in memory.
     """
     import onnxruntime as ort
 
-    is_session = isinstance(model, ort.InferenceSession)
-    for optimise in (True,) if is_session else (True, False):
-        yield optimise, session(model, optimise=optimise)
+    if isinstance(model, ort.InferenceSession):
+        yield "all", model
+        return
+    # What is mapped is never optimised.
+    for level in LEVELS[:1] if _is_mapped(model) else LEVELS:
+        yield level, session(model, level=level)
+
+
+def _is_mapped(model: Model) -> bool:
+    """Whether a model's tensors lie in a file of their own."""
+    if isinstance(model, (str, os.PathLike)):
+        return Path(f"{os.fspath(model)}_data").exists()
+    inner = model.model if isinstance(model, Export) else model
+    return isinstance(inner, ir.Model) and any(_external(inner))
 
 
 def _fed(array: np.ndarray) -> Any:
@@ -93,13 +113,14 @@ def session(
     providers: Sequence[str] = ("CPUExecutionProvider",),
     settings: Mapping[str, str] | None = None,
     *,
-    optimise: bool = True,
+    level: Level = "all",
 ) -> ort.InferenceSession:
     """An ONNX Runtime session, on the CPU unless told otherwise; ``model`` itself if it is one.
 
-    ``settings`` are entries of ONNX Runtime's session configuration; without ``optimise`` the graph
-    is run as it is written. On the CPU, tensors in a file of their own (``<name>_data``, above
-    2 GB) stay there: they are mapped and not copied, which takes little memory and some more time.
+    ``settings`` are entries of ONNX Runtime's session configuration; at the ``level`` "disabled"
+    the graph is run as it is written. On the CPU, tensors in a file of their own (``<name>_data``,
+    above 2 GB) stay there: they are mapped and not copied, which takes little memory and some more
+    time.
     """
     import onnxruntime as ort
 
@@ -107,8 +128,7 @@ def session(
         return model
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    if not optimise:
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMISATION[level])
     for key, value in (settings or {}).items():
         options.add_session_config_entry(key, value)
     # Else it may print, and try again with other providers than those that were asked for.

@@ -13,10 +13,11 @@ from converter.ir import Graph
 from converter.ir.complex_pairs import is_complex, unpacked
 from converter.ir.evaluation import evaluate
 from converter.ir.op import Op
+from converter.model.verdict import OPEN
 from converter.pipeline.passes import distinct
-from converter.verify.elements import Judge
+from converter.verify.elements import Judge, first
 from converter.verify.noise import Noise
-from converter.verify.sessions import run, session
+from converter.verify.sessions import run, sessions
 
 UNREADABLE = (AssertionError, IndexError, KeyError, TypeError, ValueError)
 """What evaluating a graph raises whose parts do not fit."""
@@ -27,7 +28,8 @@ class Change:
     """The name of a step and what is wrong after it.
 
     It is a pass, the ``trace`` before all of them, or at last the ``file``, which may be wrong as
-    ONNX Runtime's optimiser leaves it only (``optimised file``).
+    ONNX Runtime's optimiser leaves it only (``optimised file``). An element that is open, because
+    nothing says whether roundings explain it, counts as wrong.
     """
 
     step: str
@@ -53,11 +55,15 @@ class Watch:
     """
 
     def __init__(
-        self, retrace: Callable[[], Graph], samples: Sequence[tuple[str, Sequence[Any]]]
+        self,
+        retrace: Callable[[], Graph],
+        samples: Sequence[tuple[str, Sequence[Any]]],
+        function: Callable[..., Any],
     ) -> None:
         noise = Noise(retrace)
         self._params = noise.params
-        self._judges = [Judge(noise, inputs, name) for name, inputs in samples]
+        self._function = function
+        self._judges = [Judge(noise, inputs, name, function) for name, inputs in samples]
         self._gone: set[Op] = set()
 
     def __call__(self, name: str, graph: Graph) -> None:
@@ -75,16 +81,16 @@ class Watch:
                 raise Changed(name, what) from error
             _unchanged(judge, name, results)
 
-    def function(self, fn: Callable[..., Any]) -> None:
-        """Whether the graph that was traced means what ``fn`` does."""
+    def trace(self) -> None:
+        """Whether the graph that was traced means what the function does."""
         for judge in self._judges:
-            _unchanged(judge, "trace", jax.tree.leaves(fn(*jax.device_put(judge.inputs))))
+            results = self._function(*jax.device_put(judge.inputs))
+            _unchanged(judge, "trace", jax.tree.leaves(results))
 
     def file(self, model: Any) -> None:
-        """After the model is written; with and without ONNX Runtime's optimiser."""
-        for optimise in (False, True):
-            live = session(model, optimise=optimise)
-            how = "optimised file" if optimise else "file"
+        """After the model is written; at every level of ONNX Runtime's optimiser."""
+        for level, live in sessions(model):
+            how = "file" if level == "disabled" else "optimised file"
             for judge in self._judges:
                 _unchanged(judge, how, [*run(live, judge.inputs).values()])
 
@@ -97,7 +103,9 @@ def _unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
         if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
             found, other = (f"{x.dtype}{x.shape}" for x in (got, wanted))
             raise Changed(step, f"output {i} is {found}, not {other}")
-        for place in judge.first_wrong(i, got, np.asarray(judged)):
+        judgement = judge.judge(i, got, np.asarray(judged))
+        for place in first(judgement.wrong) or first(judgement.open):
             numbers = f"{got[place]}, not {wanted[place]}"
             at = f"output {i} at {list(place)}"
-            raise Changed(step, f"{at} is {numbers}, on {judge.name} inputs")
+            why = f"; it is open: {OPEN}" if judgement.open[place] else ""
+            raise Changed(step, f"{at} is {numbers}, on {judge.name} inputs{why}")

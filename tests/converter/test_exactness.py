@@ -103,8 +103,8 @@ def test_what_differs_by_default_is_said_and_strict_is_exact(name):
     assert apart(export, fn) > 2
     strict = converter.to_onnx(fn, [X], strict=True)
     assert strict.report.deviations == []
-    for optimise in (True, False):
-        assert apart(strict, fn, optimise=optimise) <= UNITS.get(name, 2)
+    for level in ("all", "disabled"):
+        assert apart(strict, fn, level=level) <= UNITS.get(name, 2)
 
 
 SAID = {

@@ -63,8 +63,8 @@ def test_operators(name, opset):
 
 def assert_right(export, wanted):
     """In ONNX Runtime, with its optimiser and without: each round rounds a few times."""
-    for optimise in (True, False):
-        got = converter.run(converter.session(export, optimise=optimise), [X]).values()
+    for level in ("all", "disabled"):
+        got = converter.run(converter.session(export, level=level), [X]).values()
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
 

@@ -151,7 +151,7 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         return Outcome("reciprocal")
     if is_open(program, verdict.differences[0]):
         return Outcome("open")
-    plain = any(not d.optimised for d in verdict.differences)
+    plain = any(d.level == "disabled" for d in verdict.differences)
     return Outcome("wrong" if plain else "wrong if optimised", str(verdict.differences[0]))
 
 

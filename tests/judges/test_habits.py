@@ -191,8 +191,8 @@ def test_what_the_converter_does(name):
     inputs = list(habit.inputs)
     with jax.enable_x64(True):
         export = converter.to_onnx(fn, inputs, strict=True)
-        for optimise in (True, False):
-            session = converter.session(export, optimise=optimise)
+        for level in ("all", "disabled"):
+            session = converter.session(export, level=level)
             got = converter.run(session, inputs).values()
             for actual, wanted in zip(got, habit.right, strict=True):
                 assert actual.shape == wanted.shape

@@ -161,7 +161,7 @@ def test_programs(name, opset):
         return {name: fn(*xs) for name, fn in group.programs.items()}
 
     export = converter.to_onnx(fn, group.specs, opset=opset, constraints=group.constraints)
-    live = [session(export, optimise=optimise) for optimise in (False, True)]
+    live = [session(export, level=level) for level in ("disabled", "all")]
     for wanted in group.sizes:
         named = named_sizes.nearest_size(wanted, export.graph.constraints)
         assert wanted.items() <= named.items(), "the sizes of the table obey its constraints"

@@ -1,0 +1,133 @@
+"""Where roundings lead to infinity or NaN, an element is judged by JAX in float64, or is open."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.scipy.special import exp1
+
+import converter
+from converter.errors import CheckError
+from converter.model.verdict import LEVELS
+from converter.verify import checking
+from converter.verify.watch import Changed, Watch
+
+X = np.array([0.1, 0.3, 0.88, 2, 3], np.float32)
+
+
+def checked(wrong, fn, x, **how):
+    """The verdict on a file that computes `wrong`."""
+    return converter.check(converter.to_onnx(wrong, [x]).model, fn, [x], **how)
+
+
+def test_infinity_is_not_excused_by_a_moved_evaluation():
+    """A rule made the file say so, and one evaluation of 32 ended in infinity."""
+    verdict = checked(lambda x: jnp.log(x * 0), exp1, np.array([0.88], np.float32))
+    assert not verdict.passed and verdict["output_0"].max_abs == np.inf
+    assert {d.level for d in verdict.differences} == {*LEVELS}
+    assert checked(exp1, exp1, np.array([2.5], np.float32)).passed
+
+
+POLES = np.linspace(0.1, 3, 40, dtype=np.float32)[[1, 5, 9, 10, 20]]
+"""A pole at the first of them, numbers beside it at the others."""
+
+
+def pole(x):
+    """One over what roundings make zero or not; float64 has no sum with float32."""
+    three = np.full(x.shape, 3, np.float32)
+    return 1 / lax.sub(lax.mul(lax.div(x, three), three), x)
+
+
+def beside_infinity(x):
+    """Infinity in place of numbers."""
+    return jnp.full_like(x, jnp.inf) + x
+
+
+def test_open_elements_are_refused_unless_they_are_accepted():
+    assert np.isfinite(pole(POLES)).sum() == 4
+    verdict = checked(beside_infinity, pole, POLES)
+    assert not verdict.passed and all(d.open for d in verdict.differences)
+    assert "it is open: roundings" in repr(verdict)
+    verdict = checked(beside_infinity, pole, POLES, accept_open=["output_0"])
+    assert verdict.passed and verdict["output_0"].max_abs < np.inf
+    found, runs = verdict.elements["output_0"], 2 * len(LEVELS)
+    assert (found.judged, found.open) == (runs, 4 * runs)
+    assert "open, not judged" in repr(verdict)
+
+
+def test_open_elements_are_named_by_export_and_bisect(monkeypatch):
+    wrong = converter.to_onnx(beside_infinity, [POLES])
+
+    def planted(graph, settings, retrace, *_):
+        return replace(wrong, retrace=retrace)
+
+    for module in ("bisection", "conversion"):
+        monkeypatch.setattr(f"converter.api.{module}.finish", planted)
+    with pytest.raises(CheckError, match=r"it is open: .*accept_open=\['output_0'\]"):
+        converter.to_onnx(pole, [POLES], verify=[POLES])
+    assert converter.to_onnx(pole, [POLES], verify=[POLES], accept_open=["output_0"]).verdict.passed
+    assert "it is open" in str(converter.bisect(pole, [POLES]))
+
+
+SMALL = np.array([1.0], np.float32)
+LARGEST = np.nextafter(np.finfo(np.float32).max / np.array([1.7], np.float32), np.float32(0))
+
+EITHER = {
+    "as large as float32 goes": (lambda x: x * 1.7, lambda x: x * jnp.inf, LARGEST),
+    "another zero": (lambda x: 1 / jnp.cumsum(x * 0), lambda x: -1 / jnp.cumsum(x * 0), SMALL),
+    "a root of what cancels": (
+        lambda x: jnp.sqrt(x / 3 * 3 - x),
+        lambda x: x * 0 + 2e-4,
+        POLES[3:4],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EITHER)
+def test_roundings_decide_between_a_number_and_none(name):
+    """Both are right, and no error is infinite."""
+    fn, other, x = EITHER[name]
+    verdict = checked(other, fn, x)
+    assert verdict.passed, verdict
+    assert verdict["output_0"].max_abs < np.inf
+    assert verdict.elements["output_0"].either == 2 * len(LEVELS)
+    assert "roundings decide" in repr(verdict)
+    assert not checked(lambda x: x * 0 + 0.5, fn, x).passed
+
+
+INTEGERS = {
+    "steps": (lambda x: jnp.floor(x * 3 / 0.1).astype(int), lambda y: y + 2),
+    "choices": (lambda x: jnp.argmax(jnp.stack([x, x * 0 - 1, x / 3 * 3], -1), -1), lambda y: 1),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_an_integer_that_rounding_changes_is_one_of_those_it_can_be(name):
+    fn, wrong = INTEGERS[name]
+    assert checked(fn, fn, X).passed
+    assert not checked(lambda x: fn(x) * 0 + wrong(fn(x)), fn, X).passed
+
+
+def test_every_level_is_run_more_than_once(monkeypatch):
+    """A kernel that reads memory which it has not set gives other numbers the second time."""
+    runs, run = [], checking.run
+
+    def unset(live, inputs):
+        runs.append(live)
+        got = run(live, inputs)
+        first = runs.count(live) == 1
+        return got if first else {name: y + 1 for name, y in got.items()}
+
+    monkeypatch.setattr(checking, "run", unset)
+    verdict = converter.check(converter.to_onnx(jnp.sin, [X]), jnp.sin, [X])
+    assert [d.level for d in verdict.differences] == [*LEVELS]
+
+
+def test_a_trace_that_differs_is_found():
+    watch = Watch(converter.to_onnx(jnp.sin, [X]).retrace, [("given", [X])], jnp.cos)
+    with pytest.raises(Changed, match="after 'trace'"):
+        watch.trace()
+    assert jax.config.jax_enable_x64 is False
