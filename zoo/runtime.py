@@ -3,13 +3,15 @@
 import errno
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import onnx_ir as ir
 
 import converter
+from converter.model.verdict import Level
+from converter.verify.sessions import levels
 from weights.opening import open_regular
 from zoo.errors import BadRequest, MissingLibrary
 
@@ -56,16 +58,25 @@ def check_provider(name: str) -> None:
         )
 
 
-def session(model: Path | ir.Model, provider: str = CPU) -> Session:
+def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -> Session:
     """A session that prefers a provider; what that cannot compute falls back to the CPU.
+
+    `level` is how much of ONNX Runtime's optimiser runs.
 
     **Raises** one of `ERRORS`, or `BadRequest` where the provider finds no device.
     """
     if isinstance(model, Path):
         _check_file(model)
-    live = converter.session(model, list(dict.fromkeys([provider, CPU])), RECORDED | RESTING)
+    providers = list(dict.fromkeys([provider, CPU]))
+    live = converter.session(model, providers, RECORDED | RESTING, level=level)
     check_started(live, provider)
     return live
+
+
+def lower_sessions(model: Path | ir.Model, provider: str = CPU) -> Iterator[tuple[Level, Session]]:
+    """Sessions at all levels of optimisation below the one that users have, one after the other."""
+    for level in levels(model)[:-1]:
+        yield level, session(model, provider, level)
 
 
 def open_session(

@@ -73,9 +73,13 @@ def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
     if isinstance(model, ort.InferenceSession):
         yield "all", model
         return
-    # What is mapped is never optimised.
-    for level in LEVELS[:1] if _is_mapped(model) else LEVELS:
+    for level in levels(model):
         yield level, session(model, level=level)
+
+
+def levels(model: Model) -> tuple[Level, ...]:
+    """The levels of optimisation that a model can be run at: what is mapped is never optimised."""
+    return LEVELS[:1] if _is_mapped(model) else LEVELS
 
 
 def _is_mapped(model: Model) -> bool:

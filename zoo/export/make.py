@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -143,8 +143,9 @@ class Maker:
 
             progress.stage(f"{file.name}: verifying")
             limit = limit_for(precision, self.weights.provenance.kind, self.entry.config)
-            live = session(runnable(file, precision))
-            verification = verify_file(file, self.samples(), precision, limit=limit, live=live)
+            opened = cache(partial(session, runnable(file, precision)))
+            verification = verify_file(file, self.samples(), precision, limit=limit, opened=opened)
+            live = opened()
         if precision == "bf16" or sidecar_path(file).exists():
             live = None
         # A file that holds just what was converted need not be read again.

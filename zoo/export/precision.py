@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +36,16 @@ class Limit:
         if error is None:
             return False
         return error >= self.value if self.measure == "cosine" else error <= self.value
+
+    def worst(self, found: Sequence[Comparison]) -> Comparison:
+        """The comparison with the largest error, or the least cosine; first what is no number."""
+        sign = -1 if self.measure == "cosine" else 1
+
+        def size(each: Comparison) -> float:
+            error = each.error(self.measure)
+            return inf if error is None else sign * error
+
+        return max(found, key=size)
 
 
 LIMITS: dict[Precision, Limit] = {

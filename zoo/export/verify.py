@@ -15,6 +15,8 @@ import onnx_ir as ir
 from numpy.typing import ArrayLike, NDArray
 
 import converter
+from converter.model.verdict import Level
+from converter.verify.sessions import levels
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
@@ -117,13 +119,17 @@ def verify_file(
     precision: Precision = "fp32",
     provider: str = runtime.CPU,
     limit: Limit | None = None,
-    live: runtime.Session | None = None,
+    opened: Callable[[], runtime.Session] | None = None,
 ) -> Verification:
     """Run an ONNX file on the same photographs and texts and compare with float32 in JAX.
 
+    The first of them is tried at every level of ONNX Runtime's optimiser, and at the highest once
+    more at last: memory that a kernel reads and does not set is not the same twice.
+
     Of a file that takes images the `pixel_values` inside are compared as well, as in float32: one
     level of 8 bits is at least 0.004 there, in the outputs it may be nothing. `limit` replaces what
-    is asked of that precision. The file is run in the session `live`, if that is given.
+    is asked of that precision. What `opened` gives is the session of the highest level, asked for
+    when those of lower levels are closed, which take as much memory.
     """
     takes_images = any(sample.images is not None for sample in samples)
     inside: list[Comparison] = []
@@ -133,9 +139,17 @@ def verify_file(
         graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
         first = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
         inside.extend(_compared(first, samples))
-    live = live or runtime.session(runnable(file, precision), provider)
-    outputs, fed = list(_compared(live, samples)), IMAGES if takes_images else words(samples[0])
-    return judge(fed, limit or LIMITS[precision], outputs, inside)
+    asked, model = limit or LIMITS[precision], runnable(file, precision)
+    runs = [
+        [*_compared(lower, samples[:1], level)]
+        for level, lower in runtime.lower_sessions(model, provider)
+    ]
+    live = opened() if opened else runtime.session(model, provider)
+    first, *rest = [[*_compared(live, [sample])] for sample in samples]
+    again = [*_compared(live, samples[:1])]
+    outputs = [asked.worst(found) for found in zip(*runs, first, again, strict=True)]
+    fed = IMAGES if takes_images else words(samples[0])
+    return judge(fed, asked, [*outputs, *chain.from_iterable(rest)], inside, tuple(levels(model)))
 
 
 def words(sample: Sample) -> str:
@@ -145,7 +159,11 @@ def words(sample: Sample) -> str:
 
 
 def judge(
-    input: str, limit: Limit, outputs: Sequence[Comparison], inside: Sequence[Comparison] = ()
+    input: str,
+    limit: Limit,
+    outputs: Sequence[Comparison],
+    inside: Sequence[Comparison] = (),
+    tried: tuple[Level, ...] = ("all",),
 ) -> Verification:
     """Whether all outputs are within a limit, and what is inside of a file within float32's."""
     return Verification(
@@ -154,10 +172,13 @@ def judge(
         limit=limit.value,
         passed=all(map(limit.holds, outputs)) and all(map(LIMITS["fp32"].holds, inside)),
         comparisons=(*inside, *outputs),
+        levels=tried,
     )
 
 
-def _compared(live: runtime.Session, samples: Sequence[Sample]) -> Iterator[Comparison]:
+def _compared(
+    live: runtime.Session, samples: Sequence[Sample], level: Level = "all"
+) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
         wanted = sample.inputs if names == ["pixel_values"] else sample.outputs
@@ -165,14 +186,14 @@ def _compared(live: runtime.Session, samples: Sequence[Sample]) -> Iterator[Comp
         numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(wanted)]
         for (output, error), known in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
-            yield compared(sample.fed, output, error if known else NOTHING)
+            yield compared(sample.fed, output, error if known else NOTHING, level)
 
 
 NOTHING = converter.Errors(math.nan, math.nan, math.nan)
 """What is known of an output that is not all numbers in JAX."""
 
 
-def compared(fed: Inputs, output: str, error: converter.Errors) -> Comparison:
+def compared(fed: Inputs, output: str, error: converter.Errors, level: Level = "all") -> Comparison:
     """The record of one comparison."""
     told: dict[str, int] = {}
     if "input_ids" in fed:
@@ -181,4 +202,4 @@ def compared(fed: Inputs, output: str, error: converter.Errors) -> Comparison:
         told["batch"], _, told["height"], told["width"] = fed["pixel_values"].shape
     if "image" in fed:
         told["batch"], told["height"], told["width"], _ = fed["image"].shape
-    return Comparison(output=output, **told, **asdict(error))
+    return Comparison(output=output, **told, **asdict(error), level=level)

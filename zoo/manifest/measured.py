@@ -10,6 +10,8 @@ from zoo.manifest.fields import Count, Digest, Label, Line, Model, Text
 
 Measure = Literal["max_abs", "max_rel", "cosine"]
 
+Level = Literal["disabled", "basic", "extended", "all"]
+
 
 class Comparison(Model):
     """How far ONNX Runtime's output is from JAX's, at one batch and size.
@@ -25,6 +27,11 @@ class Comparison(Model):
     max_abs: float | None = Field(description="The largest absolute difference.")
     max_rel: float | None = Field(description="The same, divided by the largest value in JAX.")
     cosine: float | None = Field(description="Cosine similarity of all values together.")
+    level: Level = Field(
+        default="all",
+        description="How much of ONNX Runtime's optimiser ran; of several that were tried, where "
+        "the error was largest.",
+    )
 
     @field_validator("max_abs", "max_rel", "cosine", mode="before")
     @classmethod
@@ -49,6 +56,10 @@ class Verification(Model):
     limit: float = Field(description="The largest error that is right, or the least `cosine`.")
     passed: bool = Field(description="Whether all comparisons are within the limit.")
     comparisons: tuple[Comparison, ...] = Field(description="Every output at every size tried.")
+    levels: tuple[Level, ...] = Field(
+        default=("all",),
+        description="At which levels of ONNX Runtime's optimiser the first input was tried.",
+    )
 
 
 def worst(comparisons: Sequence[Comparison], measure: Measure) -> float | None:

@@ -44,6 +44,14 @@ def limit(verification: Verification) -> str:
     return f"≤ {verification.limit:.0e}"
 
 
+def tried_levels(verification: Verification) -> str:
+    """At how many levels of ONNX Runtime's optimiser a file was run, and where it was worst."""
+    count = len(verification.levels)
+    lower = sorted({each.level for each in verification.comparisons} - {"all"})
+    told = f", worst at {', '.join(map(repr, lower))}" if lower and not verification.passed else ""
+    return f"run at {count} level{'s' * (count > 1)} of optimisation{told}"
+
+
 def calibration_words(found: Calibration) -> str:
     """What was chosen of which int8 files."""
     measured = (

@@ -5,12 +5,14 @@ import json
 import os
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from zoo import runtime
 from zoo.artifacts.audit.checks import audit_folder, audit_one
 from zoo.artifacts.audit.onnx_file import read_graph
 from zoo.cli.console import print_json
@@ -69,6 +71,26 @@ def test_a_sound_folder(built, zoo):
         assert outputs == ["last_hidden_state", "pooler_output", "logits"]
         worst.append(max(each["max_abs"] for each in comparisons))
     assert worst[0] < 1e-4 < worst[4]
+
+
+def test_golden_numbers_at_every_level(built, monkeypatch):
+    """What is wrong below the highest level of optimisation only is said with the level."""
+
+    def lower(model, provider):
+        live = runtime.session(model)
+        yield (
+            "basic",
+            SimpleNamespace(
+                get_inputs=live.get_inputs,
+                get_outputs=live.get_outputs,
+                run=lambda *how: [-y for y in live.run(*how)],
+            ),
+        )
+
+    monkeypatch.setattr(runtime, "lower_sessions", lower)
+    found = told(audit(built[0]))
+    assert {*found} == {f"{v}: golden" for v in ("fp32", "fused", "fp16", "bf16", "int8")}
+    assert all(each.endswith("at optimisation level 'basic'") for each in found.values())
 
 
 def test_one_file_of_a_folder(built, zoo):

@@ -12,8 +12,11 @@ import pytest
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import converter
+from converter.model.verdict import LEVELS
+from converter.verify.sessions import run, sessions
 from tests.seeded import NETWORKS, nano, native, values_of
 from tests.synthetic import make_image
+from zoo import runtime
 from zoo.export.make import convert_model
 from zoo.export.precision import CODECS, LIMITS, derive, outgrown, runnable
 from zoo.export.quantise.matrices import quantise
@@ -21,6 +24,7 @@ from zoo.export.quantise.means import means
 from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
+from zoo.export.verify import Sample, verify_file
 from zoo.models.builder import abstract
 from zoo.models.convnext_config import ConvNeXtConfig
 
@@ -227,3 +231,56 @@ def test_means_of_activations(opset):
     (found,) = means(export.model, [x]).values()
     mean = x.mean((0, 1, 2))
     np.testing.assert_allclose(found, (mean + mean[::-1]) / 2, atol=1e-6)
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """A product by four bits between float16 nodes that a CPU runs in float32, and its sample."""
+    params = {"matrix": drawn(0, 64, 48), "bias": drawn(1, 48)}
+    x = drawn(2, 5, 1, 2, 64)
+
+    def fn(p, x):
+        return {"y": (x * x) @ p["matrix"] + p["bias"]}
+
+    whole, file = tmp_path / "whole.onnx", tmp_path / "halves.onnx"
+    converter.to_onnx(fn, [x], params=params, path=whole, opset=18)
+    derive(whole, file, "q4f16", [x])
+    return file, x, fn(params, x)["y"]
+
+
+def test_four_bits_in_float16_at_every_level(halves):
+    """ONNX Runtime widens the scales, which are then no constants to a kernel in integers."""
+    file, x, wanted = halves
+    for level, live in sessions(file):
+        (got,) = run(live, [x]).values()
+        assert converter.compare(got, np.asarray(wanted)).cosine > 0.99, level
+    (node,) = (node for node in ir.load(file).graph if node.op_type == "MatMulNBits")
+    assert "accuracy_level" not in node.attributes
+
+
+@pytest.mark.parametrize("level", ["disabled", "basic", "extended", "all"])
+def test_a_file_is_verified_at_every_level(halves, level, monkeypatch):
+    file, x, wanted = halves
+    sample = Sample({"pixel_values": x}, {"y": wanted})
+    assert verify_file(file, [sample], "q4f16").passed
+    opened = runtime.session
+
+    def wrong(model, provider=runtime.CPU, at="all"):
+        right = opened(model, provider, at)
+        return opened(negated(model), provider, at) if at == level else right
+
+    monkeypatch.setattr(runtime, "session", wrong)
+    found = verify_file(file, [sample], "q4f16")
+    assert not found.passed and {each.level for each in found.comparisons} == {level}
+    assert found.levels == LEVELS
+
+
+def negated(file):
+    """The model with its output turned round."""
+    model = ir.load(file)
+    (y,) = model.graph.outputs
+    (minus,) = (node := ir.node("Neg", [y])).outputs
+    minus.name, minus.type, minus.shape = "minus", y.type, y.shape
+    model.graph.append(node)
+    model.graph.outputs[0] = minus
+    return model

@@ -1,6 +1,7 @@
 """The golden numbers of a folder: one input, and what the network makes of it in JAX."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,13 +15,13 @@ from zoo.answers.answer import unit
 from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile, first_line
-from zoo.export.precision import LIMITS
+from zoo.export.precision import LIMITS, runnable
 from zoo.export.verify import compared, judge
 from zoo.files.golden_file import Golden, read_golden
 from zoo.manifest.measured import Verification
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
-from zoo.manifest.words import limit, worst_words
+from zoo.manifest.words import limit, tried_levels, worst_words
 
 VECTORS = {
     frozenset(("pixel_values",)): "image_embeds",
@@ -42,7 +43,30 @@ def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
         return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
     shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.fed.items()}
     told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    return Finding("golden numbers", True, told), partial(rerun, golden, manifest)
+    return Finding("golden numbers", True, told), partial(_at_every_level, folder, golden, manifest)
+
+
+def _at_every_level(
+    folder: Path, golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
+) -> Judged:
+    """The golden input in a session twice, and at the levels of optimisation below it: the first
+    that is wrong, or else what the session gave."""
+    judged, (provider, *_) = rerun(golden, manifest, live, variant), live.get_providers()
+    again = rerun(golden, manifest, live, variant)
+    for found in (judged, again):
+        if not found.finding.passed:
+            return found
+    try:
+        model = runnable(folder / variant.file, variant.precision)
+        for level, lower in runtime.lower_sessions(model, provider):
+            found = rerun(golden, manifest, lower, variant)
+            if not found.finding.passed:
+                told = f"{found.finding.detail}, at optimisation level '{level}'"
+                return replace(found, finding=replace(found.finding, detail=told))
+    except runtime.ERRORS as error:
+        told = f"{first_line(error)}, below the highest optimisation level"
+        return Judged(Finding("golden", False, told))
+    return judged
 
 
 def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant) -> Judged:
@@ -95,4 +119,5 @@ def _by_patch(
 def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
     """How far off numbers are, in words as well."""
     told = f"{worst_words(verification, verification.comparisons)}, {limit(verification)} asked"
+    told += "" if verification.passed else f", {tried_levels(verification)}"
     return Finding(check, verification.passed, told), verification

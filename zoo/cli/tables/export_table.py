@@ -15,6 +15,7 @@ from zoo.manifest.words import (
     megabytes,
     origin,
     passed,
+    tried_levels,
     worst_of,
     worst_words,
 )
@@ -88,7 +89,8 @@ def verdict(variant: Variant) -> str:
         shape = f"{found.batch} x {found.size}"
         shapes.setdefault(shape, []).append(found)
     lines = [f"{worst_words(verification, found)} at {shape}" for shape, found in shapes.items()]
-    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)})"])
+    tried = "" if verification.passed else f", {tried_levels(verification)}"
+    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){tried}"])
 
 
 def show_verification(file: Path, verification: Verification) -> None:
@@ -99,5 +101,6 @@ def show_verification(file: Path, verification: Verification) -> None:
         told = ("" if error is None else f"{error:{style}}" for error, style in errors)
         rows.append((found.output, found.batch, found.size.replace(" x ", "x"), *told))
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
-    title = f"{file.name}: {passed(verification.passed)} ({limit(verification)})"
+    asked = f"{limit(verification)}, {tried_levels(verification)}"
+    title = f"{file.name}: {passed(verification.passed)} ({asked})"
     print_table(headings, rows, title)
