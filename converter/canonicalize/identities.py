@@ -192,12 +192,13 @@ def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
     return None
 
 
-def _identities_scan(node: Node, _: Editor) -> Sequence[Value] | None:
+def _identities_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
     """A loop without turns gives what it is given; what it would have stacked is empty."""
     if not dims.same(node.params["length"], 0):
         return None
     count = node.params["num_carry"]
-    return [*node.inputs[:count], *node.outputs[count:]]
+    empty = [editor.broadcast(const(0, v.dtype), v.shape, ()) for v in node.outputs[count:]]
+    return [*node.inputs[:count], *empty]
 
 
 RULES: dict[Op, Rule] = {

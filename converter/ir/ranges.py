@@ -58,6 +58,8 @@ def _range_found(value: Value, depth: int, seen: dict[int, Range]) -> Range:
 
 
 def _whole_range(value: Value) -> Range:
+    if value.dtype.kind == "c":
+        return Range(-math.inf, math.inf, nan=True)
     return Range(lowest(value.dtype), highest(value.dtype), is_float(value.dtype))
 
 
@@ -83,34 +85,48 @@ def _union(ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_convert(node: Node, ranges: Sequence[Range]) -> Range:
-    """Floats round, and are cut off as they become integers; NaN becomes 0 or true."""
+    """Floats round, and as integers are cut off towards zero; NaN becomes 0 or true."""
     (r,) = ranges
     source, target = node.inputs[0].dtype, node.out.dtype
     if is_float(target):
         exact = max(abs(r.low), abs(r.high)) <= 256  # integers that all floats of ONNX hold
-        return r if exact and not is_float(source) else _rounded(r, float(jnp.finfo(target).max))
+        return r if exact and not is_float(source) else _rounded(r, target)
     if not is_float(source) and target != np.bool_:
         return r
     low, high = lowest(target), highest(target)
-    cut = Range(min(max(r.low, low), high), max(min(r.high, high), low))
+    ends = (min(max(end, low), high) for end in (r.low, r.high))
+    cut = Range(*(math.trunc(end) for end in ends))
     return _union([cut, Range(0, 1)]) if r.nan or target == np.bool_ else cut
 
 
-def _rounded(r: Range, largest: float) -> Range:
-    """Wider by more than rounding to a float of 8 bits, and infinite beyond the largest."""
-    low, high = r.low - abs(r.low) / 128, r.high + abs(r.high) / 128
-    return Range(low if low > -largest else -math.inf, high if high < largest else math.inf, r.nan)
+def _rounded(r: Range, dtype: np.dtype) -> Range:
+    """Wider by more than rounding to a float, and infinite, or NaN, beyond the largest."""
+    kind = jnp.finfo(dtype)
+    largest, unit, least = float(kind.max), float(kind.eps), float(kind.smallest_normal)
+    low, high = r.low - abs(r.low) * unit, r.high + abs(r.high) * unit
+    low, high = (low - least if low > 0 else low), (high + least if high < 0 else high)
+    beyond = dtype.itemsize == 1 and not -largest < low <= high < largest
+    ends = (low if low > -largest else -math.inf), (high if high < largest else math.inf)
+    return Range(*ends, r.nan or beyond)
 
 
 def _iota(node: Node, _: Sequence[Range]) -> Range:
     size = node.out.shape[node.params["dimension"]]
-    return Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
+    line = Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
+    return _rounded(line, node.out.dtype) if is_float(node.out.dtype) else line
 
 
 def _ranges_size(node: Node, _: Sequence[Range]) -> Range:
     """Names are at least one, and what is made of them may be less than nothing."""
     bounds = [low for low in (1, 0) if dims.is_at_least(node.params["dim"], low)]
     return Range(next(iter(bounds), lowest(node.out.dtype)), highest(node.out.dtype))
+
+
+def _ranges_extreme(node: Node, ranges: Sequence[Range]) -> Range:
+    """That of nothing is the end of the dtype."""
+    sizes = (node.inputs[0].shape[axis] for axis in node.params["axes"])
+    some = all(dims.is_at_least(size, 1) for size in sizes)
+    return ranges[0] if some else _whole_range(node.out)
 
 
 def _extreme_place(node: Node, _: Sequence[Range]) -> Range:
@@ -140,8 +156,8 @@ def _picked(pick: Callable[..., float], *ranges: Range) -> Range:
 def _ranges_whole(node: Node, ranges: Sequence[Range]) -> Range:
     """``floor``, ``ceil`` and ``round``: at most one away, never past a whole bound."""
     (r,) = ranges
-    finite = math.isfinite(r.low) and math.isfinite(r.high)
-    return Range(math.floor(r.low), math.ceil(r.high), r.nan) if finite else r
+    low = math.floor(r.low) if math.isfinite(r.low) else r.low
+    return Range(low, math.ceil(r.high) if math.isfinite(r.high) else r.high, r.nan)
 
 
 def _between(low: float, high: float) -> RangeRule:
@@ -235,10 +251,11 @@ def _ranges_gather(node: Node, ranges: Sequence[Range]) -> Range:
     return ranges[0] if mode in inside else _whole_range(node.out)
 
 
-_FIRST = (ops.dynamic_slice, ops.split, ops.take, ops.reduce_max, ops.reduce_min)
+_FIRST = (ops.dynamic_slice, ops.split, ops.take)
 
 _RANGES: dict[Op, RangeRule] = {
     **dict.fromkeys(_FIRST, lambda node, ranges: ranges[0]),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), _ranges_extreme),
     **dict.fromkeys((ops.add, ops.add_any), _ranges_sum),
     ops.sub: _ranges_difference,
     ops.mul: _ranges_product,

@@ -1,0 +1,556 @@
+"""Programs for the rules of ``converter/canonicalize``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter import canonicalize
+from converter.ir import Graph, dims, make_node, ops
+from converter.ir.dtypes import is_float
+from converter.ir.op import Op
+from converter.ir.rewrite import drop_dead, sweep
+from converter.layout import broadcast
+from tests.rules.programs import ALL, FLOATS, INTEGERS, NUMBERS, SHAPES, SPECIAL, Drawn, Expr
+from tests.rules.prove import Case, Draw
+
+# ------------------------------------------------------------------------------------ elementwise
+
+LAX: dict[Op, Callable[..., Any]] = {
+    op: getattr(lax, name)
+    for op in ops.stated()
+    for name in (op.name, f"bitwise_{op.name}")
+    if op.elementwise and callable(getattr(lax, name, None))
+} | {
+    ops.abs: lambda x: x if x.dtype.kind == "u" else lax.abs(x),
+    ops.integer_pow: lambda x: lax.integer_pow(x, 2),
+    ops.convert_element_type: lambda x: lax.convert_element_type(x, np.float32),
+}
+
+WHOLE = frozenset(
+    {ops.shift_left, ops.shift_right_logical, ops.shift_right_arithmetic, ops.population_count}
+)
+LOGIC = frozenset({ops.and_, ops.or_, ops.xor, ops.not_})
+COMPARED = frozenset({ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge, ops.max, ops.min})
+OF_NUMBERS = frozenset(
+    {ops.add, ops.sub, ops.mul, ops.div, ops.rem, ops.abs, ops.neg, ops.sign, ops.square}
+)
+
+
+def dtypes_of(op: Op) -> tuple[str, ...]:
+    """What an operation takes."""
+    if op in LOGIC:
+        return ("bool", "bool", *INTEGERS)
+    if op in WHOLE:
+        return INTEGERS
+    if op in COMPARED:
+        return ALL
+    return NUMBERS if op in OF_NUMBERS else FLOATS
+
+
+COUNT = {ops.clamp: 3, ops.select_n: 3}
+
+
+NEUTRAL = {
+    **dict.fromkeys((ops.max, ops.min), (-np.inf, np.inf)),
+    **dict.fromkeys((ops.add, ops.sub, ops.or_, ops.and_), (0.0, -0.0, 1.0)),
+    **dict.fromkeys((ops.mul, ops.div), (1.0, -1.0, 0.0)),
+}
+"""Numbers with which an operation may do nothing."""
+
+
+def elementwise(op: Op) -> Draw:
+    """Operands of all kinds, of every dtype that the operation takes; often one is a number."""
+    made, kinds = LAX[op], dtypes_of(op)
+    arity = COUNT.get(op) or (2 if op.broadcasts else 1)
+
+    def draw(d: Drawn) -> Expr:
+        shape, dtype = d.pick(SHAPES), d.pick(kinds)
+        xs = [d.operand(shape, dtype, 2) for _ in range(arity)]
+        how = d.integer(0, 3) if arity > 1 else 0
+        if how == 1:
+            xs[1] = xs[0]
+        elif how > 1:
+            whole = not is_float(np.dtype(jnp.dtype(dtype)))
+            pool = [n for n in NEUTRAL.get(op, SPECIAL) if not whole or n in (0, 1)]
+            xs[how - 2] = d.number(shape, dtype, pool or None)
+        return d.apply(made, *xs)
+
+    return draw
+
+
+def compared(op: Op) -> Draw:
+    """What has bounds with a number, in either order."""
+
+    def draw(d: Drawn) -> Expr:
+        shape, dtype = d.pick(SHAPES), d.pick(dtypes_of(op))
+        xs = [d.bounded(shape, dtype, 1), d.number(shape, dtype)]
+        return d.apply(LAX[op], *(xs if d.chance() else xs[::-1]))
+
+    return draw
+
+
+def clamped(d: Drawn) -> Expr:
+    """What has bounds between numbers, often those bounds."""
+    shape, dtype = d.pick(SHAPES), d.pick(NUMBERS)
+    low, high = (d.number(shape, dtype) for _ in range(2))
+    x = d.bounded(shape, dtype, 1)
+    inner = d.pick([x, d.apply(lax.clamp, low, x, high)])
+    return d.apply(lax.clamp, low, inner, high)
+
+
+def select(d: Drawn) -> Expr:
+    shape, dtype, count = d.pick(SHAPES), d.pick(ALL), d.pick([2, 2, 3])
+    kind = "bool" if count == 2 else "int32"
+    which = (d.number if d.chance() else d.input)(shape, kind, [0, 1, 2][:count])
+    cases = [d.operand(shape, dtype) for _ in range(count)]
+    if d.chance():
+        cases = [cases[0]] * count
+    return d.apply(lambda w, *xs: lax.select_n(w, *xs), which, *cases)
+
+
+def power(d: Drawn) -> Expr:
+    """Mostly of what cannot be negative, as a rule about powers asks for."""
+    shape, dtype = d.pick(SHAPES), d.pick(FLOATS)
+    x = d.apply(d.pick([lax.square, lax.exp, lax.abs]), d.operand(shape, dtype))
+    return d.apply(lax.pow, x, d.number(shape, dtype, [1.5, 2.0, 0.5]))
+
+
+def drawn_bits(d: Drawn) -> Expr:
+    """A float from 1 to 2 by its bits, less one, as ``jax.random`` draws it."""
+    kind, bits, digits = d.pick([("float32", "uint32", 23), ("float64", "uint64", 52)])
+    n, one = np.dtype(bits).type, np.ones((), kind).view(bits)
+    x = d.input((2, 3), bits)
+    x = d.apply(lambda a: lax.shift_right_logical(a, n(jnp.iinfo(bits).bits - digits)), x)
+    x = d.apply(lambda a: lax.bitcast_convert_type(a | one, kind), x)
+    return d.apply(lambda a: a - np.ones((), kind), x)
+
+
+def by_turns(d: Drawn) -> Expr:
+    """Arrays that are spread and added up, as ``lax.associative_scan`` does."""
+    dtype, size = d.pick(("float32", "int32", "bool")), d.integer(1, 4)
+    more = d.integer(0, 1)
+    zero = np.zeros((), dtype)
+    x, y = d.input((2, size + more), dtype), d.input((2, size), dtype)
+    low = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (0, 1 - more, 1))), x)
+    high = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (1, more, 1))), y)
+    pair = d.pick([(low, high), (high, low)])
+    return d.apply(lax.bitwise_or if dtype == "bool" else lax.add, *pair)
+
+
+# ------------------------------------------------------------------------------------ moving data
+
+PLACES: tuple[tuple[Any, ...], ...] = ((2, 3, 4), (1, 3), (3, 1, 2), (0, 2), ("n", 3), (4,))
+
+
+def _reshape(d: Drawn, x: Expr) -> Expr:
+    if x.is_open or d.chance():
+        at = d.integer(0, len(x.shape))
+        ones = [i for i, size in enumerate(x.shape) if size == 1]
+        if ones and d.chance():
+            shape = tuple(s for i, s in enumerate(x.shape) if i != ones[0])
+        else:
+            shape = (*x.shape[:at], 1, *x.shape[at:])
+        return Expr(lambda env: lax.reshape(x.run(env), env.shape(shape)), shape, x.dtype)
+    size = int(np.prod(x.shape))
+    shape = d.pick([(size,), (size, 1), (2, size // 2) if size % 2 == 0 else (1, size), x.shape])
+    return d.apply(lambda a: lax.reshape(a, shape), x)
+
+
+def _transpose(d: Drawn, x: Expr) -> Expr:
+    order = d.order(len(x.shape))
+    return d.apply(lambda a: lax.transpose(a, order), x, shape=tuple(x.shape[i] for i in order))
+
+
+def _broadcast(d: Drawn, x: Expr) -> Expr:
+    at, wide = d.integer(0, len(x.shape)), d.pick([1, 2])
+    shape = [wide if s == 1 and d.chance() else s for s in x.shape]
+    shape.insert(at, wide)
+    axes = [i for i in range(len(shape)) if i != at]
+    return Expr(
+        lambda env: lax.broadcast_in_dim(x.run(env), env.shape(tuple(shape)), axes),
+        tuple(shape),
+        x.dtype,
+    )
+
+
+def _axis(d: Drawn, x: Expr) -> int | None:
+    """An axis of known size."""
+    known = [i for i, size in enumerate(x.shape) if not isinstance(size, str)]
+    return d.pick(known) if known else None
+
+
+def _slice(d: Drawn, x: Expr) -> Expr:
+    axis = _axis(d, x)
+    if axis is None:
+        return x
+    size = x.shape[axis]
+    start = d.integer(0, size)
+    stop, step = d.integer(start, size), d.pick([1, 1, 2])
+    shape = tuple(-(-(stop - start) // step) if i == axis else s for i, s in enumerate(x.shape))
+    return d.apply(lambda a: lax.slice_in_dim(a, start, stop, step, axis), x, shape=shape)
+
+
+def _rev(d: Drawn, x: Expr) -> Expr:
+    axes = [i for i in range(len(x.shape)) if d.chance()] or [0]
+    return d.apply(lambda a: lax.rev(a, axes), x) if x.shape else x
+
+
+def _concatenate(d: Drawn, x: Expr) -> Expr:
+    axis = _axis(d, x)
+    if axis is None:
+        return x
+    size = d.integer(0, 2)
+    shape = tuple(size if i == axis else s for i, s in enumerate(x.shape))
+    other = d.pick([x, d.number(shape, x.dtype), d.input(shape, x.dtype), _broadcast_like(d, x)])
+    if other.shape[:axis] + other.shape[axis + 1 :] != x.shape[:axis] + x.shape[axis + 1 :]:
+        other = x
+    xs = d.pick([(x,), (x, other), (other, x), (x, other, other)])
+    wide = tuple(sum(v.shape[i] for v in xs) if i == axis else s for i, s in enumerate(x.shape))
+    return d.apply(lambda *parts: lax.concatenate(parts, axis), *xs, shape=wide)
+
+
+def _broadcast_like(d: Drawn, x: Expr) -> Expr:
+    """Of the shape of another, spread along the axes that it leaves out."""
+    kept = [i for i, s in enumerate(x.shape) if not isinstance(s, str) and d.chance()]
+    inner = d.input(tuple(x.shape[i] for i in kept), x.dtype)
+    return Expr(
+        lambda env: lax.broadcast_in_dim(inner.run(env), env.shape(x.shape), kept), x.shape, x.dtype
+    )
+
+
+def _pad(d: Drawn, x: Expr) -> Expr:
+    if x.is_open:
+        return x
+    config = [(d.integer(-1, 2), d.integer(0, 2), d.integer(0, 1)) for _ in x.shape]
+    config = [
+        (max(low, -size), high, inner)
+        for (low, high, inner), size in zip(config, x.shape, strict=True)
+    ]
+    config = [(0, 0, 0)] * len(config) if d.chance() else config
+    zero = np.zeros((), jnp.dtype(x.dtype))
+    return d.apply(lambda a: lax.pad(a, zero, config), x)
+
+
+def _split(d: Drawn, x: Expr) -> Expr:
+    axis = _axis(d, x)
+    if axis is None:
+        return x
+    first = d.integer(0, x.shape[axis])
+    sizes, place = (first, x.shape[axis] - first), d.integer(0, 1)
+    shape = tuple(sizes[place] if i == axis else s for i, s in enumerate(x.shape))
+    return d.apply(lambda a: lax.split(a, sizes, axis)[place], x, shape=shape)
+
+
+def _squeeze(d: Drawn, x: Expr) -> Expr:
+    ones = [i for i, size in enumerate(x.shape) if size == 1]
+    shape = tuple(s for s in x.shape if s != 1)
+    return d.apply(lambda a: lax.squeeze(a, ones), x, shape=shape)
+
+
+def _index(d: Drawn, x: Expr) -> Expr:
+    """Entries of an axis, by numbers that are known."""
+    axis = _axis(d, x)
+    if axis is None or not x.shape[axis]:
+        return x
+    size = x.shape[axis]
+    start, step = d.integer(0, size - 1), d.integer(1, 2)
+    places = np.arange(start, size, step, dtype=np.int32)[: d.integer(1, 3), None]
+    places = places[0] if d.chance() else places
+    others = tuple(i for i in range(len(x.shape)) if i != axis)
+    kept = tuple(i - (places.ndim == 1 and i > axis) for i in others)
+    shape = tuple(
+        len(places) if i == axis else s
+        for i, s in enumerate(x.shape)
+        if i != axis or places.ndim == 2
+    )
+    numbers = lax.GatherDimensionNumbers(kept, (axis,), (axis,))
+    mode = d.pick(["clip", "fill", "promise_in_bounds"])
+
+    def gathered(a: Any) -> Any:
+        sizes = tuple(1 if i == axis else s for i, s in enumerate(a.shape))
+        return lax.gather(a, places, numbers, sizes, mode=mode, fill_value=7)
+
+    return d.apply(gathered, x, shape=shape)
+
+
+MOVES: dict[Op, Callable[[Drawn, Expr], Expr]] = {
+    ops.reshape: _reshape,
+    ops.transpose: _transpose,
+    ops.broadcast_in_dim: _broadcast,
+    ops.slice: _slice,
+    ops.rev: _rev,
+    ops.concatenate: _concatenate,
+    ops.pad: _pad,
+    ops.split: _split,
+    ops.squeeze: _squeeze,
+    ops.gather: _index,
+}
+
+
+def moves(*last: Op, most: int = 3) -> Draw:
+    """Numbers that are all different, moved in some ways, and at last in these."""
+
+    def draw(d: Drawn) -> Expr:
+        shape = d.pick(PLACES)
+        x = d.input(shape, d.pick(["int32", "int32", "bool", "float16"]), ())
+        for step in [d.pick(list(MOVES.values())) for _ in range(d.integer(0, most))]:
+            x = step(d, x)
+        for op in last:
+            x = MOVES[op](d, x)
+        return x
+
+    return draw
+
+
+def stacked(d: Drawn) -> Expr:
+    shape = d.pick(PLACES)
+    xs = [d.input(shape, "int32") for _ in range(d.integer(1, 3))]
+    axis = d.integer(0, len(shape))
+    wide = (*shape[:axis], len(xs), *shape[axis:])
+    return d.apply(lambda *a: lax.stack_p.bind(*a, axis=axis), *xs, shape=wide)
+
+
+def unstacked(d: Drawn) -> list[Expr]:
+    x = d.input(d.pick([(2, 3), (3,), ("n", 2), (1, 4)]), "int32")
+    axis = _axis(d, x)
+    shape = tuple(s for i, s in enumerate(x.shape) if i != axis)
+    return [
+        d.apply(lambda a, i=i: lax.unstack_p.bind(a, axis=axis)[i], x, shape=shape)
+        for i in range(x.shape[axis or 0])
+    ]
+
+
+# --------------------------------------------------------------------------- sums, scatters, loops
+
+REDUCED: dict[Op, Callable[..., Any]] = {
+    ops.reduce_sum: lambda x, axes: lax.reduce_sum_p.bind(x, axes=axes, out_sharding=None),
+    ops.reduce_prod: lambda x, axes: lax.reduce_prod_p.bind(x, axes=axes, out_sharding=None),
+    ops.reduce_max: lambda x, axes: lax.reduce_max_p.bind(x, axes=axes, out_sharding=None),
+    ops.reduce_min: lambda x, axes: lax.reduce_min_p.bind(x, axes=axes, out_sharding=None),
+    ops.reduce_and: lambda x, axes: lax.reduce_and_p.bind(x, axes=axes),
+    ops.reduce_or: lambda x, axes: lax.reduce_or_p.bind(x, axes=axes),
+    ops.reduce_xor: lambda x, axes: lax.reduce_xor_p.bind(x, axes=axes),
+}
+
+
+def reduced(op: Op, shapes: Any = ((1, 3), (2, 0), (0, 3), (2, 3), ("n", 1))) -> Draw:
+    logic = op in (ops.reduce_and, ops.reduce_or, ops.reduce_xor)
+    kinds = (*INTEGERS, "bool") if logic else NUMBERS
+
+    def draw(d: Drawn) -> Expr:
+        shape, dtype = d.pick(shapes), d.pick(kinds)
+        axes = tuple(i for i in range(len(shape)) if d.chance())
+        left = tuple(s for i, s in enumerate(shape) if i not in axes)
+        x = d.operand(shape, dtype)
+        return d.apply(lambda a: REDUCED[op](a, axes), x, shape=left)
+
+    return draw
+
+
+def cumulative(fn: Callable[..., Any]) -> Draw:
+    def draw(d: Drawn) -> Expr:
+        x = d.operand(d.pick([(1, 3), (2, 1), ("n", 1), (2, 3)]), d.pick(NUMBERS))
+        axis, reverse = d.integer(0, 1), d.chance()
+        return d.apply(lambda a: fn(a, axis=axis, reverse=reverse), x)
+
+    return draw
+
+
+def product(d: Drawn) -> Expr:
+    """A contraction whose operands have their axes in any order, and are spread perhaps."""
+    letters = {"b": 2, "c": 1, "i": 3, "j": 2, "k": d.pick([4, 0, 1])}
+    left, right = d.order(3), d.order(3)
+    names = ["".join("bik"[i] for i in left), "".join("bkj"[i] for i in right)]
+    out = d.pick(["bij", "ijb", "jib", "bi"])
+    kind = d.pick(["int32", "float32", "bool"])
+    kind = "int32" if kind == "bool" else kind
+    xs = []
+    for labels in names:
+        kept = [i for i, _ in enumerate(labels) if d.integer(0, 3)]
+        whole = tuple(letters[a] for a in labels)
+        inner = d.input(tuple(whole[i] for i in kept), kind, [0, 1, 2, -1, 3])
+        xs.append(d.apply(lambda a, w=whole, k=kept: lax.broadcast_in_dim(a, w, k), inner))
+    return d.apply(lambda a, b: jnp.einsum(f"{names[0]},{names[1]}->{out}", a, b), *xs)
+
+
+def windowed(bind: Callable[..., Any], start: Any) -> Draw:
+    """Windows over nothing, padded."""
+
+    def draw(d: Drawn) -> Expr:
+        x = d.input((2, d.pick([0, 3])), "float32")
+        shape = {"window_dimensions": (1, 2), "window_strides": (1, 1)}
+        more = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
+        return d.apply(lambda a: bind(a, padding=((0, 0), (2, 2)), **shape, **more), x)
+
+    return draw
+
+
+def convolved(d: Drawn) -> Expr:
+    shape, kernel = d.pick([((0, 2, 4), (3, 2, 2)), ((1, 0, 4), (3, 0, 2)), ((1, 2, 0), (3, 2, 1))])
+    x, w = d.input(shape, "float32"), d.param(kernel, "float32")
+    return d.apply(lambda a, b: lax.conv_general_dilated(a, b, (1,), ((1, 1),)), x, w)
+
+
+def updated(d: Drawn) -> Expr:
+    x, size = d.input((3,), "int32"), d.pick([0, 2])
+    return d.apply(lambda a, b: lax.dynamic_update_slice(a, b, (1,)), x, d.input((size,), "int32"))
+
+
+def scattered(fn: Callable[..., Any]) -> Draw:
+    def draw(d: Drawn) -> Expr:
+        kind = d.pick(["float32", "int32"])
+        x, count = d.input((4, 2), kind), d.pick([0, 2])
+        at = d.input((count, 1), "int32", [0, 1, 3])
+        numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+        return d.apply(lambda *a: fn(*a, numbers), x, at, d.input((count, 2), kind))
+
+    return draw
+
+
+def select_and_scatter(d: Drawn) -> Expr:
+    x = d.input((0, 4), "float32")
+    y = d.input((0, 2), "float32")
+    how = {"select_prim": lax.ge_p, "window_dimensions": (1, 2), "window_strides": (1, 2)}
+    bind = lax.select_and_scatter_add_p.bind
+    return d.apply(lambda a, b: bind(b, a, padding=((0, 0), (0, 0)), **how), x, y)
+
+
+def looped(d: Drawn) -> list[Expr]:
+    x, count = d.input((2,), "float32"), d.pick([0, 0, 2])
+    xs = d.input((count, 2), "float32")
+    body = lambda c, y: (c + y, c * y)  # noqa: E731
+    return [d.apply(lambda a, b, i=i: lax.scan(body, a, b)[i], x, xs) for i in range(2)]
+
+
+def by_hand(op: Op, change: Callable[[Any], Any] = lambda x: x, **params: Any) -> Case:
+    """A node that JAX's own programs do not have: what it gives of its operand."""
+
+    def insert(graph: Graph) -> None:
+        node = graph.outputs[0].node
+        assert node is not None
+        x = node.inputs[0]
+        shape = change(np.zeros([1 if dims.is_symbolic(s) else s for s in x.shape])).shape
+        shape = x.shape if len(shape) == x.rank else (1, *x.shape)
+        meaning = lambda arrays, _: [change(arrays[0])]  # noqa: E731
+        made = make_node(op, [x], [(shape, x.dtype)], params, meaning=meaning)
+        back = make_node(ops.reshape, [made.out], [(x.shape, x.dtype)], {"shape": x.shape})
+        node.inputs[0] = back.out
+        graph.nodes[:0] = [made, back]
+
+    return Case(lambda d: d.apply(lax.neg, d.input(d.pick(SHAPES), "float32")), prepare=[insert])
+
+
+def sized(graph: Graph) -> None:
+    """The number of a size that is known by now."""
+    node = graph.outputs[0].node
+    assert node is not None
+    made = make_node(ops.dim_as_value, [], [((), np.dtype("int32"))], {"dim": 5})
+    node.inputs[0] = made.out
+    graph.nodes[:0] = [made]
+
+
+# ------------------------------------------------------------------------------------------ cases
+
+
+def others(op: Op) -> Callable[[Graph], None]:
+    """All other rules, so that what is before the operation has the form that it is to have."""
+    rules = {key: rule for key, rule in canonicalize.RULES.items() if key is not op}
+
+    def run(graph: Graph) -> None:
+        for _ in range(2):
+            sweep(graph, rules)
+            drop_dead(graph)
+
+    return run
+
+
+def narrowed(graph: Graph) -> None:
+    """Operands that are broadcast by the operation alone."""
+    sweep(graph, broadcast.RULES)
+
+
+def _either(*draws: Draw) -> Draw:
+    return lambda d: d.pick(draws)(d)
+
+
+def total_order(fn: Callable[..., Any]) -> Draw:
+    kinds = ("int32", "uint8", "bool", "float32")
+    return lambda d: (lambda s, t: d.apply(fn, d.operand(s, t), d.operand(s, t)))(
+        d.pick(SHAPES), d.pick(kinds)
+    )
+
+
+DRAWS: dict[Op, Draw] = {
+    **{op: elementwise(op) for op in LAX},
+    **{op: moves(op) for op in MOVES},
+    **{op: reduced(op) for op in REDUCED},
+    **{op: compared(op) for op in (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)},
+    ops.clamp: clamped,
+    ops.select_n: select,
+    ops.pow: power,
+    ops.sub: _either(elementwise(ops.sub), drawn_bits),
+    ops.add: _either(elementwise(ops.add), by_turns),
+    ops.or_: _either(elementwise(ops.or_), by_turns),
+    ops.integer_pow: lambda d: (
+        lambda y: d.apply(
+            lambda a: lax.integer_pow_p.bind(a, y=y), d.operand(d.pick(SHAPES), d.pick(NUMBERS))
+        )
+    )(d.pick([1, 2, 3])),
+    ops.abs: lambda d: d.apply(
+        lax.abs,
+        d.apply(
+            d.pick([lax.exp, lax.square, lambda a: jnp.square(a).sum(0), lambda a: a.sum(0)]),
+            d.operand((2, 3), d.pick(FLOATS)),
+        ),
+    ),
+    ops.eq_to: total_order(lax.eq_to_p.bind),
+    ops.le_to: total_order(lax.le_to_p.bind),
+    ops.lt_to: total_order(lax.lt_to_p.bind),
+    ops.stack: stacked,
+    ops.unstack: unstacked,
+    ops.transpose: _either(moves(ops.transpose), lambda d: _transpose(d, product(d))),
+    ops.dot_general: product,
+    ops.einsum: product,
+    ops.cumsum: cumulative(lax.cumsum),
+    ops.cumprod: cumulative(lax.cumprod),
+    ops.cummax: cumulative(lax.cummax),
+    ops.cummin: cumulative(lax.cummin),
+    ops.scatter: scattered(lax.scatter),
+    ops.scatter_add: scattered(lax.scatter_add),
+    ops.scatter_sub: scattered(lax.scatter_sub),
+    ops.scatter_mul: scattered(lax.scatter_mul),
+    ops.scatter_min: scattered(lax.scatter_min),
+    ops.scatter_max: scattered(lax.scatter_max),
+    ops.dynamic_update_slice: updated,
+    ops.conv_general_dilated: convolved,
+    ops.reduce_window_sum: windowed(lax.reduce_window_sum_p.bind, 0),
+    ops.reduce_window_max: windowed(lax.reduce_window_max_p.bind, 0),
+    ops.reduce_window_min: windowed(lax.reduce_window_min_p.bind, 0),
+    ops.select_and_scatter_add: select_and_scatter,
+    ops.scan: looped,
+}
+
+ZEROS = (ops.add, ops.sub)
+"""XLA too takes ``x + 0`` for x, which may be -0."""
+
+UNITS = {ops.pow: 2}
+"""A root and a product are rounded once each."""
+
+
+BY_HAND = {
+    **{op: by_hand(op) for op in canonicalize.FORWARDS},
+    ops.convert_element_type: by_hand(ops.convert_element_type, new_dtype=np.dtype("float32")),
+    ops.expand_dims: by_hand(ops.expand_dims, lambda x: x[None], dimensions=(0,)),
+    ops.dim_as_value: Case(lambda d: d.apply(lax.neg, d.input((), "int32")), prepare=[sized]),
+}
+
+
+def case_of(op: Op) -> Case:
+    """For a rule about an operation."""
+    if op in BY_HAND:
+        return BY_HAND[op]
+    perhaps = (others(op), narrowed) if op.broadcasts else (others(op),)
+    return Case(DRAWS[op], perhaps=perhaps, zeros=op in ZEROS, units=UNITS.get(op, 0))

@@ -1,0 +1,122 @@
+"""What is said of the range of a value holds of its elements."""
+
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from converter.ir import Graph, Value, const, make_node, ops
+from converter.ir.dtypes import is_float
+from converter.ir.op import Op
+from converter.ir.ranges import _RANGES, Range, known_range
+from tests.rules import canonical
+from tests.rules.programs import ALL, FLOATS, NUMBERS, Drawn, Expr
+from tests.rules.prove import Case, Draw, numbers_of, search
+
+ROUNDS, ENOUGH = 3, 24
+
+
+def of_bounded(op: Op) -> Draw:
+    """The operation applied to what has bounds."""
+    fn, kinds = canonical.LAX[op], canonical.dtypes_of(op)
+
+    def draw(d: Drawn) -> Expr:
+        shape, dtype = d.pick(((2, 3), ("n", 3))), d.pick(kinds)
+        count = canonical.COUNT.get(op) or (2 if op.broadcasts else 1)
+        return d.apply(fn, *(d.bounded(shape, dtype, 1) for _ in range(count)))
+
+    return draw
+
+
+def converted(d: Drawn) -> Expr:
+    target = np.dtype(d.pick((*ALL, *SMALL)))
+    x = d.bounded((2, 3), d.pick(ALL), 1)
+    return d.apply(lambda a: lax.convert_element_type(a, target), x)
+
+
+SMALL = (jnp.float8_e4m3fn, jnp.float8_e5m2)
+
+
+def of_node(op: Op, shape: tuple[int, ...], *others: Value, **params: Any) -> Case:
+    """The operation as the converter itself writes it, of what has bounds and other operands."""
+
+    def insert(graph: Graph) -> None:
+        x = graph.outputs[0]
+        meaning = None if op.formula else lambda arrays, _: [HAND[op](*arrays)]
+        inputs = [x, *(others or [x] * (op is ops.add_any))]
+        node = make_node(op, inputs, [(shape, x.dtype)], params, meaning=meaning)
+        graph.nodes.append(node)
+        graph.outputs = [node.out]
+
+    return Case(lambda d: d.bounded((2, 3), d.pick(FLOATS), 1), prepare=[insert])
+
+
+HAND = {ops.add_any: lax.add, ops.tile: lambda x: jnp.tile(x, (2, 1))}
+
+
+def placed(fn: Any) -> Draw:
+    kinds = (np.int32, np.int8)
+    return lambda d: d.apply(lambda x: fn(x, 1, kinds[d.integer(0, 1)]), d.bounded((2, 3), "int32"))
+
+
+def part(d: Drawn) -> Expr:
+    x, start = d.bounded((2, 3), d.pick(NUMBERS), 1), d.input((), "int32")
+    return d.apply(lambda a, i: lax.dynamic_slice(a, (i, i), (1, 2)), x, start)
+
+
+CASES = {
+    **{op: Case(of_bounded(op)) for op in canonical.LAX if op is not ops.select_n},
+    ops.convert_element_type: Case(converted),
+    ops.argmax: Case(placed(lax.argmax)),
+    ops.argmin: Case(placed(lax.argmin)),
+    ops.iota: Case(lambda d: d.iota(d.pick(((2, 300), ("n", 3))), d.pick(NUMBERS))),
+    ops.dynamic_slice: Case(part),
+    ops.take: of_node(ops.take, (3, 3), const([0, 1, -1], np.int32), axis=0),
+    ops.select_index: of_node(ops.select_index, (3,), axis=0, index=1),
+    ops.clip: of_node(ops.clip, (2, 3), low=-1.0, high=2.5),
+    ops.relu: of_node(ops.relu, (2, 3)),
+    ops.tile: of_node(ops.tile, (4, 3)),
+    ops.add_any: of_node(ops.add_any, (2, 3)),
+}
+
+
+def case_of(op: Op) -> Case:
+    return CASES.get(op) or canonical.case_of(op)
+
+
+def holds(op: Op, drawn: Drawn) -> bool:
+    """Whether there is such an operation; each value of the graph must be in its range then."""
+    case = case_of(op)
+    result = case.draw(drawn)
+    graph = drawn.graph(*([result] if isinstance(result, Expr) else result))
+    for step in case.prepare:
+        step(graph)
+    if not graph.count(op):
+        return False
+    values = [v for node in graph.nodes for v in node.outputs if not node.bodies]
+    text = str(graph)
+    graph.outputs = values
+    for value, numbers in zip(values, numbers_of(graph, drawn), strict=True):
+        told = known_range(value)
+        assert type(told.low) in PLAIN and type(told.high) in PLAIN, told
+        assert _is_within(value, numbers, told), f"{told} of {value}: {numbers}\n{text}"
+    return True
+
+
+PLAIN = (int, float, bool)
+
+
+def _is_within(value: Value, numbers: np.ndarray, told: Range) -> bool:
+    if value.dtype.kind == "c":
+        return True
+    wide = numbers.astype(np.float64 if is_float(value.dtype) else object)
+    nan = is_float(value.dtype) & (wide != wide)
+    return bool(np.all(np.where(nan, told.nan, (told.low <= wide) & (wide <= told.high))))
+
+
+@pytest.mark.parametrize("op", _RANGES, ids=str)
+def test_ranges_hold(op: Op) -> None:
+    assert search(partial(holds, op), 0, ROUNDS, ENOUGH), "no draw has this operation"
