@@ -1,5 +1,7 @@
 """Is a file right? ONNX Runtime against JAX, by element, at every level of its optimiser."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -64,6 +66,23 @@ def check(
     Raises:
         CheckError: inputs or outputs do not fit the model, or JAX cannot evaluate the function.
     """
+    verdict, cases = Verdict(), judged_cases(model, fn, inputs, seed, accept_open)
+    for level, live in sessions(model):
+        for case in (*cases, cases[0]):
+            got = run(live, case.judge.inputs)
+            with _evaluating(case.judge.name, case.judge.inputs):
+                _note(case.compared(got), case, level, verdict)
+    return verdict
+
+
+def judged_cases(
+    model: Model,
+    fn: Callable[..., Any],
+    inputs: Sequence[Any] | None = None,
+    seed: int = 0,
+    accept_open: Collection[str] = (),
+) -> list[Case]:
+    """Inputs of a model, what JAX makes of them, and a judge of each."""
     interface = model.interface if isinstance(model, Export) else Interface()
     if inputs is not None:
         drawn = [("given", interface.taken(jax.tree.leaves(list(inputs))))]
@@ -74,19 +93,13 @@ def check(
     else:
         raise CheckError("only an export says what its inputs are: pass inputs")
     call = interface.called(fn)
-    noise, verdict = _noise(model, call, drawn[0][1]), Verdict()
-    cases: list[Case] = []
+    noise, cases = _noise(model, call, drawn[0][1]), list[Case]()
     for name, arrays in drawn:
         with _evaluating(name, arrays):
             results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
             wanted = [_numbers(x) for x in jax.tree.leaves(results)]
             cases.append(Case(Judge(noise, arrays, name, call), wanted, accept_open))
-    for level, live in sessions(model):
-        for case in (*cases, cases[0]):
-            got = run(live, case.judge.inputs)
-            with _evaluating(case.judge.name, case.judge.inputs):
-                _note(case.compared(got), case, level, verdict)
-    return verdict
+    return cases
 
 
 @contextmanager

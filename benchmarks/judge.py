@@ -1,0 +1,71 @@
+"""Plants faults into every program of `tests/programs`, and writes which share the judge finds.
+
+    python benchmarks/judge.py [--only WORDS] [--each NODES] [--page docs/concepts/verification.md]
+
+A fault counts if it is larger than 64 times what JAX is off itself. The table goes to the page if
+one is named, and those that are not found are listed below it by program; the exit code is 1 if
+there are any.
+"""
+
+import argparse
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.judges.planted import OUTPUT_FAULTS, Planted, planted
+from tests.programs.table import PROGRAMS
+
+MARKS = ("<!-- judge: written by benchmarks/judge.py -->", "<!-- end -->")
+
+IN_GRAPHS = "an operator is its neighbour"
+
+
+def table(faults: Sequence[Planted]) -> str:
+    """How many were planted and found, by kind, and those that were not."""
+    counted = [fault for fault in faults if fault.seen]
+    kinds = defaultdict[str, Counter[bool]](Counter)
+    for fault in counted:
+        kinds[fault.kind if fault.kind in OUTPUT_FAULTS else IN_GRAPHS][fault.found] += 1
+    lines = ["| fault | planted | found |", "|---|---:|---:|"]
+    for kind in (*OUTPUT_FAULTS, IN_GRAPHS):
+        found, total = kinds[kind][True], kinds[kind].total()
+        if total:
+            lines.append(f"| {kind} | {total:,} | {100 * found / total:.1f} % |")
+    operators = len({fault.kind for fault in counted} - OUTPUT_FAULTS.keys())
+    lines += ["", f"The operators are {operators} pairs such as `Add` and `Sub`. Not found:", ""]
+    lost = [f"- {fault.program}: {fault.kind}" for fault in counted if not fault.found]
+    return "\n".join([*lines, *(lost or ["- none"])])
+
+
+def with_table(page: str, written: str) -> str:
+    """The page with another table between the marks."""
+    before, _, rest = page.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return f"{before}{MARKS[0]}\n\n{written}\n\n{MARKS[1]}{after}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="programs whose names have this in them")
+    parser.add_argument("--each", type=int, default=1, help="nodes of each operator of a program")
+    parser.add_argument("--page", type=Path, help="where the table goes")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    faults: list[Planted] = []
+    for name, program in PROGRAMS.items():
+        if asked.only in name:
+            faults += planted(name, program, asked.each)
+            print(name, len(faults), file=sys.stderr, flush=True)
+    written = table(faults)
+    if asked.page:
+        asked.page.write_text(with_table(asked.page.read_text(), written))
+    print(written)
+    return int(any(fault.seen and not fault.found for fault in faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
