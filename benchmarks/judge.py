@@ -1,22 +1,26 @@
 """Plants faults into every program of `tests/programs`, and writes which share the judge finds.
 
-    python benchmarks/judge.py [--only WORDS] [--each NODES] [--page docs/concepts/verification.md]
+    python benchmarks/judge.py [--only WORDS] [--each NODES] [--seed N]
+                               [--page docs/concepts/verification.md]
 
 A fault counts if it is larger than 64 times what JAX is off itself. The table goes to the page if
 one is named, and those that are not found are listed below it by program; the exit code is 1 if
-there are any.
+there are any, or if the judge complains about a right file. Programs come in an order that the seed
+draws, and an interrupt ends with the table of those that were done.
 """
 
 import argparse
+import random
 import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.judges.planted import OUTPUT_FAULTS, Planted, planted
+from tests.judges.planted import NOTHING, OUTPUT_FAULTS, Planted, planted
 from tests.programs.table import PROGRAMS
 
 MARKS = ("<!-- judge: written by benchmarks/judge.py -->", "<!-- end -->")
@@ -36,7 +40,14 @@ def table(faults: Sequence[Planted]) -> str:
         if total:
             lines.append(f"| {kind} | {total:,} | {100 * found / total:.1f} % |")
     operators = len({fault.kind for fault in counted} - OUTPUT_FAULTS.keys())
-    lines += ["", f"The operators are {operators} pairs such as `Add` and `Sub`. Not found:", ""]
+    right = [fault for fault in faults if fault.kind == NOTHING]
+    blamed = [fault.program for fault in right if fault.found]
+    lines += [
+        "",
+        f"Planted into {len(right)} programs; {operators} pairs of operators such as `Add` and "
+        f"`Sub`. Right files that are blamed: {', '.join(blamed) or 'none'}. Not found:",
+        "",
+    ]
     lost = [f"- {fault.program}: {fault.kind}" for fault in counted if not fault.found]
     return "\n".join([*lines, *(lost or ["- none"])])
 
@@ -52,19 +63,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="programs whose names have this in them")
     parser.add_argument("--each", type=int, default=1, help="nodes of each operator of a program")
+    parser.add_argument("--seed", type=int, default=0, help="draws the order of the programs")
     parser.add_argument("--page", type=Path, help="where the table goes")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     faults: list[Planted] = []
-    for name, program in PROGRAMS.items():
-        if asked.only in name:
-            faults += planted(name, program, asked.each)
+    names = [name for name in PROGRAMS if asked.only in name]
+    random.Random(asked.seed).shuffle(names)
+    with suppress(KeyboardInterrupt):
+        for name in names:
+            faults += planted(name, PROGRAMS[name], asked.each)
             print(name, len(faults), file=sys.stderr, flush=True)
     written = table(faults)
     if asked.page:
         asked.page.write_text(with_table(asked.page.read_text(), written))
     print(written)
-    return int(any(fault.seen and not fault.found for fault in faults))
+    return int(any(fault.is_misjudged for fault in faults))
 
 
 if __name__ == "__main__":
