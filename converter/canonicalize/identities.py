@@ -142,9 +142,12 @@ def _identities_select(node: Node, _: Editor) -> Value | None:
     which, cases = source_behind(node.inputs[0], SPREAD), node.inputs[1:]
     numbers = known_range(which) if which.kind == "const" else None
     if numbers is not None and numbers.low == numbers.high:
-        return cases[int(numbers.low)]
-    same = all(case is cases[0] for case in cases)
-    return cases[0] if same and dims.same_shape(cases[0].shape, node.out.shape) else None
+        chosen = cases[min(max(int(numbers.low), 0), len(cases) - 1)]
+    elif all(case is cases[0] for case in cases):
+        chosen = cases[0]
+    else:
+        return None
+    return chosen if dims.same_shape(chosen.shape, node.out.shape) else None
 
 
 def _reduce(node: Node, editor: Editor) -> Value | None:

@@ -74,7 +74,6 @@ ACTIVATIONS = (
     Spelling(ops.hard_swish, ops.min, lambda x: x * _hard_sigmoid(x)),
     Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) / 6),
     Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) * (1 / 6)),
-    Spelling(ops.hard_swish, ops.min, lambda x: x * (_relu6(x + 3) * (1 / 6))),
     Spelling(
         ops.softplus, ops.log1p, lambda x: jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
     ),
@@ -100,7 +99,6 @@ ACTIVATIONS = (
         ops.leaky_relu, ops.min, lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)
     ),
     Spelling(ops.leaky_relu, ops.neg, _relus, negative=True),
-    Spelling(ops.leaky_relu, ops.neg, lambda x, slope: _relus(x, -slope)),
     Spelling(
         ops.leaky_relu, ops.neg, lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)
     ),

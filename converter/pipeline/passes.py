@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from converter.canonicalize import FORMS, canonicalize
 from converter.decompose.expansion import decompose, represent
-from converter.fuse import affine, group_norm, layer_norm, rotary
+from converter.fuse import group_norm, layer_norm
 from converter.ir import Graph, ops
 from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, norm_layout, siblings, take
@@ -139,7 +139,7 @@ ACTIVATE = Pass(
 COMPLETE = Pass(
     "complete",
     "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-    steps.recognised(affine.AFFINE, rotary.PREFIX),
+    steps.complete,
     after=("recognise", "recognise rms norm"),
     canonical=True,
 )

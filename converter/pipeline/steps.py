@@ -9,6 +9,7 @@ import numpy as np
 from converter.frontend.trace import trace
 from converter.fuse import (
     activations,
+    affine,
     attention,
     batch_norm,
     gelu,
@@ -92,6 +93,12 @@ name_blocks = recognised(
     log_softmax=softmax.LOG_SOFTMAX,
     rotary=rotary.ROTARY,
 )
+
+
+def complete(graph: Graph, settings: Settings) -> bool:
+    """Tokens that are left alone are times zero besides, of which infinities make NaN."""
+    prefix = () if settings.strict else (rotary.PREFIX,)
+    return recognised(affine.AFFINE, *prefix)(graph, settings)
 
 
 def resample(graph: Graph, settings: Settings) -> bool:

@@ -28,7 +28,7 @@ class Case:
     of what may come before it (``perhaps``) some.
 
     The numbers afterwards are the same but for ``units`` in the last place of an output's largest,
-    and for the signs of zeros where XLA itself does not keep them (``zeros``).
+    or of 1, and for the signs of zeros where XLA itself does not keep them (``zeros``).
     """
 
     draw: Draw
@@ -68,7 +68,7 @@ def swept(rules: Mapping[Op, Rule]) -> Step:
     return run
 
 
-def recognised(recogniser: Recogniser) -> Step:
+def by_recogniser(recogniser: Recogniser) -> Step:
     return lambda graph: swept(recogniser_rules([recogniser], []))(graph)
 
 
@@ -152,7 +152,7 @@ def differs(old: np.ndarray, new: np.ndarray, case: Case) -> str:
         return "" if np.array_equal(old, new) else f"{old} is {new}"
     one, two = old.astype(np.float64), new.astype(np.float64)
     if case.units:
-        size = np.max(np.abs(one), where=np.isfinite(one), initial=0)
+        size = np.max(np.abs(one), where=np.isfinite(one), initial=1)
         unit = float(jnp.finfo(old.dtype).eps)
         near = np.isclose(one, two, rtol=0, atol=case.units * unit * size, equal_nan=True)
         return "" if near.all() else f"{old} is {new}"

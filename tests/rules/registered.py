@@ -55,23 +55,23 @@ def _rules(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if not name.startswith("_") and _is_registered(value):
             yield name, value
     elif isinstance(value, Mapping) and value and all(isinstance(key, Op) for key in value):
-        yield from ((f"{name}[{op}]", each) for op, each in value.items() if _is_rule(each))
+        rules = {
+            op: each.exact if isinstance(each, Deviation) else each for op, each in value.items()
+        }
+        yield from ((f"{name}[{op}]", rule) for op, rule in rules.items() if _is_rule(rule))
     elif isinstance(value, tuple) and value and all(isinstance(s, Spelling) for s in value):
         yield from ((f"{name}[{i}] {s.op}", (value, i)) for i, s in enumerate(value))
     elif isinstance(value, Recogniser):
         yield name, value
     elif isinstance(value, Quirk):
         yield from ((f"{name}[{op}]", rule) for op, rule in value.rules.items())
-        yield from ((f"{name}[{op}] exact", d.exact) for op, d in value.deviations.items())
+        yield from _rules(name, value.deviations)
     elif isinstance(value, tuple) and value and all(isinstance(q, Quirk) for q in value):
         for quirk in value:
             yield from _rules(quirk.name, quirk)
 
 
 def _is_rule(value: Any) -> bool:
-    """A deviation that is only noted changes nothing."""
-    if isinstance(value, Deviation):
-        return value.exact is not None
     return callable(value) and not isinstance(value, type) and len(_types(value)) == 2
 
 
@@ -88,7 +88,8 @@ def _is_registered(fn: Callable[..., Any]) -> bool:
         return True
     if signature.return_annotation is Recogniser:
         return True
-    return types[:1] == [Graph] and signature.return_annotation in (bool, None, Graph)
+    in_place = signature.return_annotation in (bool, None, Graph)
+    return in_place and types in ([Graph], [Graph, bool])
 
 
 def _once(found: dict[str, Any]) -> dict[str, Any]:

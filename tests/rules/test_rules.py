@@ -1,39 +1,59 @@
 """Every rule keeps the numbers of the graphs in which it applies, and there are such graphs."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 
+from converter.fuse.match import Recogniser
 from converter.ir import ops
 from converter.ir.op import Op
-from tests.rules import canonical
-from tests.rules.prove import Case, Step, keeps_numbers, search, swept
+from tests.rules import arranged, canonical, recognised
+from tests.rules.prove import Case, Step, by_recogniser, keeps_numbers, search, swept
 from tests.rules.registered import registered
 
 RULES = registered()
 ROUNDS, ENOUGH = 10, 5
 
 
-def operation(name: str) -> Op | None:
+def operation(name: str) -> Op:
     """What a rule of a table is about."""
-    _, _, op = name.partition("[")
-    return ops.named(op.partition("]")[0]) if op else None
+    return ops.named(name.partition("[")[2].partition("]")[0])
 
 
-def case_of(name: str) -> Case:
-    return canonical.case_of(operation(name))
+def cases_of(name: str) -> dict[str, Case]:
+    """By name; of a function that gives several rules there may be several."""
+    if name.startswith("canonicalize.") and "[" in name:
+        return {name: canonical.case_of(operation(name))}
+    if isinstance(RULES[name], tuple):
+        return {name: recognised.spelled(*RULES[name])}
+    short = name.removeprefix("targets.onnxruntime.quirks.")
+    if short.startswith("layout.broadcast.RULES"):
+        return {name: canonical.case_of(operation(name))}
+    return {
+        name.replace(short, key): case
+        for table in (arranged.CASES, recognised.CASES)
+        for key, case in table.items()
+        if key == short or key.startswith(f"{short} ")
+    }
 
 
-def step_of(name: str, value: Any) -> Step:
+def step_of(name: str) -> Step:
+    value = RULES[name]
+    if isinstance(value, Recogniser):
+        return by_recogniser(value)
     return swept({operation(name): value})
 
 
-NAMES = [n for n in RULES if n.startswith("canonicalize.") and "[" in n]
+CASES = {key: (name, case) for name in RULES for key, case in cases_of(name).items()}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_rule_keeps_numbers(name: str) -> None:
-    case = case_of(name)
-    check = partial(keeps_numbers, case, case.apply or step_of(name, RULES[name]))
+def test_every_rule_has_programs() -> None:
+    missing = RULES.keys() - {name for name, _ in CASES.values()}
+    assert not missing, f"rules that nothing proves: {sorted(missing)}"
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_rule_keeps_numbers(key: str) -> None:
+    name, case = CASES[key]
+    check = partial(keeps_numbers, case, case.apply or step_of(name))
     assert search(check, 0, ROUNDS, ENOUGH), "no draw reaches this rule: it needs one that does"

@@ -1,0 +1,414 @@
+"""Programs for the rules of ``converter/layout``, ``converter/legalize`` and of targets' quirks."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter.canonicalize import canonicalize
+from converter.fuse.gelu import GELU
+from converter.ir import Graph, ops
+from converter.ir.op import Op
+from converter.ir.rewrite import takes_all
+from converter.layout import chains, contraction, convolution, pooling
+from converter.legalize import bounds, deviations, dtype_fallback
+from converter.targets import Target, find_target
+from converter.weight_folding.weight_programs import weight_values
+from tests.rules import canonical
+from tests.rules.canonical import LAX
+from tests.rules.programs import FLOATS, INTEGERS, Drawn, Expr
+from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
+
+SMALL = (-2, -1, 0, 1, 2, 3)
+"""Of these sums and products are exact."""
+
+
+def of_dtypes(op: Op, dtypes: Sequence[str], shape: tuple[int, ...] = (2, 3)) -> Draw:
+    """An elementwise operation in some dtypes."""
+
+    def draw(d: Drawn) -> Expr:
+        dtype = d.pick(dtypes)
+        count = canonical.COUNT.get(op) or (2 if op.broadcasts else 1)
+        xs = [d.operand(shape, dtype) for _ in range(count)]
+        if op is ops.select_n:
+            xs[0] = d.input(shape, "bool")
+        return d.apply(LAX[op], *xs)
+
+    return draw
+
+
+def reduced(op: Op, dtypes: Sequence[str]) -> Draw:
+    def draw(d: Drawn) -> Expr:
+        x = d.input(d.pick([(2, 3), (4, 3), ("n", 3)]), d.pick(dtypes))
+        axes = d.pick([(0,), (1,), (0, 1)])
+        left = tuple(s for i, s in enumerate(x.shape) if i not in axes)
+        return d.apply(lambda a: canonical.REDUCED[op](a, axes), x, shape=left)
+
+    return draw
+
+
+# --------------------------------------------------------------------------------------- legalize
+
+
+def place(fn: Callable[..., Any]) -> Draw:
+    return lambda d: d.apply(lambda a: fn(a, 1, np.int32), d.input((2, 3), d.pick(FLOATS)))
+
+
+def top(d: Drawn) -> list[Expr]:
+    x = d.input((2, 4), d.pick(("float32", "float16")))
+    return [d.apply(lambda a, i=i: lax.top_k(a, 2)[i], x) for i in range(2)]
+
+
+def scattered(fn: Callable[..., Any], dtypes: Sequence[str] = ("float32", "int32")) -> Draw:
+    """Windows that are written at indices of which some are out of range."""
+
+    def draw(d: Drawn) -> Expr:
+        kind, of_index = d.pick(dtypes), d.pick(("int32", "int8", "uint8", "int64"))
+        x, axis = d.input((4, 3), kind), d.integer(0, 1)
+        wide = d.pick([1, 2])
+        at = d.operand((2, 1), of_index)
+        at = d.pick([at, d.input((2, 1), of_index, [0, 1, 3, 5])])
+        if wide == 1:
+            numbers = lax.ScatterDimensionNumbers((1,), (axis,), (axis,))
+            updates = d.input((2, 3 if axis == 0 else 4), kind)
+        else:
+            numbers = lax.ScatterDimensionNumbers((1, 2), (), (axis,))
+            updates = d.input((2, 2, 3) if axis == 0 else (2, 4, 2), kind)
+        mode = d.pick(["clip", "drop", "promise_in_bounds"])
+        return d.apply(lambda *a: fn(*a, numbers, mode=mode), x, at, updates)
+
+    return draw
+
+
+def gathered(d: Drawn) -> Expr:
+    kind, of_index = d.pick(("float32", "int32", "bool")), d.pick(("int32", "int8", "uint8"))
+    shape = d.pick([(4, 3), ("n", 3)])
+    x, axis, wide = d.input(shape, kind), 1 if shape[0] == "n" else d.integer(0, 1), d.pick([1, 2])
+    at = d.operand((2, 1), of_index)
+    mode = d.pick(["clip", "fill", "promise_in_bounds"])
+    if wide == 1:
+        numbers = lax.GatherDimensionNumbers((1,), (axis,), (axis,))
+    else:
+        numbers = lax.GatherDimensionNumbers((1, 2), (), (axis,))
+    kept = shape[1 - axis]
+    whole = (2, kept) if wide == 1 else (2, kept, 2) if axis else (2, 2, kept)
+
+    def run(a: Any, i: Any) -> Any:
+        sizes = tuple(wide if j == axis else s for j, s in enumerate(a.shape))
+        return lax.gather(a, i, numbers, sizes, mode=mode, fill_value=1)
+
+    y = d.apply(run, x, at, shape=whole)
+    if kind != "bool" and d.chance():  # a mask, behind which a promise is doubted
+        return d.apply(lambda a: jnp.where(a > 0, a, 0), y)
+    return y
+
+
+def sliced(d: Drawn) -> Expr:
+    x, kind = d.input((4, 3), "int32"), d.pick(("int32", "int8", "uint8", "int64"))
+    starts = [d.pick([d.input, d.number, d.operand])((), kind) for _ in range(2)]
+    sizes = d.pick([(1, 3), (4, 1), (2, 2), (4, 3)])
+    return d.apply(lambda a, *i: lax.dynamic_slice_p.bind(a, *i, slice_sizes=sizes), x, *starts)
+
+
+def bounded(strict: bool) -> Step:
+    return lambda graph: swept(bounds.bounds_rules(graph, strict))(graph)
+
+
+def of_ints(op: Op) -> Case:
+    return Case(of_dtypes(op, INTEGERS))
+
+
+def cast(d: Drawn) -> Expr:
+    target = np.dtype(d.pick(INTEGERS))
+    x = d.operand((2, 3), d.pick(FLOATS), 2)
+    return d.apply(lambda a: lax.convert_element_type(a, target), x)
+
+
+def to_float8(d: Drawn) -> Expr:
+    x = d.input((4, 5), d.pick(FLOATS), [1.0, np.inf, -np.inf, np.nan, 6e4, -6.2e4, 3e-2, 61440, 0])
+    return d.apply(lambda a: lax.convert_element_type(a, jnp.float8_e5m2), x)
+
+
+def gelu(shape: tuple[int, ...]) -> Draw:
+    def draw(d: Drawn) -> Expr:
+        x = d.input(shape, "float32", [-1.5, 0.0, 2.5, -6.0, 0.25])
+        return d.apply(lambda a: jax.nn.gelu(a, approximate=False), x)
+
+    return draw
+
+
+def noted(graph: Graph) -> bool:
+    """The table as a whole, for a target and where nothing may differ."""
+    return swept(deviations.deviation_rules(True, {}, find_target("onnxruntime")))(graph)
+
+
+def fallbacks() -> Iterator[tuple[str, Case]]:
+    """For each target, each operation that takes a detour in some dtypes, in those."""
+    for name in ("standard", "onnxruntime", "openvino"):
+        target = find_target(name)
+        for op, missing in target.kernels.items():
+            dtypes = [d for d in missing.detour if d in canonical.dtypes_of(op)]
+            if not dtypes or op not in {**LAX, **canonical.REDUCED}:
+                continue
+            draw = reduced(op, dtypes) if op in canonical.REDUCED else of_dtypes(op, dtypes)
+            # float64 is rounded once more than the formula in half precision
+            halves = any("float" in d for d in dtypes)
+            yield f"{name} {op}", Case(draw, _fallback(target), units=8 * halves)
+
+
+def _fallback(target: Target) -> Step:
+    return lambda graph: swept(dtype_fallback.dtype_fallback_rules(graph, 23, target))(graph)
+
+
+# ----------------------------------------------------------------------------------------- layout
+
+TURNS = (ops.transpose, ops.reshape, ops.transpose, ops.reshape)
+"""A chain that is longer than what it does."""
+
+
+def rolled(d: Drawn) -> Expr:
+    x, by = d.input((4, 2), "int32"), d.integer(1, 3)
+    return d.apply(lambda a: lax.concatenate([a[by:], a[:by]], 0), x)
+
+
+def entry(d: Drawn) -> Expr:
+    x = d.input(d.pick([(4, 2), (3, 2, 2)]), "int32")
+    axis = d.integer(0, len(x.shape) - 1)
+    at = d.integer(0, x.shape[axis] - 1)
+    return d.apply(lambda a: lax.index_in_dim(a, at, axis, keepdims=False), x)
+
+
+def parted(d: Drawn) -> list[Expr]:
+    x, axis = d.input((4, 6), "int32"), d.integer(0, 1)
+    at = sorted({d.integer(1, 3), d.integer(1, 3)})
+    return [d.apply(lambda a, i=i: jnp.split(a, at, axis)[i], x) for i in range(len(at) + 1)]
+
+
+def taken(d: Drawn) -> Expr:
+    """By indices that jnp makes positive, or that are promised to be."""
+    x, axis = d.input((3, 4, 2), "int32"), d.integer(0, 2)
+    size = x.shape[axis]
+    at = d.input(d.pick([(), (2,), (2, 1)]), "int32", range(-size, size))
+    wrapped = d.chance()
+    if not wrapped:
+        at = d.apply(lambda i: lax.rem(lax.abs(i), np.int32(size)), at)
+
+    def run(a: Any, i: Any) -> Any:
+        i = jnp.where(i < 0, i + size, i) if wrapped else i
+        places = tuple(i if j == axis else slice(None) for j in range(3))
+        return a.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+    return d.apply(run, x, at)
+
+
+def convolved(d: Drawn) -> Expr:
+    """Axes in any order, strides, dilations, groups and pads."""
+    rank, groups = d.pick([1, 2]), d.pick([1, 2])
+    batch_groups = 1 if groups == 2 else d.pick([1, 1, 2])
+    space = [d.pick([4, 5]) for _ in range(rank)]
+    kernel = [d.pick([1, 2, 3]) for _ in range(rank)]
+    kind = d.pick(("float32", "int32"))
+    layouts = {1: (("NCH", "OIH", "NCH"), ("NHC", "HIO", "NHC"), ("NHC", "OIH", "HNC"))}
+    layouts[2] = (("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC"), ("NHWC", "OHWI", "NCHW"))
+    names = d.pick(layouts[rank])
+
+    def shaped(order: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(sizes[a] for a in order)
+
+    axes = "HW"[:rank]
+    x = d.input(
+        shaped(names[0], {"N": 2, "C": 4, **dict(zip(axes, space, strict=True))}), kind, SMALL
+    )
+    w = d.param(
+        shaped(names[1], {"O": 2, "I": 4 // groups, **dict(zip(axes, kernel, strict=True))}),
+        kind,
+        SMALL,
+    )
+    how = {
+        "window_strides": [d.pick([1, 2]) for _ in range(rank)],
+        "padding": [(d.pick([0, 1, 2, -1]), d.pick([0, 1, -1])) for _ in range(rank)],
+        "lhs_dilation": [d.pick([1, 1, 2]) for _ in range(rank)],
+        "rhs_dilation": [d.pick([1, 1, 2]) for _ in range(rank)],
+    }
+    more = {"feature_group_count": groups, "batch_group_count": batch_groups}
+    return d.apply(
+        lambda a, b: lax.conv_general_dilated(a, b, dimension_numbers=names, **how, **more), x, w
+    )
+
+
+def windowed(bind: Callable[..., Any]) -> Draw:
+    def draw(d: Drawn) -> Expr:
+        kind = d.pick(("float32", "float32", "int32"))
+        pool = SMALL if kind == "int32" or d.chance() else (*SMALL, np.nan, np.inf, -np.inf)
+        x = d.input((2, 5, 4), kind, pool)
+        how = {
+            "window_dimensions": (1, d.pick([1, 2, 3]), d.pick([1, 2])),
+            "window_strides": (1, d.pick([1, 2]), d.pick([1, 2])),
+            "padding": ((0, 0), (d.pick([0, 1]), d.pick([0, 1, 2])), (0, d.pick([0, 1]))),
+            "base_dilation": (1, d.pick([1, 1, 2]), 1),
+            "window_dilation": (1, d.pick([1, 1, 2]), 1),
+        }
+        return d.apply(lambda a: bind(a, **how), x)
+
+    return draw
+
+
+def pooled(strict: bool) -> Step:
+    return lambda graph: swept(pooling.pooling_rules(23, strict, find_target("onnxruntime")))(graph)
+
+
+def gradient_of_maximum(d: Drawn) -> Expr:
+    x = d.input((2, 4, 6), "float32", [*SMALL, 0.5, 1.5, -0.5])
+    y = d.input((2, 2, 3), "float32", SMALL)
+    how = {"window_dimensions": (1, 2, 2), "window_strides": (1, 2, 2)}
+    select = d.pick([lax.ge_p, lax.le_p])
+    bind = lax.select_and_scatter_add_p.bind
+    return d.apply(lambda a, b: bind(b, a, select_prim=select, padding=((0, 0),) * 3, **how), x, y)
+
+
+def averaged(d: Drawn) -> Expr:
+    """Sums of windows divided by their sizes, or by how many are no padding."""
+    x, pads = d.input((1, 2, 5, 4), "float32", SMALL), d.pick([0, 1])
+    size = (1, 1, 2, 2)
+    padding = ((0, 0), (0, 0), (pads, pads), (0, pads))
+    total = lambda a: lax.reduce_window(a, 0.0, lax.add, size, size, padding)  # noqa: E731
+    counted = d.chance()
+    return d.apply(lambda a: total(a) / (total(np.ones(a.shape, a.dtype)) if counted else 4.0), x)
+
+
+def padded_pool(d: Drawn) -> Expr:
+    x = d.input((1, 2, 5, 4), "float32", SMALL)
+    zero = np.float32(0)
+    size = (1, 1, 2, 2)
+    start, combine = d.pick([(-np.inf, lax.max), (0.0, lax.add)])
+    padded = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (0, 0, 0), (1, 1, 0), (0, 1, 0))), x)
+    y = d.apply(
+        lambda a: lax.reduce_window(a, np.float32(start), combine, size, size, "VALID"), padded
+    )
+    return d.apply(lambda a: a / 4, y) if combine is lax.add and d.chance() else y
+
+
+def resized(d: Drawn) -> Expr:
+    x = d.input((2, 3, 4), "float32", SMALL)
+    shape = (2, d.pick([3, 6]), d.pick([8, 2]))
+    method = d.pick(["nearest", "linear"])
+    return d.apply(lambda a: jax.image.resize(a, shape, method, antialias=False), x)
+
+
+def contracted(graph: Graph) -> bool:
+    rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
+    return swept({ops.einsum: rule})(graph)
+
+
+def made(op: Op, step: Callable[[Graph], object]) -> Step:
+    """A step after which there are more of an operation."""
+
+    def run(graph: Graph) -> bool:
+        before = graph.count(op)
+        step(graph)
+        return graph.count(op) > before
+
+    return run
+
+
+CASES: dict[str, Case] = {
+    # ------------------------------------------------------------------------------------ legalize
+    "legalize.deviations.TABLE[reduce_max]": Case(reduced(ops.reduce_max, FLOATS)),
+    "legalize.deviations.TABLE[reduce_min]": Case(reduced(ops.reduce_min, FLOATS)),
+    "legalize.deviations.TABLE[argmax]": Case(place(lax.argmax)),
+    "legalize.deviations.TABLE[argmin]": Case(place(lax.argmin)),
+    "legalize.deviations.TABLE[scatter-max]": Case(scattered(lax.scatter_max, FLOATS)),
+    "legalize.deviations.TABLE[scatter-min]": Case(scattered(lax.scatter_min, FLOATS)),
+    "legalize.deviations.TABLE[top_k]": Case(top),
+    "legalize.deviations.TABLE[gelu]": Case(
+        gelu((2, 3)), prepare=[canonicalize, by_recogniser(GELU)], units=4
+    ),
+    "legalize.deviations.ARITHMETIC[convert_element_type]": Case(cast),
+    "legalize.deviations.ARITHMETIC[div]": of_ints(ops.div),
+    "legalize.deviations.ARITHMETIC[rem]": of_ints(ops.rem),
+    "legalize.bounds.bounds_rules gather": Case(gathered, bounded(False)),
+    "legalize.bounds.bounds_rules strict gather": Case(gathered, bounded(True)),
+    "legalize.bounds.bounds_rules dynamic_slice": Case(sliced, bounded(False)),
+    **{
+        f"legalize.bounds.bounds_rules {fn.__name__}": Case(scattered(fn), bounded(strict))
+        for strict, fn in enumerate(
+            (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max)
+        )
+    },
+    "legalize.deviations.deviation_rules": Case(
+        gelu((2, 3)), noted, prepare=[canonicalize, by_recogniser(GELU)], units=4
+    ),
+    **{f"legalize.dtype_fallback.dtype_fallback_rules {name}": case for name, case in fallbacks()},
+    # -------------------------------------------------------------------------------------- layout
+    **{
+        f"layout.chains.RULES[{op}]": Case(
+            canonical.moves(*TURNS, op, most=0), prepare=[canonicalize]
+        )
+        for op in (ops.reshape, ops.transpose, ops.slice)
+    },
+    "layout.chains.SELECT[reshape]": Case(entry, prepare=[canonicalize]),
+    "layout.chains.SELECT[concatenate]": Case(rolled, prepare=[canonicalize]),
+    "layout.chains.merge_splits": Case(
+        parted, made(ops.split, chains.merge_splits), prepare=[canonicalize]
+    ),
+    "layout.contraction.as_matrix_product": Case(
+        canonical.product, contracted, prepare=[canonicalize]
+    ),
+    "layout.convolution.convolution": Case(
+        convolved,
+        swept({ops.conv_general_dilated: partial(convolution.convolution, takes=takes_all)}),
+    ),
+    "layout.convolution.convolution by patches": Case(
+        convolved,
+        swept({ops.conv_general_dilated: partial(convolution.convolution, takes=lambda *_: False)}),
+    ),
+    **{
+        f"layout.pooling.pooling_rules {name}{' strict' * strict}": Case(
+            windowed(bind), pooled(strict), zeros=True
+        )
+        for strict in (False, True)
+        for name, bind in (
+            ("sum", lax.reduce_window_sum_p.bind),
+            ("max", lax.reduce_window_max_p.bind),
+            ("min", lax.reduce_window_min_p.bind),
+        )
+    },
+    "layout.pooling.pooling_rules select": Case(gradient_of_maximum, pooled(False)),
+    "layout.pooling.average_pool": Case(
+        averaged,
+        swept({ops.div: pooling.average_pool}),
+        prepare=[pooled(False), canonicalize],
+        units=2,
+    ),
+    "layout.take.RULES[gather]": Case(taken),
+    # -------------------------------------------------------------------------------------- quirks
+    "The lowest integer divided by -1[div]": of_ints(ops.div),
+    "The remainder of the lowest integer by -1[rem]": of_ints(ops.rem),
+    "Remainder of 64-bit integers[rem]": of_ints(ops.rem),
+    "Sign of 64-bit integers[sign]": of_ints(ops.sign),
+    "Sum of integers beyond their range[reduce_sum]": Case(reduced(ops.reduce_sum, INTEGERS)),
+    "Product of integers beyond their range[reduce_prod]": Case(reduced(ops.reduce_prod, INTEGERS)),
+    **{
+        f"Largest of many 64-bit integers[{op}]": Case(reduced(op, ("int64", "uint64", "uint32")))
+        for op in (ops.reduce_max, ops.reduce_min)
+    },
+    **{
+        f"A padding in front of a pool of maxima[{op}]": Case(
+            padded_pool,
+            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.average_pool})],
+            zeros=True,
+        )
+        for op in (ops.max_pool, ops.sum_pool, ops.avg_pool)
+    },
+    "Floats that are rounded to infinity in eight bits[convert_element_type]": Case(to_float8),
+    "GELU of a single number, spelled out[gelu]": Case(
+        gelu(()), prepare=[canonicalize, by_recogniser(GELU)]
+    ),
+    "Sigmoid of negative numbers[logistic]": Case(
+        of_dtypes(ops.logistic, ("float32", "float64")), units=4
+    ),
+}

@@ -1,0 +1,509 @@
+"""Programs for recognisers, for what they leave to other rooms, for loops and for whole graphs."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter.canonicalize import canonicalize, fold_constants
+from converter.canonicalize.emptiness import fill_empty
+from converter.canonicalize.slicing import interleaved
+from converter.fuse import attention, resize, rotary
+from converter.fuse.spelling import Spelling, recognise
+from converter.ir import Graph, ops
+from converter.layout import channels, heads, norm_layout, siblings
+from converter.loops import intervals, rules, short
+from converter.pipeline.passes import distinct
+from converter.pipeline.settings import Settings
+from converter.weight_folding import affine_folding, weight_programs
+from tests.rules import canonical
+from tests.rules.programs import Drawn, Expr
+from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
+
+PLAIN = (-1.5, 0.75, 2.5, -0.25, 1.125, 0.5, -2.0, 0.0)
+ODD = (*PLAIN, -0.0, np.inf, -np.inf, np.nan)
+KEY = jax.random.key(0)
+
+
+def until(name: str, **how: Any) -> Step:
+    """All passes before one."""
+
+    def run(graph: Graph) -> None:
+        settings = Settings(opset=23, **how)
+        for step in distinct():
+            if step.name == name:
+                return
+            if step.run(graph, settings) and step.canonical:
+                canonicalize(graph)
+
+    return run
+
+
+def changes(step: Callable[[Graph], object]) -> Step:
+    """Whether a step changes a graph, by how that is written."""
+
+    def run(graph: Graph) -> bool:
+        before = str(graph)
+        step(graph)
+        return str(graph) != before
+
+    return run
+
+
+Form = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
+"""A function of one sample, and the shapes of what it takes."""
+
+LANES = 3
+
+
+def _along(fn: Callable[..., Any], axis: int) -> Callable[..., Any]:
+    return jax.vmap(fn, in_axes=axis)
+
+
+def of_forms(*forms: Form, odd: bool = True) -> Draw:
+    """One of the forms, as it is or along a further axis of its operands."""
+
+    def draw(d: Drawn) -> Expr:
+        (fn, shapes), axis = d.pick(forms), d.pick((None, 0, 1, -1))
+        if axis is not None:
+            fn, places = _along(fn, axis), [axis % (len(s) + 1) for s in shapes]
+            grown = zip(shapes, places, strict=True)
+            shapes = tuple((*s[:place], LANES, *s[place:]) for s, place in grown)
+        pool = ODD if d.integer(0, 3) == 0 and odd else PLAIN
+        return d.apply(fn, *(d.input(shape, "float32", pool) for shape in shapes))
+
+    return draw
+
+
+def of(*fns: Callable[..., Any]) -> Draw:
+    return of_forms(*((fn, ((3, 5),)) for fn in fns))
+
+
+def spelled(table: Sequence[Spelling], place: int) -> Case:
+    """What a spelling's own formula says, of any numbers that it takes."""
+    spelling = table[place]
+    names = [name for name in signature(spelling.formula).parameters if name != "x"]
+
+    def draw(d: Drawn) -> Expr:
+        dtype = d.pick(("float32", "float16"))
+        x = d.input((2, 3), dtype, ODD if d.chance() else PLAIN)
+        pool = (0.25, 0.5, -0.5, 2.0, 0.0, 1.0)
+        given = {name: np.asarray(d.pick(pool), dtype) for name in names}
+        if "slope" in given and d.chance():
+            slope = d.param((3,), dtype, (0.25, -0.5, 2.0))
+            return d.apply(lambda a, s: spelling.formula(a, slope=s), x, slope)
+        return d.apply(lambda a: spelling.formula(a, **given), x)
+
+    def apply(graph: Graph) -> bool:
+        """Whether it finds what those before it do not."""
+        others = graph.clone()
+        for each, count in ((others, place), (graph, place + 1)):
+            if count:
+                recognise(each, table[:count], 26)
+        return graph.count(spelling.op) > others.count(spelling.op)
+
+    return Case(draw, apply, prepare=[canonicalize], units=16)
+
+
+# -------------------------------------------------------------------------------------- structures
+
+
+def norm(x: Any, axis: int = -1) -> Any:
+    """A layer norm with a scale and a bias."""
+    mean = x.mean(axis, keepdims=True)
+    y = (x - mean) * lax.rsqrt(jnp.square(x - mean).mean(axis, keepdims=True) + 1e-5)
+    w = (np.arange(1, 6, dtype=np.float32) / 4).reshape(-1, *(1,) * (-axis - 1))
+    return y * w + (w - 0.5)
+
+
+def rms(x: Any) -> Any:
+    return x * lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6) * np.arange(1, 6) / 4
+
+
+def tables(x: Any) -> tuple[Any, Any]:
+    length, width = x.shape
+    angles = np.arange(length)[:, None] / 10 ** (np.arange(width // 2) / width)
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def halves(x: Any) -> Any:
+    """The llama spelling of a rotary embedding."""
+    a, b = jnp.split(x, 2, -1)
+    cos, sin = (np.concatenate([t, t], -1) for t in tables(x))
+    return x * cos + jnp.concatenate([-b, a], -1) * sin
+
+
+def neighbours(x: Any) -> Any:
+    cos, sin = tables(x)
+    a, b = x[:, ::2], x[:, 1::2]
+    return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
+
+
+def prefixed(x: Any) -> Any:
+    """The first two tokens are left alone: times one, and zero, which takes finite numbers."""
+    return jnp.concatenate([x[:2], halves(x[2:])])
+
+
+def attend(**how: Any) -> Callable[..., Any]:
+    return lambda *xs: jax.nn.dot_product_attention(*xs, **how)
+
+
+def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    scores = jnp.einsum("nqd,nkd->nqk", q, k) / 2
+    return jax.nn.softmax(jnp.where(mask > 0, scores, -1e9), -1) @ v
+
+
+def repeated(q: Any, k: Any, v: Any) -> Any:
+    """Each head of keys and values for several of queries."""
+    return attend()(q, jnp.repeat(k, 3, 1), jnp.repeat(v, 3, 1))
+
+
+NORM = of_forms((norm, ((3, 5),)), (partial(norm, axis=-2), ((5, 4),)))
+GELU = of(partial(jax.nn.gelu, approximate=False), partial(jax.nn.gelu, approximate=True))
+ROTARY = of_forms((halves, ((5, 8),)), (neighbours, ((5, 8),)), (prefixed, ((6, 8),)))
+HEADS = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
+GROUPED = of_forms((repeated, ((5, 6, 8), (7, 2, 8), (7, 2, 8))))
+ATTENTION = of_forms(
+    (attend(), HEADS),
+    (attend(is_causal=True), HEADS),
+    (masked, ((4, 5, 8), (4, 7, 8), (4, 7, 8), (5, 7))),
+)
+
+
+def group_norm(x: Any, w: Any = None, inside: bool = False) -> Any:
+    """Of [channels, positions], in two groups; scaled in its groups or by channels."""
+    count, size = x.shape
+    parts = x.reshape(2, count // 2, size)
+    mean = parts.mean((1, 2), keepdims=True)
+    y = (parts - mean) * lax.rsqrt(jnp.square(parts - mean).mean((1, 2), keepdims=True) + 1e-5)
+    if inside:
+        return (y * w.reshape(2, count // 2, 1)).reshape(x.shape)
+    y = y.reshape(x.shape)
+    return y if w is None else y * w[:, None]
+
+
+def grouped(inside: bool) -> Draw:
+    def draw(d: Drawn) -> Expr:
+        x, w = d.input((2, 4, 5), "float32", PLAIN), d.param((4,), "float32", PLAIN)
+        return d.apply(lambda a, b: jax.vmap(lambda e: group_norm(e, b, inside))(a), x, w)
+
+    return draw
+
+
+def each_channel(d: Drawn) -> Expr:
+    x, w = d.input((2, 3, 5), "float32", PLAIN), d.param((3,), "float32", PLAIN)
+
+    def run(a: Any, b: Any) -> Any:
+        y = a - a.mean(2, keepdims=True)
+        return y * lax.rsqrt(jnp.square(y).mean(2, keepdims=True) + 1e-5) * b[:, None]
+
+    return d.apply(run, x, w)
+
+
+def batch_norm(d: Drawn) -> Expr:
+    x = d.input((2, 3, 4), "float32", PLAIN)
+    mean, scale = d.param((3,), "float32", PLAIN), d.param((3,), "float32", (0.5, 1.0, 2.0))
+    bias = d.param((3,), "float32", PLAIN)
+
+    def run(a: Any, m: Any, v: Any, b: Any) -> Any:
+        s = lax.rsqrt(v + 1e-3)
+        return a * s[:, None] + (b - m * s)[:, None]
+
+    return d.apply(run, x, mean, scale, bias)
+
+
+def hidden(d: Drawn) -> Expr:
+    x, c = d.input((2, 3), "float32", ODD), d.pick((1e9, 65504.0, 1e30))
+    which = d.input((2, 3), "bool")
+    less = lambda m, a: jnp.where(m, a - np.float32(c), a)  # noqa: E731
+    return d.apply(
+        less if d.chance() else lambda m, a: jnp.where(m, a, a - np.float32(c)), which, x
+    )
+
+
+def cell_loop(name: str) -> Draw:
+    cell = {"lstm": eqx.nn.LSTMCell, "gru": eqx.nn.GRUCell}.get(name)
+    made = cell(4, 3, key=KEY) if cell else None
+    w = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(np.float32)
+
+    def run(x: Any) -> Any:
+        start = jnp.zeros(3, np.float32)
+        if made is None:
+            step = lambda h, r: (jnp.tanh(r @ w[0] + h @ w[1, :3]),) * 2  # noqa: E731
+            return lax.scan(step, start, x)[1]
+        if name == "gru":
+            return lax.scan(lambda h, r: (made(r, h),) * 2, start, x)[1]
+        return lax.scan(lambda s, r: ((n := made(r, s)), n[0]), (start, start), x)[1]
+
+    return lambda d: d.apply(jax.vmap(run), d.input((2, 5, 4), "float32", PLAIN))
+
+
+def resampled(d: Drawn) -> Expr:
+    x = d.input((2, 6, 8), "float32", PLAIN)
+    shape = (2, d.pick([6, 12, 3]), d.pick([16, 4, 11]))
+    method, smooth = d.pick(["linear", "nearest", "cubic"]), d.chance()
+    return d.apply(lambda a: jax.image.resize(a, shape, method, antialias=smooth), x)
+
+
+# ------------------------------------------------------------------------------ layout and weights
+
+
+def convolutions(d: Drawn) -> Expr:
+    """Two in channels-last order, and between them what treats every element alike."""
+    x = d.input((1, 5, 6, 2), "float32", PLAIN)
+    ws = [d.param((2, 2, 2, 3), "float32", PLAIN), d.param((1, 2, 3, 2), "float32", PLAIN)]
+    b = d.param((3,), "float32", PLAIN)
+    how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    kept = d.pick(
+        (jnp.tanh, lambda a: a * 2 + a, lambda a: jnp.pad(a, ((0, 0), (1, 0), (0, 0), (0, 0))))
+    )
+
+    def run(a: Any, v: Any, w: Any, c: Any) -> Any:
+        y = lax.conv_general_dilated(a, v, (1, 1), "SAME", **how)
+        return lax.conv_general_dilated(kept(y + c), w, (1, 1), "VALID", **how)
+
+    return d.apply(run, x, *ws, b)
+
+
+def heads_of(d: Drawn) -> list[Expr]:
+    """Queries, keys and values from one product, each turned to its heads."""
+    x, w = d.input((2, 5, 12), "float32", PLAIN), d.param((12, 36), "float32", PLAIN)
+    turned = d.pick(((0, 2, 1, 3), (0, 2, 3, 1)))
+
+    def run(a: Any, b: Any, i: int) -> Any:
+        part = jnp.split(a @ b, 3, -1)[i].reshape(2, 5, 3, 4)
+        return part.transpose(turned if i == 1 else (0, 2, 1, 3))
+
+    return [d.apply(partial(run, i=i), x, w) for i in range(3)]
+
+
+def scaled(d: Drawn) -> Expr:
+    """Something linear, through views perhaps, and then factors, divisors and shifts of weights."""
+    x = d.input((2, 3, 4), "float32", PLAIN)
+    w, b = d.param((4, 5), "float32", PLAIN), d.param((5,), "float32", PLAIN)
+    y = d.apply(lambda a, v, c: a @ v + c, x, w, b) if d.chance() else d.apply(jnp.matmul, x, w)
+    if d.chance():
+        y = d.apply(lambda a: -a[:, 1:, 2:].transpose(2, 0, 1) if d else a, y)
+        shape: tuple[int, ...] = d.pick([(3, 1, 1), (1, 1, 1), (3, 2, 2), (2,)])
+    else:
+        shape = d.pick([(5,), (1,), (3, 1), (2, 3, 5), ()])
+    for _ in range(d.integer(1, 2)):
+        how = d.pick((lax.mul, lax.div, lax.add, lax.sub))
+        kind = d.pick((d.param, d.number, d.param))
+        s = kind(shape, "float32", (0.5, 2.0, -1.5, 3.0, *((0.0, np.inf) if d.chance() else ())))
+        flip = d.chance() and how is not lax.div
+        y = d.apply(
+            lambda a, c, how=how, flip=flip: how(
+                *((jnp.broadcast_to(c, a.shape), a) if flip else (a, jnp.broadcast_to(c, a.shape)))
+            ),
+            y,
+            s,
+        )
+    return y
+
+
+def convolved(d: Drawn) -> Expr:
+    """A convolution, of either kind, and a factor and a shift of its channels."""
+    x, w = d.input((1, 4, 5), "float32", PLAIN), d.param((2, 4, 2), "float32", PLAIN)
+    spread = d.pick(((1,), (2,)))
+    s = d.param(d.pick([(2, 1), (1, 1), (2, 1)]), "float32", (0.5, 2.0, -1.5))
+    t = d.param((2, 1), "float32", PLAIN)
+    how = d.pick((lambda a, c, e: a * c + e, lambda a, c, e: (a - e) / c, lambda a, c, e: a + e))
+
+    def run(a: Any, b: Any, c: Any, e: Any) -> Any:
+        y = lax.conv_general_dilated(a, b, (1,), ((1, 1),), lhs_dilation=spread)
+        return how(y, c, e)
+
+    return d.apply(run, x, w, s, t)
+
+
+def folded(graph: Graph) -> bool:
+    found = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
+    changed = swept(found)(graph)
+    weight_programs.weights_first(graph)
+    return changed
+
+
+def of_weights(d: Drawn) -> Expr:
+    x, w = d.input((3, 4), "float32", PLAIN), d.param((4, 2), "float32", PLAIN)
+    return d.apply(lambda a, b: a @ (jnp.tanh(b.T) * 2).T + jnp.sum(b), x, w)
+
+
+# ------------------------------------------------------------------------------------------- loops
+
+
+def loop(d: Drawn) -> list[Expr]:
+    """States that count, that are kept, scaled and added to, and what depends on none."""
+    x, c = d.input((4, 2), "float32", PLAIN), d.input((2,), "float32", PLAIN)
+    step, by = d.integer(1, 2), d.pick((0.5, -1.0, 1.0, 0.25))
+    reverse, more = d.chance(), d.integer(0, 2)
+
+    def body(state: Any, row: Any) -> Any:
+        i, h, kept = state
+        wide = jnp.sin(kept) * row + i
+        after = (lambda: h * by + wide, lambda: h + row * 2, lambda: jnp.tanh(h) - row)[more]()
+        return (i + step, after, kept), (h * 2, wide, row - i)
+
+    def run(a: Any, b: Any) -> list[Any]:
+        state, stacked = lax.scan(body, (np.int32(0), b, b + 1), a, reverse=reverse)
+        return [*state, *stacked]
+
+    return [d.apply(lambda a, b, i=i: run(a, b)[i], x, c) for i in range(6)]
+
+
+def mapped(d: Drawn) -> Expr:
+    x = d.input((3, 4), "float32", PLAIN)
+    fn = d.pick((jnp.sin, lambda r: r @ r, lambda r: jnp.sort(r), lambda r: r[::-1] * 2))
+    return d.apply(lambda a: lax.map(fn, a), x)
+
+
+def counted_down(d: Drawn) -> Expr:
+    x, most = d.input((), "int32", (0, 1, 3)), d.integer(1, 5)
+    run = lambda a: lax.while_loop(lambda s: s < most, lambda s: s + 1, a)  # noqa: E731
+    return d.apply(
+        lambda a: jnp.where(run(a) >= 0, 1, 0) + lax.fori_loop(0, most, lambda i, s: s + i, a), x
+    )
+
+
+CASES: dict[str, Case] = {
+    "canonicalize.canonicalize": Case(canonical.moves(), changes(canonicalize)),
+    "canonicalize.fold_constants": Case(canonical.elementwise(ops.add), fold_constants, zeros=True),
+    "canonicalize.emptiness.fill_empty": Case(canonical.moves(), changes(fill_empty)),
+    "canonicalize.slicing.interleaved": Case(
+        canonical.by_turns, swept({ops.add: interleaved, ops.or_: interleaved})
+    ),
+    "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
+    "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
+        of(lambda x: jnp.log1p(jnp.exp(-jnp.abs(x)))), prepare=[canonicalize], units=4
+    ),
+    "fuse.affine.AFFINE": Case(NORM, prepare=[until("complete")], units=64),
+    "fuse.attention.ATTENTION": Case(ATTENTION, prepare=[until("attend")], units=64),
+    "fuse.attention.share": Case(
+        GROUPED,
+        swept({ops.attention: attention.share}),
+        prepare=[until("attend"), by_recogniser(attention.ATTENTION)],
+        units=64,
+    ),
+    "fuse.attention.as_term": Case(
+        hidden, swept({ops.select_n: attention.as_term}), prepare=[canonicalize]
+    ),
+    "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[until("batch norm")], units=64),
+    "fuse.gelu.GELU": Case(GELU, prepare=[canonicalize], units=16),
+    "fuse.group_norm.GROUPS": Case(grouped(False), prepare=[until("group")], units=64),
+    "fuse.group_norm.CHANNEL": Case(
+        each_channel,
+        prepare=[until("group")],
+        units=64,
+    ),
+    "fuse.group_norm.INSIDE": Case(grouped(True), prepare=[until("scale groups")], units=64),
+    "fuse.layer_norm.LAYER_NORM": Case(NORM, prepare=[canonicalize], units=64),
+    "fuse.layer_norm.RMS_NORM": Case(of(rms), prepare=[until("recognise rms norm")], units=64),
+    "fuse.log_sum_exp.LOG_SUM_EXP": Case(
+        of(partial(jax.nn.logsumexp, axis=-1), partial(jax.nn.logsumexp, axis=0)),
+        prepare=[canonicalize],
+        units=16,
+    ),
+    **{
+        f"fuse.recurrent.RECURRENT {name}": Case(
+            cell_loop(name), prepare=[until("recur")], units=64
+        )
+        for name in ("lstm", "gru", "rnn")
+    },
+    "fuse.resize.resize_recogniser": Case(
+        resampled,
+        by_recogniser(resize.resize_recogniser(23, False)),
+        prepare=[canonicalize],
+        units=64,
+    ),
+    "fuse.rotary.ROTARY": Case(ROTARY, prepare=[canonicalize], units=16),
+    "fuse.rotary.PREFIX": Case(
+        of_forms((prefixed, ((6, 8),)), odd=False),
+        prepare=[canonicalize, by_recogniser(rotary.ROTARY), canonicalize],
+        units=16,
+    ),
+    "fuse.softmax.SOFTMAX": Case(
+        of(jax.nn.softmax, partial(jax.nn.softmax, axis=0)), prepare=[canonicalize], units=8
+    ),
+    "fuse.softmax.LOG_SOFTMAX": Case(
+        of(jax.nn.log_softmax, partial(jax.nn.log_softmax, axis=0)), prepare=[canonicalize], units=8
+    ),
+    # -------------------------------------------------------------------------- layout and weights
+    "layout.channels.turn_channels": Case(
+        convolutions, channels.turn_channels, prepare=[until("channels")], units=64
+    ),
+    **{
+        f"layout.heads.rotary_operands{' plain' * (not has)}": Case(
+            ROTARY,
+            swept({ops.rotary: partial(heads.rotary_operands, has=lambda *_, has=has: has)}),
+            prepare=[until("operands")],
+            units=16,
+        )
+        for has in (True, False)
+    },
+    **{
+        f"layout.heads.{rule.__name__}": Case(
+            ATTENTION,
+            swept({ops.attention: rule}),
+            prepare=[until("attention 3d")],
+            units=64,
+        )
+        for rule in (heads.attention_3d, heads.attention_3d_of_turned)
+    },
+    **{
+        f"layout.norm_layout.group_norm_operands {has}": Case(
+            grouped(False),
+            swept(
+                {ops.group_norm: partial(norm_layout.group_norm_operands, has=lambda *_, h=has: h)}
+            ),
+            prepare=[until("operands", target="standard")],
+            units=64,
+        )
+        for has in (True, False)
+    },
+    "layout.norm_layout.BATCH[batch_norm]": Case(
+        batch_norm, prepare=[until("batch norm operands")], units=64
+    ),
+    "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "layout.siblings.share_transposes": Case(
+        heads_of, siblings.share_transposes, prepare=[until("share transposes")], units=64
+    ),
+    **{
+        f"weight_folding.affine_folding.folding_rules {draw.__name__}": Case(
+            draw, folded, prepare=[until("weight folding")], units=64
+        )
+        for draw in (scaled, convolved)
+    },
+    "weight_folding.weight_programs.weights_first": Case(
+        of_weights,
+        changes(weight_programs.weights_first),
+        prepare=[until("weight folding")],
+        units=64,
+    ),
+    "weight_folding.weight_programs.hoist_weight_programs": Case(
+        of_weights,
+        changes(weight_programs.hoist_weight_programs),
+        prepare=[until("weight programs")],
+        units=64,
+    ),
+    # --------------------------------------------------------------------------------------- loops
+    "loops.rules.batch_loops": Case(mapped, rules.batch_loops, prepare=[until("batch")], units=16),
+    "loops.rules.shorten_loops": Case(
+        loop, rules.shorten_loops, prepare=[until("loops")], units=64, zeros=True
+    ),
+    "loops.short.unrolled": Case(
+        loop,
+        swept({ops.scan: partial(short.unrolled, inside=False)}),
+        prepare=[until("loops")],
+        units=4,
+        zeros=True,
+    ),
+    "loops.intervals.bound_states": Case(
+        counted_down, intervals.bound_states, prepare=[canonicalize]
+    ),
+}
