@@ -16,7 +16,14 @@ from functools import partial
 from converter.fuse.look_alikes import layer_norm_like, rms_norm_like
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
 from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
-from converter.fuse.product_terms import Mean, Reduced, exponent, mean_of, mean_square_of, product_of
+from converter.fuse.product_terms import (
+    Mean,
+    Reduced,
+    exponent,
+    mean_of,
+    mean_square_of,
+    product_of,
+)
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along, as_group
 from converter.ir.dims import Shape

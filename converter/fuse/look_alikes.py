@@ -22,6 +22,7 @@ from converter.fuse.product_terms import exponent, mean_of
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View
 
+
 def attention_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
     """Second products: exponentials of what a product gave, which are summed too, times values."""
     nodes = [*graph.walk()]
@@ -58,11 +59,11 @@ def _norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, bool]]:
     that is centred."""
     roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
     squared = [(node, _squared(whole(node.inputs[0]), uses)) for node in roots]
-    squared = [(node, found) for node, found in squared if found is not None]
-    readers = _readers(graph) if squared else {}
+    readers = _readers(graph) if any(found is not None for _, found in squared) else {}
     for node, found in squared:
-        if found is not None and _meets(node, found, readers):
-            yield node, found.op() is ops.sub
+        partner = None if found is None else _partner(node, _uncentred(found.base), readers)
+        if partner is not None:
+            yield node, peel(whole(partner), rounding=True).op() is ops.sub
 
 
 def _squared(inside: View, uses: Uses) -> View | None:
@@ -88,18 +89,18 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
     return table
 
 
-def _meets(root: Node, squared: View, readers: dict[int, list[Node]]) -> bool:
-    """Whether what was squared is multiplied with a root, or what is carried on from it."""
-    source, seen, waiting = _uncentred(squared.base), {id(root)}, [root]
+def _partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
+    """What of a source is multiplied with a root, or with what is carried on from that."""
+    seen, waiting = {id(root)}, [root]
     for node in islice(iter(waiting), FAR):
         for reader in readers.get(id(node.out), ()):
-            others = [v for v in reader.inputs if v is not node.out]
-            if reader.op in (ops.mul, ops.div) and any(_uncentred(v) is source for v in others):
-                return True
+            others = [v for v in reader.inputs if v is not node.out and _uncentred(v) is source]
+            if others and reader.op in (ops.mul, ops.div):
+                return others[0]
             if (reader.op.elementwise or reader.op in CARRIERS) and id(reader) not in seen:
                 seen.add(id(reader))
                 waiting.append(reader)
-    return False
+    return None
 
 
 def _uncentred(value: Value) -> Value:

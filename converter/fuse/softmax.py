@@ -7,7 +7,6 @@ JAX's softmax with ``where`` does: of a row that is hidden throughout all are Na
 """
 
 import math
-
 from functools import partial
 
 from converter.fuse.match import Applied, Uses, build_applied, operand, operands, proved

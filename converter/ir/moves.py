@@ -179,7 +179,10 @@ def write(editor: Editor, seen: View, shape: Shape, dtype: Any = None) -> Value:
 
 
 def plan(seen: View, shape: Shape) -> list[Step] | None:
-    """The fewest operations that make a view of its base, if it has no gaps in what is one axis."""
+    """The fewest operations that make a view of its base, if it has no gaps in what is one axis.
+
+    Nor is there one where a slice would take every n-th element for a named n.
+    """
     steps: list[Step] = []
     source: list[Factor] = []
     sizes = list(seen.base.shape)
@@ -191,8 +194,10 @@ def plan(seen: View, shape: Shape) -> list[Step] | None:
         sizes[axis] = dims.size_product([f.size for f in own])
         if not dims.same(sizes[axis], whole):
             low, high = seen.reach(axis)
-            stride = abs(own[-1].stride) if own else 1
-            steps.append((ops.slice, (axis, low, dims.as_dim(high + 1), stride)))
+            stride = own[-1].stride if own else 1
+            if not dims.is_static(stride):
+                return None
+            steps.append((ops.slice, (axis, low, dims.as_dim(high + 1), abs(stride))))
     turned = tuple({f.axis: 0 for f in source if not is_forward(f.stride)})
     steps += [(ops.rev, turned)] if turned else []
     return steps + _arranged(seen, source, tuple(sizes), shape)

@@ -220,9 +220,7 @@ def lift(editor: Editor, mask: Value) -> Value:
     return editor.binary(ops.sub, mask, below)
 
 
-ATTENTION = proved(
-    "Attention", (ops.einsum,), prove_attention, build_attention, attention_like
-)
+ATTENTION = proved("Attention", (ops.einsum,), prove_attention, build_attention, attention_like)
 
 
 # ---------------------------------------------------------------------------------- rules beside it

@@ -43,7 +43,6 @@ class Filled:
     def times(self, number: float) -> Filled:
         return replace(self, number=self.number * number)
 
-
     def hides_like(self, other: Filled) -> bool:
         """Whether both hide the same scores."""
         return self._negated() == other._negated()

@@ -283,7 +283,9 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
 
 
 def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
-    return editor.broadcast(const(fill, table.dtype), (*table.shape[:-2], count, table.shape[-1]), ())
+    return editor.broadcast(
+        const(fill, table.dtype), (*table.shape[:-2], count, table.shape[-1]), ()
+    )
 
 
 PREFIX = Recogniser((ops.concatenate,), _prefix)

@@ -1,0 +1,389 @@
+"""Ways to write attention, rotations and norms: a choice for each thing that people do differently.
+
+Each of ``STRUCTURES`` puts a function together from one choice of each, and operands for it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+B, H, Q, K, D, E = 2, 4, 5, 7, 8, 6
+"""Batch, heads, query and key positions, widths of keys and of values."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A function and its operands, and which choices it is made of."""
+
+    choices: Mapping[str, str]
+    fn: Callable[..., Any]
+    args: tuple[np.ndarray, ...]
+
+
+def choices(table: Mapping[str, Mapping[str, Any]], rng: np.random.Generator) -> dict[str, str]:
+    return {axis: str(rng.choice(sorted(options))) for axis, options in table.items()}
+
+
+# ---------------------------------------------------------------------------------------- attention
+
+SCALES: dict[str, Callable[..., Any]] = {
+    "none": lambda q, k, product: product(q, k),
+    "divided": lambda q, k, product: product(q, k) / jnp.sqrt(D).astype(q.dtype),
+    "multiplied": lambda q, k, product: product(q, k) * 0.3,
+    "queries": lambda q, k, product: product(q * D**-0.5, k),
+    "keys": lambda q, k, product: product(q, k / 3),
+    "both": lambda q, k, product: product(q * D**-0.25, k * D**-0.25),
+    "capped": lambda q, k, product: jnp.tanh(product(q, k) / 20) * 20,
+}
+
+
+def by_hand(s, **_):
+    e = jnp.exp(s - jnp.max(s, -1, keepdims=True))
+    return e / jnp.sum(e, -1, keepdims=True)
+
+
+def times_inverse(s, **_):
+    e = jnp.exp(s - jax.lax.stop_gradient(s.max(-1, keepdims=True)))
+    return e * (1 / e.sum(-1, keepdims=True))
+
+
+def wide(s, **where):
+    return jax.nn.softmax(s.astype(jnp.float32), axis=-1, **where).astype(s.dtype)
+
+
+SOFTMAXES: dict[str, Callable[..., Any]] = {
+    "jax": lambda s, **where: jax.nn.softmax(s, axis=-1, **where),
+    "float32": wide,
+    "by hand": by_hand,
+    "times the inverse": times_inverse,
+    "of the logarithm": lambda s, **_: jnp.exp(jax.nn.log_softmax(s, axis=-1)),
+}
+
+
+def low(s):
+    return jnp.asarray(jnp.finfo(s.dtype).min, s.dtype)
+
+
+def zeroed(s, m, softmax):
+    return jnp.where(m, softmax(jnp.where(m, s, low(s) / 2)), 0)
+
+
+MASKS: dict[str, Callable[..., Any]] = {
+    "none": lambda s, m, softmax: softmax(s),
+    "where": lambda s, m, softmax: softmax(
+        jnp.where(m, s, -1e4 if s.dtype == jnp.float16 else -1e9)
+    ),
+    "where lowest": lambda s, m, softmax: softmax(jnp.where(m, s, low(s))),
+    "where infinite": lambda s, m, softmax: softmax(jnp.where(m, s, -jnp.inf)),
+    "where not": lambda s, m, softmax: softmax(jnp.where(~m, low(s), s)),
+    "added": lambda s, m, softmax: softmax(s + jnp.where(m, 0, low(s)).astype(s.dtype)),
+    "added, scaled": lambda s, m, softmax: softmax(s + (1 - m.astype(s.dtype)) * -3e4),
+    "subtracted": lambda s, m, softmax: softmax(s - (1 - m.astype(s.dtype)) * 3e4),
+    "zeroed": zeroed,
+    "zeroed by a product": lambda s, m, softmax: softmax(jnp.where(m, s, low(s) / 2)) * m,
+    "softmax of where": lambda s, m, softmax: jax.nn.softmax(s, axis=-1, where=m),
+    "zeros for nothing": lambda s, m, softmax: jnp.where(
+        m.any(-1, keepdims=True), softmax(jnp.where(m, s, -jnp.inf)), 0
+    ),
+    "numbers for nothing": lambda s, m, softmax: jnp.nan_to_num(softmax(jnp.where(m, s, -jnp.inf))),
+}
+
+SHOWN: dict[str, Callable[[np.ndarray], Any]] = {
+    "of keys": lambda m: m[:, :, :1],
+    "of pairs": lambda m: m,
+    "causal": lambda m: jnp.tri(Q, K, dtype=bool),
+    "causal and of keys": lambda m: jnp.tri(Q, K, dtype=bool)[None, None] & m,
+    "window": lambda m: jnp.abs(jnp.arange(Q)[:, None] - jnp.arange(K)) < 3,
+}
+
+
+def swapped(x):
+    return jnp.swapaxes(x, 1, 2)
+
+
+LAYOUTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
+    "heads first": (
+        lambda x: x,
+        lambda q, k: jnp.einsum("bhqd,bhkd->bhqk", q, k),
+        lambda w, v: jnp.einsum("bhqk,bhkd->bhqd", w, v),
+    ),
+    "heads second": (
+        swapped,
+        lambda q, k: jnp.einsum("bqhd,bkhd->bhqk", q, k),
+        lambda w, v: jnp.einsum("bhqk,bkhd->bqhd", w, v),
+    ),
+    "matmul": (
+        lambda x: x,
+        lambda q, k: q @ jnp.swapaxes(k, -1, -2),
+        lambda w, v: w @ v,
+    ),
+    "values first": (
+        lambda x: x,
+        lambda q, k: jnp.einsum("bhkd,bhqd->bhqk", k, q),
+        lambda w, v: jnp.einsum("bhkd,bhqk->bqhd", v, w),
+    ),
+}
+
+HEADS: dict[str, Callable[..., Any]] = {
+    "own": lambda x: x,
+    "repeated": lambda x: jnp.repeat(x[:, : H // 2], 2, axis=1),
+    "one for all": lambda x: jnp.broadcast_to(x[:, :1], x.shape),
+}
+
+BIASES: dict[str, Callable[..., Any]] = {
+    "none": lambda s, bias: s,
+    "learnt": lambda s, bias: s + bias.astype(s.dtype),
+}
+
+ATTENTION = {
+    "scale": SCALES,
+    "bias": BIASES,
+    "mask": MASKS,
+    "shown": SHOWN,
+    "softmax": SOFTMAXES,
+    "layout": LAYOUTS,
+    "heads": HEADS,
+}
+
+ZERO_ROWS = (
+    "zeroed",
+    "zeroed by a product",
+    "softmax of where",
+    "zeros for nothing",
+    "numbers for nothing",
+)
+"""Masks of which a row that shows nothing is zero."""
+
+
+def attention(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
+    """Of queries, keys, values [batch, heads, positions, width] and a mask."""
+    chosen = choices(ATTENTION, rng)
+    scale, mask, shown = SCALES[chosen["scale"]], MASKS[chosen["mask"]], SHOWN[chosen["shown"]]
+    order, product, second = LAYOUTS[chosen["layout"]]
+    softmax, heads = SOFTMAXES[chosen["softmax"]], HEADS[chosen["heads"]]
+    bias = BIASES[chosen["bias"]]
+    learnt = rng.standard_normal((H, Q, K)).astype(np.float32)
+
+    def fn(q, k, v, m):
+        q, k, v = order(q), order(heads(k)), order(heads(v))
+        s = bias(scale(q, k, product), jnp.asarray(learnt))
+        return second(mask(s, shown(m), softmax), v)
+
+    q, k, v = (rng.standard_normal(s) for s in ((B, H, Q, D), (B, H, K, D), (B, H, K, E)))
+    m = rng.random((B, 1, Q, K)) < 0.6
+    m[..., 0] = True
+    if chosen["mask"] in ZERO_ROWS:
+        m[1, 0, [0, 2]] = False
+    return Drawn(chosen, fn, (*(x.astype(dtype) for x in (q, k, v)), m))
+
+
+# ----------------------------------------------------------------------------------------- rotations
+
+
+def halves(x):
+    return jnp.split(x, 2, axis=-1)
+
+
+def joined(a, b):
+    return jnp.concatenate([a, b], -1)
+
+
+def alternating(a, b):
+    return jnp.stack([a, b], -1).reshape(*a.shape[:-1], -1)
+
+
+def rolled_half(x):
+    """The llama's, by a roll and signs."""
+    n = x.shape[-1] // 2
+    return jnp.roll(x, n, -1) * jnp.where(jnp.arange(2 * n) < n, -1, 1).astype(x.dtype)
+
+
+def rotated(x):
+    a, b = halves(x)
+    return joined(-b, a)
+
+
+def by_axis_of_two(x, cos, sin):
+    pairs = x.reshape(*x.shape[:-1], -1, 2)
+    a, b = pairs[..., 0], pairs[..., 1]
+    return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
+
+
+def by_axis_of_halves(x, cos, sin):
+    a, b = jnp.moveaxis(x.reshape(*x.shape[:-1], 2, -1), -2, 0)
+    return joined(a * cos - b * sin, b * cos + a * sin)
+
+
+def by_scatter(x, cos, sin):
+    a, b = x[..., ::2], x[..., 1::2]
+    return x.at[..., ::2].set(a * cos - b * sin).at[..., 1::2].set(b * cos + a * sin)
+
+
+def by_numbers(x, cos, sin):
+    """As complex numbers (Meta's Llama)."""
+    pairs = x.reshape(*x.shape[:-1], -1, 2)
+    turned = jax.lax.complex(pairs[..., 0], pairs[..., 1]) * jax.lax.complex(*(cos, sin))
+    return alternating(turned.real, turned.imag)
+
+
+def doubled(t):
+    return joined(t, t)
+
+
+TURNS: dict[str, Callable[..., Any]] = {
+    "turned": lambda x, c, s: x * doubled(c) + rotated(x) * doubled(s),
+    "turned, swapped": lambda x, c, s: doubled(s) * rotated(x) + doubled(c) * x,
+    "subtracted": lambda x, c, s: x * doubled(c) - joined(*halves(x)[::-1]) * joined(s, -s),
+    "other half negative": lambda x, c, s: x * doubled(c) - -rotated(x) * doubled(s),
+    "rolled": lambda x, c, s: x * doubled(c) + rolled_half(x) * doubled(s),
+    "in pairs": lambda x, c, s: (lambda a, b: joined(a * c - b * s, b * c + a * s))(*halves(x)),
+    "in pairs, swapped": lambda x, c, s: (lambda a, b: joined(c * a - s * b, s * a + c * b))(
+        *halves(x)
+    ),
+    "negated": lambda x, c, s: (lambda a, b: joined(a * c + (-b) * s, a * s + b * c))(*halves(x)),
+    "backwards": lambda x, c, s: (lambda a, b: joined(a * c + b * s, b * c - a * s))(*halves(x)),
+    "alternating": lambda x, c, s: (lambda a, b: alternating(a * c - b * s, b * c + a * s))(
+        x[..., ::2], x[..., 1::2]
+    ),
+    "axis of two": by_axis_of_two,
+    "axis of halves": by_axis_of_halves,
+    "scattered": by_scatter,
+    "complex": by_numbers,
+}
+
+
+def angles(positions):
+    return positions[..., None].astype(jnp.float32) / 100 ** (jnp.arange(D // 2) / D)
+
+
+TABLES: dict[str, Callable[..., Any]] = {
+    "of numbers": lambda ids: angles(jnp.arange(Q)),
+    "outer": lambda ids: jnp.outer(jnp.arange(Q), 100 ** -(jnp.arange(D // 2) / D)),
+    "of a product": lambda ids: jnp.einsum("i,j->ij", jnp.arange(Q) * 1.0, 1 / (jnp.arange(4) + 2)),
+    "of each sample": lambda ids: angles(ids)[:, None],
+    "gathered": lambda ids: angles(jnp.arange(32))[ids][:, None],
+    "taken": lambda ids: jnp.take(angles(jnp.arange(32)), ids, axis=0, mode="clip")[:, None],
+    "cut": lambda ids: jax.lax.dynamic_slice_in_dim(angles(jnp.arange(32)), ids[0, 0], Q),
+}
+
+
+def before_heads(table):
+    return swapped(table) if table.ndim == 4 else table[:, None]
+
+
+PLACES: dict[str, Callable[..., Any]] = {
+    "heads first": lambda x, turn, *tables: turn(x, *tables),
+    "heads second": lambda x, turn, *tables: swapped(turn(swapped(x), *map(before_heads, tables))),
+    "some of the width": lambda x, turn, *tables: joined(turn(x[..., :D], *tables), x[..., D:]),
+}
+
+ROTARY = {"turn": TURNS, "tables": TABLES, "places": PLACES}
+
+
+def rotary(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
+    """Of a value [batch, heads, positions, width] and the positions of each sample."""
+    chosen = choices(ROTARY, rng)
+    turn, table, place = (t[chosen[a]] for a, t in ROTARY.items())
+
+    def fn(x, ids):
+        angle = table(ids)
+        cos, sin = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
+        return place(x, turn, cos, sin)
+
+    width = D + 4 if chosen["places"] == "some of the width" else D
+    x = rng.standard_normal((B, H, Q, width)).astype(dtype)
+    return Drawn(chosen, fn, (x, rng.integers(0, 20, (B, Q)).astype(np.int32)))
+
+
+# --------------------------------------------------------------------------------------------- norms
+
+SQUARES: dict[str, Callable[..., Any]] = {
+    "square": jnp.square,
+    "product": lambda x: x * x,
+    "power": lambda x: x**2,
+    "power of a number": lambda x: jnp.power(x, jnp.asarray(2.0, x.dtype)),
+    "absolute": lambda x: jnp.abs(x) ** 2,
+}
+
+MEANS: dict[str, Callable[..., Any]] = {
+    "mean": lambda x: x.mean(-1, keepdims=True),
+    "sum": lambda x: x.sum(-1, keepdims=True) / x.shape[-1],
+    "expanded": lambda x: jnp.expand_dims(jnp.mean(x, axis=-1), -1),
+    "times": lambda x: x.sum(-1, keepdims=True) * (1 / x.shape[-1]),
+}
+
+INVERSES: dict[str, Callable[..., Any]] = {
+    "rsqrt": lambda x, v: x * jax.lax.rsqrt(v),
+    "sqrt": lambda x, v: x / jnp.sqrt(v),
+    "inverse": lambda x, v: x * (1 / jnp.sqrt(v)),
+    "reciprocal": lambda x, v: x * jnp.reciprocal(jnp.sqrt(v)),
+    "power": lambda x, v: x * jnp.power(v, -0.5),
+    "power of a number": lambda x, v: x * v**-0.5,
+    "over a power": lambda x, v: x / v**0.5,
+}
+
+NORM_SCALES: dict[str, Callable[..., Any]] = {
+    "none": lambda x, w: x,
+    "weight": lambda x, w: x * w,
+    "weight first": lambda x, w: w * x,
+    "one more": lambda x, w: x * (1 + w),
+    "bias": lambda x, w: x * w + (w - 1),
+}
+
+
+def centred(norm):
+    return lambda x, square, mean, inverse: norm(x, x - mean(x), square, mean, inverse)
+
+
+def moments(x, square, mean, inverse):
+    average = mean(x)
+    return inverse(x - average, mean(square(x)) - square(average) + 1e-5)
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "root mean square": lambda x, square, mean, inverse: inverse(x, mean(square(x)) + 1e-5),
+    "centred": centred(lambda x, c, square, mean, inverse: inverse(c, mean(square(c)) + 1e-5)),
+    "jax's variance": centred(
+        lambda x, c, square, mean, inverse: inverse(c, x.var(-1, keepdims=True) + 1e-5)
+    ),
+    "moments": moments,
+    "epsilon beside": lambda x, square, mean, inverse: x / (jnp.sqrt(mean(square(x))) + 1e-5),
+}
+
+WIDENED: dict[str, Callable[..., Any]] = {
+    "no": lambda x, norm: norm(x),
+    "float32": lambda x, norm: norm(x.astype(jnp.float32)).astype(x.dtype),
+}
+
+NORM = {
+    "kind": KINDS,
+    "square": SQUARES,
+    "mean": MEANS,
+    "inverse": INVERSES,
+    "scale": NORM_SCALES,
+    "widened": WIDENED,
+}
+
+
+def norm(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
+    """Of a value [batch, positions, width] and a weight of its width."""
+    chosen = choices(NORM, rng)
+    kind, square, mean, inverse, scale, widened = (t[chosen[a]] for a, t in NORM.items())
+
+    def fn(x, w):
+        return scale(widened(x, lambda x: kind(x, square, mean, inverse)), w)
+
+    x, w = rng.standard_normal((B, Q, 12)), rng.standard_normal(12)
+    return Drawn(chosen, fn, (x.astype(dtype), w.astype(dtype)))
+
+
+STRUCTURES: dict[str, tuple[Callable[..., Drawn], tuple[str, ...]]] = {
+    "attention": (attention, ("Attention",)),
+    "rotary": (rotary, ("RotaryEmbedding",)),
+    "norm": (norm, ("LayerNormalization", "RMSNormalization")),
+}
+"""Who draws one, and what it is called in a report."""
