@@ -24,8 +24,21 @@ class Drawn:
     args: tuple[np.ndarray, ...]
 
 
-def choices(table: Mapping[str, Mapping[str, Any]], rng: np.random.Generator) -> dict[str, str]:
-    return {axis: str(rng.choice(sorted(options))) for axis, options in table.items()}
+Table = Mapping[str, Mapping[str, Any]]
+
+
+def choices(table: Table, rng: np.random.Generator) -> dict[str, str]:
+    return {axis: str(rng.choice([*options])) for axis, options in table.items()}
+
+
+def covering(table: Table, seed: int) -> list[dict[str, str]]:
+    """As many as the longest axis has options, in which each option is chosen."""
+    rng = np.random.default_rng(seed)
+    orders = {
+        axis: [str(o) for o in rng.permutation([*options])] for axis, options in table.items()
+    }
+    count = max(map(len, table.values()))
+    return [{axis: order[i % len(order)] for axis, order in orders.items()} for i in range(count)]
 
 
 # ---------------------------------------------------------------------------------------- attention
@@ -159,9 +172,9 @@ ZERO_ROWS = (
 """Masks of which a row that shows nothing is zero."""
 
 
-def attention(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
+def attention(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> Drawn:
     """Of queries, keys, values [batch, heads, positions, width] and a mask."""
-    chosen = choices(ATTENTION, rng)
+    rng = np.random.default_rng(seed)
     scale, mask, shown = SCALES[chosen["scale"]], MASKS[chosen["mask"]], SHOWN[chosen["shown"]]
     order, product, second = LAYOUTS[chosen["layout"]]
     softmax, heads = SOFTMAXES[chosen["softmax"]], HEADS[chosen["heads"]]
@@ -181,7 +194,7 @@ def attention(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
     return Drawn(chosen, fn, (*(x.astype(dtype) for x in (q, k, v)), m))
 
 
-# ----------------------------------------------------------------------------------------- rotations
+# ---------------------------------------------------------------------------------------- rotations
 
 
 def halves(x):
@@ -284,9 +297,9 @@ PLACES: dict[str, Callable[..., Any]] = {
 ROTARY = {"turn": TURNS, "tables": TABLES, "places": PLACES}
 
 
-def rotary(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
+def rotary(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> Drawn:
     """Of a value [batch, heads, positions, width] and the positions of each sample."""
-    chosen = choices(ROTARY, rng)
+    rng = np.random.default_rng(seed)
     turn, table, place = (t[chosen[a]] for a, t in ROTARY.items())
 
     def fn(x, ids):
@@ -299,7 +312,7 @@ def rotary(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
     return Drawn(chosen, fn, (x, rng.integers(0, 20, (B, Q)).astype(np.int32)))
 
 
-# --------------------------------------------------------------------------------------------- norms
+# -------------------------------------------------------------------------------------------- norms
 
 SQUARES: dict[str, Callable[..., Any]] = {
     "square": jnp.square,
@@ -369,9 +382,9 @@ NORM = {
 }
 
 
-def norm(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
+def norm(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> Drawn:
     """Of a value [batch, positions, width] and a weight of its width."""
-    chosen = choices(NORM, rng)
+    rng = np.random.default_rng(seed)
     kind, square, mean, inverse, scale, widened = (t[chosen[a]] for a, t in NORM.items())
 
     def fn(x, w):
@@ -381,9 +394,32 @@ def norm(rng: np.random.Generator, dtype: Any = np.float32) -> Drawn:
     return Drawn(chosen, fn, (x.astype(dtype), w.astype(dtype)))
 
 
-STRUCTURES: dict[str, tuple[Callable[..., Drawn], tuple[str, ...]]] = {
-    "attention": (attention, ("Attention",)),
-    "rotary": (rotary, ("RotaryEmbedding",)),
-    "norm": (norm, ("LayerNormalization", "RMSNormalization")),
+@dataclass(frozen=True)
+class Structure:
+    """What is chosen, who puts it together, and what it is called in a report.
+
+    With one of the options ``left`` it stays decomposed; with one that ``may`` stay it may.
+    """
+
+    table: Table
+    put_together: Callable[..., Drawn]
+    names: tuple[str, ...]
+    left: frozenset[str]
+    may: frozenset[str] = frozenset()
+
+
+STRUCTURES = {
+    "attention": Structure(
+        ATTENTION,
+        attention,
+        ("Attention",),
+        frozenset({"numbers for nothing"}),
+        frozenset({"zeroed by a product"}),
+    ),
+    "rotary": Structure(
+        ROTARY, rotary, ("RotaryEmbedding",), frozenset({"subtracted", "rolled", "scattered"})
+    ),
+    "norm": Structure(
+        NORM, norm, ("LayerNormalization", "RMSNormalization"), frozenset({"epsilon beside"})
+    ),
 }
-"""Who draws one, and what it is called in a report."""

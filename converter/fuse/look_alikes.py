@@ -4,9 +4,10 @@ Nothing is proved here: of what a recogniser left the report says why, and of wh
 looked at that it was not known in this spelling.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from converter.fuse.dependence import bound_scalar
 from converter.fuse.match import (
     CARRIERS,
     FAR,
@@ -26,14 +27,29 @@ from converter.ir.axes import View
 def attention_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
     """Second products: exponentials of what a product gave, which are summed too, times values."""
     nodes = [*graph.walk()]
-    summed = {id(inner) for node in nodes if node.op is ops.reduce_sum for inner in _exps(node)}
+    sums = (node for node in nodes if node.op is ops.reduce_sum)
+    summed = {id(inner) for node in sums for inner in _exps(node) if inner is not node}
     for node in nodes:
-        if node.op is ops.einsum and any(_is_softmax_of_product(n, summed) for n in _exps(node)):
-            yield node, UNKNOWN
+        if node.op is not ops.einsum:
+            continue
+        for value in node.inputs:
+            exps = [] if value.node is None else [*_exps(value.node)]
+            if any(_is_softmax_of_product(n, summed) for n in exps):
+                yield node, _between(value, exps)
+                break
+
+
+def _between(value: Value, exps: Sequence[Node]) -> str:
+    op = peel(whole(value), rounding=True).op()
+    if all(n.op is not ops.softmax for n in exps):
+        return "its softmax is written in a way that is not known"
+    return (
+        UNKNOWN if op is ops.softmax else f"between the softmax and the second product stands {op}"
+    )
 
 
 def _exps(node: Node) -> Iterator[Node]:
-    return (n for n in carried_from(node) if n.op in (ops.exp, ops.softmax) and n is not node)
+    return (n for n in carried_from(node) if n.op in (ops.exp, ops.softmax))
 
 
 def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
@@ -47,11 +63,20 @@ _LOGARITHMS = {ops.log_softmax, ops.log_sum_exp}
 
 
 def layer_norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
-    return ((node, UNKNOWN) for node, centred in _norm_like(graph, uses) if centred)
+    return ((node, _why(node)) for node, centred in _norm_like(graph, uses) if centred)
 
 
 def rms_norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
-    return ((node, UNKNOWN) for node, centred in _norm_like(graph, uses) if not centred)
+    return ((node, _why(node)) for node, centred in _norm_like(graph, uses) if not centred)
+
+
+def _why(root: Node) -> str:
+    inside = peel(whole(root.inputs[0]), rounding=True)
+    if inside.op() is not ops.add:
+        return "no epsilon is added within the root"
+    numbers = [bound_scalar(part.base) for part in operands(inside)]
+    unknown = "what is added within the root is no number that is known"
+    return UNKNOWN if any(number is not None for number in numbers) else unknown
 
 
 def _norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, bool]]:
@@ -77,7 +102,8 @@ def _squared(inside: View, uses: Uses) -> View | None:
             continue
         counts = [d for d in found.summed.sizes if not dims.same(d, 1)]
         if counts and not (found.factor.is_near(1) and not found.factor.divisors):
-            return operand(found.summed.view, 0, rounding=True)
+            squared = operand(found.summed.view, 0, rounding=True)
+            return operand(squared, 0, rounding=True) if squared.op() is ops.abs else squared
     return None
 
 

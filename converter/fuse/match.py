@@ -153,9 +153,17 @@ def carried_from(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
 
 
 UNKNOWN = "this spelling of it is not known"
+
 FAR = 64
-CARRIERS = (ops.convert_element_type, ops.transpose, ops.reshape, ops.broadcast_in_dim, ops.slice)
-CARRIERS += (ops.concatenate, ops.select_n, ops.pad, ops.rev)
+"""Nodes above one that are looked at."""
+
+CARRIERS = frozenset(
+    {
+        *(ops.convert_element_type, ops.transpose, ops.reshape, ops.broadcast_in_dim),
+        *(ops.slice, ops.concatenate, ops.select_n, ops.pad, ops.rev),
+    }
+)
+"""What gives elements on, besides elementwise operations."""
 
 
 def recogniser_rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[Op, Rule]:

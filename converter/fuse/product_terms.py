@@ -194,4 +194,5 @@ def mean_square_of(view: View, uses: Uses) -> Mean | None:
     found = mean_of(view, uses)
     if found is None or exponent(found.summed.view) != 2:
         return None
-    return replace(found, summed=found.summed.operand(0))
+    squared = found.summed.operand(0)
+    return replace(found, summed=squared.operand(0) if squared.view.op() is ops.abs else squared)

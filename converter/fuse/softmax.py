@@ -1,6 +1,7 @@
 """Softmax and its logarithm in any layout, both along one axis, as ONNX has them.
 
-    exp(s) / sum(exp(s)) = softmax(x)        s - log(sum(exp(s))) = log_softmax(x)
+    exp(s) / sum(exp(s)) = exp(log_softmax(x)) = softmax(x)
+    s - log(sum(exp(s))) = log_softmax(x)
 
 where ``s = x - max(x)``. Where ``x`` is -inf throughout ``hidden``, the sum may leave that out, as
 JAX's softmax with ``where`` does: of a row that is hidden throughout all are NaN either way.
@@ -9,16 +10,18 @@ JAX's softmax with ``where`` does: of a row that is hidden throughout all are Na
 import math
 from functools import partial
 
-from converter.fuse.match import Applied, Uses, build_applied, operand, operands, proved
-from converter.fuse.product_terms import reduced, reduction
+from converter.fuse.match import Applied, Uses, build_applied, operand, operands, peel, proved
+from converter.fuse.product_terms import product_of, reduced, reduction
 from converter.ir import Node, ops
 from converter.ir.axes import View, along
 from converter.ir.scalars import scalar
 
 
 def prove_softmax(node: Node, uses: Uses) -> Applied | str | None:
-    top, total = operands(along(node.out))
-    if top.op() is not ops.exp:
+    if node.op is ops.exp:
+        return _of_logarithm(operand(along(node.out), 0))
+    top, total = operands(along(node.out)) if node.op is ops.div else _quotient(node, uses)
+    if top is None or total is None or top.op() is not ops.exp:
         return None
     axes = reduction(total, top, ops.reduce_sum) or _shown_axes(total, top)
     if axes is None:
@@ -27,6 +30,24 @@ def prove_softmax(node: Node, uses: Uses) -> Applied | str | None:
         return "it is over several axes at once"
     missing = "the largest number is not taken off first, so that exponentials may overflow"
     return _softmax_shifted(operand(top, 0), axes) or missing
+
+
+def _of_logarithm(view: View) -> Applied | None:
+    """exp(log_softmax(x))"""
+    if view.op() is not ops.log_softmax or not view.complete():
+        return None
+    node = view.node()
+    x = peel(view._replace(base=node.inputs[0]))
+    return Applied(x, {"axis": view.axes.index(node.params["axis"])}) if x.complete() else None
+
+
+def _quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
+    """The two parts of a product that is one of a value with the inverse of another."""
+    if not any(v.made_by(ops.exp) for v in node.inputs):
+        return None, None
+    parts = product_of(node, uses)
+    alone = len(parts.factors) == len(parts.divisors) == 1 and parts.coefficient == 1
+    return (parts.factors[0], parts.divisors[0]) if alone else (None, None)
 
 
 def _shown_axes(total: View, top: View) -> tuple[int, ...] | None:
@@ -64,7 +85,9 @@ def _softmax_shifted(shifted: View, axes: tuple[int, ...] | None) -> Applied | N
     return Applied(x, {"axis": axes[0]}) if proper else None
 
 
-SOFTMAX = proved("Softmax", (ops.div,), prove_softmax, partial(build_applied, ops.softmax))
+SOFTMAX = proved(
+    "Softmax", (ops.div, ops.mul, ops.exp), prove_softmax, partial(build_applied, ops.softmax)
+)
 LOG_SOFTMAX = proved(
     "LogSoftmax", (ops.sub,), prove_log_softmax, partial(build_applied, ops.log_softmax)
 )

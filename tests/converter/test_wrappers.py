@@ -18,6 +18,7 @@ from tests.programs.calls import MESH, SPEC, X, sharded
 
 TYPE = jax.ShapeDtypeStruct((3, 4), np.float32)
 
+
 @pytest.mark.parametrize("name", calls.DROPPED)
 def test_dropped(name):
     """One warning, however many there are."""

@@ -102,7 +102,9 @@ FAMILIES = {
     "control": (control, (X,)),
     "derivatives": (derivatives, (X[:2, :3],)),
 }
-NAMES = "abs acos acosh asin asinh atan atanh conj cos cosh exp expm1 imag log log1p logistic neg real"
+NAMES = (
+    "abs acos acosh asin asinh atan atanh conj cos cosh exp expm1 imag log log1p logistic neg real"
+)
 NAMES += " rsqrt sign sin sinh sqrt square tan tanh"
 FUNCTIONS = {name: vars(lax)[name] for name in NAMES.split()}
 PROGRAMS = [

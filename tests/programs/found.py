@@ -108,13 +108,17 @@ F64 = "float64"
 
 PROGRAMS = [
     of_weights("program of which parts are used", a_part_too, [(1,)], [(1, 2, 1)]),
-    of_weights("program that another uses", lambda w, x: (w[0], jnp.pad(w[0], (1, 0))), [(1,)], [(3,)]),
+    of_weights(
+        "program that another uses", lambda w, x: (w[0], jnp.pad(w[0], (1, 0))), [(1,)], [(3,)]
+    ),
     of_weights("rotated parameter", lambda w, x: rotary(w[0], w[1], x), [(1, 1)], [(1, 2), (1, 2)]),
     of_weights("lost in a sort", lambda w, x: lax.sort((x, w[0]), num_keys=1)[0], [(0,)], [(0,)]),
     of_weights("of an empty map", lambda w, x: lax.map(lambda a: w[0], x), [(0, 1)], [(1, 1)]),
     of_weights("argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)]),
     of_weights("strict argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], strict=True),
-    of_weights("strict gelu", lambda w, x: jax.nn.gelu(w[0], False) * x, [(3,)], [(3,)], strict=True),
+    of_weights(
+        "strict gelu", lambda w, x: jax.nn.gelu(w[0], False) * x, [(3,)], [(3,)], strict=True
+    ),
     of_weights("of all lanes", lambda w, x: w[0].at[x].multiply(-1.5), [((1,), "int32")], [(3, 2)]),
     Case("standardized", lambda x, y: jax.nn.standardize(x) * y, [(1, 0), (0,)]),
     Case("norm of nothing", lambda x: standardize(x) * x + x, [(2, 0)]),

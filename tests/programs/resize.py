@@ -58,7 +58,13 @@ METHODS = [
     ("nearest", True, ROWS, (18,), {"Resize": 0, "Gather": 1}),
 ]
 KNOWN = [
-    Case(f"{m} {aa} {a[2:]} to {b[2:]} at {opsets[0]}", to(*b, method=m, antialias=aa), (a,), opsets, ops)
+    Case(
+        f"{m} {aa} {a[2:]} to {b[2:]} at {opsets[0]}",
+        to(*b, method=m, antialias=aa),
+        (a,),
+        opsets,
+        ops,
+    )
     for m, aa, (a, b), opsets, ops in METHODS
 ]
 

@@ -41,7 +41,11 @@ def tiers(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param
 
 def of(*subjects: str) -> dict[str, Case]:
     """The programs of some subjects."""
-    return {name: case for name, case in PROGRAMS.items() if name.startswith(tuple(f"{s} " for s in subjects))}
+    return {
+        name: case
+        for name, case in PROGRAMS.items()
+        if name.startswith(tuple(f"{s} " for s in subjects))
+    }
 
 
 def at_opsets(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> Iterable[pytest.param]:

@@ -63,7 +63,9 @@ def held(case: Case) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        pytest.param(name, way, id=f"{name}-{way}", marks=() if way in case.tags else pytest.mark.full)
+        pytest.param(
+            name, way, id=f"{name}-{way}", marks=() if way in case.tags else pytest.mark.full
+        )
         for name, case in TRANSFORMED.items()
         for way in WAYS
     ],

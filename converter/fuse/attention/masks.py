@@ -21,7 +21,8 @@ from converter.fuse.attention.scores import Added, Filled, ScoreTerm
 from converter.fuse.attention.weights import Weights
 from converter.fuse.dependence import is_const, is_weight, known
 from converter.fuse.norm import fits
-from converter.ir import Value, dims
+from converter.fuse.product_terms import reduction
+from converter.ir import Value, dims, ops
 
 ABSORBING = -1e30
 """Below this, ``number + score`` is ``number`` in float32 for every score that is not absurd."""
@@ -50,7 +51,7 @@ def prove_masks(
     terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype, weights: Weights
 ) -> Mask | str | None:
     """The mask for operands of ``dtype``, or why there is none; no terms need none."""
-    if weights.zeroed is not None and (reason := _not_zero_already(weights, terms)):
+    if weights.zeroed is not None and (reason := _not_zero_already(weights, terms, columns)):
         return reason
     if not terms:
         return None
@@ -70,10 +71,12 @@ def prove_masks(
     return replace(_narrowed(_unlifted(mask, open_), open_, dtype), zeroed=zeroed)
 
 
-def _not_zero_already(weights: Weights, terms: Sequence[ScoreTerm]) -> str:
+def _not_zero_already(weights: Weights, terms: Sequence[ScoreTerm], columns: int) -> str:
     """Why the weights that are set to zero would not be in a row that shows something."""
     fills = [t for t in terms if isinstance(t, Filled)]
     zeroed = weights.zeroed
+    if len(fills) == 1 and zeroed is not None and _is_of_rows(zeroed, fills[0], columns):
+        return ""
     if zeroed is None or not fills or not all(zeroed.hides_like(t) for t in fills):
         return "between the softmax and the second product weights are hidden that it does not hide"
     if weights.times and any(t.number == -math.inf for t in fills):
@@ -81,6 +84,12 @@ def _not_zero_already(weights: Weights, terms: Sequence[ScoreTerm]) -> str:
     if not (all(t.number == -math.inf for t in fills) or _mild(terms)):
         return "what is added to the scores may be below what hidden ones are filled with"
     return ""
+
+
+def _is_of_rows(zeroed: Filled, fill: Filled, columns: int) -> bool:
+    """Whether zero stands in the rows that are filled throughout."""
+    shown = reduction(zeroed.view, fill.view, ops.reduce_or)
+    return shown == (columns,) and not (zeroed.hidden or fill.hidden)
 
 
 def _held(term: ScoreTerm, dtype: np.dtype) -> ScoreTerm:

@@ -12,7 +12,7 @@ import numpy as np
 
 from converter.fuse.attention.scores import Filled, fills
 from converter.fuse.match import Uses, only_reader, operand, operands, peel
-from converter.ir import Node, Value, ops
+from converter.ir import Value, ops
 from converter.ir.axes import View, along
 
 
@@ -52,14 +52,10 @@ def _zeroed(view: View) -> Iterator[tuple[int, Filled]]:
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in fills(view) if filled.number == 0)
     for i, factor in enumerate(operands(view)) if view.op() is ops.mul else ():
-        if _is_boolean(node := factor.base.node):
-            which = peel(factor._replace(base=node.inputs[0]))
-            yield 1 - i, Filled(which, view.base.dtype, 0.0, False, node.inputs[0])
-
-
-def _is_boolean(node: Node | None) -> bool:
-    converts = node is not None and node.op is ops.convert_element_type
-    return converts and node.inputs[0].dtype == np.bool_
+        converted = factor.base.made_by(ops.convert_element_type)
+        if converted is not None and (source := converted.inputs[0]).dtype == np.bool_:
+            which = peel(factor._replace(base=source))
+            yield 1 - i, Filled(which, view.base.dtype, 0.0, False, source)
 
 
 def _along_own(view: View, of: View) -> View:

@@ -12,18 +12,16 @@ shown to be equal (``halves``). The root is the last sum or the joining of the h
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from converter.fuse.match import (
-    UNKNOWN,
     NearMiss,
     Recogniser,
     Uses,
     only_reader,
-    operand,
     operands,
     proved,
 )
@@ -36,7 +34,8 @@ from converter.fuse.rotary.halves import (
     stacked,
     united,
 )
-from converter.ir import Graph, Node, Value, const, dims, ops
+from converter.fuse.rotary.unnamed import rotary_like
+from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
 from converter.ir.moves import above, descended, write
@@ -81,12 +80,12 @@ def rotation(
         if isinstance(found, str):
             return found
         if backwards and halves:
-            found = partial(_negative, found)
+            found = partial(_with_other_sign, found)
         halves.append((found, tuple(table.axes[i] for i in (*positions, join.axis))))
     return Rotation(shape, x, tuple(halves), positions, join.axis, join.interleaved)
 
 
-def _negative(value: Write, editor: Editor) -> Value:
+def _with_other_sign(value: Write, editor: Editor) -> Value:
     own = value(editor)
     return editor.add(ops.neg, [own], own.shape, own.dtype)
 
@@ -222,24 +221,6 @@ def build_rotary(node: Node, found: Rotation, editor: Editor) -> Value:
     }
     turned = editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
     return editor.reshape(turned, node.out.shape)
-
-
-def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
-    """Halves of one value put together the other way round, one of them with the other sign."""
-    for node in graph.walk():
-        if node.op is not ops.concatenate or len(node.inputs) != 2:
-            continue
-        join = joined_halves(along(node.out))
-        if join is not None and _is_swapped(join.first, join.second, join.axis, join.interleaved):
-            yield node, UNKNOWN
-
-
-def _is_swapped(first: View, second: View, axis: int, interleaved: bool) -> bool:
-    signs = [v.op() is ops.neg for v in (first, second)]
-    if signs[0] == signs[1]:
-        return False
-    first, second = (operand(v, 0) if v.op() is ops.neg else v for v in (first, second))
-    return united(second, first, axis, interleaved) is not None
 
 
 ROTARY = proved(

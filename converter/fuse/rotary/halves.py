@@ -214,11 +214,11 @@ def _of_rows(one: View, other: View, shape: Shape) -> Write | None:
     if not _is_rest_whole(one, cut[0]):
         return None
     (factor,) = one.factors(cut[0])
-    views = [
+    first, second = (
         along(table).cut(own_axis, seen.starts[cut[0]], factor.size, factor.stride)
         for seen in (one, other)
-    ]
-    own_half = _tables_either(*views, _sized(table.shape, own_axis, factor.size))
+    )
+    own_half = _tables_either(first, second, _sized(table.shape, own_axis, factor.size))
     if own_half is None:
         return None
     sizes[own_axis] = factor.size

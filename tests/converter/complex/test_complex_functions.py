@@ -16,7 +16,11 @@ RNG = np.random.default_rng(13)
 UNITS = 4
 """How many roundings a result may be off, as a vector in the plane; the worst seen was 2.6."""
 
-WITHOUT = {"logistic": lambda z: 1 / (1 + np.exp(-z)), "neg": np.negative, "rsqrt": lambda z: z**-0.5}
+WITHOUT = {
+    "logistic": lambda z: 1 / (1 + np.exp(-z)),
+    "neg": np.negative,
+    "rsqrt": lambda z: z**-0.5,
+}
 """What numpy has no function of that name for."""
 
 TRUTH = {name: WITHOUT.get(name) or vars(np)[name] for name in FUNCTIONS}
