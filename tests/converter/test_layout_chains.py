@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+import jax
 import numpy as np
 import pytest
 from jax import lax
@@ -115,3 +116,19 @@ def test_an_axis_that_is_split_more_than_once(batch):
     x = np.arange(2 * 56 * 56 * 3, dtype=np.float32).reshape(2, 56, 56, 3)
     (got,) = run(converter.to_onnx(unroll, [(batch, 56, 56, 3)]), [x]).values()
     np.testing.assert_array_equal(got, unroll(x))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.reshape(6, -1)[:, :1],
+        lambda x: x.reshape(2, 3, -1)[:, :, :1].reshape(6),
+        lambda x: x.reshape(6, -1)[:, -1].reshape(2, 3).T,
+        lambda x: jax.image.resize(x.reshape(2, 3, -1), (2, 5, x.shape[0] // 6), "cubic")[..., :1],
+    ],
+)
+def test_every_nth_element_for_a_named_n(fn):
+    """What a slice with a stride without a number would take stays a slice of its own axis."""
+    x = np.arange(6 * SIZE, dtype=np.float32)
+    (got,) = run(converter.to_onnx(fn, [(f"6*{N}",)]), [x]).values()
+    np.testing.assert_allclose(got, fn(x), rtol=1e-5)
