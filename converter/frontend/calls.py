@@ -1,7 +1,7 @@
 """The jaxpr that says what an equation does: of a call, and of a primitive of a user's own."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -183,17 +183,21 @@ def _held() -> Iterator[Primitive]:
             yield from (v for v in vars(module).values() if isinstance(v, Primitive))
 
 
-def users_own(eqn: Any, within: Collection[Any]) -> tuple[Any, str]:
+DEEPEST = 8
+"""So often a primitive may be bound in its own impl, as a solver does that needs a smaller one."""
+
+
+def users_own(eqn: Any, within: Sequence[Any]) -> tuple[Any, str]:
     """A closed jaxpr of what the primitive's impl does; or none, and why it is refused, if it is.
 
     ``within`` are the primitives whose impl the equation is part of: JAX's generic dispatch binds
-    the primitive itself.
+    the primitive itself without end.
     """
     primitive = eqn.primitive
     if _is_registered(eqn):
         return None, ""
     why = "it binds the primitive itself"
-    if primitive not in within:
+    if within.count(primitive) < DEEPEST:
         try:
             return as_python(eqn), ""
         except RAISED as error:

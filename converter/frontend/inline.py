@@ -70,13 +70,14 @@ class Inliner:
 
     ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
     of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
-    the primitives that were left out, ``within`` are users' whose impl is being written.
+    the primitives that were left out, ``within`` are users' whose impl is being written, outermost
+    first.
     """
 
     constants: Constants
     sources: tuple[Any, ...] = ()
     dropped: set[str] = field(default_factory=set)
-    within: frozenset[Any] = frozenset()
+    within: tuple[Any, ...] = ()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -148,7 +149,8 @@ class Inliner:
             raise _refused(primitive.name, self.sources)
         closed, refusal = users_own(eqn, self.within)
         if closed is not None:
-            inner = Inliner(self.constants, self.sources, self.dropped, self.within | {primitive})
+            within = (*self.within, primitive)
+            inner = Inliner(self.constants, self.sources, self.dropped, within)
             return inner.inline(closed, inputs, nodes)
         op, meaning = ops.of_user(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}

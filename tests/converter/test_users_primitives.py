@@ -133,10 +133,14 @@ pair.def_abstract_eval(lambda x, *, n: [x] * n)
 pair.def_impl(_several)
 mlir.register_lowering(pair, mlir.lower_fun(_several, multiple_results=True))
 batching.primitive_batchers[pair] = lambda xs, ds, n: (pair.bind(*xs, n=n), ds * n)
+nested = users(
+    "nested", lambda x, *, depth: 2 * nested.bind(x, depth=depth - 1) if depth else x + 1
+)
 jitted = users("jitted", jax.jit(_affine, static_argnames=("a", "b")))
 FORMS = [
     Case("parameters", lambda x: jitted.bind(x, a=2.0, b=3.0)),
     Case("of another", outer.bind),
+    Case("of itself, smaller", lambda x: nested.bind(x, depth=3)),
     Case("several results", lambda x: pair.bind(x, n=3)[1:]),
     Case("twice differentiated", jax.grad(lambda x: (jitted.bind(jitted.bind(x)) ** 2).sum())),
 ]
