@@ -24,10 +24,20 @@ from converter.targets import Deviation, Target
 NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN out"
 
 
-def _interpolates_inputs(node: Node) -> bool:
-    """Parameters and constants are trusted to be finite."""
-    is_made_of_weights = rests_on(node.inputs[0], lambda leaf: leaf.kind != "input", lambda _: True)
-    return node.params["kinds"][0][0] != "nearest" and not is_made_of_weights
+def _interpolates_unknowns(node: Node) -> bool:
+    """Parameters are trusted to be finite, what is computed from them is not."""
+    x, known = node.inputs[0], known_range(node.inputs[0])
+    is_bounded = not known.nan and math.isfinite(known.low) and math.isfinite(known.high)
+    is_moved = rests_on(x, _is_trusted, lambda inner: _moves(inner.op))
+    return node.params["kinds"][0][0] != "nearest" and not (is_bounded or is_moved)
+
+
+def _moves(op: Op) -> bool:
+    return op.moves or op is ops.convert_element_type
+
+
+def _is_trusted(leaf: Value) -> bool:
+    return leaf.kind == "param" or (leaf.kind == "const" and bool(np.isfinite(leaf.const).all()))
 
 
 def _extreme(node: Node, editor: Editor) -> Value:
@@ -112,7 +122,7 @@ TABLE: dict[Op, Deviation] = {
     ),
     ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
-        concerns=_interpolates_inputs,
+        concerns=_interpolates_unknowns,
     ),
 }
 """By operation, for every target; windows are exact already where they should be."""
