@@ -10,7 +10,8 @@ from zoo.registry.families import dinov3
 def load(path, shapes, namings=dinov3.NAMINGS) -> Weights:
     """The weights at `path`, in whichever of these namings is the nearest."""
     checkpoint = open_checkpoint(path)
-    return load_weights(checkpoint, nearest(namings, checkpoint.tensors), shapes)
+    naming, view = nearest(namings, checkpoint)
+    return load_weights(view, naming, shapes)
 
 
 def naming_of(entry: ModelInfo, name: str) -> Naming:

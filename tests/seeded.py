@@ -49,7 +49,7 @@ def state_of(config: Config, naming: Naming, seed: int) -> dict[str, Float32]:
 
 def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32]:
     """The leaves that a checkpoint holds."""
-    file = naming.normalise(as_file(state))
+    file = as_file(state)
     read = apply(naming, plan(naming.rules, model_shapes(config)), file)
     return {path: tensor.read() for path, tensor in read.items()}
 

@@ -149,7 +149,12 @@ class Checkpoint:
     """What a file or folder holds, tensors unread.
 
     `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
-    what the container says about itself.
+    what the container says about itself; `objects` are values that were walked past: where they
+    are, and of which class.
+
+    Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
+    own names; `prefix` is what comes before them in the file, `head` what the file calls the linear
+    layer on top, where that is another name than a publisher's; and `others` are the rest.
     """
 
     path: Path
@@ -157,6 +162,10 @@ class Checkpoint:
     files: tuple[FileBytes, ...]
     tensors: Mapping[str, LazyTensor]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    objects: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    head: str = ""
+    others: Mapping[str, LazyTensor] = field(default_factory=dict)
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the file; of the files' names and digests where there are several. `step` is

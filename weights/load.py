@@ -10,6 +10,7 @@ from weights.files import Checkpoint, hold_to_name
 from weights.initializers import Shape
 from weights.mapping import Naming, apply, filled, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
+from weights.views import narrowed, views
 
 PERIODS = "local_pos_embed.periods"
 
@@ -31,7 +32,7 @@ def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sh
 
 def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
     """As `load_weights`, but nobody has looked at the digest yet: it has to be, before use."""
-    file = naming.normalise(checkpoint.tensors)
+    file = narrowed(checkpoint, naming, shapes).tensors
     plans = plan(naming.rules, shapes)
     tensors = apply(naming, plans, file)
     check_masks(file)
@@ -59,18 +60,20 @@ def check_masks(file: Mapping[str, LazyTensor]) -> None:
 
 def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]) -> bool:
     """Whether a file has just what a model with these leaves needs, in these names."""
-    return not mismatches(naming, plan(naming.rules, shapes), naming.normalise(file))
+    return not mismatches(naming, plan(naming.rules, shapes), file)
 
 
-def nearest(namings: Iterable[Naming], file: Mapping[str, LazyTensor]) -> Naming:
-    """The naming that knows most of a file's keys; the first of equals. **Raises** `NotACheckpoint`
-    if none knows even half of them."""
-    known = {naming: sum(naming.knows(key) for key in file) for naming in namings}
-    best = max(known, key=lambda naming: known[naming])
-    if not file or 2 * known[best] < len(file):
-        shown = ", ".join(ascii(key)[1:-1][:60] for key in list(file)[:3]) or "none at all"
+def nearest(namings: Iterable[Naming], checkpoint: Checkpoint) -> tuple[Naming, Checkpoint]:
+    """The naming that knows most of what lies under one of a checkpoint's prefixes, and that part;
+    the first of equals. **Raises** `NotACheckpoint` if none knows even half of one."""
+    found = [(naming, view) for naming in namings for view in views(checkpoint, naming)]
+    known = [sum(naming.knows(key) for key in view.tensors) for naming, view in found]
+    best = max(range(len(found)), key=lambda i: known[i])
+    if not known[best] or 2 * known[best] < len(found[best][1].tensors):
+        keys = list(checkpoint.tensors)
+        shown = ", ".join(ascii(key)[1:-1][:60] for key in keys[:5]) or "none at all"
         raise NotACheckpoint(
-            f"the file's {len(file)} tensors ({shown} …) are not those of a model in the zoo: "
+            f"the file's {len(keys)} tensors ({shown} …) are not those of a model in the zoo: "
             "give a checkpoint of one."
         )
-    return best
+    return found[best]

@@ -4,10 +4,13 @@ One table of rules a naming serves reading, where it must cover the file and the
 and writing.
 """
 
+from __future__ import annotations
+
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial, reduce
+from functools import cache, cached_property, partial, reduce
 
 import numpy as np
 
@@ -78,28 +81,17 @@ def _pattern(path: str) -> re.Pattern[str]:
 class Naming:
     """How one publisher names the tensors of a family of models.
 
-    `prefixes` are cut off before the rules apply. `zero` are patterns of keys that a file may
-    have although the model has no use for them, provided they hold zeros only; `copies` are
-    pairs of such a pattern and the key whose values those keys repeat; `unused` are patterns of
-    keys that belong to other parts of a larger model. In these, `**` stands for any segments.
+    `zero` are patterns of keys that a file may have although the model has no use for them,
+    provided they hold zeros only; `copies` are pairs of such a pattern and the key whose values
+    those keys repeat. In these, `**` stands for any segments. `in_memory` has the names that the
+    publisher's library uses while the model lives, where they are others than in its files.
     """
 
     name: str
     rules: tuple[Rule, ...]
-    prefixes: tuple[tuple[str, str], ...] = ()
     zero: tuple[str, ...] = ()
     copies: tuple[tuple[str, str], ...] = ()
-    unused: tuple[str, ...] = ()
-
-    def normalise(self, file: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
-        """The file's tensors by the names that the rules use."""
-        return {self._short(key): tensor for key, tensor in file.items()}
-
-    def _short(self, key: str) -> str:
-        for prefix, short in self.prefixes:
-            if key.startswith(prefix):
-                return short + key.removeprefix(prefix)
-        return key
+    in_memory: Naming | None = None
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
         """The copies that a complete file with these keys holds as well, and what they repeat. A
@@ -114,17 +106,30 @@ class Naming:
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""
-        short = self._short(key)
-        return next((leaf for rule in self.rules if (leaf := rule.leaf(short))), None)
+        return next((leaf for rule in self.rules if (leaf := rule.leaf(key))), None)
 
     def knows(self, key: str) -> bool:
         """Whether files with these names have such a key, used or not."""
-        return self.leaf(key) is not None or _fits_any(self.surplus, self._short(key))
+        return self.leaf(key) is not None or _fits_any(self.surplus, key)
 
     @property
     def surplus(self) -> tuple[str, ...]:
         """Patterns of all keys that the model has no use for."""
-        return (*self.zero, *self.unused, *(pattern for pattern, _ in self.copies))
+        return (*self.zero, *(pattern for pattern, _ in self.copies))
+
+    @property
+    def head(self) -> str:
+        """What the linear layer on a network for pictures is called; empty where there is none."""
+        sources = {rule.target: rule.sources for rule in self.rules}
+        of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
+        (name,) = sources.get("head.{p}", ("",)) if of_pictures else ("",)
+        return name.removesuffix(".{p}")
+
+    @cached_property
+    def landmarks(self) -> tuple[str, ...]:
+        """Keys that stand in a rule as they are, by which the others are found."""
+        sources = (source for rule in self.rules for source in rule.sources)
+        return tuple(dict.fromkeys(key for key in sources if "{" not in key and "?" not in key))
 
 
 @dataclass(frozen=True)
@@ -207,13 +212,14 @@ def apply(
 
 def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
     """What keeps a file from giving a model its leaves, one line a kind; nothing is read."""
-    surplus = _surplus(naming, plans, file)
+    strange = {*file} - {*source_shapes(plans)} - _surplus(naming, plans, file)
+    strange -= {*unused(naming, plans, file)}
     sources = {source.key: source for item in plans for source in item.sources}
     common = [(key, file[key], source.shape) for key, source in sources.items() if key in file]
     floats = ", ".join(sorted(FLOATS))
     found = {
         "missing": [k for k, source in sources.items() if k not in file and not source.optional],
-        "unexpected": [key for key in file if key not in sources and key not in surplus],
+        "unexpected": [key for key in file if key in strange],
         "of another shape": [
             f"{key} (is {list(tensor.shape)}, must be {list(shape)})"
             for key, tensor, shape in common
@@ -226,6 +232,32 @@ def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTen
         ],
     }
     return [f"{len(names)} {what}: {_listed(names)}" for what, names in found.items() if names]
+
+
+def unused(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
+    """Keys of a file that are about something else than the network. What stands within it, or is
+    called as its tensors are, is none of these: a network with more in it computes another thing.
+    """
+    needed = source_shapes(plans)
+    parts = {key.partition(".")[0] for key in needed}
+    surplus = _surplus(naming, plans, file)
+    return [
+        key
+        for key, tensor in file.items()
+        if key not in needed and key not in surplus and _is_beside(key, tensor, parts, naming)
+    ]
+
+
+def _is_beside(key: str, tensor: LazyTensor, parts: Collection[str], naming: Naming) -> bool:
+    """Whether a tensor that a network has no place for is none of its own."""
+    if tensor.dtype not in FLOATS:
+        return True  # a counter, an index
+    if math.prod(tensor.shape) == 1:
+        return not naming.knows(key)  # a temperature
+    if key.rpartition(".")[2] == "mask_token":
+        return True  # of training
+    part, dot, _ = key.partition(".")
+    return bool(dot) and part not in parts and naming.leaf(key) is None
 
 
 def _surplus(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> set[str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FLOATS = frozenset({"float16", "bfloat16", "float32"})
-"""Types that weights are published in; they are read as float32, which holds all their values."""
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+"""Types that weights are saved in; they are read as float32, to which float64 alone is rounded."""
 
 
 @dataclass(frozen=True)

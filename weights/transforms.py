@@ -54,6 +54,9 @@ UNMAP = Transform("UNMAP", lambda values: values[0, 0, 0], lambda leaf: (leaf[No
 THIRDS = Transform(
     "THIRDS", lambda *thirds: np.concatenate(thirds), lambda leaf: tuple(np.split(leaf, 3))
 )
+HALVES = Transform(
+    "HALVES", lambda *halves: np.concatenate(halves), lambda leaf: tuple(np.split(leaf, 2))
+)
 BIAS_THIRDS = replace(
     THIRDS, name="BIAS_THIRDS", apply=lambda *thirds: np.concatenate(thirds) + PLUS_ZERO
 )

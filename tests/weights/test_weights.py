@@ -75,7 +75,7 @@ def test_everything_wrong_is_told_at_once(tiny7b):
     assert "2 missing: cls_token, blocks.1.ls1.gamma" in told
     assert "1 unexpected: head.weight" in told
     assert "norm.bias (is [7], must be [256])" in told
-    assert "norm.weight (is int64, must be bfloat16, float16, float32)" in told
+    assert "norm.weight (is int64, must be bfloat16, float16, float32, float64)" in told
     told, count = problems(tiny7b.shapes, {}), len(tiny7b.state)
     assert f"{count} missing: " in told and f" and {count - SHOWN} more" in told
 

@@ -59,7 +59,7 @@ def _open_file(path: Path) -> Checkpoint:
             tower = npz.read_npz(path, members)
             other = tower_pairs.other_half(path)
             return tower_pairs.both_towers(tower, _open_file(other)) if other else tower
-        archive = pth.read_pth(path, members)
+        archive = heads.bare(pth.read_pth(path, members))
         if not heads.is_head(archive):
             return archive
         return heads.on_backbone(archive, _open_file(heads.backbone_of(path)))

@@ -9,6 +9,7 @@ one for texts are in a file.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from weights.errors import WeightsNotFound
@@ -37,9 +38,24 @@ def heads_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.pth")) if NAME.fullmatch(path.name)]
 
 
+def bare(checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint without what all of its names begin with, if it is a head alone."""
+    tensors = dict(checkpoint.tensors)
+    while True:
+        found = replace(checkpoint, tensors=tensors)
+        first = {key.partition(".")[0] for key in tensors}
+        if is_head(found):
+            return found
+        if len(first) != 1 or any("." not in key for key in tensors):
+            return checkpoint
+        tensors = {key.partition(".")[2]: tensor for key, tensor in tensors.items()}
+
+
 def is_head(checkpoint: Checkpoint) -> bool:
     """Whether a file holds a head alone."""
-    of_patches = all(key.startswith(OF_PATCHES) for key in checkpoint.tensors)
+    of_patches = bool(checkpoint.tensors) and all(
+        key.startswith(OF_PATCHES) for key in checkpoint.tensors
+    )
     return of_patches or is_with_texts(checkpoint) or set(checkpoint.tensors) == {"weight", "bias"}
 
 

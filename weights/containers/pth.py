@@ -7,16 +7,17 @@ Source: `torch/serialization.py`; the archive's form is that of PyTorch 1.6 and 
 """
 
 import math
+import re
 import zipfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
-from weights.containers.pickles import Other, Refused, Storage, StoredTensor, unpickle
+from weights.containers.nested import flatten
+from weights.containers.pickles import Other, Storage, StoredTensor, unpickle
 from weights.containers.zips import ERRORS, locate_member
 from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint
 from weights.files import Checkpoint, FileBytes, lazy, read_values, sound, stored, unreadable
@@ -26,12 +27,6 @@ from weights.tensors import FLOATS, LazyTensor
 TENSORS = "pytorch_model.bin"
 """What transformers and timm called the file before there were safetensors."""
 
-# Training scripts save the network inside one of these, next to the optimiser's state.
-WRAPPERS = ("teacher", "model", "state_dict")
-
-# Of `_LinearClassifierWrapper` in `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3.
-HEAD_KEYS = ("linear_head.weight", "linear_head.bias")
-
 STORAGES = {
     **{"Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Double": "float64"},
     **{"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8"},
@@ -40,22 +35,28 @@ STORAGES = {
 
 
 def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
-    """Tensors of a `.pth` by key, without wrappers and prefixes; nothing in it is executed.
-    **Raises** `NotACheckpoint`, `UnsafeCheckpoint`."""
+    """The tensors of a `.pth` by where they are in it; nothing in it is executed. **Raises**
+    `NotACheckpoint`, and `UnsafeCheckpoint` where there are only objects."""
     source = FileBytes(path)
     with sound(path, "PyTorch checkpoint", *ERRORS):
         archive = Archive(source, members)
-        try:
-            content = unpickle(archive.read("data.pkl", LARGEST_TABLE))
-        except Refused as error:
-            raise UnsafeCheckpoint(
-                f"{path} was refused because it holds more than tensors ({error}), and loading it "
-                "could run code that it brings along: give a file that holds a state dict only."
-            ) from error
-        state = unprefix(unwrap(content))
+        content = unpickle(archive.read("data.pkl", LARGEST_TABLE))
+        state, objects = flatten(content)
         within("its table (in tensors)", len(state), MOST_TENSORS)
         tensors = {key: archive.tensor(key, value) for key, value in state.items()}
-    return Checkpoint(path, "PyTorch archive", (source,), tensors)
+    if isinstance(content, Other) or (objects and not tensors):
+        classes = content.what if isinstance(content, Other) else ", ".join({*objects.values()})
+        raise UnsafeCheckpoint(
+            f"{path} holds no tensors but objects ({classes[:200]}), and making these could run "
+            "code that it brings along: where they are known, `torch.save(model.state_dict(), "
+            "PATH)` saves what is in one."
+        )
+    if not any(re.search(r"[^\d.]", key) for key in tensors):
+        raise NotACheckpoint(
+            f"{path} holds a {type(content).__name__} and no table of named tensors: give a file "
+            "that holds a state dict."
+        )
+    return Checkpoint(path, "PyTorch archive", (source,), tensors, objects=objects)
 
 
 class Archive:
@@ -80,11 +81,10 @@ class Archive:
         self.source.read_into(locate_member(self.source.path, info), memoryview(content))
         return bytes(content)
 
-    def tensor(self, key: str, value: Any) -> LazyTensor:
-        """A value of the state dict."""
-        if not isinstance(value, StoredTensor):
-            what = value.what if isinstance(value, Other) else type(value).__name__
-            return LazyTensor((), what, unreadable)
+    def tensor(self, key: str, value: StoredTensor | Other) -> LazyTensor:
+        """A tensor of the state dict, or something else in its place."""
+        if isinstance(value, Other):
+            return LazyTensor((), value.what, unreadable)
         kind = value.storage.kind
         dtype = STORAGES.get(kind.removeprefix("torch.").removesuffix("Storage"))
         if dtype is None:
@@ -127,31 +127,3 @@ def _strided(
     flat = read_values(source, offset, (span,), dtype)
     steps = [stride * flat.itemsize for stride in strides]
     return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, shape, steps))
-
-
-def unwrap(content: object) -> dict[str, Any]:
-    """The innermost state dict of what a training script saved."""
-    # Nobody wraps more often, and a table that holds itself would never end.
-    for _ in range(len(WRAPPERS)):
-        if not isinstance(content, dict):
-            break
-        inner = [content[name] for name in WRAPPERS if isinstance(content.get(name), Mapping)]
-        content = inner[0] if inner else content
-    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise NotACheckpoint(
-            f"the file holds a {type(content).__name__} and no table of named tensors: "
-            "give a file that holds a state dict."
-        )
-    return content
-
-
-def unprefix(state: dict[str, Any]) -> dict[str, Any]:
-    """Keys without `module.` (data-parallel training) and `backbone.` (training with heads). Where
-    some keys lie under `backbone.`, the others are training heads and are left out, but the one
-    that torch.hub puts on a backbone."""
-    for prefix in ("module.", "backbone.", "module."):
-        inside = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-        if inside:
-            inside |= {key: state[key] for key in HEAD_KEYS if key in state}
-        state = inside or state
-    return state

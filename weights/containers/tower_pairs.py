@@ -12,6 +12,8 @@ from weights.files import Checkpoint
 from weights.namings.tower_names import IMAGES, TEXTS
 from weights.tensors import LazyTensor
 
+TEMPERATURE = "temperature"
+
 ENDS = {TEXTS: "_text.npz", IMAGES: "_vision.npz"}
 
 
@@ -31,9 +33,12 @@ def pairs_in(folder: Path) -> list[Path]:
 def both_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
     """Two towers as one checkpoint, whose path is their folder."""
     tensors = {IMAGES + key: tensor for key, tensor in vision.tensors.items()}
-    tensors |= {TEXTS + key: tensor for key, tensor in text.tensors.items()}
-    if (temperature := text.tensors.get("temperature")) is not None:
-        tensors[f"{TEXTS}temperature"] = _scalar(temperature)
+    # The temperature of both is in the file of the tower for texts.
+    tensors |= {
+        key if key == TEMPERATURE else TEXTS + key: tensor for key, tensor in text.tensors.items()
+    }
+    if TEMPERATURE in tensors:
+        tensors[TEMPERATURE] = _scalar(tensors[TEMPERATURE])
     return Checkpoint(
         text.path.parent,
         "numpy archives of two towers",

@@ -82,17 +82,21 @@ EQUIMO = Naming(
     ),
 )
 
-# Files hold `stages.0.…`; the model in memory calls that `model.stages.0.…`.
-HUGGINGFACE = Naming(
-    "huggingface",
-    rules(
-        stem=("stages.0.downsample_layers.0", "stages.0.downsample_layers.1"),
-        down=("stages.{s}.downsample_layers.1", "stages.{s}.downsample_layers.0"),
-        block="stages.{s}.layers.{i}.",
+
+def _in_transformers(stages: str) -> tuple[Rule, ...]:
+    return rules(
+        stem=(f"{stages}0.downsample_layers.0", f"{stages}0.downsample_layers.1"),
+        down=(f"{stages}{{s}}.downsample_layers.1", f"{stages}{{s}}.downsample_layers.0"),
+        block=f"{stages}{{s}}.layers.{{i}}.",
         layers=("depthwise_conv", "layer_norm", "pointwise_conv1", "pointwise_conv2", "gamma"),
         last_norm="layer_norm",
-    ),
-    prefixes=(("model.stages.", "stages."),),
+    )
+
+
+HUGGINGFACE = Naming(
+    "huggingface",
+    _in_transformers("stages."),
+    in_memory=Naming("huggingface", _in_transformers("model.stages.")),
 )
 
 CLASSIFIER = Naming(
@@ -108,7 +112,6 @@ CLASSIFIER = Naming(
         last_norm="layernorm",
         head="classifier",
     ),
-    prefixes=(("convnext.", ""), ("convnextv2.", "")),
 )
 
 _in_timm = partial(

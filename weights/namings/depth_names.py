@@ -61,21 +61,22 @@ ON_DINOV3 = _original(meta_names.DINOV3_VIT)
 
 _FUSED = "neck.fusion_stage.layers.{i}."
 
-HUGGINGFACE = Naming(
-    "huggingface",
-    (
-        *nested(huggingface_names.DINOV2_VIT.rules, "backbone.", "backbone."),
-        *_decoder(
-            "neck.reassemble_stage.layers.{i}.resize",
-            {
-                "decoder.reassemble.{i}.projection": "neck.reassemble_stage.layers.{i}.projection",
-                "decoder.convs.{i}": "neck.convs.{i}",
-                "decoder.fusion.{i}.residual{n}.conv{m}": (
-                    _FUSED + "residual_layer{n}.convolution{m}"
-                ),
-                "decoder.fusion.{i}.projection": _FUSED + "projection",
-                "decoder.conv{n}": "head.conv{n}",
-            },
-        ),
-    ),
+_NECK = _decoder(
+    "neck.reassemble_stage.layers.{i}.resize",
+    {
+        "decoder.reassemble.{i}.projection": "neck.reassemble_stage.layers.{i}.projection",
+        "decoder.convs.{i}": "neck.convs.{i}",
+        "decoder.fusion.{i}.residual{n}.conv{m}": _FUSED + "residual_layer{n}.convolution{m}",
+        "decoder.fusion.{i}.projection": _FUSED + "projection",
+        "decoder.conv{n}": "head.conv{n}",
+    },
 )
+
+
+def _in_transformers(backbone: Naming) -> Naming:
+    rules = nested(backbone.rules, "backbone.", "backbone.")
+    in_memory = backbone.in_memory and _in_transformers(backbone.in_memory)
+    return Naming("huggingface", (*rules, *_NECK), in_memory=in_memory)
+
+
+HUGGINGFACE = _in_transformers(huggingface_names.DINOV2_VIT)

@@ -7,6 +7,7 @@ from weights.mapping import Naming, Rule, nested, same
 from weights.transforms import (
     BIAS_THIRDS,
     FIRST_THIRD,
+    HALVES,
     LAST_THIRDS,
     PER_CHANNEL,
     THIRDS,
@@ -49,21 +50,18 @@ def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
         Rule("blocks.{i}.mlp.w2.{p}", (f"{layer}mlp.up_proj.{{p}}",)),
         Rule("blocks.{i}.mlp.w3.{p}", (f"{layer}mlp.down_proj.{{p}}",)),
         Rule("norm.{p}", (f"{norm}{{p}}",)),
+        Rule("head.{p}", ("classifier.{p}",)),
         Rule("local_cls_norm.weight", (), missing=ones),
         Rule("local_cls_norm.bias", ()),
     )
 
 
-# Files hold `layer.0.…`; the model in memory calls that `model.layer.0.…`.
-DINOV3_VIT = Naming(
-    "huggingface",
-    dinov3_rules("layer.{i}.", "norm."),
-    prefixes=tuple((f"model.{part}.", f"{part}.") for part in ("layer", "norm", "embeddings")),
-    zero=tuple(f"layer.{{i}}.attention.{part}_proj.bias" for part in "qkv"),
-)
+def _dinov3(layer: str, in_memory: Naming | None = None) -> Naming:
+    zero = tuple(f"{layer}attention.{part}_proj.bias" for part in "qkv")
+    return Naming("huggingface", dinov3_rules(layer, "norm."), zero, in_memory=in_memory)
 
-LAYER = "encoder.layer.{i}."
-SELF_ATTENTION = LAYER + "attention.attention."
+
+DINOV3_VIT = _dinov3("layer.{i}.", in_memory=_dinov3("model.layer.{i}."))
 
 
 def _projections(parts: tuple[str, ...]) -> tuple[Rule, ...]:
@@ -74,48 +72,80 @@ def _projections(parts: tuple[str, ...]) -> tuple[Rule, ...]:
     )
 
 
-# What `ViTModel` and its descendants `Dinov2Model` and `Dinov2WithRegistersModel` share.
-_EMBEDDED = (
-    Rule("cls_token", ("embeddings.cls_token",), UNBATCH),
-    Rule("global_pos_embed.weight", ("embeddings.position_embeddings",), UNBATCH),
-    Rule("patch_embed.proj.weight", ("embeddings.patch_embeddings.projection.weight",)),
-    Rule("patch_embed.proj.bias", ("embeddings.patch_embeddings.projection.bias",), PER_CHANNEL),
-    *_projections(tuple(SELF_ATTENTION + part for part in ("query", "key", "value"))),
-    Rule("blocks.{i}.attn.proj.{p}", (LAYER + "attention.output.dense.{p}",)),
-    Rule("norm.{p}", ("layernorm.{p}",)),
+LAYER = "encoder.layer.{i}."
+IN_FILES = (
+    *(f"attention.attention.{part}" for part in ("query", "key", "value")),
+    "attention.output.dense",
+)
+IN_MEMORY = tuple(f"attention.{part}_proj" for part in "qkvo")
+"""What a block of `ViTModel` and its descendants calls its queries, keys, values, and the layer
+behind them, in files and in memory."""
+
+
+def _embedded(layer: str, attention: tuple[str, ...]) -> tuple[Rule, ...]:
+    """What `ViTModel` and its descendants `Dinov2Model` and `Dinov2WithRegistersModel` share."""
+    *parts, last = (layer + part for part in attention)
+    return (
+        Rule("cls_token", ("embeddings.cls_token",), UNBATCH),
+        Rule("global_pos_embed.weight", ("embeddings.position_embeddings",), UNBATCH),
+        Rule("patch_embed.proj.weight", ("embeddings.patch_embeddings.projection.weight",)),
+        Rule(
+            "patch_embed.proj.bias", ("embeddings.patch_embeddings.projection.bias",), PER_CHANNEL
+        ),
+        *_projections(tuple(parts)),
+        Rule("blocks.{i}.attn.proj.{p}", (f"{last}.{{p}}",)),
+        Rule("norm.{p}", ("layernorm.{p}",)),
+        Rule("head.{p}", ("classifier.{p}",)),
+    )
+
+
+_WEIGHTS_IN = (Rule("blocks.{i}.mlp.w12.{p}", (LAYER + "mlp.weights_in.{p}",)),)
+_GATED = (
+    Rule(
+        "blocks.{i}.mlp.w12.{p}",
+        (LAYER + "mlp.gate_proj.{p}", LAYER + "mlp.up_proj.{p}"),
+        HALVES,
+    ),
 )
 
-DINOV2_VIT = Naming(
-    "huggingface",
-    (
-        *_EMBEDDED,
+
+def dinov2_rules(attention: tuple[str, ...], gate: tuple[Rule, ...], last: str) -> tuple[Rule, ...]:
+    """Rules for DINOv2, from what a block's attention and gated layers are called."""
+    return (
+        *_embedded(LAYER, attention),
         Rule("reg_tokens", ("embeddings.register_tokens",), UNBATCH),
         Rule("mask_token", ("embeddings.mask_token",)),
         Rule("blocks.{i}.prenorm.{p}", (LAYER + "norm1.{p}",)),
         Rule("blocks.{i}.norm.{p}", (LAYER + "norm2.{p}",)),
         Rule("blocks.{i}.ls1.gamma", (LAYER + "layer_scale1.lambda1",)),
         Rule("blocks.{i}.ls2.gamma", (LAYER + "layer_scale2.lambda1",)),
-        Rule("blocks.{i}.mlp.w12.{p}", (LAYER + "mlp.weights_in.{p}",)),
-        Rule("blocks.{i}.mlp.w3.{p}", (LAYER + "mlp.weights_out.{p}",)),
+        *gate,
+        Rule("blocks.{i}.mlp.w3.{p}", (LAYER + f"mlp.{last}.{{p}}",)),
         Rule("blocks.{i}.mlp.{layer}.{p}", (LAYER + "mlp.{layer}.{p}",)),
-        Rule("head.{p}", ("classifier.{p}",)),
-    ),
-    prefixes=(("dinov2.", ""), ("dinov2_with_registers.", "")),
+    )
+
+
+DINOV2_VIT = Naming(
+    "huggingface",
+    dinov2_rules(IN_FILES, _WEIGHTS_IN, "weights_out"),
+    in_memory=Naming("huggingface", dinov2_rules(IN_MEMORY, _GATED, "down_proj")),
 )
 
-# A classifier has no use for the pooler, which some files carry nevertheless.
+
+def _vit(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple[Rule, ...]:
+    return (
+        *_embedded(layer, attention),
+        Rule("blocks.{i}.prenorm.{p}", (layer + "layernorm_before.{p}",)),
+        Rule("blocks.{i}.norm.{p}", (layer + "layernorm_after.{p}",)),
+        Rule("blocks.{i}.mlp.fc1.{p}", (layer + first + ".{p}",)),
+        Rule("blocks.{i}.mlp.fc2.{p}", (layer + last + ".{p}",)),
+    )
+
+
 VIT = Naming(
     "huggingface",
-    (
-        *_EMBEDDED,
-        Rule("blocks.{i}.prenorm.{p}", (LAYER + "layernorm_before.{p}",)),
-        Rule("blocks.{i}.norm.{p}", (LAYER + "layernorm_after.{p}",)),
-        Rule("blocks.{i}.mlp.fc1.{p}", (LAYER + "intermediate.dense.{p}",)),
-        Rule("blocks.{i}.mlp.fc2.{p}", (LAYER + "output.dense.{p}",)),
-        Rule("head.{p}", ("classifier.{p}",)),
-    ),
-    prefixes=(("vit.", ""),),
-    unused=("pooler.dense.{p}",),
+    _vit(LAYER, IN_FILES, "intermediate.dense", "output.dense"),
+    in_memory=Naming("huggingface", _vit("layers.{i}.", IN_MEMORY, "mlp.fc1", "mlp.fc2")),
 )
 
 SIGLIP_LAYER = "encoder.layers.{i}."
@@ -145,22 +175,23 @@ SIGLIP_VIT = Naming(
         Rule("attn_pool.mlp.{layer}.{p}", ("head.mlp.{layer}.{p}",)),
         Rule("head.{p}", ("classifier.{p}",)),
     ),
-    prefixes=(("vision_model.", ""),),
-    unused=("logit_scale", "logit_bias", "text_model.**"),
 )
+
+WORDS = (
+    *_SIGLIP_BLOCKS,
+    Rule("token_embed.weight", ("embeddings.token_embedding.weight",)),
+    Rule("norm.{p}", ("final_layer_norm.{p}",)),
+)
+"""What all networks for texts share."""
 
 # `SiglipTextModel`, alone or in a `SiglipModel`.
 SIGLIP_TEXT = Naming(
     "huggingface",
     (
-        *_SIGLIP_BLOCKS,
-        Rule("token_embed.weight", ("embeddings.token_embedding.weight",)),
+        *WORDS,
         Rule("pos_embed", ("embeddings.position_embedding.weight",)),
-        Rule("norm.{p}", ("final_layer_norm.{p}",)),
         *same("head.{p}"),
     ),
-    prefixes=(("text_model.", ""),),
-    unused=("logit_scale", "logit_bias", "vision_model.**"),
 )
 
 # `SiglipModel`: both.

@@ -8,7 +8,6 @@ from weights.transforms import DECONVOLUTION, NO_MASKS, PER_CHANNEL, POINTWISE
 _LAYER = "layers.{i}."
 _UPSCALING = "upscale_block.block.{i}."
 
-# Losses of training have a weight for each class.
 EOMT = Naming(
     "huggingface",
     (
@@ -23,7 +22,6 @@ EOMT = Naming(
         Rule("attn_mask_probs", ("attn_mask_probs",), NO_MASKS),
     ),
     zero=tuple(f"{_LAYER}attention.{part}_proj.bias" for part in "qkv"),
-    unused=("criterion.empty_weight",),
 )
 
 _HEAD = "decode_head."
@@ -39,5 +37,4 @@ SEGMENTER = Naming(
         Rule("head.weight", (_HEAD + "conv_seg.weight",), POINTWISE),
         Rule("head.bias", (_HEAD + "conv_seg.bias",)),
     ),
-    unused=(_HEAD + "bn.num_batches_tracked",),
 )

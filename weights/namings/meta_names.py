@@ -16,9 +16,6 @@ PLAIN = (
     *same("patch_embed.proj.weight", "norm.{p}", "head.{p}"),
 )
 
-# What torch.hub puts on a backbone.
-LINEAR_HEAD = ("linear_head.", "head.")
-
 # The bias mask is a buffer that silences the keys' third of the bias: the model multiplies by it
 # in every forward pass, so it belongs into the weights.
 DINOV3_VIT = Naming(
@@ -34,7 +31,6 @@ DINOV3_VIT = Naming(
         *same("mask_token", "local_cls_norm.{p}"),
         *PLAIN,
     ),
-    prefixes=(LINEAR_HEAD,),
 )
 
 DINOV2_VIT = Naming(
@@ -44,7 +40,6 @@ DINOV2_VIT = Naming(
         *same("mask_token"),
         *PLAIN,
     ),
-    prefixes=(LINEAR_HEAD,),
 )
 
 

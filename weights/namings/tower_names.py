@@ -10,7 +10,7 @@ Sources: `pytorch/text_encoder.py` of google-deepmind/tips; `conversion_mapping.
 from dataclasses import replace
 
 from weights.mapping import Naming, Rule, nested, same
-from weights.namings import meta_names
+from weights.namings import huggingface_names, meta_names
 
 IMAGES, TEXTS = "vision_encoder.", "text_encoder."
 """What the keys of TIPS's towers begin with where both are in one checkpoint."""
@@ -29,17 +29,15 @@ TIPS_TEXT = Naming(
         Rule("blocks.{i}.mlp.fc2.{p}", (_LAYER + "mlp.c_proj.{p}",)),
         Rule("norm.{p}", ("ln_final.{p}",)),
     ),
-    prefixes=((TEXTS, ""),),
-    unused=("temperature", f"{IMAGES}**"),
 )
-HUB_TIPS_TEXT = replace(TIPS_TEXT, name="huggingface")
+# transformers translates both towers' names into those of its other models.
+HUB_TIPS_TEXT = replace(
+    TIPS_TEXT,
+    name="huggingface",
+    in_memory=replace(huggingface_names.SIGLIP_TEXT, rules=huggingface_names.WORDS),
+)
 
-TIPS_VIT = replace(
-    meta_names.DINOV2_VIT,
-    name="google",
-    prefixes=((IMAGES, ""),),
-    unused=("temperature", f"{TEXTS}**"),
-)
+TIPS_VIT = replace(meta_names.DINOV2_VIT, name="google")
 HUB_TIPS_VIT = replace(
     TIPS_VIT,
     name="huggingface",
@@ -48,6 +46,7 @@ HUB_TIPS_VIT = replace(
         Rule("blocks.{i}.mlp.fc2.{p}", ("blocks.{i}.mlp.c_proj.{p}",)),
         *TIPS_VIT.rules,
     ),
+    in_memory=huggingface_names.DINOV2_VIT.in_memory,
 )
 
 
@@ -60,8 +59,6 @@ def _both(vision: Naming) -> Naming:
             *nested(TIPS_TEXT.rules, "words.", TEXTS),
             *same("temperature"),
         ),
-        # Google's file of the tower for texts has it.
-        prefixes=((f"{TEXTS}temperature", "temperature"),),
     )
 
 
@@ -85,8 +82,6 @@ _DINOTXT_TEXT = (
 DINOTXT_TEXT = Naming(
     "meta",
     _DINOTXT_TEXT,
-    prefixes=((_WORDS, ""),),
-    unused=("logit_scale", f"{_PICTURES}**"),
 )
 
 DINOTXT_DUAL = Naming(

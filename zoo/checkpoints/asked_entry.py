@@ -1,9 +1,7 @@
 """Which network is asked for: one that is named, or whatever somebody's checkpoint is of."""
 
-from pathlib import Path
-
-from weights import open_checkpoint
-from zoo.checkpoints.weights_argument import Choice
+from weights import Checkpoint
+from zoo.checkpoints.weights_argument import Choice, Given
 from zoo.errors import BadRequest
 from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import FAMILY_NAMES, info
@@ -19,10 +17,10 @@ def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
         from zoo.checkpoints.own import own_entry
 
         return own_entry(known, choice)
-    if isinstance(choice, Path):
+    if isinstance(choice, Given | Checkpoint):
         from zoo.checkpoints.recognised import recognised
 
-        return recognised(open_checkpoint(choice))
+        return recognised(choice)
     if name is not None:
         return info(name), choice
     raise BadRequest("no model was named: name one; `zoo list` shows them.")

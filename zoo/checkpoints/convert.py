@@ -24,6 +24,7 @@ from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.checkpoints.settings.picture_settings import transformers_processor
+from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import check_free, put, staged, write_text, writing
 from zoo.models.config import Config, FeatureConfig
@@ -109,9 +110,9 @@ def lost(loaded: Loaded, leaves: Collection[str]) -> tuple[str, ...]:
 
 
 def convert_file(
-    source: Path, target: Path, model: str | None, force: bool, progress: Progress
+    source: Given, target: Path, model: str | None, force: bool, progress: Progress
 ) -> Converted:
-    """Write the checkpoint at `source` as `target`, complete or not at all. **Raises** a `ZooError`
+    """Write the checkpoint of `source` as `target`, complete or not at all. **Raises** a `ZooError`
     or a `WeightsError`."""
     form = read_format(target)
     _check_replaceable(target, form, force)

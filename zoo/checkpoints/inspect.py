@@ -3,13 +3,13 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from weights import Checkpoint
 from weights.mapping import Naming
 from zoo.checkpoints.load import fitting_models, open_named, recognise
 from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.weights_argument import Given
 
 ROTARY = "local_pos_embed."  # in the paths of rotary periods
 
@@ -29,12 +29,12 @@ class Inspection:
     periods: str
 
 
-def inspect(path: Path) -> Inspection:
+def inspect(given: Given) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
-    checkpoint = open_named(path)
+    checkpoint = open_named(given.path)
     models = tuple(fitting_models(checkpoint))
     settings, _ = read_settings(checkpoint)
-    own = next(iter(likely(checkpoint, settings)), None) if not models else None
+    own = next(iter(likely(checkpoint, settings, given)), None) if not models else None
     naming = own.naming if own else recognise(checkpoint)
     tensors = checkpoint.tensors.values()
     return Inspection(

@@ -22,6 +22,7 @@ from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
+from weights.views import Parts, choose, parts_of
 from zoo.checkpoints.settings.beside import with_temperature
 from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
@@ -71,10 +72,9 @@ def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
     **Raises** a `WeightsError` if they are of something else."""
     if isinstance(source, Seed):
         return Loaded(entry.config, random_weights(model_shapes(entry.config), source.value))
-    checkpoint = named(source.checkpoint)
-    naming = naming_for(checkpoint, entry)
+    naming, view = view_for(named(source.checkpoint), entry)
     config = entry.config_for(naming.name)
-    return Loaded(config, map_weights(checkpoint, naming, model_shapes(config)))
+    return Loaded(config, map_weights(view, naming, model_shapes(config)))
 
 
 def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance:
@@ -103,7 +103,9 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
             f"{entry.name}: export that model, or give the file {entry.file}."
         )
     others = (each for each in MODELS.values() if each.licence != entry.licence)
-    return () if published else tuple(each.name for each in others if namings(checkpoint, each))
+    parts = parts_of(checkpoint)
+    fitting = (each.name for each in others if any(fitting_views(parts, each)))
+    return () if published else tuple(fitting)
 
 
 def open_named(path: Path) -> Checkpoint:
@@ -144,16 +146,18 @@ def _as_recorded(entry: ModelInfo, found: list[Shape]) -> Iterator[tuple[Config,
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
     """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
-    naming = naming_for(checkpoint, entry)
+    naming, view = view_for(checkpoint, entry)
     config = entry.config_for(naming.name)
-    return Loaded(config, load_weights(checkpoint, naming, model_shapes(config)))
+    return Loaded(config, load_weights(view, naming, model_shapes(config)))
 
 
-def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
-    """Whose names a checkpoint of a model uses; where it does not fit, the nearest. **Raises**
-    `MappingError` that names the model it belongs to, if that is another one."""
-    if fitting := namings(checkpoint, entry):
-        return fitting[0]
+def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:
+    """Which part of a checkpoint is a model, and in whose names; where none fits, the nearest.
+    **Raises** `MappingError` that names the model it belongs to, if that is another one."""
+    if fitting := list(fitting_views(parts_of(checkpoint), entry)):
+        prefixes = dict.fromkeys(view.prefix for _, view in fitting)
+        prefix = choose([*prefixes], "", checkpoint.path)
+        return next(each for each in fitting if each[1].prefix == prefix)
     if belongs := fitting_models(checkpoint):
         both = isinstance(entry.config, DualConfig)
         wanted = "put the other tower's beside it" if both else f"give the file {entry.file}"
@@ -161,37 +165,38 @@ def naming_for(checkpoint: Checkpoint, entry: ModelInfo) -> Naming:
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
             f"like {entry.name}. Export that model, or {wanted}."
         )
-    naming = nearest(entry.namings, checkpoint.tensors)
+    naming, view = nearest(entry.readable[:-1], checkpoint)
     leaves = model_shapes(entry.config_for(naming.name))
     others = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
-    if entry.config.classes and fits(naming, checkpoint.tensors, others):
+    if entry.config.classes and fits(naming, view.tensors, others):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
         )
-    return naming
+    return naming, view
 
 
-def namings(checkpoint: Checkpoint, entry: ModelInfo) -> list[Naming]:
-    """The namings in which a checkpoint has just what a model needs."""
-    return [
-        naming
-        for naming in entry.readable
-        if _has_landmarks(checkpoint, naming, entry.config_for(naming.name))
-        and fits(naming, checkpoint.tensors, model_shapes(entry.config_for(naming.name)))
-    ]
+def fitting_views(parts: Parts, entry: ModelInfo) -> Iterator[tuple[Naming, Checkpoint]]:
+    """The parts of a checkpoint that have just what a model needs, and in whose names."""
+    for naming in entry.readable:
+        config = entry.config_for(naming.name)
+        for view in parts(naming):
+            if _has_landmarks(view, naming, config) and fits(
+                naming, view.tensors, model_shapes(config)
+            ):
+                yield naming, view
 
 
 def fitting_models(checkpoint: Checkpoint) -> list[str]:
     """The models of the zoo that a checkpoint fits, by its keys and shapes."""
-    return [name for name, entry in MODELS.items() if namings(checkpoint, entry)]
+    parts = parts_of(checkpoint)
+    return [name for name, entry in MODELS.items() if any(fitting_views(parts, entry))]
 
 
 def recognise(checkpoint: Checkpoint) -> Naming:
     """Whose names a checkpoint uses, of all that the zoo knows. **Raises** `NotACheckpoint`."""
-    fitting = (naming for entry in MODELS.values() for naming in namings(checkpoint, entry))
     known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable)
-    return next(fitting, None) or nearest(known, checkpoint.tensors)
+    return nearest(known, checkpoint)[0]
 
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
@@ -211,7 +216,7 @@ def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bo
         if config.positions is not None:
             rows = config.positions.grid**2 + config.positions.cls_token
             leaves["global_pos_embed.weight"] = (rows, config.dim)
-    file = naming.normalise(checkpoint.tensors)
+    file = checkpoint.tensors
     leaves = {within + path: shape for path, shape in leaves.items()}
     wanted = source_shapes(plan(naming.rules, leaves))
     return all(key in file and file[key].shape == shape for key, shape in wanted.items())

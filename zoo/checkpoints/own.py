@@ -10,10 +10,13 @@ from weights.containers import npy
 from weights.errors import MappingError
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape
+from weights.views import Parts, choose, parts_of
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings, with_temperature
-from zoo.checkpoints.settings.huggingface import transformers_kind
+from zoo.checkpoints.settings.huggingface import below, transformers_kind
+from zoo.checkpoints.settings.transformers_kinds import Kind
 from zoo.checkpoints.sizes import read_sizes
-from zoo.checkpoints.weights_argument import Choice, Seed
+from zoo.checkpoints.use import tell_use
+from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.models.config import Config, DepthConfig, DualConfig, OnBackbone, ViTConfig
 from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
@@ -44,7 +47,8 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     and that opened; as they are where there is no more to read. **Raises** a `WeightsError`."""
     if isinstance(choice, str | Seed):
         return entry, choice
-    checkpoint = choice if isinstance(choice, Checkpoint) else open_checkpoint(choice)
+    given = choice if isinstance(choice, Given) else Given(choice.path)
+    checkpoint = open_checkpoint(given.path) if isinstance(choice, Given) else choice
     if checkpoint.container == npy.EQUINOX:
         # JAX is imported only where there is a model to build.
         from zoo.checkpoints.load import named
@@ -52,17 +56,24 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         checkpoint = named(checkpoint)
     checkpoint = with_temperature(checkpoint)
     settings, how = read_settings(checkpoint)
+    parts = parts_of(checkpoint, not given.without_head)
     alike = [
-        (naming, config)
-        for naming, config in readings(entry, checkpoint, settings)
-        if body(config) == body(entry.config_for(naming.name))
+        each
+        for each in readings(entry, parts, settings)
+        if body(each[1]) == body(entry.config_for(each[0].name))
     ]
+    if not alike:
+        return entry, checkpoint
     if len(alike) > 1:
         # JAX is imported only where there is a model to build.
         from zoo.checkpoints.load import model_shapes
 
-        alike.sort(key=lambda each: not fits(each[0], checkpoint.tensors, model_shapes(each[1])))
-    return (described(entry, *alike[0], settings, how) if alike else entry), checkpoint
+        fitting = [each for each in alike if fits(each[0], each[2].tensors, model_shapes(each[1]))]
+        alike = fitting or alike
+    prefix = choose([*dict.fromkeys(view.prefix for *_, view in alike)], given.take, given.path)
+    naming, config, view = next(each for each in alike if each[2].prefix == prefix)
+    tell_use(view, naming, config, entry.name, given)
+    return described(entry, naming, config, settings, how, bool(view.head)), view
 
 
 def described(
@@ -71,10 +82,13 @@ def described(
     config: Config,
     settings: Settings | None,
     how: Preprocessing | None,
+    own_head: bool = False,
 ) -> ModelInfo:
     """An entry for a network of its architecture in other sizes, or with other classes. **Raises**
     `MappingError` where the settings beside the tensors are about another network."""
     names = settings.class_names if settings and config.classes else ()
+    if own_head and len(names) != config.classes:
+        names = ()  # those of another head, if of any
     if names and len(names) != config.classes:
         raise MappingError(
             f"{CONFIG} beside the checkpoint names {len(names)} classes, and its classifier has "
@@ -82,9 +96,11 @@ def described(
         )
     usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
     if settings and naming.name == "huggingface":
-        check_settings(config, settings)
-    if isinstance(config, ViTConfig) and config.classes and not (like_usual and config == usual):
-        config = _as_trained(entry, naming, config)
+        check_settings(below(config) if own_head else config, settings)
+    if body(config) != body(usual) or (
+        isinstance(config, ViTConfig) and config.classes and not (like_usual and config == usual)
+    ):
+        config = _as_trained(entry, naming, config, own_head)
     if config == usual and like_usual and how in (None, entry.preprocessing):
         return entry
     # JAX is imported only where there is a model to build.
@@ -125,20 +141,26 @@ def _check_alike(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
 
 
 def readings(
-    entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None
-) -> Iterator[tuple[Naming, Config]]:
-    """What a checkpoint's sizes are in each naming of an entry in which they can be told."""
+    entry: ModelInfo,
+    parts: Parts,
+    settings: Settings | None,
+) -> Iterator[tuple[Naming, Config, Checkpoint]]:
+    """What the sizes of a checkpoint's parts are in each naming of an entry in which they can be
+    told."""
     for naming in entry.readable:
-        file = naming.normalise(checkpoint.tensors)
         usual = entry.config_for(naming.name)
-        if found := read_sizes(usual, partial(leaf_shape, naming, file)):
-            yield naming, settled(found, naming, settings)
+        for view in parts(naming):
+            if found := read_sizes(usual, partial(leaf_shape, naming, view.tensors)):
+                yield naming, settled(found, naming, settings, bool(view.head)), view
 
 
-def settled(config: Config, naming: Naming, settings: Settings | None) -> Config:
-    """With what no tensor tells: from the settings beside them, or what their library does."""
+def settled(
+    config: Config, naming: Naming, settings: Settings | None, own_head: bool = False
+) -> Config:
+    """With what no tensor tells: from the settings beside them, or what their library does; a head
+    of somebody's own takes what the network pools."""
     if isinstance(config, ViTConfig):
-        return _settled_vit(config, naming, settings)
+        return _settled_vit(config, naming, settings, own_head)
     if isinstance(config, OnBackbone):
         config = replace(config, backbone=_settled_vit(config.backbone, naming, settings))
         return _settled_depth(config, settings) if isinstance(config, DepthConfig) else config
@@ -158,7 +180,9 @@ def _activation(usual: Activated, network: Settings | None) -> Activated | Gelu:
     return ACTIVATIONS.get((network and network.hidden_act) or "", usual)
 
 
-def _settled_vit(config: ViTConfig, naming: Naming, settings: Settings | None) -> ViTConfig:
+def _settled_vit(
+    config: ViTConfig, naming: Naming, settings: Settings | None, own_head: bool = False
+) -> ViTConfig:
     network = settings.network if settings else None
     return replace(
         config,
@@ -166,7 +190,7 @@ def _settled_vit(config: ViTConfig, naming: Naming, settings: Settings | None) -
         norm_eps=(network and network.layer_norm_eps) or config.norm_eps,
         heads=(network and network.num_attention_heads) or config.heads,
         head_tokens=0
-        if config.classes and _mean_alone(config, naming, settings)
+        if config.classes and not own_head and _mean_alone(config, naming, settings)
         else config.head_tokens,
     )
 
@@ -191,15 +215,27 @@ def _settled_depth(config: DepthConfig, settings: Settings | None) -> DepthConfi
     return replace(config, layers=layers, max_depth=metres)
 
 
-def _as_trained(entry: ModelInfo, naming: Naming, config: ViTConfig) -> ViTConfig:
-    """With what the library in which somebody trained a classifier does otherwise than the authors:
+def _as_trained(entry: ModelInfo, naming: Naming, config: Config, own_head: bool) -> Config:
+    """With what the library in which somebody trained a network does otherwise than the authors:
     timm has another GELU in some networks, transformers interpolates positions by its own rule."""
-    if library := entry.libraries.get(naming.name):
+    if isinstance(config, ViTConfig) and (library := entry.libraries.get(naming.name)):
         config = replace(config, activation=library.activation)
-    if naming.name != "huggingface" or (where := config.positions) is None:
+    if naming.name != "huggingface":
         return config
-    antialias = transformers_kind(config).antialias
-    return replace(config, positions=replace(where, antialias=antialias, offset=0.0))
+    kind = transformers_kind(below(config) if own_head else config)
+    if isinstance(config, OnBackbone):
+        return replace(config, backbone=_interpolated(config.backbone, kind))
+    if isinstance(config, DualConfig):
+        return replace(config, vision=_interpolated(config.vision, kind))
+    return _interpolated(config, kind) if isinstance(config, ViTConfig) else config
+
+
+def _interpolated(config: ViTConfig, kind: Kind) -> ViTConfig:
+    """With positions as a class of transformers brings them to another size."""
+    where = config.positions
+    if where is None:
+        return config
+    return replace(config, positions=replace(where, antialias=kind.antialias, offset=0.0))
 
 
 def _mean_alone(config: ViTConfig, naming: Naming, settings: Settings | None) -> bool:

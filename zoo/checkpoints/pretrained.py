@@ -21,7 +21,12 @@ FLOAT32 = "local_pos_embed."
 
 
 def from_pretrained(
-    name: str, weights: str | os.PathLike[str] = "auto", *, dtype: DTypeLike | None = None
+    name: str,
+    weights: str | os.PathLike[str] = "auto",
+    *,
+    dtype: DTypeLike | None = None,
+    take: str = "",
+    without_head: bool = False,
 ) -> Model:
     """A model of the zoo with its weights, as an Equinox module for one image.
 
@@ -39,6 +44,9 @@ def from_pretrained(
       folders and caches and then the hub; `"random"` or `"random:7"` for seeded numbers.
     - `dtype`: of the parameters, such as `jnp.bfloat16`; float32 by default. Rotary periods stay
       float32.
+    - `take`: of several networks in a checkpoint, the one to take: a word before its tensors'
+      names, such as `"teacher"` or `"ema"`; by default the averaged one.
+    - `without_head`: leave out the head on the network, which then gives features alone.
 
     **Raises** `UnknownModel`, `BadRequest`, or a `WeightsError` if there are no weights, or if
     they are of something else.
@@ -46,7 +54,7 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
     """
-    entry, choice = find_entry(name, read_weights(os.fspath(weights)))
+    entry, choice = find_entry(name, read_weights(os.fspath(weights), take, without_head))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 

@@ -3,14 +3,18 @@ architectures in other sizes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from weights import Checkpoint
+from weights import Checkpoint, open_checkpoint
 from weights.errors import MappingError
 from weights.load import PERIODS, fits
-from weights.mapping import Naming, leaf_shape
+from weights.mapping import Naming, leaf_shape, plan, source_shapes
+from weights.views import choose, parts_of
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import body, described, readings, text_body, vit_body
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
+from zoo.checkpoints.use import tell_use
+from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
 from zoo.models.config import (
     Config,
@@ -29,20 +33,25 @@ from zoo.registry.lookup import MODELS
 
 @dataclass(frozen=True)
 class Candidate:
-    """An entry whose architecture a checkpoint has, in whose naming, in which sizes."""
+    """An entry whose architecture a part of a checkpoint has, in whose naming, in which sizes."""
 
     entry: ModelInfo
     naming: Naming
     config: Config
+    view: Checkpoint
 
     @property
     def is_variant(self) -> bool:
         """Whether the sizes are the entry's too."""
         return body(self.config) == body(self.entry.config_for(self.naming.name))
 
-    def known(self, checkpoint: Checkpoint) -> int:
-        """How many of a checkpoint's tensors the network has a use for."""
-        return sum(self.naming.leaf(key) is not None for key in checkpoint.tensors)
+    @cached_property
+    def used(self) -> frozenset[int]:
+        """The tensors that the network has a use for, by their identity."""
+        config = self.config if self.config.is_sound else _one_head(self.config)
+        plans = plan(self.naming.rules, model_shapes(config))
+        keys = source_shapes(plans).keys() & self.view.tensors.keys()
+        return frozenset(id(self.view.tensors[key]) for key in keys)
 
     @property
     def called(self) -> str:
@@ -50,39 +59,61 @@ class Candidate:
         return self.entry.name if self.is_variant else self.entry.family
 
 
-def recognised(checkpoint: Checkpoint) -> tuple[ModelInfo, Checkpoint]:
-    """The entry that describes a checkpoint, and that with its tensors' names. Sizes that are in no
-    table make an entry that is called by its family. **Raises** a `WeightsError`, or `BadRequest`
-    where only somebody who knows the checkpoint can tell."""
-    path, checkpoint = checkpoint.path, named(checkpoint)
+def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
+    """The entry that describes a checkpoint, and the part of it that is its network. Sizes that are
+    in no table make an entry that is called by its family. **Raises** a `WeightsError`, or
+    `BadRequest` where only somebody who knows the checkpoint can tell."""
+    given = choice if isinstance(choice, Given) else Given(choice.path)
+    checkpoint = named(open_checkpoint(given.path) if isinstance(choice, Given) else choice)
     settings, how = read_settings(checkpoint)
-    found = likely(checkpoint, settings)
+    found = likely(checkpoint, settings, given)
     if not found:
-        raise MappingError(
-            f"{checkpoint.path} holds no network of an architecture of the zoo: name a model with "
-            "its weights, or give a file of `zoo list`'s."
-        )
+        raise MappingError(strange(checkpoint, settings))
     best = found[0]
     # Where only the licences differ, a guess would be a claim about the terms.
     if best.is_variant and len({(each.config, each.entry.licence) for each in found}) > 1:
         fitting = " or ".join(dict.fromkeys(each.entry.name for each in found))
         raise BadRequest(
-            f"{path} may be of {fitting}, which its tensors do not tell: name the model."
+            f"{given.path} may be of {fitting}, which its tensors do not tell: name the model."
         )
     if not best.is_variant:
-        check_heads(best, checkpoint, settings)
-    entry = described(best.entry, best.naming, best.config, settings, how)
-    return (entry if best.is_variant else entry.unlisted), checkpoint
+        check_heads(best, settings)
+    own_head = bool(best.view.head)
+    entry = described(best.entry, best.naming, best.config, settings, how, own_head)
+    tell_use(best.view, best.naming, best.config, best.called, given)
+    return (entry if best.is_variant else entry.unlisted), best.view
 
 
-def likely(checkpoint: Checkpoint, settings: Settings | None) -> list[Candidate]:
+def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
+    """What a checkpoint is that is of no network of the zoo, in a sentence."""
+    return (
+        f"{checkpoint.path} holds no network of an architecture of the zoo: name a model with "
+        "its weights, or give a file of `zoo list`'s."
+    )
+
+
+def likely(
+    checkpoint: Checkpoint, settings: Settings | None, given: Given | None = None
+) -> list[Candidate]:
     """Those of the registry, or else of its architectures; of several those that a file's own name
-    tells, or what timm calls the network."""
-    fitting = list(candidates(checkpoint, settings))
-    # A tower beside another is a network too, of a size that may be known; both together leave
-    # nothing out.
-    most = max((each.known(checkpoint) for each in fitting), default=0)
-    fitting = [each for each in fitting if each.known(checkpoint) == most]
+    tells, or what timm calls the network. **Raises** `MappingError` where a file holds several
+    networks, and nothing tells which is meant."""
+    given = given or Given(checkpoint.path)
+    fitting = [*candidates(checkpoint, settings, not given.without_head)]
+    used = {each.view.prefix: each.used for each in fitting}
+    if given.take:
+        prefixes = [*used]
+    else:
+        # A tower beside another is a network too, of a size that may be known; both together leave
+        # nothing out.
+        whole = (p for p, own in used.items() if not any(own < other for other in used.values()))
+        prefixes = [*whole]
+    if not prefixes:
+        return []
+    prefix = choose(prefixes, given.take, checkpoint.path)
+    fitting = [each for each in fitting if each.view.prefix == prefix]
+    most = max(len(each.used) for each in fitting)
+    fitting = [each for each in fitting if len(each.used) == most]
     found = [each for each in fitting if each.is_variant] or fitting
     names = {file.path.name for file in checkpoint.files}
     found = [each for each in found if names & {*each.entry.files}] or found
@@ -94,13 +125,16 @@ def likely(checkpoint: Checkpoint, settings: Settings | None) -> list[Candidate]
     return called or trained or found
 
 
-def candidates(checkpoint: Checkpoint, settings: Settings | None) -> Iterator[Candidate]:
-    """All that a checkpoint has just the tensors for."""
+def candidates(
+    checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
+) -> Iterator[Candidate]:
+    """All that parts of a checkpoint have just the tensors for."""
+    parts = parts_of(checkpoint, with_head)
     for entry in MODELS.values():
-        for naming, config in readings(entry, checkpoint, settings):
-            found = Candidate(entry, naming, config)
+        for naming, config, view in readings(entry, parts, settings):
+            found = Candidate(entry, naming, config, view)
             alike = found.is_variant or _kind(config) == _kind(entry.config_for(naming.name))
-            if alike and _is_of(checkpoint, naming, config):
+            if alike and _is_of(view, naming, config):
                 yield found
 
 
@@ -158,11 +192,10 @@ def _text_kind(config: TextConfig) -> TextConfig:
     return replace(sizes, projection=projection, vocabulary=0, tokens=0)
 
 
-def check_heads(found: Candidate, checkpoint: Checkpoint, settings: Settings | None) -> None:
+def check_heads(found: Candidate, settings: Settings | None) -> None:
     """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
     has, or where they cannot be as many."""
-    file = found.naming.normalise(checkpoint.tensors)
-    by_tensor = leaf_shape(found.naming, file, PERIODS) is not None
+    by_tensor = leaf_shape(found.naming, found.view.tensors, PERIODS) is not None
     for config, network in _towers(found.config, settings):
         told = network is not None and network.num_attention_heads is not None
         _check_heads(config, found.entry.family, told or by_tensor)

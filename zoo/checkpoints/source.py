@@ -3,14 +3,13 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 from weights import Checkpoint, locate, open_checkpoint
 from weights.progress import Progress
 from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
 from weights.sources.locate import Found
-from zoo.checkpoints.weights_argument import Choice, Seed
+from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.registry.entry import ModelInfo
 
 
@@ -35,7 +34,7 @@ def opened(
     if isinstance(choice, Checkpoint):
         checkpoint, known, file = choice, None, None
     else:
-        given = Found(choice, "") if isinstance(choice, Path) else None
+        given = Found(choice.path, "") if isinstance(choice, Given) else None
         found = given or locate(entry.places, listener, offline)
         checkpoint, known, file = open_checkpoint(found.path), found.sha256, found.source
     with hashing(checkpoint) if known is None else nullcontext(lambda: known) as digest:

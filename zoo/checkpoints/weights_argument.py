@@ -16,12 +16,38 @@ class Seed:
     value: int
 
 
-Choice = Literal["auto"] | Seed | Path | Checkpoint
+@dataclass(frozen=True)
+class Given:
+    """A checkpoint that somebody names, and how to read it.
+
+    `take` names the network to take where there are several, by a part of what comes before its
+    tensors' names. Without its head a network gives features alone.
+    """
+
+    path: Path
+    take: str = ""
+    without_head: bool = False
+
+
+Choice = Literal["auto"] | Seed | Given | Checkpoint
 """Weights: from the usual places, random, or from a file, which may be open already."""
 
 
-def read_weights(text: str) -> Literal["auto"] | Seed | Path:
-    """`auto`, `random`, `random:SEED`, or the path of a file."""
+def read_weights(
+    text: str, take: str = "", without_head: bool = False
+) -> Literal["auto"] | Seed | Given:
+    """`auto`, `random`, `random:SEED`, or the path of a file. **Raises** `BadRequest` where
+    something is said of a file, and there is none."""
+    chosen = _chosen(text)
+    if isinstance(chosen, Path):
+        return Given(chosen, take, without_head)
+    if take or without_head:
+        name = "--take" if take else "--without-head"
+        raise BadRequest(f"{name} is about a checkpoint: name it with --weights PATH.")
+    return chosen
+
+
+def _chosen(text: str) -> Literal["auto"] | Seed | Path:
     if text == "auto":
         return "auto"
     if text == "random":

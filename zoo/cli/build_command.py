@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.artifacts.build.plan import FILES, USUAL, VARIANTS, FolderPlan, read_variants, with_towers
 from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import read_weights
+from zoo.checkpoints.weights_argument import Given, read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result, tell_recognised
 from zoo.cli.dry_run import Wanted, foresee
@@ -39,6 +40,8 @@ def build(
     filter: options.Filter = None,
     variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
     weights: options.Weights = "auto",
+    take: options.Take = "",
+    without_head: options.WithoutHead = False,
     out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
     force: options.Force = False,
     keep_inexact: options.KeepInexact = False,
@@ -65,14 +68,14 @@ def build(
     asked = Options(
         size=options.read_size(size), outputs=output or (), input=input, calibrate=calibrate
     )
-    variants, choice = read_variants(variant or ()), read_weights(weights)
-    if isinstance(choice, Path):
-        choice = choice.absolute()
-    if isinstance(choice, Path) and not (models or all or filter):
+    variants, choice = read_variants(variant or ()), read_weights(weights, take, without_head)
+    if isinstance(choice, Given):
+        choice = replace(choice, path=choice.path.absolute())
+    if isinstance(choice, Given) and not (models or all or filter):
         entries = [tell_recognised(choice)]
     else:
         names = select(models or (), all, filter or ())
-        if isinstance(choice, Path) and len(names) > 1:
+        if isinstance(choice, Given) and len(names) > 1:
             raise BadRequest(
                 f"--weights {weights} is one checkpoint for {len(names)} models: build them one by "
                 "one, or keep the checkpoints where `--weights auto` finds them."

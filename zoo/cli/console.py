@@ -19,6 +19,7 @@ from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
 from weights.terminal import complain, leave_closed, say, say_json, survive
 from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.weights_argument import Given
 from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
@@ -40,10 +41,10 @@ def progress_bar() -> AbstractContextManager[Progress]:
     return bar(elsewhere=Lines())
 
 
-def tell_recognised(path: Path) -> ModelInfo:
+def tell_recognised(given: Given) -> ModelInfo:
     """Whatever network is in a checkpoint, and say so."""
-    entry, _ = find_entry(None, path)
-    complain(f"{path} is {entry.name}: {entry.config.text}")
+    entry, _ = find_entry(None, given)
+    complain(f"{given.path} is {entry.name}: {entry.config.text}")
     return entry
 
 

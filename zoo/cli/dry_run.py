@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weights import Checkpoint
 from weights.terminal import say
-from zoo.checkpoints.weights_argument import Choice, Seed
+from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, publisher
 from zoo.errors import WRONG_USE, BadRequest, ZooError
@@ -61,11 +61,11 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
         return f"random (seed {choice.value})"
     if isinstance(choice, Checkpoint):
         return f"on this machine, {choice.path}"
-    found = here(entry) if choice == "auto" else choice
+    found = choice.path if isinstance(choice, Given) else here(entry)
     if found is not None and found.exists():
         return f"on this machine, {found}"
-    if choice != "auto":
-        raise BadRequest(f"{choice} does not exist: name a checkpoint with --weights.")
+    if isinstance(choice, Given):
+        raise BadRequest(f"{choice.path} does not exist: name a checkpoint with --weights.")
     if publisher(entry)[0] == "hub" and not offline:
         return f"to be downloaded, {entry.hub[0]}"
     raise BadRequest(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.checkpoints.weights_argument import read_weights
+from zoo.checkpoints.weights_argument import Given, read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
@@ -39,6 +39,8 @@ def export(
     all: options.All = False,
     filter: options.Filter = None,
     weights: options.Weights = "auto",
+    take: options.Take = "",
+    without_head: options.WithoutHead = False,
     out: Annotated[Path | None, options.out("the current folder", ONE_FILE)] = None,
     force: options.Force = False,
     keep_inexact: options.KeepInexact = False,
@@ -65,6 +67,8 @@ def export(
     asked = Options(
         opsets=options.parse_opsets(opset),
         weights=weights,
+        take=take,
+        without_head=without_head,
         size=options.read_size(size),
         batch=options.read_batch(batch),
         outputs=output or (),
@@ -84,7 +88,7 @@ def export(
     # A misspelt name should not wait for JAX to load.
     if models or all or filter:
         jobs = [(info(name), asked) for name in select(models or (), all, filter or ())]
-    elif isinstance(chosen := read_weights(weights), Path):
+    elif isinstance(chosen := read_weights(weights, take, without_head), Given):
         jobs = [(tell_recognised(chosen), asked)]
     elif weights != "auto":
         raise BadRequest(

@@ -168,6 +168,14 @@ INEXACT = (
 KeepInexact = Annotated[bool, flag("--keep-inexact", INEXACT, FILE)]
 Offline = Annotated[bool, flag("--offline", "Never ask the hub; use what is on this machine.")]
 DryRun = Annotated[bool, flag("--dry-run", "Only say what would be done.")]
+TAKE = (
+    "Of several networks in a checkpoint, the one to take: a word before its tensors' names, such "
+)
+TAKE += "as teacher, ema or model. By default the averaged one."
+Take = Annotated[str, value("NAME", TAKE, show_default=False)]
+WithoutHead = Annotated[
+    bool, flag("--without-head", "Leave out the head on a checkpoint's network: features alone.")
+]
 Plot = Annotated[
     Path | None, value("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")
 ]

@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from weights.terminal import say
+from zoo.checkpoints.weights_argument import Given
 from zoo.cli import options
 from zoo.cli.console import print_picture, print_result, tell_recognised
 from zoo.errors import BadRequest
@@ -103,7 +104,7 @@ def _answers(
         return built.answer(images)
     name, place = model, weights or "auto"
     if weights is None and path.exists():
-        name, place = tell_recognised(path).name, model
+        name, place = tell_recognised(Given(path)).name, model
     return _in_jax(name, place, images, labels)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from weights.terminal import say
+from zoo.checkpoints.weights_argument import Given
 from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.registry.lookup import info
@@ -39,12 +40,12 @@ MOST_TENSORS = 1000
 
 
 @app.command("inspect", epilog=options.examples("zoo weights inspect model.safetensors"))
-def inspect_checkpoint(file: Source, json: options.Json = False) -> None:
+def inspect_checkpoint(file: Source, take: options.Take = "", json: options.Json = False) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.inspect import inspect
     from zoo.cli.tables import print_facts
 
-    found = inspect(file)
+    found = inspect(Given(file, take))
     checkpoint, tensors = found.checkpoint, found.checkpoint.tensors
     if json:
         shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in tensors.items()}
@@ -70,6 +71,8 @@ def convert_checkpoint(
     source: Source,
     target: Target,
     model: Annotated[str | None, MODEL] = None,
+    take: options.Take = "",
+    without_head: options.WithoutHead = False,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -77,7 +80,8 @@ def convert_checkpoint(
     from zoo.checkpoints.convert import convert_file
 
     with progress_bar() as progress:
-        done = convert_file(source, target, model, force, progress)
+        given = Given(source, take, without_head)
+        done = convert_file(given, target, model, force, progress)
     if json:
         print_json(done)
     else:

@@ -56,6 +56,8 @@ class Options:
 
     opsets: Sequence[int] = ()
     weights: str = "auto"
+    take: str = ""
+    without_head: bool = False
     size: Size = None
     batch: int | None = None
     layers: Sequence[int] | str = ()
@@ -110,7 +112,9 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     import converter
     from zoo.checkpoints.own import own_entry
 
-    entry, weights = own_entry(entry, read_weights(options.weights))
+    entry, weights = own_entry(
+        entry, read_weights(options.weights, options.take, options.without_head)
+    )
     for option, value, known in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),

@@ -164,8 +164,10 @@ class ModelInfo:
 
     @property
     def readable(self) -> tuple[Naming, ...]:
-        """The names in which its checkpoints are read: publishers', and the leaves' own paths."""
-        return (*self.namings, LEAVES)
+        """The names in which its checkpoints are read: publishers' in files and in memory, and the
+        leaves' own paths."""
+        in_memory = (naming.in_memory for naming in self.namings if naming.in_memory)
+        return (*self.namings, *in_memory, LEAVES)
 
     def config_for(self, naming: str) -> Config:
         """The model that a checkpoint with these names belongs to."""

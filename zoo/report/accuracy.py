@@ -19,6 +19,7 @@ from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.machine import machine
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import Loaded, open_weights
+from zoo.checkpoints.weights_argument import Given
 from zoo.export.describe import tools, weights_origin
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.precision import runnable
@@ -150,7 +151,7 @@ def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
     **Raises** a `WeightsError` if that is none of this model.
     """
     entry, progress = proof.entry, proof.progress
-    loaded = open_weights(path, entry, progress)
+    loaded = open_weights(Given(path), entry, progress)
     provenance = weights_origin(loaded.weights.provenance, entry)
     progress.stage("running transformers and JAX")
     outputs = of_transformers(entry, loaded)

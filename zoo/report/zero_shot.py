@@ -16,6 +16,7 @@ from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.answers.labels import in_sentences
 from zoo.checkpoints.load import Loaded, open_weights
+from zoo.checkpoints.weights_argument import Given
 from zoo.images.pixel_values import Float32
 from zoo.models.builder import abstract, batched
 from zoo.models.text_config import TextConfig
@@ -57,7 +58,7 @@ def sentence_vectors(
         return None
     progress.stage(f"{entry.name}: {len(names)} sentences")
     try:
-        loaded = open_weights(path, tower, progress)
+        loaded = open_weights(Given(path), tower, progress)
     except WeightsError:
         return None  # it holds the tower for images alone
     return unit_vectors(loaded, folder, in_sentences(names, SENTENCE))

@@ -18,6 +18,7 @@ from weights.errors import MappingError, WeightsNotFound
 from weights.files import sha256
 from weights.progress import Quiet
 from zoo.checkpoints.load import open_weights
+from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest, UnknownModel
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
@@ -81,7 +82,7 @@ DINO, EUPE = package.info("dinov3_vits16"), package.info("eupe_vits16")
 
 
 def recorded(path, entry):
-    weights = open_weights(path, entry, Quiet()).weights
+    weights = open_weights(Given(path), entry, Quiet()).weights
     return describe_shared(entry, Signature((224, 224), 1), weights.provenance).weights
 
 

@@ -12,7 +12,7 @@ from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.audit.golden_check import Compare, finding
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.own import own_entry
-from zoo.checkpoints.weights_argument import Choice, Seed, read_weights
+from zoo.checkpoints.weights_argument import Choice, Given, Seed, read_weights
 from zoo.errors import BadFile, first_line
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
@@ -110,9 +110,9 @@ def read_choice(
     """The weights that the option names, by default those that the file was made from."""
     if option is not None:
         chosen = read_weights(option)
-        return locate(entry.places, listener).path if chosen == "auto" else chosen
+        return Given(locate(entry.places, listener).path) if chosen == "auto" else chosen
     if manifest.weights.seed is not None:
         return Seed(manifest.weights.seed)
     if manifest.weights.name is None:
         raise BadFile("the manifest names no checkpoint: name the weights with `--weights`.")
-    return find_named(manifest.weights.name, entry.places)
+    return Given(find_named(manifest.weights.name, entry.places))

@@ -25,6 +25,7 @@ from zoo.checkpoints.settings.transformers_kinds import (
     TIPS_DUAL,
     TIPS_TEXT,
     VIT,
+    VIT_FEATURES,
     Kind,
 )
 from zoo.errors import BadRequest
@@ -66,7 +67,7 @@ def portable_config(
 ) -> dict[str, Any]:
     """`config.json` beside an ONNX file: of transformers' class, or of its class for the features
     below a classifier, or at least with its words."""
-    for network in (config, _features(config)):
+    for network in (config, below(config)):
         with suppress(BadRequest):
             told = transformers_config(network, names, key_bias=False, size=size)
             return told | labels(config.classes, names)
@@ -81,7 +82,7 @@ def portable_config(
     }
 
 
-def _features(config: Config) -> Config:
+def below(config: Config) -> Config:
     """A network without what makes its features answers."""
     if isinstance(config, OnBackbone):
         return config.backbone
@@ -133,8 +134,8 @@ def transformers_kind(config: Config) -> Kind:
             return SIGLIP
         if config.head_tokens == 0:
             return SIGLIP_CLASSIFIER
-    elif learned and config.classes and config.pool == "token":
-        return VIT
+    elif learned and config.pool == "token":
+        return VIT if config.classes else VIT_FEATURES
     raise BadRequest(
         "transformers has no class for this network (ViT-5, a classifier of another vector than "
         "its classes', SigLIP 2 without its head): write another format."

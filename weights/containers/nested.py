@@ -1,0 +1,57 @@
+"""Tables of tensors in what a training script saved: dictionaries in dictionaries, lists of pairs.
+
+Everything lies flat afterwards: what was `{"teacher": {"backbone": {"norm.weight": …}}}` is called
+`teacher.backbone.norm.weight`, as if the script had put it so. Whose network that is, and behind
+which prefix, `weights.views` finds out.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from weights.containers.bounds import MOST_TENSORS
+from weights.containers.pickles import NOT_DENSE, Other, StoredTensor
+from weights.errors import Damaged
+
+DEEPEST = 16  # containers in containers
+
+MOST_VALUES = 20 * MOST_TENSORS
+"""Values that are looked at: a table may be in another twice, and that in a third."""
+
+
+def flatten(content: object) -> tuple[dict[str, StoredTensor | Other], dict[str, str]]:
+    """The tensors in a value by where they are, and the objects that were walked past: where, and
+    of which class. **Raises** `Damaged` for what is too much, or calls two tensors by one name."""
+    tensors: dict[str, StoredTensor | Other] = {}
+    objects: dict[str, str] = {}
+    waiting: list[tuple[str, int, Any]] = [("", 0, content)]
+    for _ in range(MOST_VALUES):
+        if not waiting:
+            return tensors, objects
+        name, depth, value = waiting.pop()
+        if isinstance(value, StoredTensor) or value is NOT_DENSE:
+            if name in tensors:
+                raise Damaged(f"it has two tensors {name[:80]!r}")
+            tensors[name] = value
+        elif isinstance(value, Other):
+            objects[name] = value.what
+        elif isinstance(value, dict | list | tuple) and depth < DEEPEST:
+            inner = list(_entries(name, value))
+            waiting += [(each, depth + 1, part) for each, part in reversed(inner)]
+    raise Damaged(f"it has more than {MOST_VALUES} values in its tables")
+
+
+def _entries(name: str, container: Any) -> Iterator[tuple[str, Any]]:
+    """What is in a container, and what that is called from outside."""
+    within = f"{name}." if name else ""
+    if isinstance(container, dict):
+        pairs = iter(container.items())
+    elif container and all(map(_is_named, container)):
+        pairs = iter(container)  # a list of pairs is a dictionary
+    else:
+        pairs = enumerate(container)
+    for key, value in pairs:
+        yield f"{within}{key}", value
+
+
+def _is_named(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)

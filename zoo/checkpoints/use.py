@@ -1,0 +1,65 @@
+"""What of a checkpoint is used and what is not, in a sentence: no head is left out in silence."""
+
+from functools import cache
+from pathlib import Path
+
+from weights import Checkpoint, leaf_shapes
+from weights.errors import MappingError
+from weights.mapping import Naming, plan, unused
+from weights.terminal import say_aside
+from weights.views import grouped, heads_left, views
+from zoo.checkpoints.weights_argument import Given
+from zoo.models.config import Config, ViTConfig
+
+
+def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, given: Given) -> None:
+    """Say from where in a file a network was taken, and what was left out. **Raises**
+    `MappingError` where that would be a head that nobody gave up."""
+    # JAX is imported only where there is a model to build.
+    from zoo.models.builder import abstract
+
+    needed = plan(naming.rules, leaf_shapes(abstract(config)))
+    left = unused(naming, needed, view.tensors)
+    others = [*(view.prefix + key for key in left), *view.others]
+    beside = Checkpoint(view.path, view.container, view.files, view.others)
+    prefixes = [each.prefix for each in views(beside, naming) if each.prefix]
+    heads = heads_left(view, naming, prefixes, left)
+    if heads and not given.without_head:
+        raise MappingError(
+            f"{given.path} has a head on this network that is no single linear layer "
+            f"({grouped(heads)}), and no file can be made with it: leave it out with "
+            "--without-head, or export the whole of your network with `converter.to_onnx`."
+        )
+    if not (view.prefix or others or view.head):
+        return
+    said = [f"read as {called}" + (f" from `{view.prefix}`" if view.prefix else "")]
+    if view.head:
+        said.append(f"its head `{view.head}` gives logits from {_tokens(config)}")
+    if others:
+        count = len(view.tensors) + len(view.others)
+        said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")
+    if view.objects:
+        said.append(f"objects that were passed over: {_objects(view)}")
+    _say_once(given.path, "; ".join(said))
+
+
+def _tokens(config: Config) -> str:
+    """What a head of somebody's own takes."""
+    if isinstance(config, ViTConfig) and config.head_tokens:
+        several = "the class token" if config.head_tokens == 1 else f"{config.head_tokens} tokens"
+        return f"{several} and the mean of the patches"
+    if isinstance(config, ViTConfig) and config.pool == "token":
+        return "the class token"
+    return "what the network pools"
+
+
+def _objects(view: Checkpoint) -> str:
+    listed = [f"{name} ({kind})" for name, kind in list(view.objects.items())[:6]]
+    more = len(view.objects) - len(listed)
+    return ", ".join(listed) + (f" and {more} more" if more else "")
+
+
+@cache
+def _say_once(path: Path, text: str) -> None:
+    """A command may look at a checkpoint several times."""
+    say_aside(f"{path}: {text}")
