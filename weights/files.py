@@ -150,7 +150,7 @@ class Checkpoint:
 
     `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
     what the container says about itself; `objects` are values that were walked past: where they
-    are, and of which class.
+    are, and of which class; `unread` are files beside them that may hold networks too.
 
     Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
     own names; `prefix` is what comes before them in the file, `head` what the file calls the linear
@@ -163,6 +163,7 @@ class Checkpoint:
     tensors: Mapping[str, LazyTensor]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
     prefix: str = ""
     head: str = ""
     others: Mapping[str, LazyTensor] = field(default_factory=dict)

@@ -1,6 +1,8 @@
 """Checkpoints as they lie on disk: told apart by their content, read lazily and without trust."""
 
+import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 from weights.containers import (
@@ -49,7 +51,8 @@ def _open_file(path: Path) -> Checkpoint:
     if start[8:9] == b"{":
         return safetensors.read_safetensors(path)
     if start.startswith(b"{") and path.name.endswith(".index.json"):
-        return safetensors.read_sharded(path)
+        read = {"safetensors": safetensors.read_safetensors, "bin": _open_file}
+        return safetensors.read_sharded(path, read)
     # Last, because the table of a zip archive lies at its end, behind anything.
     if _is_zip(path):
         with sound(path, "zip archive", *zips.ERRORS):
@@ -64,10 +67,26 @@ def _open_file(path: Path) -> Checkpoint:
             return archive
         return heads.on_backbone(archive, _open_file(heads.backbone_of(path)))
     raise NotACheckpoint(
-        f"{path} is not a checkpoint that is read ({path.stat().st_size} bytes: not a PyTorch, "
-        "numpy or Equimo archive, not safetensors, not leaves of Equinox): download it again, or "
-        "give another path."
+        f"{path} is {_what_it_is(start)} ({path.stat().st_size} bytes: not a PyTorch, numpy or "
+        "Equimo archive, not safetensors, not leaves of Equinox): give a file that holds a state "
+        "dict, or download it again."
     )
+
+
+BEGINNINGS = {
+    b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19": "a file of PyTorch before 1.6, which "
+    "`torch.save(torch.load(PATH), PATH)` brings into today's form, and not a checkpoint that is "
+    "read",
+    b"\x80": "a pickle, which would have to run to be read, and not a checkpoint that is read",
+    b"\x89HDF": "an HDF5 file, and not a checkpoint that is read",
+    b"GGUF": "a GGUF file, and not a checkpoint that is read",
+}
+"""How files begin that are known and not read, and what they are."""
+
+
+def _what_it_is(start: bytes) -> str:
+    known = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
+    return next(known, "not a checkpoint that is read")
 
 
 def _is_zip(path: Path) -> bool:
@@ -78,21 +97,56 @@ def _is_zip(path: Path) -> bool:
         return True  # one that is damaged; reading it says so
 
 
+TENSORS = (
+    safetensors.TENSORS,
+    safetensors.INDEX,
+    pth.TENSORS,
+    pth.INDEX,
+)
+"""What transformers and timm call a checkpoint in its folder, the first to be taken first."""
+
+VARIANT = re.compile(r"(model|pytorch_model)\.\w+\.(safetensors|bin)")
+"""What diffusers and transformers call it in another precision."""
+
+OF_TRAINING = re.compile(r"(adapter_|optimizer|scheduler|rng_state|training_args|random_states).*")
+"""Files that training leaves beside a network's."""
+
+ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".npz", ".msgpack", ".h5", ".onnx")
+"""Endings of files that may hold a network."""
+
+
 def _open_folder(path: Path) -> Checkpoint:
     if (path / equimo.METADATA).is_file() and (path / equimo.WEIGHTS).is_file():
         return equimo.read_folder(path)
-    if (path / safetensors.INDEX).is_file():
-        return safetensors.read_sharded(path / safetensors.INDEX)
-    files = sorted(path.glob("*.safetensors"))
-    if len(files) == 1:
-        return safetensors.read_safetensors(files[0])
-    if not files and (path / pth.TENSORS).is_file():
-        return _open_file(path / pth.TENSORS)
-    if not files and len(found := [*heads.heads_in(path), *tower_pairs.pairs_in(path)]) == 1:
-        return _open_file(found[0])
+    if (path / ".metadata").is_file():
+        raise NotACheckpoint(
+            f"{path} is a distributed checkpoint of PyTorch, which is not read: `python -m "
+            f"torch.distributed.checkpoint.format_utils dcp_to_torch {path} FILE` makes one of "
+            "its files."
+        )
+    there = sorted(each.name for each in path.iterdir() if each.is_file())
+    files = [name for name in there if name.endswith(ENDINGS) and not OF_TRAINING.fullmatch(name)]
+    usual = [name for name in TENSORS if name in there]
+    usual += [name for name in files if VARIANT.fullmatch(name)]
+    if not usual and len(safe := [name for name in files if name.endswith(".safetensors")]) == 1:
+        usual = safe
+    if usual:
+        found = _open_file(path / usual[0])
+        read = {file.path.name for file in found.files}
+        return replace(found, unread=tuple(name for name in files if name not in read))
+    if len(heads_and_towers := [*heads.heads_in(path), *tower_pairs.pairs_in(path)]) == 1:
+        return _open_file(heads_and_towers[0])
+    if ADAPTER in there:
+        raise NotACheckpoint(
+            f"{path} holds an adapter alone, of a network that is not in it: name that network's "
+            "checkpoint, or merge both first, with peft's `merge_and_unload()`."
+        )
+    advice = f"name one of {', '.join(files[:12])}" if files else "give the path of a checkpoint"
     raise WeightsNotFound(
-        f"{path} is a folder without a checkpoint (no {safetensors.INDEX}, no single .safetensors "
-        f"file, no {pth.TENSORS}, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "
-        "*_linear_head.pth, no single pair of *_text.npz and *_vision.npz): give the path of a "
-        "checkpoint."
+        f"{path} is a folder without a checkpoint (no {', no '.join(TENSORS)}, no single "
+        f".safetensors file, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "
+        f"*_linear_head.pth, no single pair of *_text.npz and *_vision.npz): {advice}."
     )
+
+
+ADAPTER = "adapter_config.json"

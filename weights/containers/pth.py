@@ -25,7 +25,8 @@ from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
 
 TENSORS = "pytorch_model.bin"
-"""What transformers and timm called the file before there were safetensors."""
+INDEX = "pytorch_model.bin.index.json"
+"""What transformers and timm called the file before there were safetensors, and several of them."""
 
 STORAGES = {
     **{"Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Double": "float64"},

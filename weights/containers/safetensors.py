@@ -6,7 +6,7 @@ Source: the format section in the README of the safetensors project.
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from weights.opening import read_at_most
 MOST_VALUES = 20 * MOST_TENSORS
 """Values of a JSON table. An object in memory takes 50 times its bytes in the file."""
 
+TENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"  # the table that says which file holds which tensor
 MOST_TABLES = 4 * LARGEST_TABLE  # bytes of the headers of all files of an index
 KIND = "safetensors file"
@@ -126,25 +127,28 @@ def _entry(key: str, entry: Any, start: int) -> TableEntry:
     raise Damaged(f"its entry of {key[:80]!r} makes no sense")
 
 
-def read_sharded(index: Path) -> Checkpoint:
-    """Tensors of several files, by the index beside them. **Raises** `NotACheckpoint`."""
-    with sound(index, "index of safetensors files"):
+def read_sharded(index: Path, read: Mapping[str, Callable[[Path], Checkpoint]]) -> Checkpoint:
+    """Tensors of several files, by the index beside them; `read` has a reader for each ending that
+    the files may have. **Raises** `NotACheckpoint`."""
+    with sound(index, "index of several files"):
         places = _weight_map(index)
         files = {name: index.with_name(name) for name in sorted(set(places.values()))}
         if missing := [name for name, path in files.items() if not path.is_file()]:
             raise Damaged(f"{missing[0]} is missing beside it")
         shards: dict[str, Checkpoint] = {}
-        tables = 0
+        tables, ending = 0, "safetensors"
         for name, path in files.items():
-            tables += int.from_bytes(read_at_most(path, 8), "little")
-            within("its files' tables (in bytes)", tables, MOST_TABLES)
-            shards[name] = read_safetensors(path)
+            ending = name.rpartition(".")[2]
+            if ending == "safetensors":
+                tables += int.from_bytes(read_at_most(path, 8), "little")
+                within("its files' tables (in bytes)", tables, MOST_TABLES)
+            shards[name] = read[ending](path)
             within("its files", sum(len(shard.tensors) for shard in shards.values()), MOST_TENSORS)
         if lost := [key for key, name in places.items() if key not in shards[name].tensors]:
             raise Damaged(f"{places[lost[0]]} lacks {lost[0]}")
     return Checkpoint(
         index.parent,
-        f"safetensors, {len(shards)} files",
+        f"{ending if ending == 'safetensors' else 'PyTorch archive'}, {len(shards)} files",
         tuple(file for shard in shards.values() for file in shard.files),
         {key: shards[name].tensors[key] for key, name in places.items()},
     )
@@ -152,7 +156,7 @@ def read_sharded(index: Path) -> Checkpoint:
 
 def shards(index: Path) -> list[str]:
     """The files that an index names. **Raises** `NotACheckpoint`."""
-    with sound(index, "index of safetensors files"):
+    with sound(index, "index of several files"):
         return sorted(set(_weight_map(index).values()))
 
 
@@ -160,7 +164,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     """Tensor to file. No folders, no `..`: every file lies beside the index."""
     places: Any = read_object(index).get("weight_map")
     if not isinstance(places, dict) or not all(
-        isinstance(name, str) and re.fullmatch(r"[\w-]+(\.[\w-]+)*\.safetensors", name)
+        isinstance(name, str) and re.fullmatch(r"[\w-]+(\.[\w-]+)*\.(safetensors|bin)", name)
         for name in places.values()
     ):
         raise Damaged("it has no `weight_map` of plain file names")

@@ -11,7 +11,8 @@ def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
     """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
     a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
     `WeightsError`."""
-    known = None if name is None or name in FAMILY_NAMES else info(name)
+    own = isinstance(choice, Given) and name == choice.name
+    known = None if name is None or own or name in FAMILY_NAMES else info(name)
     # Settings are read with pydantic, and a network is known by what JAX would build.
     if known is not None:
         from zoo.checkpoints.own import own_entry

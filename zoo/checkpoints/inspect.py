@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from weights import Checkpoint
 from weights.mapping import Naming
 from zoo.checkpoints.load import fitting_models, open_named, recognise
-from zoo.checkpoints.recognised import likely
+from zoo.checkpoints.recognised import likely, strange
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.weights_argument import Given
 
@@ -17,12 +17,17 @@ ROTARY = "local_pos_embed."  # in the paths of rotary periods
 @dataclass(frozen=True)
 class Inspection:
     """A checkpoint in a few words. `models` are those of the zoo that it fits; where there are
-    none, `network` is what it is all the same."""
+    none, `network` is what it is all the same, and `prefix` what comes before its tensors' names;
+    of what the zoo has no network for, `strangeness` says what that is. `objects` are values that
+    were walked past."""
 
     checkpoint: Checkpoint
     naming: str
     models: tuple[str, ...]
     network: str
+    strangeness: str
+    prefix: str
+    objects: dict[str, str]
     parameters: int
     bytes: int
     dtypes: dict[str, int]
@@ -36,12 +41,16 @@ def inspect(given: Given) -> Inspection:
     settings, _ = read_settings(checkpoint)
     own = next(iter(likely(checkpoint, settings, given)), None) if not models else None
     naming = own.naming if own else recognise(checkpoint)
+    strangeness = "" if own or models else strange(checkpoint, settings)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,
         naming=naming.name,
         models=models,
         network=f"{own.called}: {own.config.text}" if own else "",
+        strangeness=strangeness,
+        prefix=own.view.prefix if own else "",
+        objects=dict(checkpoint.objects),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.state.size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),

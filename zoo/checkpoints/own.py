@@ -11,6 +11,7 @@ from weights.errors import MappingError
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape
 from weights.views import Parts, choose, parts_of
+from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings, with_temperature
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
 from zoo.checkpoints.settings.transformers_kinds import Kind
@@ -63,7 +64,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         if body(each[1]) == body(entry.config_for(each[0].name))
     ]
     if not alike:
-        return entry, checkpoint
+        return with_own_facts(entry, given), checkpoint
     if len(alike) > 1:
         # JAX is imported only where there is a model to build.
         from zoo.checkpoints.load import model_shapes
@@ -73,7 +74,8 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     prefix = choose([*dict.fromkeys(view.prefix for *_, view in alike)], given.take, given.path)
     naming, config, view = next(each for each in alike if each[2].prefix == prefix)
     tell_use(view, naming, config, entry.name, given)
-    return described(entry, naming, config, settings, how, bool(view.head)), view
+    entry = described(entry, naming, config, settings, how, bool(view.head))
+    return with_own_facts(entry, given), view
 
 
 def described(

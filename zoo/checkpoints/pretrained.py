@@ -10,6 +10,7 @@ from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.errors import BadRequest
 from zoo.progress import bar
+from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
@@ -54,7 +55,9 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
     """
-    entry, choice = find_entry(name, read_weights(os.fspath(weights), take, without_head))
+    entry, choice = find_entry(
+        name, read_weights(os.fspath(weights), take=take, without_head=without_head)
+    )
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 
@@ -77,5 +80,5 @@ def from_pretrained(
             for path, value in loaded.weights.arrays.items()
         }
     known = {"preprocessing": entry.preprocessing, "labels": entry.class_names}
-    model = abstract(loaded.config, name=entry.name, **known)
+    model = abstract(loaded.config, name=registered_name(entry), **known)
     return bind(model, values)

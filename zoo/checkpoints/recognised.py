@@ -1,18 +1,20 @@
 """Which network a checkpoint is of, where nobody says: one of the registry, or one of its
 architectures in other sizes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from weights import Checkpoint, open_checkpoint
 from weights.errors import MappingError
-from weights.load import PERIODS, fits
+from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.views import choose, parts_of
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import body, described, readings, text_body, vit_body
+from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
+from zoo.checkpoints.settings.transformers_kinds import MODEL_TYPES
 from zoo.checkpoints.use import tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
@@ -66,6 +68,8 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     given = choice if isinstance(choice, Given) else Given(choice.path)
     checkpoint = named(open_checkpoint(given.path) if isinstance(choice, Given) else choice)
     settings, how = read_settings(checkpoint)
+    if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
+        raise MappingError(strange(checkpoint, settings))
     found = likely(checkpoint, settings, given)
     if not found:
         raise MappingError(strange(checkpoint, settings))
@@ -81,15 +85,46 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     own_head = bool(best.view.head)
     entry = described(best.entry, best.naming, best.config, settings, how, own_head)
     tell_use(best.view, best.naming, best.config, best.called, given)
-    return (entry if best.is_variant else entry.unlisted), best.view
+    if not best.is_variant:
+        entry = entry.unlisted
+    elif not _is_published(best, checkpoint):
+        # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
+        entry = replace(entry, licence=entry.unlisted.licence)
+    return with_own_facts(entry, given), best.view
+
+
+def _is_published(found: Candidate, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint's own name says that it is what somebody published."""
+    names = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
+    repositories = {name.rpartition("/")[2] for name in found.entry.names}
+    return bool(names & {*found.entry.files, *repositories})
 
 
 def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
     """What a checkpoint is that is of no network of the zoo, in a sentence."""
+    if settings is not None and (name := settings.class_name):
+        return (
+            f"{checkpoint.path} holds no network of an architecture of the zoo: {CONFIG} beside it "
+            f"says that it is a {name}. Name a model with its weights, or give a file of "
+            "`zoo list`'s."
+        )
+    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
+    naming, view = nearest(known, checkpoint)
+    family = next(each.family for each in MODELS.values() if naming in each.readable)
+    others = [key for key in view.tensors if not naming.knows(key)]
+    # Where it knows every name, there are too few.
+    needed = [key for key in naming.landmarks if key not in view.tensors]
+    differing = f"has {_few(others)}" if others else f"lacks {_few(needed)}"
     return (
-        f"{checkpoint.path} holds no network of an architecture of the zoo: name a model with "
-        "its weights, or give a file of `zoo list`'s."
+        f"{checkpoint.path} holds no network of an architecture of the zoo. It is most like "
+        f"{family}, in the names of {naming.name}, and {differing}: name a model with its weights, "
+        "or give a file of `zoo list`'s."
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first five, which come from a file and may be anything."""
+    return ", ".join(ascii(name)[1:-1][:60] for name in names[:5]) or "tensors of other shapes"
 
 
 def likely(

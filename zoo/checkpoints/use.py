@@ -30,7 +30,7 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
             f"({grouped(heads)}), and no file can be made with it: leave it out with "
             "--without-head, or export the whole of your network with `converter.to_onnx`."
         )
-    if not (view.prefix or others or view.head):
+    if not (view.prefix or others or view.head or view.objects or view.unread):
         return
     said = [f"read as {called}" + (f" from `{view.prefix}`" if view.prefix else "")]
     if view.head:
@@ -40,6 +40,8 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
         said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")
     if view.objects:
         said.append(f"objects that were passed over: {_objects(view)}")
+    if view.unread:
+        said.append(f"files beside it that were not read: {', '.join(view.unread[:6])}")
     _say_once(given.path, "; ".join(said))
 
 

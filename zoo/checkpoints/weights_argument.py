@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from weights import Checkpoint
 from zoo.errors import BadRequest
@@ -21,29 +21,31 @@ class Given:
     """A checkpoint that somebody names, and how to read it.
 
     `take` names the network to take where there are several, by a part of what comes before its
-    tensors' names. Without its head a network gives features alone.
+    tensors' names. Without its head a network gives features alone. `name` is what somebody calls
+    it, and `licence` its terms; both are empty where nobody said.
     """
 
     path: Path
     take: str = ""
     without_head: bool = False
+    name: str = ""
+    licence: str = ""
 
 
 Choice = Literal["auto"] | Seed | Given | Checkpoint
 """Weights: from the usual places, random, or from a file, which may be open already."""
 
 
-def read_weights(
-    text: str, take: str = "", without_head: bool = False
-) -> Literal["auto"] | Seed | Given:
-    """`auto`, `random`, `random:SEED`, or the path of a file. **Raises** `BadRequest` where
-    something is said of a file, and there is none."""
+def read_weights(text: str, **how: Any) -> Literal["auto"] | Seed | Given:
+    """`auto`, `random`, `random:SEED`, or the path of a file, with `how` to read it: the fields of
+    `Given`. **Raises** `BadRequest` where something is said of a file, and there is none."""
     chosen = _chosen(text)
     if isinstance(chosen, Path):
-        return Given(chosen, take, without_head)
-    if take or without_head:
-        name = "--take" if take else "--without-head"
-        raise BadRequest(f"{name} is about a checkpoint: name it with --weights PATH.")
+        return Given(chosen, **how)
+    if said := [option for option, value in how.items() if value]:
+        raise BadRequest(
+            f"--{said[0].replace('_', '-')} is about a checkpoint: name it with --weights PATH."
+        )
     return chosen
 
 

@@ -42,6 +42,8 @@ def build(
     weights: options.Weights = "auto",
     take: options.Take = "",
     without_head: options.WithoutHead = False,
+    name: options.OwnName = "",
+    licence: options.Licence = "",
     out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
     force: options.Force = False,
     keep_inexact: options.KeepInexact = False,
@@ -68,11 +70,16 @@ def build(
     asked = Options(
         size=options.read_size(size), outputs=output or (), input=input, calibrate=calibrate
     )
-    variants, choice = read_variants(variant or ()), read_weights(weights, take, without_head)
+    variants, choice = (
+        read_variants(variant or ()),
+        read_weights(weights, take=take, without_head=without_head, name=name, licence=licence),
+    )
     if isinstance(choice, Given):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, Given) and not (models or all or filter):
         entries = [tell_recognised(choice)]
+        # Whoever reads it once more finds it by the name that it has now.
+        choice = replace(choice, name=entries[0].name)
     else:
         names = select(models or (), all, filter or ())
         if isinstance(choice, Given) and len(names) > 1:
@@ -80,7 +87,7 @@ def build(
                 f"--weights {weights} is one checkpoint for {len(names)} models: build them one by "
                 "one, or keep the checkpoints where `--weights auto` finds them."
             )
-        entries = [find_entry(name, choice)[0] for name in names]
+        entries = [find_entry(each, choice)[0] for each in names]
     folder = out.absolute()  # workers may have another working folder
     signatures = {entry.name: read_signature(entry, asked) for entry in entries}
     has_int8 = any(VARIANTS[name].precision == "int8" for name in variants)

@@ -24,6 +24,7 @@ from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
 from zoo.registry.entry import ModelInfo
+from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,7 +45,7 @@ def progress_bar() -> AbstractContextManager[Progress]:
 def tell_recognised(given: Given) -> ModelInfo:
     """Whatever network is in a checkpoint, and say so."""
     entry, _ = find_entry(None, given)
-    complain(f"{given.path} is {entry.name}: {entry.config.text}")
+    complain(f"{given.path} is {registered_name(entry)}: {entry.config.text}")
     return entry
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.checkpoints.weights_argument import Given, read_weights
+from zoo.checkpoints.weights_argument import Given
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
@@ -41,6 +41,8 @@ def export(
     weights: options.Weights = "auto",
     take: options.Take = "",
     without_head: options.WithoutHead = False,
+    name: options.OwnName = "",
+    licence: options.Licence = "",
     out: Annotated[Path | None, options.out("the current folder", ONE_FILE)] = None,
     force: options.Force = False,
     keep_inexact: options.KeepInexact = False,
@@ -69,6 +71,8 @@ def export(
         weights=weights,
         take=take,
         without_head=without_head,
+        name=name,
+        licence=licence,
         size=options.read_size(size),
         batch=options.read_batch(batch),
         outputs=output or (),
@@ -88,7 +92,7 @@ def export(
     # A misspelt name should not wait for JAX to load.
     if models or all or filter:
         jobs = [(info(name), asked) for name in select(models or (), all, filter or ())]
-    elif isinstance(chosen := read_weights(weights, take, without_head), Given):
+    elif isinstance(chosen := asked.choice, Given):
         jobs = [(tell_recognised(chosen), asked)]
     elif weights != "auto":
         raise BadRequest(

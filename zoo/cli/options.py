@@ -173,6 +173,23 @@ TAKE = (
 )
 TAKE += "as teacher, ema or model. By default the averaged one."
 Take = Annotated[str, value("NAME", TAKE, show_default=False)]
+OwnName = Annotated[
+    str,
+    value(
+        "NAME",
+        "What a checkpoint of your own is called, in file names, manifest and card.",
+        show_default="the name of its file or folder",
+    ),
+]
+Licence = Annotated[
+    str,
+    value(
+        "NAME",
+        "The licence of a checkpoint of your own: apache-2.0, mit, cc-by-4.0, cc-by-nc-4.0, or any "
+        "other in words.",
+        show_default="not stated",
+    ),
+]
 WithoutHead = Annotated[
     bool, flag("--without-head", "Leave out the head on a checkpoint's network: features alone.")
 ]

@@ -17,6 +17,7 @@ from zoo.checkpoints.weights_argument import Given
 from zoo.cli import options
 from zoo.cli.console import print_picture, print_result, tell_recognised
 from zoo.errors import BadRequest
+from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -104,7 +105,7 @@ def _answers(
         return built.answer(images)
     name, place = model, weights or "auto"
     if weights is None and path.exists():
-        name, place = tell_recognised(Given(path)).name, model
+        name, place = registered_name(tell_recognised(Given(path))), model
     return _in_jax(name, place, images, labels)
 
 

@@ -71,7 +71,8 @@ def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
     other = known is None or entry.config != known.config
     classes = {"classes": entry.class_names} if entry.config.classes else {}
     outputs = {"outputs": signature.outputs} if signature.outputs else {}
-    return classes | outputs | ({"network": entry.config} if other else {})
+    network = {"network": entry.config, "family": entry.family} if other else {}
+    return classes | outputs | network
 
 
 def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_TARGET) -> Variant:

@@ -58,6 +58,8 @@ class Options:
     weights: str = "auto"
     take: str = ""
     without_head: bool = False
+    name: str = ""
+    licence: str = ""
     size: Size = None
     batch: int | None = None
     layers: Sequence[int] | str = ()
@@ -73,6 +75,17 @@ class Options:
     keep_inexact: bool = False
     verify: bool = True
     offline: bool = False
+
+    @property
+    def choice(self) -> Choice:
+        """The weights. **Raises** `BadRequest`."""
+        return read_weights(
+            self.weights,
+            take=self.take,
+            without_head=self.without_head,
+            name=self.name,
+            licence=self.licence,
+        )
 
 
 @dataclass(frozen=True)
@@ -112,9 +125,7 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     import converter
     from zoo.checkpoints.own import own_entry
 
-    entry, weights = own_entry(
-        entry, read_weights(options.weights, options.take, options.without_head)
-    )
+    entry, weights = own_entry(entry, options.choice)
     for option, value, known in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),

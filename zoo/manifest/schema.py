@@ -205,6 +205,9 @@ class Manifest(Model):
         "or where there is none of that name, but a family.",
     )
 
+    family: Line = Field(
+        default="", description="The architecture of `network`, where that is not the model's name."
+    )
     similarity: StatedSimilarity | None = Field(
         default=None, description="Of a network that compares images with texts."
     )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from zoo.manifest.schema import Manifest
-from zoo.registry.entry import ModelInfo
+from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.lookup import architecture, info
 
 
@@ -13,7 +13,7 @@ def stated_entry(manifest: Manifest) -> ModelInfo:
     if manifest.network is None:
         return info(manifest.model)
     return replace(
-        architecture(manifest.model),
+        architecture(manifest.family or manifest.model),
         name=manifest.model,
         aliases=manifest.aliases,
         config=manifest.network,
@@ -22,4 +22,5 @@ def stated_entry(manifest: Manifest) -> ModelInfo:
         preprocessing=manifest.preprocessing.settings,
         parameters=manifest.parameters,
         digest="",
+        licence=Licence(**manifest.licence.model_dump()),
     )

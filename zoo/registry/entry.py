@@ -16,6 +16,9 @@ from zoo.models.config import Config, FeatureConfig
 from zoo.models.preprocessing import Preprocessing
 from zoo.registry.reported import Reported
 
+UNSTATED = "not stated"
+"""The terms of weights of which nobody has said any."""
+
 DATA = Path(__file__).parents[1] / "data"  # where embedded weights lie
 
 
@@ -30,6 +33,11 @@ class Licence:
     text: str
     page: str
     download: str
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether anybody has said what the terms are."""
+        return self.name != UNSTATED
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -100,10 +108,14 @@ class ModelInfo:
     @property
     def unlisted(self) -> ModelInfo:
         """For a network of this architecture in sizes of its own, which nobody published: it is
-        called by its family."""
+        called by its family, and nothing is known of its terms."""
         nowhere = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
         own = replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
-        return replace(own, reported=())
+        return replace(own, reported=(), licence=Licence(UNSTATED, "", "", ""))
+
+    def called(self, name: str) -> ModelInfo:
+        """The same under a name of somebody's own."""
+        return replace(self, name=name, aliases=()) if name else self
 
     @property
     def class_names(self) -> tuple[str, ...]:

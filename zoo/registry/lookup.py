@@ -137,6 +137,11 @@ def architecture(name: str) -> ModelInfo:
     return info(name) if first is None or name in MODELS else first.unlisted
 
 
+def registered_name(entry: ModelInfo) -> str:
+    """By what the registry knows a model, or of somebody's own its architecture."""
+    return entry.name if entry.name in MODELS else entry.family
+
+
 def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Model:
     """A model without its weights, as an Equinox module that takes one image `[3, H, W]`.
 

@@ -31,6 +31,7 @@ from zoo.manifest.words import (
 )
 from zoo.models.config import ViTConfig
 from zoo.models.preprocessing import Preprocessing
+from zoo.registry.entry import UNSTATED
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -38,7 +39,8 @@ LICENCE = "LICENSE"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
 
 EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
-"""What they are called, but for the card, which is about all of them."""
+"""What they are called, but for the card, which is about all of them; there is no licence where
+nobody has stated one."""
 
 LICENCES = {
     "apache-2.0.txt": "apache-2.0",
@@ -59,7 +61,9 @@ def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) 
     write_json(stage / CONFIG, settings)
     write_json(stage / PROCESSOR, transformers_processor(how))
     write_golden(stage / GOLDEN, golden(maker, sample))
-    copies = {PHOTOGRAPH: "chelsea.png", LICENCE: f"licences/{entry.licence.text}"}
+    copies = {PHOTOGRAPH: "chelsea.png"}
+    if entry.licence.text:
+        copies[LICENCE] = f"licences/{entry.licence.text}"
     for name, source in copies.items():
         with as_file(files("zoo") / "data" / source) as path:
             shutil.copyfile(path, stage / name)
@@ -118,7 +122,8 @@ def card(manifest: Manifest) -> str:
         config=entry.config,
         base_model=base_model(manifest, entry),
         purpose=purpose(entry),
-        papers=entry.paper_pages,
+        papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
+        is_stated=manifest.licence.name != UNSTATED,
         is_vit=isinstance(entry.config, ViTConfig),
         pooler=entry.pooler,
         examples=entry.examples,

@@ -150,6 +150,7 @@ def finish(
     with staged(ledger.folder) as stage, writing(ledger.folder):
         write_extras(stage, maker, sample, ledger.content)
         more = write_words(stage, words) if words else ()
-        ledger.publish(stage, [*EXTRAS, *more], {}, speeds=measured)
+        extras = [name for name in EXTRAS if (stage / name).exists()]
+        ledger.publish(stage, [*extras, *more], {}, speeds=measured)
         write_text(stage / CARD, card(ledger.content))
         ledger.publish(stage, [CARD], {}, complete=complete)

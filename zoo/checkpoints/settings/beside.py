@@ -6,6 +6,7 @@ They may come from a stranger: every value that is used is checked here.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -14,7 +15,6 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from weights import Checkpoint
-from weights.containers import pth
 from weights.errors import MappingError
 from weights.namings.tower_names import TEXTS
 from weights.opening import read_at_most
@@ -24,6 +24,8 @@ from zoo.manifest.read import wrong
 from zoo.models.preprocessing import Preprocessing
 
 CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
+OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
+"""What transformers and timm call a checkpoint, beside which its settings lie."""
 LARGEST = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
 PILLOW: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}
 """What Pillow calls the two filters that the zoo has."""
@@ -61,6 +63,7 @@ class Settings(Model, extra="allow"):
     """`config.json`. transformers names classes in `id2label`, timm in `label_names`."""
 
     model_type: Line = ""
+    architectures: tuple[Line, ...] | None = None
     num_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -76,6 +79,11 @@ class Settings(Model, extra="allow"):
     label_names: tuple[Line, ...] = ()
     global_pool: Line = ""
     pretrained_cfg: TimmPictures | None = None
+
+    @property
+    def class_name(self) -> str:
+        """The class whose network it is, or at least of what type that is."""
+        return next(iter(self.architectures or ()), self.model_type or self.architecture)
 
     @property
     def network(self) -> Settings:
@@ -174,7 +182,7 @@ def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessin
     """What lies beside the tensors of transformers or timm, and how they take pictures. **Raises**
     `MappingError` where that is damaged, or is nothing that the zoo does."""
     folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
-    if folder != checkpoint.path and checkpoint.path.name not in (TENSORS, pth.TENSORS):
+    if folder != checkpoint.path and not OF_LIBRARIES.fullmatch(checkpoint.path.name):
         return None, None
     settings = _read(folder / CONFIG, Settings)
     processor = _read(folder / PROCESSOR, Processor)

@@ -213,3 +213,13 @@ DEPTH = Kind("DepthAnythingForDepthEstimation", "depth_anything", _depth)
 EOMT = Kind("EomtDinov3ForUniversalSegmentation", "eomt_dinov3", _masks)
 VIT = Kind("ViTForImageClassification", "vit", _intermediate, asks=True)
 VIT_FEATURES = replace(VIT, name="ViTModel")
+
+MODEL_TYPES = frozenset(
+    kind.model_type
+    for kind in (
+        *(DINOV3, DINOV3_CONVNEXT, DINOV2, DINOV2_WITH_REGISTERS, SIGLIP, SIGLIP_CLASSIFIER),
+        *(SIGLIP_TEXT, SIGLIP_DUAL, TIPS, TIPS_TEXT, TIPS_DUAL, CONVNEXT, CONVNEXT_V2, DEPTH),
+        *(EOMT, VIT),
+    )
+)
+"""What config.json calls a network whose tensors the zoo reads."""
