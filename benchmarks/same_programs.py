@@ -25,7 +25,7 @@ from tests.frameworks.examples import FRAMEWORKS
 from tests.fuzz.draw import draw
 from tests.fuzz.errors import ANY
 from tests.fuzz.program import function
-from tests.recognisers import wrapped
+from tests.programs.ways import wrapped
 
 WRAPS = ("plain", "vmap-1", "scan")
 Row = tuple[str, Callable[[], converter.Export]]
@@ -37,9 +37,8 @@ def forms() -> Iterator[Row]:
             for opset in (18, 23):
 
                 def convert(form=form, how=how, opset=opset) -> converter.Export:
-                    fn, shapes = wrapped(form, how)
-                    specs = [(shape, "float32") for shape in shapes]
-                    return converter.to_onnx(fn, specs, opset=opset)
+                    case = wrapped(form, how) if how != "plain" else form
+                    return case.export(opset)
 
                 yield f"{name} {how} {opset}", convert
 

@@ -1,7 +1,7 @@
 """A program as a row of a table, and the one assertion that all rows of `tests/programs/` pass."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 

@@ -70,7 +70,7 @@ SCALES = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each("scale")
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LINEAR)
 def test_factors_and_shifts_are_in_the_weights(name, scale):

@@ -191,11 +191,11 @@ def test_what_moves_and_sums(name, dtype):
 
 
 def in_bodies(*usual: tuple[str, str]) -> pytest.MarkDecorator:
-    """Every dtype in every body: scans in the full tier, others in the hunt, and the usual."""
+    """Every dtype in every body; the usual ones are default tests."""
     rows = []
     for row in itertools.product(DTYPES, BODIES):
-        tier = pytest.mark.full if row[1] == "scan" else pytest.mark.hunt
-        rows.append(pytest.param(*row, marks=() if row in usual else tier, id="-".join(row)))
+        marks = () if row in usual else pytest.mark.full
+        rows.append(pytest.param(*row, marks=marks, id="-".join(row)))
     return pytest.mark.parametrize(("dtype", "body"), rows)
 
 

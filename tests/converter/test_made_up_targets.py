@@ -66,7 +66,7 @@ def without(monkeypatch):
     targets.find_target.cache_clear()
 
 
-@pytest.mark.sampled(8, full=2)
+@pytest.mark.each("name")
 @pytest.mark.parametrize("name", FUSED)
 def test_what_is_lacking_is_spelled_out(name, without):
     """And is right, in numbers and by the report."""

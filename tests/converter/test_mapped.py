@@ -38,7 +38,7 @@ def network(matrix):
     return ir.Model(graph, ir_version=10)
 
 
-@pytest.mark.sampled(4, full=1)
+@pytest.mark.each()
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_tensors_beside_the_file(dtype, tmp_path, monkeypatch):
     matrix = (4 * RNG.standard_normal((40, 24))).astype(dtype)

@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 import converter
-from tests.converter.test_recognisers import neighbours, turned
+from tests.programs.spellings import neighbours, turned
 
 
 def converted(fn, *shapes):
@@ -208,7 +208,7 @@ def test_a_reason_is_said_once_with_its_number():
     assert miss.reason == "the two halves of a table differ, which is no rotation"
     assert miss.count == 2
     assert str(report).count("not fused") == 1
-    assert "no rotation (2 times, first in " in str(report) and "test_recognisers.py" in miss.line
+    assert "no rotation (2 times, first in " in str(report) and "spellings.py" in miss.line
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_every_row_is_tested():
     assert tried | {*LAYOUT} | others == {op.name for op in ops.stated() if op.numpy is not None}
 
 
-@pytest.mark.sampled(20, full=3)
+@pytest.mark.each("op", "dtype")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", ELEMENTWISE)
 def test_elementwise(op, dtype):
@@ -69,7 +69,7 @@ def test_elementwise(op, dtype):
         assert_as_jax(traced(fn, *scalars), scalars, ROUNDED.get(op, 0))
 
 
-@pytest.mark.sampled(8, full=2)
+@pytest.mark.each()
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_powers_and_counting(dtype):
     numbers = edges(dtype)
@@ -82,7 +82,7 @@ def test_powers_and_counting(dtype):
         assert_as_jax(make_node(ops.iota, [], [(shape, dtype)], params), [])
 
 
-@pytest.mark.sampled(8, full=2)
+@pytest.mark.each()
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_choices(dtype):
     low, x, high = (a.ravel() for a in np.meshgrid(*[edges(dtype)] * 3))
@@ -92,7 +92,7 @@ def test_choices(dtype):
         assert_as_jax(traced(lax.select_n, which, *cases), [which, *cases])
 
 
-@pytest.mark.sampled(22, full=3)
+@pytest.mark.each("dtype", "target")
 @pytest.mark.parametrize("target", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_conversions(dtype, target):

@@ -50,7 +50,7 @@ def test_divisions():
     assert cheap.report.histogram == {"Div": 1, "Mod": 1}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each()
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_reductions_of_integers(dtype):
     """ONNX Runtime adds and multiplies in float64, compares halves, has no uint64."""
@@ -122,7 +122,7 @@ MASKED = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.each("name")
 @pytest.mark.parametrize("name", MASKED)
 def test_gathers_that_a_mask_follows(name):
     assert_same(MASKED[name], TABLE, PLACES)
@@ -200,7 +200,7 @@ def test_ranges():
 SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each("target")
 @pytest.mark.parametrize("source", ["float32", "float16"])
 @pytest.mark.parametrize("target", SMALL)
 def test_floats_become_eight_bits_or_four(source, target):
@@ -230,7 +230,7 @@ COMPUTED = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each("name")
 @pytest.mark.parametrize("target", SMALL)
 @pytest.mark.parametrize("name", COMPUTED)
 def test_what_has_no_kernel_is_refused(name, target):

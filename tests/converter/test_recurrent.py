@@ -48,7 +48,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.sampled(26, full=2)
+@pytest.mark.each("name", "opset")
 @pytest.mark.parametrize("opset", [17, 22, 26])
 @pytest.mark.parametrize("name", LAYERS)
 def test_operators(name, opset):
@@ -115,7 +115,7 @@ MISSES = {
 """What is no cell of ONNX's, and what is said of it."""
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", MISSES)
 def test_near_misses(name):
     fn, said = MISSES[name]

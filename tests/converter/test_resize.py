@@ -16,25 +16,7 @@ from converter.verify.sessions import run, session
 from tests.conformance import Case, assert_close, assert_exports
 from tests.judges.evaluator import evaluate
 from tests.programs.resize import aligned, corners, half_pixel, hats, keep, to, translated
-from tests.recognisers import WRAPS, Form, assert_recognised
 from zoo.models.resize import resize_aligned
-
-FORMS = [
-    Form("linear", to(9, 4), ((5, 7),), {"Resize": 1}),
-    Form("linear channels", to(9, 4, 2), ((5, 7, 2),), {"Resize": 1}),
-    Form("cubic", to(3, 9, 4, method="cubic"), ((3, 5, 7),), {"Resize": 1}),
-    Form("nearest", to(2, 10, 14, method="nearest"), ((2, 5, 7),), {"Resize": 1}),
-    Form("one axis", to(2, 9), ((2, 5),), {"Resize": 1}),
-    Form("aligned", lambda x: resize_aligned(x, (9, 4)), ((3, 5, 7),), {"Resize": 1}),
-    Form("lanczos3", to(9, 4, method="lanczos3"), ((5, 7),), {}),
-]
-
-
-@pytest.mark.sampled(14)
-@pytest.mark.parametrize("how", WRAPS)
-@pytest.mark.parametrize("form", FORMS, ids=[f.name for f in FORMS])
-def test_recognised(form, how):
-    assert_recognised(form, how)
 
 
 def test_the_equal_rows_of_a_loop():

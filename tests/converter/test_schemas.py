@@ -60,7 +60,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.sampled(24, full=6)
+@pytest.mark.each("opset")
 @pytest.mark.parametrize("opset", (17, 21, 22, 26))
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_bfloat16_makes_a_valid_file(name, opset):

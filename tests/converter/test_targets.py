@@ -87,7 +87,7 @@ def test_what_only_a_runtime_needs_is_left_out():
     assert ours["TopK"] == 1
 
 
-@pytest.mark.sampled(6, full=2)
+@pytest.mark.each("target")
 @pytest.mark.parametrize("size", [(96, 128), None], ids=["fixed", "open"])
 @pytest.mark.parametrize("target", ["tensorrt", "openvino", "web"])
 def test_what_devices_take(target, size):
@@ -174,7 +174,7 @@ ONE = {
 """What is called in what way, by the one operator that it becomes."""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.each("name")
 @pytest.mark.parametrize(
     ("name", "opset"), [(name, opset) for name, row in ONE.items() for opset in row[2]]
 )

@@ -47,7 +47,7 @@ def test_products(name, dtype):
     converter.to_onnx(fn, inputs, verify=inputs)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.each("precision")
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_transposed_in_a_file_of_lower_precision(name, precision):
@@ -61,7 +61,7 @@ def test_transposed_in_a_file_of_lower_precision(name, precision):
     np.testing.assert_allclose(got, fn(*inputs), rtol=0, atol=atol)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each("dtype", "order")
 @pytest.mark.parametrize("dtype", [np.int32, np.bool_, np.float16])
 @pytest.mark.parametrize("order", [(1, 0, 2), (1, 2, 0), (2, 0, 1)])
 @pytest.mark.parametrize("axes", [1, 2, 4])

@@ -1,4 +1,4 @@
-"""What is left out is said, what is refused has a reason, and nothing of a user's runs meanwhile."""
+"""What is left out or refused has a reason, and nothing of a user's runs meanwhile."""
 
 import equinox as eqx
 import jax
@@ -7,14 +7,12 @@ import jax.scipy.linalg as jsl
 import numpy as np
 import pytest
 from jax import lax
-from jax.experimental import checkify, io_callback
-from jax.experimental.layout import Layout, with_layout_constraint
+from jax.experimental import io_callback
 from jax.extend.core import Primitive
-from jax.sharding import NamedSharding
 
 import converter
 from tests.programs import calls
-from tests.programs.calls import MESH, SPEC, X, sharded
+from tests.programs.calls import X, sharded
 
 TYPE = jax.ShapeDtypeStruct((3, 4), np.float32)
 

@@ -20,7 +20,7 @@ from tests.fuzz.steps import STEPS
     [
         (range(25), 11, 4, 20),
         pytest.param(range(25, 225), 11, 4, 165, marks=pytest.mark.full),
-        *(pytest.param(range(500), seed, 12, 350, marks=pytest.mark.hunt) for seed in range(6)),
+        *(pytest.param(range(500), seed, 12, 350, marks=pytest.mark.full) for seed in range(6)),
     ],
 )
 def test_programs(indices, seed, steps, least):
@@ -35,7 +35,7 @@ def test_programs(indices, seed, steps, least):
     assert [outcome.kind for _, outcome in found].count("right") > least
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 def test_every_kind_of_step_is_drawn():
     drawing.TAKEN.clear()
     for i in range(1000):

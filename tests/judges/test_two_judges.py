@@ -4,27 +4,24 @@ Where one of them differs from JAX and ONNX Runtime, the operator's text decides
 runtime's own doing is in `docs/runtimes.md`, and the cases that show it are `KNOWN`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from importlib.util import find_spec
 from typing import Any
-from zlib import crc32
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 import converter
 import zoo
-from tests.conformance import Case, assert_close, inputs, spec_of
-from tests.converter.test_recognisers import ALL
+from tests.conformance import Case, assert_close, inputs
 from tests.judges.evaluator import evaluate
 from tests.judges.habits import Arrays, Runtime
 from tests.judges.habits.page import TABLES
 from tests.judges.runtimes import Apart
-from tests.programs.table import at_opsets
+from tests.programs.table import at_opsets, of
 from tests.runtimes import networks
 from tests.seeded import model_of, nano
 from zoo.models.builder import batched
@@ -33,6 +30,8 @@ Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
 
 JUDGES = "judges"
 """The tag of what they try in the default tests."""
+
+ROWS = [*at_opsets(JUDGES)]
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 
@@ -128,9 +127,9 @@ def test_reasons_are_on_the_page():
         assert set(cases) <= {row.id for row in ROWS}
 
 
-@pytest.mark.parametrize(("name", "case", "opset"), ROWS)
-def test_programs(name, case: Case, opset, judges):
-    arrays = inputs(case.specs)
+@pytest.mark.parametrize(("case", "opset"), ROWS)
+def test_programs(case: Case, opset: int, judges, request):
+    name, arrays = request.node.callspec.id, inputs(case.specs)
     with jax.enable_x64(case.x64):
         model, wanted = case.export(opset).model, jax.tree.leaves(case.call(*arrays))
     for judge_name, judge in judges.items():
@@ -143,16 +142,16 @@ def test_programs(name, case: Case, opset, judges):
                 pytest.fail(f"{judge_name} has mended: {reason}")
 
 
-@pytest.mark.parametrize("opset", [18, 23])
-@pytest.mark.parametrize("form", sampled(pytest.param(f, id=n) for n, f in ALL))
-def test_recognised_forms(form, opset, judges):
-    rng = np.random.default_rng(7)
-    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in form.shapes]
-    wanted = jax.tree.leaves(form.fn(*map(jnp.asarray, arrays)))
-    for layout in ("4d", "3d") if "Attention" in form.ops and opset >= 23 else ("4d",):
-        export = converter.to_onnx(form.fn, form.shapes, opset=opset, attention_layout=layout)
-        for judge in judges.values():
-            assert_right(judge, export.model, arrays, wanted)
+ATTENTION = {name: case for name, case in of("spellings").items() if "Attention" in case.ops}
+
+
+@pytest.mark.each()
+@pytest.mark.parametrize("case", ATTENTION.values(), ids=ATTENTION)
+def test_attention_of_three_axes(case: Case, judges):
+    arrays = inputs(case.specs)
+    model, wanted = case.export(attention_layout="3d").model, jax.tree.leaves(case.call(*arrays))
+    for judge in judges.values():
+        assert_right(judge, model, arrays, wanted)
 
 
 @pytest.mark.full

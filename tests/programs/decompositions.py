@@ -1,4 +1,4 @@
-"""Primitives that become functions of JAX, each as JAX's own functions hold them or bound by hand."""
+"""Primitives that become functions of JAX, as others hold them or bound by hand."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

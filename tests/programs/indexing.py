@@ -109,8 +109,8 @@ PADS = [
          (X, ())),
     *[Case(mode, lambda x, mode=mode: jnp.pad(x, 2, mode=mode), ((4, 5),))
       for mode in ("reflect", "edge", "wrap")],
-    Case("named padding", lambda x: (jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 0.0, ((0, 0, 1), (0, 0, 0)))),
-         (("B", 4),)),
+    Case("named padding", lambda x: (
+        jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 0.0, ((0, 0, 1), (0, 0, 0)))), (("B", 4),)),
 ]  # fmt: skip
 
 

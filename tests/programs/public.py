@@ -1,4 +1,4 @@
-"""The public functions of JAX's namespaces, one program each: called, with uniform operands, derived.
+"""The public functions of JAX's namespaces, one program each: with uniform operands and slopes too.
 
 A row is what a function is called with, and the names of those that are called so. A letter is an
 operand of `OPERANDS`; all else is Python. What is left out has a reason in `LEFT`.
@@ -45,16 +45,21 @@ NUMBERS = (0.0, 0.5, 3.0)
 Calls = Mapping[str, str]
 NAMESPACES: dict[str, Calls] = {
     "jax.nn": {
-        "x": "celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu "
-        "log_sigmoid log_softmax logmeanexp logsumexp mish relu relu6 selu sigmoid silu soft_sign "
-        "softmax softplus sparse_plus sparse_sigmoid squareplus standardize swish tanh",
+        "x": """
+            celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity
+            leaky_relu log_sigmoid log_softmax logmeanexp logsumexp mish relu relu6 selu
+            sigmoid silu soft_sign softmax softplus sparse_plus sparse_sigmoid squareplus
+            standardize swish tanh
+        """,
         "g": "log1mexp",
         "n, 5": "one_hot",
         "x[:, None], y[:, None], z[:, None]": "dot_product_attention",
     },
     "jax.scipy.special": {
-        "x": "dawsn digamma erf erfc erfcx expit fresnel gamma gammaln gammasgn i0 i0e i1 i1e "
-        "log_ndtr log_softmax loggamma logsumexp ndtr sici softmax",
+        "x": """
+            dawsn digamma erf erfc erfcx expit fresnel gamma gammaln gammasgn i0 i0e i1 i1e
+            log_ndtr log_softmax loggamma logsumexp ndtr sici softmax
+        """,
         "g": "entr exp1 expi factorial spence",
         "p": "erfinv logit ndtri",
         "x, y": "owens_t",
@@ -71,31 +76,39 @@ NAMESPACES: dict[str, Calls] = {
         "v, v=3, n_iter=20": "bessel_jn",
     },
     "jax.numpy": {
-        "x": "abs absolute all amax amin angle any arcsinh arctan argmax argmin argsort around array "
-        "asarray asinh atan atleast_1d atleast_2d atleast_3d average block broadcast_arrays cbrt "
-        "ceil clip column_stack concat concatenate conj conjugate copy corrcoef cos cosh "
-        "count_nonzero cov cumprod cumsum deg2rad degrees diag diagflat diagonal diff dstack ediff1d "
-        "empty_like exp exp2 expm1 fabs flip fliplr flipud floor frexp gradient histogram "
-        "histogram_bin_edges histogramdd hstack i0 imag iscomplex isfinite isinf isnan isneginf "
-        "isposinf isreal lexsort logical_not matrix_transpose max mean median min modf nan_to_num "
-        "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd "
-        "nansum nanvar negative ones_like positive prod ptp rad2deg radians ravel real reciprocal "
-        "rint rot90 round sign signbit sin sinc sinh sort sort_complex spacing square squeeze stack "
-        "std sum tan tanh trace transpose trapezoid tril triu trunc unstack unwrap var vstack "
-        "zeros_like",
+        "x": """
+            abs absolute all amax amin angle any arcsinh arctan argmax argmin argsort around
+            array asarray asinh atan atleast_1d atleast_2d atleast_3d average block
+            broadcast_arrays cbrt ceil clip column_stack concat concatenate conj conjugate
+            copy corrcoef cos cosh count_nonzero cov cumprod cumsum deg2rad degrees diag
+            diagflat diagonal diff dstack ediff1d empty_like exp exp2 expm1 fabs flip fliplr
+            flipud floor frexp gradient histogram histogram_bin_edges histogramdd hstack i0
+            imag iscomplex isfinite isinf isnan isneginf isposinf isreal lexsort logical_not
+            matrix_transpose max mean median min modf nan_to_num nanargmax nanargmin
+            nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum
+            nanvar negative ones_like positive prod ptp rad2deg radians ravel real
+            reciprocal rint rot90 round sign signbit sin sinc sinh sort sort_complex spacing
+            square squeeze stack std sum tan tanh trace transpose trapezoid tril triu trunc
+            unstack unwrap var vstack zeros_like
+        """,
         "g": "arccosh acosh log log10 log1p log2 sqrt",
         "p": "acos arccos arcsin arctanh asin atanh",
-        "x, y": "add allclose append arctan2 array_equal array_equiv atan2 copysign divide divmod "
-        "equal float_power floor_divide fmax fmin fmod full_like greater greater_equal heaviside "
-        "hypot inner isclose isin kron less less_equal linspace logaddexp logaddexp2 logical_and "
-        "logical_or logical_xor maximum minimum mod multiply nextafter not_equal outer polyadd "
-        "polysub polyval remainder subtract tensordot true_divide vdot vecdot",
+        "x, y": """
+            add allclose append arctan2 array_equal array_equiv atan2 copysign divide divmod
+            equal float_power floor_divide fmax fmin fmod full_like greater greater_equal
+            heaviside hypot inner isclose isin kron less less_equal linspace logaddexp
+            logaddexp2 logical_and logical_or logical_xor maximum minimum mod multiply
+            nextafter not_equal outer polyadd polysub polyval remainder subtract tensordot
+            true_divide vdot vecdot
+        """,
         "p, q": "geomspace logspace",
         "g, x": "pow power",
         "x, v": "matvec",
         "[b, c], [x, y]": "select",
-        "n + 1, m + 1": "bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor "
-        "gcd lcm left_shift right_shift",
+        "n + 1, m + 1": """
+            bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor gcd
+            lcm left_shift right_shift
+        """,
         "x, n": "ldexp take",
         "x, n % 3, axis=0": "take_along_axis",
         "n": "bitwise_count bitwise_invert bitwise_not invert",
@@ -120,8 +133,10 @@ NAMESPACES: dict[str, Calls] = {
         "x, (1, 0)": "permute_dims",
         "x, 0, 1": "insert moveaxis swapaxes",
         "b, x, y": "where",
-        "5": "arange bartlett blackman diag_indices eye hamming hanning identity ones tri zeros "
-        "tril_indices triu_indices",
+        "5": """
+            arange bartlett blackman diag_indices eye hamming hanning identity ones tri
+            zeros tril_indices triu_indices
+        """,
         "5, 2.0": "full kaiser",
         "v, strip_zeros=False": "roots",
         "jnp.cumsum, 1, x": "apply_along_axis",
@@ -147,14 +162,16 @@ NAMESPACES: dict[str, Calls] = {
     },
     "jax.numpy.linalg": {
         "s": "cholesky det inv slogdet eigvalsh",
-        "x": "cond diagonal matrix_norm matrix_rank matrix_transpose norm pinv svdvals trace "
-        "vector_norm qr",
+        "x": """
+            cond diagonal matrix_norm matrix_rank matrix_transpose norm pinv svdvals trace
+            vector_norm qr
+        """,
         "s, t": "cross solve",
         "x, y": "lstsq tensordot vecdot",
         "v, w": "matmul outer",
         "s, 3": "matrix_power",
         "[s, t, x]": "multi_dot",
-        "(s[..., None] * s).reshape(3, 3, 9), 2": "tensorinv",
+        "jnp.kron(s, t).reshape(3, 3, 9), 2": "tensorinv",
         "s, t[0]": "tensorsolve",
     },
     "jax.scipy.linalg": {
@@ -171,8 +188,10 @@ NAMESPACES: dict[str, Calls] = {
         "v, v[1:], eigvals_only=True": "eigh_tridiagonal",
     },
     "jax.numpy.fft": {
-        "x": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft "
-        "rfft2 rfftn",
+        "x": """
+            fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn
+            rfft rfft2 rfftn
+        """,
         "5": "fftfreq rfftfreq",
     },
     "jax.scipy.fft": {"x": "dct dctn idct idctn"},
@@ -191,8 +210,9 @@ NAMESPACES: dict[str, Calls] = {
     "jax.image": {"x, (5, 7), 'linear'": "resize"},
     "jax.random": {
         "KEY(k)": "exponential key_data",
-        "KEY(k), (3,)": "bits cauchy gumbel laplace logistic maxwell normal rademacher "
-        "split uniform",
+        "KEY(k), (3,)": """
+            bits cauchy gumbel laplace logistic maxwell normal rademacher split uniform
+        """,
         "KEY(k), 3": "ball fold_in orthogonal",
         "KEY(k), x": "categorical permutation",
         "KEY(k), p": "bernoulli geometric rayleigh",
@@ -286,22 +306,19 @@ def slope(fn: Callable[..., Any], places: list[int]) -> Callable[..., Any]:
 
 
 def spread(fn: Callable[..., Any], places: list[int], sloped: bool) -> Callable[..., Any]:
-    """The function, and what it is where some of its operands are uniform, and its derivatives."""
-    chosen = [places, *([place] for place in places if len(places) > 1)]
+    """The function, and what it is where its operands are uniform, or one of them; and slopes."""
 
     def program(*operands: Any) -> dict[str, Any]:
+        def uniform(number: float, places: list[int]) -> list[Any]:
+            return [jnp.full_like(x, number) if i in places else x for i, x in enumerate(operands)]
+
         outputs = {"given": fn(*operands)}
+        outputs |= {f"of {number}": fn(*uniform(number, places)) for number in NUMBERS}
+        if len(places) > 1:
+            outputs |= {f"of 0 at {place}": fn(*uniform(0.0, [place])) for place in places}
         if sloped:
             outputs["slope"] = slope(fn, places)(*operands)
-        for number in NUMBERS:
-            for uniform in chosen:
-                full = [
-                    jnp.full_like(x, number) if i in uniform else x for i, x in enumerate(operands)
-                ]
-                name = f"{number} at {', '.join(map(str, uniform))}"
-                outputs[name] = fn(*full)
-                if sloped:
-                    outputs[f"slope, {name}"] = slope(fn, places)(*full)
+            outputs["slope of 0.5"] = slope(fn, places)(*uniform(0.5, places))
         return outputs
 
     return program

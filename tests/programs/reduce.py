@@ -59,7 +59,7 @@ CUMULATIVE = [
     Case("cumlogsumexp",
          lambda x: (lax.cumlogsumexp(x * 9, 1), lax.cumlogsumexp(x, 2, reverse=True)), (CUBE,)),
     Case("cumlogsumexp infinite", lambda x: lax.cumlogsumexp(x, 1), (INFINITE,)),
-    Case("cumulative int", lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 0), lax.cummax(x, 2)), (INTS,)),
+    Case("whole", lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 0), lax.cummax(x, 2)), (INTS,)),
     Case("uint16", lambda x: (lax.cumsum(x, 1), lax.cumprod(x, 1)), ((CUBE, np.uint16),), (23, 26)),
 ]  # fmt: skip
 SORTING = [

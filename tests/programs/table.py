@@ -16,8 +16,10 @@ from tests.programs import (
     found,
     indexing,
     layers,
+    public,
     reduce,
     resize,
+    spellings,
     window,
 )
 
@@ -25,14 +27,14 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     module.__name__.rpartition(".")[2].replace("_", " "): module.PROGRAMS
     for module in (
         *(control, elementwise, indexing, layers, reduce, resize, window, computations),
-        *(decompositions, complex_numbers, calls, collectives, found),
+        *(decompositions, complex_numbers, calls, collectives, found, spellings, public),
     )
 }
 PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}
 
 
 def tiers(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param]:
-    """Rows of a test that a judge makes: in the default tier those that are tagged with its name."""
+    """Rows of a judge; those that are tagged with its name are in the default tier."""
     return [
         pytest.param(case, id=name, marks=() if judge in case.tags else pytest.mark.full)
         for name, case in cases.items()

@@ -47,8 +47,9 @@ NOT_WRITTEN = {("complex numbers reductions", "jvp")}
 TRANSFORMED = {
     name: replace(case, specs=inputs(case.specs))
     for name, case in PROGRAMS.items()
-    if case.params is None and not case.x64
+    if case.params is None and not case.x64 and not name.startswith("public ")
 }
+"""What the public functions are made of is here too."""
 
 
 def held(case: Case) -> set[str]:
@@ -98,5 +99,5 @@ ALONE = {
 
 
 def test_no_decomposition_is_left_out():
-    tried = set[str]().union(*map(held, PROGRAMS.values()))
+    tried = set[str]().union(*map(held, TRANSFORMED.values()))
     assert OWN_EXPANSIONS.keys() - tried - ALONE.keys() == set()

@@ -43,7 +43,8 @@ def _grown(spec: Spec, axis: int) -> Spec:
         return np.stack(lanes, min(axis, spec.ndim) if axis >= 0 else axis)
     shape, dtype = spec_of(spec)
     place = axis % (len(shape) + 1)
-    return (*shape[:place], LANES, *shape[place:]), dtype
+    grown = (*shape[:place], LANES, *shape[place:])
+    return grown if spec == shape else (grown, dtype)
 
 
 def _wrapped(*ways: str) -> Way:

@@ -218,7 +218,7 @@ def test_large(name, shape):
 SIDES = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
 
 
-@pytest.mark.sampled(16, full=2)
+@pytest.mark.each()
 @pytest.mark.parametrize("code", range(32))
 def test_triangular(code):
     """The other triangle holds NaN, and so does the diagonal where it is one."""
@@ -321,7 +321,7 @@ def symmetric(size):
     yield from (np.eye(size) + 1e-5 * (random + random.T), np.sign(random) + np.sign(random).T)
 
 
-@pytest.mark.hunt
+@pytest.mark.full
 @pytest.mark.parametrize("size", [2, 3, 7, 32, 100])
 def test_all_rotations_at_once_get_there(size):
     """That is not proved, so it is tried: values, vectors and what they make of each other."""

@@ -37,7 +37,7 @@ def converted(fn, inputs, **how):
     return got
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.each("dtype")
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_as_near_to_the_truth_as_jax(name, dtype):
@@ -56,7 +56,7 @@ def test_as_near_to_the_truth_as_jax(name, dtype):
 EDGES = [0.0, -0.0, 1.0, 0.5, 2.0, 3.0, -1.0, -2.5, 1e-3, 12.0, np.inf, -np.inf, np.nan]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_edges(name):
     """To the accuracy that the logarithms of XLA's gamma function leave."""
@@ -89,7 +89,7 @@ WRITTEN = {
 1 for ``logistic``."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.each("dtype")
 @pytest.mark.parametrize("name", WRITTEN)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_accurate_everywhere(name, dtype):

@@ -149,9 +149,8 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize(
-    "opset", [pytest.param(18, marks=pytest.mark.hunt), pytest.param(23, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", TABLE)
 def test_programs(name, opset):
     """A group is one file: most of the time goes into sessions and compilations."""

@@ -88,7 +88,7 @@ MIXED = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.each("specs")
 @pytest.mark.parametrize("specs", [(("B", 3), (4, 3)), ((4, 3), ("B", 3))], ids=["first", "last"])
 @pytest.mark.parametrize("name", MIXED)
 def test_it_is_refused_or_runs(name, specs):

@@ -13,11 +13,11 @@ import pytest
 from flax import nnx
 
 import converter
+from tests.conformance import Case
 from tests.converter.fuse.test_activations import ACTIVATIONS
 from tests.converter.test_exactness import FUNCTIONS
-from tests.converter.test_recognisers import ALL
-from tests.converter.test_resize import FORMS as RESIZES
-from tests.recognisers import Form, wrapped
+from tests.programs.spellings import SPELLINGS
+from tests.programs.ways import wrapped
 
 READERS = {
     "flat": lambda y: y.reshape(-1),
@@ -32,26 +32,26 @@ VIEWS = {"Reshape", "Transpose", "Slice", "Identity", "Unsqueeze", "Squeeze", "G
 BATCH_NORM = nnx.BatchNorm(6, use_running_average=True, rngs=nnx.Rngs(0))
 IMAGE = (8, 5, 6)
 MORE = [
-    *(Form(name, fn, ((4, 6),), {}) for name, fn in ACTIVATIONS.items()),
-    *(Form(name, FUNCTIONS[name], ((4, 6),), {}) for name in ("lstm", "gru", "rnn", "max_pool")),
-    Form("group_norm", eqx.nn.GroupNorm(4, 8), (IMAGE,), {}),
-    Form("group_norm_bare", eqx.nn.GroupNorm(4, 8, channelwise_affine=False), (IMAGE,), {}),
-    Form("instance_norm", eqx.nn.GroupNorm(8, 8), (IMAGE,), {}),
-    Form("batch_norm", lambda x: BATCH_NORM(x), (IMAGE,), {}),
-    Form("avg_pool", eqx.nn.AvgPool2d(2, 2), (IMAGE,), {}),
+    *(Case(name, fn, ((4, 6),)) for name, fn in ACTIVATIONS.items()),
+    *(Case(name, FUNCTIONS[name], ((4, 6),)) for name in ("lstm", "gru", "rnn", "max_pool")),
+    Case("group_norm", eqx.nn.GroupNorm(4, 8), (IMAGE,)),
+    Case("group_norm_bare", eqx.nn.GroupNorm(4, 8, channelwise_affine=False), (IMAGE,)),
+    Case("instance_norm", eqx.nn.GroupNorm(8, 8), (IMAGE,)),
+    Case("batch_norm", lambda x: BATCH_NORM(x), (IMAGE,)),
+    Case("avg_pool", eqx.nn.AvgPool2d(2, 2), (IMAGE,)),
 ]
-FORMS = [*ALL, *((f"resize-{f.name}", f) for f in RESIZES), *((f"more-{f.name}", f) for f in MORE)]
+FORMS = [(case.name, case) for case in (*SPELLINGS, *MORE)]
 WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "scan")
 
 
-@pytest.mark.sampled(44, full=22)
+@pytest.mark.each("how")
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", [f for _, f in FORMS], ids=[n for n, _ in FORMS])
 def test_a_value_is_computed_once(form, how):
     """What is read in other ways, before the value itself or after it, is what was read."""
-    fn, shapes = wrapped(form, how)
-    rng = np.random.default_rng(7)
-    inputs = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    case = wrapped(form, how) if how != "plain" else form
+    fn, rng = case.fn, np.random.default_rng(7)
+    inputs = [rng.standard_normal(s).astype(np.float32) for s in case.specs]
     alone = Counter(converter.to_onnx(fn, inputs, opset=24).report.histogram)
 
     def readers(*xs):

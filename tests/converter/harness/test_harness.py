@@ -35,19 +35,9 @@ def test_enough_is_right(table):
         assert right >= target * count, found
 
 
-SLOW = {"eigh", "igamma", "igammac", "qr", "svd"}
-"""Functions of many steps take minutes, and have tests of their own in `../decompositions`."""
-HALF = pytest.mark.sampled(0, full=2)
-TIERS = [pytest.mark.hunt if group in SLOW else HALF for group in GROUPS]
-
-
-@pytest.mark.parametrize(
-    ("group", "table"),
-    [
-        *(pytest.param(g, SAMPLE, marks=t, id=g) for g, t in zip(GROUPS, TIERS, strict=True)),
-        *(pytest.param(g, EVERY, marks=pytest.mark.hunt, id=f"{g}-all") for g in GROUPS),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("table", [SAMPLE, EVERY], ids=["sample", "all"])
+@pytest.mark.parametrize("group", GROUPS)
 def test_group(group, table):
     """All of a group is right but for what is listed."""
     found = {n: outcome(h) for n, h in table.items() if h.group_name == group}

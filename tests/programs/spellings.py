@@ -1,0 +1,183 @@
+"""What recognisers find, in the spellings that people use, of one sample; at shapes without equal
+sizes, with weights that make every branch matter."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tests.conformance import Case
+from tests.programs.resize import to
+from zoo.models.resize import resize_aligned
+
+KEY = jax.random.key(0)
+
+
+def floats(module, change):
+    """The module with every array of floats changed."""
+
+    def leaf(x):
+        is_float = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
+        return change(x) if is_float else x
+
+    return jax.tree.map(leaf, module)
+
+
+def perturbed(module, seed=3):
+    """Weights that make every branch matter: no zeros, no ones."""
+    rng = np.random.default_rng(seed)
+    return floats(module, lambda x: x + 0.3 * rng.standard_normal(x.shape).astype(x.dtype))
+
+
+def channels_first(x):
+    """Equimo's LayerNorm2d: one mean a place, over the channels; in float32 whatever comes in."""
+    wide = x.astype(jnp.float32)
+    mean = jnp.mean(wide, axis=0, keepdims=True)
+    variance = jnp.mean(jnp.square(wide - mean), axis=0, keepdims=True)
+    weight = jnp.arange(1, 9, dtype=jnp.float32)[:, None, None] / 8
+    y = (wide - mean) * lax.rsqrt(variance + 1e-6) * weight + (weight - 0.5)
+    return y.astype(x.dtype)
+
+
+def tables(x, spread=lambda t: t):
+    """Cosines and sines, of half the width of ``x`` or, spread, of all of it."""
+    *_, length, width = x.shape
+    angles = np.arange(length)[:, None] / 10 ** (np.arange(width // 2) / width)
+    return [spread(jnp.asarray(fn(angles), x.dtype)) for fn in (np.cos, np.sin)]
+
+
+def turned(x, cos, sin):
+    """The llama spelling."""
+    a, b = jnp.split(x, 2, axis=-1)
+    return x * cos + jnp.concatenate([-b, a], -1) * sin
+
+
+def neighbours(x, cos, sin):
+    return x * cos + jnp.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape) * sin
+
+
+def rotate_full(x):
+    """With tables tiled to the full width."""
+    return turned(x, *tables(x, lambda t: jnp.concatenate([t, t], -1)))
+
+
+def rotate_pairwise(x):
+    cos, sin = tables(x)
+    a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def rotate_interleaved(x):
+    cos, sin = tables(x)
+    a, b = x[..., ::2], x[..., 1::2]
+    return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
+
+
+def rotate_interleaved_full(x):
+    return neighbours(x, *tables(x, lambda t: jnp.repeat(t, 2, axis=-1)))
+
+
+def rotate_pair_axis(x):
+    """Pairs as an axis of two (Equimo 2's interleaved layout), each number of a table twice."""
+    cos, sin = tables(x, lambda t: jnp.repeat(t, 2, axis=-1))
+    a, b = jnp.unstack(x.reshape(*x.shape[:-1], -1, 2), axis=-1)
+    return x * cos + jnp.stack([-b, a], -1).reshape(x.shape) * sin
+
+
+def rotate_rest(x):
+    """DINOv3's way: the first tokens are left alone."""
+    return jnp.concatenate([x[..., :2, :], rotate_full(x[..., 2:, :])], -2)
+
+
+def dot_product(**how):
+    return lambda *xs: jax.nn.dot_product_attention(*xs, **how)
+
+
+def dot_product_masked(q, k, v, mask):
+    return jax.nn.dot_product_attention(q, k, v, mask=mask > 0)
+
+
+def mha_rotary(q, k, v):
+    turn = jax.vmap(eqx.nn.RotaryPositionalEmbedding(4), 1, 1)
+    return MHA(q, k, v, process_heads=lambda q, k, v: (turn(q), turn(k), v))
+
+
+WIDE = frozenset({"wide"})
+"""The tag of what JAX itself refuses in float16 on a CPU; float32 is then the reference."""
+
+
+def spelled(name, fn, shapes, fused, tags=frozenset()):
+    """A program of floats, and how many of which operators it becomes."""
+    return Case(name, fn, shapes, ops=fused, tolerance=2, tags=tags)
+
+
+NORM = perturbed(eqx.nn.LayerNorm(8))
+OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
+ROPE = eqx.nn.RotaryPositionalEmbedding(8)
+MHA = perturbed(eqx.nn.MultiheadAttention(3, 12, key=KEY))
+OF_MHA = ((5, 12), (7, 12), (7, 12))
+TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
+GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))
+NORMS, RMS, GELU = {"LayerNormalization": 1}, {"RMSNormalization": 1}, {"Gelu": 1}
+LOG, ROTARY, ONE = {"LogSoftmax": 1}, {"RotaryEmbedding": 1}, {"Attention": 1}
+FAMILIES = {
+    "norm": [
+        spelled("eqx", NORM, ((8,),), NORMS),
+        spelled("eqx_two_axes", perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3)), ((4, 6),), NORMS),
+        spelled("channels_first", channels_first, ((8, 3, 5),), NORMS),
+        spelled(
+            "two_scales", lambda x: NORM(x) * OTHER_NORM(x), ((8,),), {"LayerNormalization": 2}
+        ),
+    ],
+    "rms": [spelled("eqx", perturbed(eqx.nn.RMSNorm(8, use_bias=False)), ((8,),), RMS)],
+    "gelu": [
+        spelled("jax_exact", lambda x: jax.nn.gelu(x, approximate=False), ((3, 5),), GELU),
+        spelled("jax_tanh", lambda x: jax.nn.gelu(x, approximate=True), ((3, 5),), GELU),
+        spelled("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), GELU),
+    ],
+    "log_softmax": [
+        spelled("jax", jax.nn.log_softmax, ((3, 5),), LOG),
+        spelled("jax_middle", lambda x: jax.nn.log_softmax(x, axis=-2), ((2, 5, 3),), LOG),
+    ],
+    "rotary": [
+        spelled("eqx", ROPE, ((5, 8),), ROTARY),
+        spelled("eqx_heads", jax.vmap(ROPE, in_axes=1, out_axes=1), ((5, 3, 8),), ROTARY),
+        spelled("full", rotate_full, ((3, 5, 8),), ROTARY),
+        spelled("pairwise", rotate_pairwise, ((3, 5, 8),), ROTARY),
+        spelled("interleaved", rotate_interleaved, ((3, 5, 8),), ROTARY),
+        spelled("interleaved_full", rotate_interleaved_full, ((3, 5, 8),), ROTARY),
+        spelled("pair_axis", rotate_pair_axis, ((3, 5, 8),), ROTARY),
+        spelled("prefix", rotate_rest, ((3, 7, 8),), ROTARY),
+    ],
+    "attention": [
+        spelled("jax", dot_product(), TNH, ONE, WIDE),
+        spelled("jax_causal", dot_product(is_causal=True), TNH, ONE, WIDE),
+        spelled("jax_grouped", dot_product(), GROUPED, ONE, WIDE),
+        spelled("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE, WIDE),
+        spelled("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE, WIDE),
+        spelled("jax_local", dot_product(local_window_size=2), TNH, ONE, WIDE),
+        spelled("eqx", MHA, OF_MHA, ONE),
+        spelled("eqx_rotary", mha_rotary, OF_MHA, {"Attention": 1, "RotaryEmbedding": 2}),
+    ],
+    "resize": [
+        spelled("linear", to(9, 4), ((5, 7),), {"Resize": 1}),
+        spelled("linear channels", to(9, 4, 2), ((5, 7, 2),), {"Resize": 1}),
+        spelled("cubic", to(3, 9, 4, method="cubic"), ((3, 5, 7),), {"Resize": 1}),
+        spelled("nearest", to(2, 10, 14, method="nearest"), ((2, 5, 7),), {"Resize": 1}),
+        spelled("one axis", to(2, 9), ((2, 5),), {"Resize": 1}),
+        spelled("aligned", lambda x: resize_aligned(x, (9, 4)), ((3, 5, 7),), {"Resize": 1}),
+        spelled("lanczos3", to(9, 4, method="lanczos3"), ((5, 7),), {}),
+    ],
+}
+SPELLINGS = [
+    replace(case, name=f"{family}, {case.name}")
+    for family, cases in FAMILIES.items()
+    for case in cases
+]
+PROGRAMS = [
+    *SPELLINGS,
+    *(replace(case, name=f"{case.name}, older", opsets=(18,), ops={}) for case in SPELLINGS),
+]
