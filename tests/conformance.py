@@ -1,6 +1,6 @@
 """A program as a row of a table, and the one assertion that all rows of `tests/programs/` pass."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,8 +20,10 @@ TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-
 # what named dimensions are when a case runs
 SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
 MULTIPLES = {f"{n}*{name}": n * size for n in (2, 3, 4, 6) for name, size in SIZES.items()}
-EXPORTS = "exports"
-"""The tag of what `assert_exports` tries in the default tests."""
+RUNS, SAMPLES, JUDGES = "runs", "samples", "judges"
+"""Tags of what the default tests try: by `assert_runs`, on numbers of all sizes, by more judges."""
+
+DEFAULT = frozenset({RUNS})
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array: then these very values
 
@@ -31,7 +33,7 @@ class Case:
     """``fn`` on inputs of these specs, or on ``params`` and inputs, at these opsets.
 
     ``ops`` are operators and how many of each the file must hold; ``tolerance`` multiplies the
-    dtype's own. ``tags`` are the judges and the ways that try it in the default tests.
+    dtype's own. ``tags`` are the judges and the ways of JAX's in which the default tests try it.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Case:
     params: Any = None
     strict: bool = False
     x64: bool = False
-    tags: frozenset[str] = frozenset()
+    tags: Set[str] = frozenset()
 
     def export(self, opset: int | None = None, **how: Any) -> converter.Export:
         """The file, at the newest of its opsets if no other is given."""
@@ -61,31 +63,38 @@ class Case:
         return jax.jit(lambda params, *xs: self.fn(*xs) if plain else self.fn(params, *xs))
 
 
-def usual(*tags: str) -> frozenset[str]:
-    """The judges that try a row in the default tests, the one assertion among them."""
-    return frozenset({EXPORTS, *tags})
-
-
-def assert_exports(case: Case, opset: int | None = None) -> converter.Export:
-    """The file is valid, gives JAX's numbers in ONNX Runtime, and is the same every time."""
+def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
+    """The file is valid, gives JAX's numbers in ONNX Runtime, and holds the operators."""
     with jax.enable_x64(case.x64):
-        arrays = inputs(case.specs)
-        export = case.export(opset)
-        proto = ir.to_proto(export.model)
-        onnx.checker.check_model(proto, full_check=True)
-        again = ir.to_proto(case.export(opset).model)
-        assert proto.SerializeToString(deterministic=True) == again.SerializeToString(
-            deterministic=True
-        ), "two conversions differ"
-        expected = list(map(_pairs, jax.tree.leaves(case.call(*arrays))))
-        evaluated = evaluate(export.graph, arrays)
-    got = run(export, arrays)
-    for (name, actual), graph, wanted in zip(got.items(), evaluated, expected, strict=True):
-        assert_close(graph, wanted, case.tolerance, f"{name} of the graph")
+        arrays, export = inputs(case.specs), case.export(opset)
+        onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
+        expected = results(case, arrays)
+    for (name, actual), wanted in zip(run(export, arrays).items(), expected, strict=True):
         assert_close(actual, wanted, case.tolerance, f"{name} of the file")
     counts = {op: export.report.histogram.get(op, 0) for op in case.ops}
     assert counts == dict(case.ops), export.report.histogram
     return export
+
+
+def assert_exports(case: Case, opset: int | None = None) -> converter.Export:
+    """So it is with the graph that the file is written from; and the file is the same each time."""
+    export = assert_runs(case, opset)
+    with jax.enable_x64(case.x64):
+        arrays, again = inputs(case.specs), case.export(opset)
+        files = [
+            ir.to_proto(each.model).SerializeToString(deterministic=True)
+            for each in (export, again)
+        ]
+        assert files[0] == files[1], "two conversions differ"
+        evaluated = evaluate(export.graph, arrays)
+        for i, (graph, wanted) in enumerate(zip(evaluated, results(case, arrays), strict=True)):
+            assert_close(graph, wanted, case.tolerance, f"output {i} of the graph")
+    return export
+
+
+def results(case: Case, arrays: Sequence[np.ndarray]) -> list[Any]:
+    """What JAX gives, complex numbers as a file has them."""
+    return list(map(_pairs, jax.tree.leaves(case.call(*arrays))))
 
 
 def _pairs(array: Any) -> Any:

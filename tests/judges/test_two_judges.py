@@ -16,7 +16,7 @@ import pytest
 
 import converter
 import zoo
-from tests.conformance import Case, assert_close, inputs
+from tests.conformance import JUDGES, Case, assert_close, inputs, results
 from tests.judges.evaluator import evaluate
 from tests.judges.habits import Arrays, Runtime
 from tests.judges.habits.page import TABLES
@@ -27,9 +27,6 @@ from tests.seeded import model_of, nano
 from zoo.models.builder import batched
 
 Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
-
-JUDGES = "judges"
-"""The tag of what they try in the default tests."""
 
 ROWS = [*at_opsets(JUDGES)]
 
@@ -131,7 +128,7 @@ def test_reasons_are_on_the_page():
 def test_programs(case: Case, opset: int, judges, request):
     name, arrays = request.node.callspec.id, inputs(case.specs)
     with jax.enable_x64(case.x64):
-        model, wanted = case.export(opset).model, jax.tree.leaves(case.call(*arrays))
+        model, wanted = case.export(opset).model, results(case, arrays)
     for judge_name, judge in judges.items():
         if judge_name == "openvino" and ignored_attributes(model):
             continue
@@ -149,7 +146,7 @@ ATTENTION = {name: case for name, case in of("spellings").items() if "Attention"
 @pytest.mark.parametrize("case", ATTENTION.values(), ids=ATTENTION)
 def test_attention_of_three_axes(case: Case, judges):
     arrays = inputs(case.specs)
-    model, wanted = case.export(attention_layout="3d").model, jax.tree.leaves(case.call(*arrays))
+    model, wanted = case.export(attention_layout="3d").model, results(case, arrays)
     for judge in judges.values():
         assert_right(judge, model, arrays, wanted)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, Case
 
 Function = Callable[..., Any]
 Row = Callable[[Any, Any, int], Any]  # of a lane (4, 2), the names to reduce over, how many lanes
@@ -94,9 +94,9 @@ BOTH = _lane(("i", "j"), 15, REDUCTIONS)
 IN_SHARDS, IN_LANES = (_lane(names, 3, REDUCTIONS) for names in (("i", "d"), ("d", "i")))
 SLOPES = jax.grad(_total(SUMS_OF_LANES))
 PROGRAMS = [
-    Case("vmap, -1", _mapped(_lane("i", 3), axis=-1), [(4, 2, 3)], tolerance=4),
+    Case("vmap, -1", _mapped(_lane("i", 3), axis=-1), [(4, 2, 3)], tolerance=4, tags=DEFAULT),
     Case("nested, both names", _mapped(_mapped(BOTH, "j", -1)), [(3, 4, 2, 5)], tolerance=4),
-    Case("shard_map", _sharded(_lane("d", 1)), [(4, 2)], tolerance=4),
+    Case("shard_map", _sharded(_lane("d", 1)), [(4, 2)], tolerance=4, tags=DEFAULT),
     Case("vmap in shard_map", _sharded(_mapped(IN_SHARDS), vma=False), [(3, 4, 2)], tolerance=4),
     Case("shard_map in vmap", _mapped(_sharded(IN_LANES, vma=False), axis=1), [(4, 3, 2)],
          tolerance=4),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, Case
 
 INTS = ((5, 6), np.int32)
 
@@ -53,16 +53,27 @@ PROGRAMS = [
     Case("sum of squares", reduced(0, lambda x, y: jnp.sqrt(x * x + y * y), 0), tolerance=4),
     Case("both axes", reduced(1, lambda x, y: x + y + x * y, 0, 1), tolerance=8),
     Case("over a named axis", reduced(0, lambda x, y: x + y + x * y, 0), (("B", 3),)),
-    Case("of none", reduced(0, lambda x, y: x + y + x * y, 1), ((4, 0),)),
+    Case("of none", reduced(0, lambda x, y: x + y + x * y, 1), ((4, 0),), tags=DEFAULT),
     Case("in order", reduced(10, affine, 1), (INTS,)),
-    Case("argmax", argmax, ((5, 7),), (18, 23)),
+    Case("argmax", argmax, ((5, 7),), (18, 23), tags=DEFAULT | {"vmap 1"}),
     Case("named argmax", argmax, (("B", 7),)),
     Case("product", window(1, lax.mul, *WINDOWS), ((5, 6),), (18, 23)),
     Case("other start", window(3, lax.add, (2, 2), (2, 1), ((1, 0), (0, 1))), (INTS,)),
     Case("dilated", window(1, lax.mul, (2, 2), (1, 1), "VALID", (2, 3), (3, 2)), ((4, 5),)),
     Case("named window", window(1, lax.mul, (1, 2), (1, 1), "VALID"), (("B", 5),)),
-    Case("places", lambda x: lax.reduce_window(placed(x), START, largest, *WINDOWS), ((5, 7),)),
-    Case("directional", lambda x, t: jax.jvp(pooled, (x,), (t,)), ((5, 6), (5, 6)), (18, 23)),
+    Case(
+        "places",
+        lambda x: lax.reduce_window(placed(x), START, largest, *WINDOWS),
+        ((5, 7),),
+        tags=DEFAULT,
+    ),
+    Case(
+        "directional",
+        lambda x, t: jax.jvp(pooled, (x,), (t,)),
+        ((5, 6), (5, 6)),
+        (18, 23),
+        tags=DEFAULT,
+    ),
     Case("least", lambda x, t: jax.jvp(least, (x,), (t,))[1], ((5, 6), (5, 6))),
     Case("equals", lambda x, t: jax.jvp(pooled, (x * 0,), (t,))[1], ((5, 6), (5, 6))),
     Case("half", lambda x, t: jax.jvp(pooled, (x,), (t,))[1], [((5, 6), np.float16)] * 2),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, JUDGES, Case
 
 X, LONG = (3, 4), (20, 4)
 INDEX = [np.array(i, np.int32) for i in (-3, 2, 9)]
@@ -18,22 +18,22 @@ def recurrence(x):
 
 PROGRAMS = [
     Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,), (17, 23),
-         {"If": 0, "Where": 1}),
+         {"If": 0, "Where": 1}, tags=DEFAULT | {"vmap of cond"}),
     Case("cond of products", lambda x: lax.cond(x.sum() > 0, lambda: x @ x.T, lambda: x @ x.T * 2),
-         (X,), (17, 23), {"If": 1}),
+         (X,), (17, 23), {"If": 1}, tags=DEFAULT | {JUDGES}),
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
     Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
-         (((1,), np.int32), X)),
+         (((1,), np.int32), X), tags=DEFAULT | {"vmap of the first"}),
     # square roots by Newton's method, until all are good
     Case("while", lambda x: lax.while_loop(
         lambda y: jnp.max(jnp.abs(y * y - jnp.abs(x))) > 1e-3,
         lambda y: 0.5 * (y + jnp.abs(x) / y), jnp.abs(x) + 1), (X,), (17, 23), {"Loop": 1}),
     Case("fori live bound", lambda n, x: lax.fori_loop(0, jnp.abs(n[0]), lambda i, s: s + i, x),
-         (((1,), np.int32), X), ops={"Loop": 1}),
+         (((1,), np.int32), X), ops={"Loop": 1}, tags=DEFAULT),
     Case("entries by turns", lambda x: (
         lax.associative_scan(jnp.add, x), lax.associative_scan(jnp.logical_xor, x[:6] > 0, axis=1)),
          (LONG,), ops={"Pad": 1}),
-    Case("scan", recurrence, (LONG,), (17, 23), {"Scan": 1}),
+    Case("scan", recurrence, (LONG,), (17, 23), {"Scan": 1}, tags=DEFAULT | {JUDGES}),
     Case("scan reversed", lambda x: lax.scan(
         lambda c, v: (jnp.tanh(c) + v, c - v), x[0], x, reverse=True), (LONG,)),
     Case("scan without operands", lambda x: lax.scan(
@@ -41,18 +41,20 @@ PROGRAMS = [
     Case("scan reversed without operands",
          lambda x: lax.scan(lambda c, _: (jnp.tanh(c) + 1, c.sum()), x, None, length=40,
                             reverse=True), (X,)),
-    Case("scan of length zero", lambda x: lax.scan(lambda c, v: (c + v, c * 2), x[0], x[:0]), (X,)),
+    Case("scan of length zero", lambda x: lax.scan(lambda c, v: (c + v, c * 2), x[0], x[:0]), (X,),
+         tags=DEFAULT),
     Case("scan without carry", lambda x, y: lax.map(lambda v: v @ y, x), ((5, 4), (4, 3))),
     Case("scan constant output", lambda x: lax.scan(lambda c, v: (c, 7.0), x[0], x), (X,)),
     Case("scan inside scan", lambda x: lax.scan(
         lambda c, v: (c + v.sum(), lax.scan(lambda d, w: (d + w * c, d), 0.0, v)[1]), 0.0, x),
-        (X,)),
+        (X,), tags=DEFAULT),
     Case("cond inside scan", lambda x: lax.scan(
         lambda c, v: (lax.cond(v.sum() > 0, lambda: c + v, lambda: c - x[0]), c), x[0], x), (X,)),
-    Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (LONG,), tolerance=4),
+    Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (LONG,), tolerance=4,
+         tags=DEFAULT | {"jit and checkpoint"}),
     # the steps of Collatz until 1, with an early end
     Case("while of lanes, integers", jax.vmap(lambda n: lax.while_loop(
         lambda s: (s[0] > 1) & (s[1] < 30),
         lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
-        (jnp.abs(n), jnp.int32(0)))), (((6,), np.int32),)),
+        (jnp.abs(n), jnp.int32(0)))), (((6,), np.int32),), tags=DEFAULT),
 ]  # fmt: skip

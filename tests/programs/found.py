@@ -1,11 +1,13 @@
 """Programs that failed once, in their smallest form, do not fail again."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, SAMPLES, Case
 
 
 def of_weights(name, fn, specs, shapes, **how):
@@ -98,6 +100,33 @@ def wide_product(x, y):
     return lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
 
 
+def full(x, number):
+    return jnp.full_like(x, number)
+
+
+def uniform(function, *numbers):
+    """Of arrays of one number each, of the shape of ``x``, and of ``x`` and such arrays."""
+    return lambda x: (
+        function(*(full(x, number) for number in numbers)),
+        function(abs(x), *(full(x, number) for number in numbers[1:])),
+    )
+
+
+special = jax.scipy.special
+UNIFORM = [
+    Case("numbers that differ", lambda x: jnp.where(full(x, 3.0) != 0.0, full(x, 7.0), 0.0)),
+    Case("numbers that are equal", lambda x: jnp.where(full(x, 0.0) == full(x, 0.0), x, 7.0)),
+    Case("exp1", lambda x: special.exp1(abs(x) + 0.1), tolerance=8),
+    Case("slope of exp1", jax.grad(lambda x: special.exp1(abs(x) + 0.1).sum()), tolerance=8),
+    Case("nbinom.logpmf", lambda x: jax.scipy.stats.nbinom.logpmf(
+        jnp.round(abs(x) * 3), full(x, 4.0), full(x, 0.3)), tolerance=16),
+    Case("uniform xlogy", uniform(special.xlogy, 2.0, 3.0)),
+    Case("uniform xlog1py", uniform(special.xlog1py, 0.0, -1.0)),
+    Case("uniform entr", uniform(special.entr, 0.5)),
+    Case("uniform rel_entr", uniform(special.rel_entr, 0.5, 2.0)),
+]  # fmt: skip
+UNIFORM = [replace(case, tags=DEFAULT) for case in UNIFORM]
+
 dilated_sum = windows(0.0, lax.add, (3,), (1,), "VALID", window_dilation=(2,))
 padded_minimum = windows(jnp.inf, lax.min, (2, 1), (1, 1), ((1, 0), (0, 1)))
 strided_minimum = windows(jnp.inf, lax.min, (3, 1), (2, 1), ((0, 1), (0, 0)))
@@ -107,6 +136,7 @@ one_by_one = windows(0.0, lax.add, (1, 1), (1, 2), "VALID")
 F64 = "float64"
 
 PROGRAMS = [
+    *UNIFORM,
     of_weights("program of which parts are used", a_part_too, [(1,)], [(1, 2, 1)]),
     of_weights(
         "program that another uses", lambda w, x: (w[0], jnp.pad(w[0], (1, 0))), [(1,)], [(3,)]
@@ -114,16 +144,18 @@ PROGRAMS = [
     of_weights("rotated parameter", lambda w, x: rotary(w[0], w[1], x), [(1, 1)], [(1, 2), (1, 2)]),
     of_weights("lost in a sort", lambda w, x: lax.sort((x, w[0]), num_keys=1)[0], [(0,)], [(0,)]),
     of_weights("of an empty map", lambda w, x: lax.map(lambda a: w[0], x), [(0, 1)], [(1, 1)]),
-    of_weights("argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)]),
+    of_weights("argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], tags={SAMPLES}),
     of_weights("strict argmax", lambda w, x: jnp.argmax(w[0], 1), [(1,)], [(3, 3)], strict=True),
     of_weights(
         "strict gelu", lambda w, x: jax.nn.gelu(w[0], False) * x, [(3,)], [(3,)], strict=True
     ),
     of_weights("of all lanes", lambda w, x: w[0].at[x].multiply(-1.5), [((1,), "int32")], [(3, 2)]),
-    Case("standardized", lambda x, y: jax.nn.standardize(x) * y, [(1, 0), (0,)]),
-    Case("norm of nothing", lambda x: standardize(x) * x + x, [(2, 0)]),
-    Case("repeated never", lambda x: jnp.repeat(x, 0, axis=-2), [((2, 1, 1), "bool")]),
-    Case("linear to nothing", lambda x, w, b: x @ w.T + b, [(1,), (0, 1), (0,)]),
+    Case("standardized", lambda x, y: jax.nn.standardize(x) * y, [(1, 0), (0,)], tags={SAMPLES}),
+    Case("norm of nothing", lambda x: standardize(x) * x + x, [(2, 0)], tags={SAMPLES}),
+    Case(
+        "repeated never", lambda x: jnp.repeat(x, 0, axis=-2), [((2, 1, 1), "bool")], tags={SAMPLES}
+    ),
+    Case("linear to nothing", lambda x, w, b: x @ w.T + b, [(1,), (0, 1), (0,)], tags={SAMPLES}),
     Case("update", lambda x, u: lax.dynamic_update_slice(x, u, (0, 0, 0)), [(1, 1, 2), (1, 0, 1)]),
     Case(
         "attention of no queries",
@@ -141,24 +173,31 @@ PROGRAMS = [
         "scan over what may be empty",
         lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x[1:], reverse=True),
         [("B", 2)],
+        tags={SAMPLES},
     ),
     Case("slope of cummin", slope(lambda x: lax.cummin(x, axis=1, reverse=True)), [("B", 2)]),
     Case("half of a small size", lambda x: x[: x.shape[0] // 2].reshape(1, -1, 2), [("B", 2)]),
     Case("summed", lambda x: jax.value_and_grad(lambda y: jnp.sum(y))(x), [("B", 0, 1)]),
     Case("applied", lambda x: x.at[1:, ::-1].apply(jnp.sin), [(3, 2)]),
-    Case("float to uint16", lambda x: x.astype("uint16"), [(4,)]),
+    Case("float to uint16", lambda x: x.astype("uint16"), [(4,)], tags={SAMPLES}),
     Case("float to int8", lambda x: x.astype("int8"), [(4,)]),
     Case("float to uint64", lambda x: x.astype("uint64"), [(4,)], x64=True),
     Case("tail of the normal distribution", lambda x: jax.scipy.special.ndtr(x - 4), [(9,)]),
-    Case("zeros of either sign", lambda x: lax.top_k(x, 2), [(3, 6)], strict=True),
+    Case("zeros of either sign", lambda x: lax.top_k(x, 2), [(3, 6)], strict=True, tags={SAMPLES}),
     Case("signs lost in a function", lambda x: lax.top_k(jnp.sin(x), 2), [(3, 6)], strict=True),
     Case("product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int32")]),
     Case("narrow product that wraps", lambda x: jnp.prod(x, axis=0), [((3, 4), "int16")]),
     Case("product over a named axis", lambda x: jnp.prod(x, axis=0), [(("B", 3), "int32")]),
-    Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], x64=True),
+    Case("sum that wraps", lambda x: jnp.sum(x), [((3, 4), "int64")], x64=True, tags={SAMPLES}),
     Case("minimum of padding", padded_minimum, [(1, 1)]),
     Case("exact gelu far below zero", lambda x: jax.nn.gelu(x * 4, False), [(9,)], strict=True),
-    Case("epsilon of float64", lambda x: standardize(x, 1e-3), [((3, 2), F64)], x64=True),
+    Case(
+        "epsilon of float64",
+        lambda x: standardize(x, 1e-3),
+        [((3, 2), F64)],
+        x64=True,
+        tags={SAMPLES},
+    ),
     Case("reduced over one", lambda x: lax.reduce(x, jnp.ones(()), lax.min, (0,)), [(1, 3)]),
     Case(
         "scale of float64",
@@ -171,17 +210,28 @@ PROGRAMS = [
     Case("variance of nothing", lambda x: standardize(jnp.diff(x), 1e-3), [("B", "B")]),
     Case("small epsilon of float64", lambda x: rms(x * 1e-3), [((2, 3), F64)], x64=True),
     Case("rounded after a product", wide_product, [((3, 4), F64), ((4, 2), F64)], x64=True),
-    Case("sums far apart", lambda x: lax.cumlogsumexp(jnp.stack([x * 40, x * 0])), [(9,)]),
+    Case(
+        "sums far apart",
+        lambda x: lax.cumlogsumexp(jnp.stack([x * 40, x * 0])),
+        [(9,)],
+        tags={SAMPLES},
+    ),
     Case("sign of zero in windows of one", lambda x: jnp.arctan2(one_by_one(x), -1.0), [(3, 4)]),
     Case("silu far from zero", lambda x: jax.nn.silu(x * 40) * x, [(9,)]),
     Case("channels out first", channels_out_first, [(2, 2, 1), (1, 2, 1)]),
     Case("strict sigmoid", lambda x: jax.nn.sigmoid(lax.lgamma(abs(x) + 0.5)), [(3,)], strict=True),
-    Case("shift of 64 bits", lax.shift_right_logical, [((3,), "uint64")] * 2, x64=True),
+    Case(
+        "shift of 64 bits",
+        lax.shift_right_logical,
+        [((3,), "uint64")] * 2,
+        x64=True,
+        tags={SAMPLES},
+    ),
     Case("gradient of a minimum that fits nowhere", slope(strided_minimum), [(1, 1)]),
     Case("gradient of a minimum", slope(strided_minimum), [(6, 3)]),
     Case("gradient of a maximum of much padding", slope(padded_maximum), [(2, 5, 4)]),
     Case("dilated maximum", dilated_maximum, [("3*B", 3)]),
-    Case("windows that may not fit", windows_of_its_own, [("B", 3)]),
+    Case("windows that may not fit", windows_of_its_own, [("B", 3)], tags={SAMPLES}),
     Case("windows that fit", windows_of_its_own, [("3*B", 3)]),
     Case("strict gradient of a sum", slope(padded_sum), [("B", 2)], strict=True),
     Case(
@@ -200,10 +250,16 @@ PROGRAMS = [
     of_weights("scaled weight of ones", lambda w, x: w[0] / (abs(x) + 1) * 0.5, [()], [(1, 1, 1)]),
     Case("dilated sum that may not fit", dilated_sum, [("B",)], strict=True),
     Case("branch chosen by a number", branch(2), [(5, 6)]),
-    of_weights("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)]),
-    Case("turned output", turned_output, [(2, 4), (5, 2), (5,)]),
+    of_weights("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)], tags={SAMPLES}),
+    Case("turned output", turned_output, [(2, 4), (5, 2), (5,)], tags={SAMPLES}),
     Case("rotated float64", rotated, [((2, 4), F64)], x64=True),
     Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opsets=(21,)),
-    Case("products of one in a loop", products_of_one, [((1, 1), "int8")], opsets=(23,)),
+    Case(
+        "products of one in a loop",
+        products_of_one,
+        [((1, 1), "int8")],
+        opsets=(23,),
+        tags={SAMPLES},
+    ),
     Case("logarithm of sums of integers", lambda x: lax.cumlogsumexp(x), [((3,), "int32")]),
 ]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, JUDGES, Case
 
 X = (5, 6, 7)
 I = np.array([2, 0, 4], np.int32)  # noqa: E741
@@ -26,12 +26,13 @@ GATHERS = [
     Case("take_along_axis named", lambda x, i: jnp.take_along_axis(x, jnp.abs(i) % 3, 1),
          (("B", 3), (("B", 2), np.int32))),
     Case("fill", lambda x, i: (x.at[i].get(mode="fill", fill_value=9.0),
-                               x.at[i, i].get(mode="fill"), jnp.take(x, i, 2)), (X, OUTSIDE)),
+                               x.at[i, i].get(mode="fill"), jnp.take(x, i, 2)), (X, OUTSIDE),
+                               tags=DEFAULT | {"nested vmap"}),
     Case("window", lambda x, i: lax.gather(
         x, i[:, None], lax.GatherDimensionNumbers((1, 2), (0,), (0,)), (1, 2, 7)), (X, I)),
     Case("wide window", lambda x, i: lax.gather(
         x, jnp.stack([i, i], -1), lax.GatherDimensionNumbers((0, 2), (2,), (1, 2)), (3, 2, 1),
-        mode="clip"), (X, I)),
+        mode="clip"), (X, I), tags=DEFAULT),
     Case("axis of one dropped", lambda x, i: lax.gather(
         x[:1], i[:, None], lax.GatherDimensionNumbers((1,), (0, 2), (2,)), (1, 6, 1), mode="clip"),
          ((5, 6, 7), I)),
@@ -39,19 +40,20 @@ GATHERS = [
 ]  # fmt: skip
 SCATTERS = [
     Case("set", lambda x, i: (x.at[i].set(1.0), x.at[:, i].set(2.0), x.at[i, :, i].set(x[:3, :, 0]),
-                              x.at[..., i].set(x[..., :3])), (X, I)),
+                              x.at[..., i].set(x[..., :3])), (X, I), tags=DEFAULT | {"vmap 1"}),
     Case("add", lambda x, i: (x.at[i].add(1.0), x.at[i, i].add(x[:3, 0]), x.at[:, i].add(2.0)),
          (X, np.array([1, 1, 4], np.int32)), (17, 18)),
-    Case("max min", lambda x, i: (x.at[i].max(0.0), x.at[:, i].min(0.5)), (X, I), (18,)),
+    Case("max min", lambda x, i: (x.at[i].max(0.0), x.at[:, i].min(0.5)), (X, I), (18,),
+         tags=DEFAULT | {JUDGES}),
     Case("known place", lambda x: (x.at[1, 2:4].set(5.0), x.at[:, -1].add(1.0), x.at[:].add(1.0),
                                    x.at[::2].set(0.0), x.at[1, 2, 3].set(9.0)), (X,)),
     Case("outside is dropped", lambda x, i: (x.at[i].add(1.0), x.at[i, i].set(7.0, mode="drop"),
-                                             x.at[i].mul(2.0)), (X, OUTSIDE)),
+                                             x.at[i].mul(2.0)), (X, OUTSIDE), tags=DEFAULT),
     Case("unindexed short window", lambda x, i, u: lax.scatter_add(
         x, i[:, None], u, lax.ScatterDimensionNumbers((1, 2), (0,), (0,)), mode="drop"),
         (X, np.array([2, 0, 7], np.int32), (3, 4, 7))),
     Case("named rows", lambda x, i: (x.at[i].set(1.0), x.at[:, 1].add(2.0)),
-         (("B", 4), np.array([0, 2, 7], np.int32))),
+         (("B", 4), np.array([0, 2, 7], np.int32)), tags=DEFAULT),
 ]  # fmt: skip
 
 
@@ -68,11 +70,12 @@ STARTS = np.array([[[0, 1], [-1, 4], [9, 2], [2147483647, -3]]], np.int32)
 WINDOWS = [
     Case("windows, one wide", windows(4, 1, 3), ((4, 5, 6), STARTS)),
     Case("windows, whole", windows(4, 5, 6), ((4, 5, 6), STARTS)),
-    Case("windows, named", windows(2, 2, 3), ((4, 5, "3*W"), STARTS)),
+    Case("windows, named", windows(2, 2, 3), ((4, 5, "3*W"), STARTS), tags=DEFAULT),
 ]
 APPLIED = [
     Case("apply to a row", lambda x: x.at[1].apply(jnp.square), (X,), ops={"Loop": 0}),
-    Case("apply again and again", lambda x: x.at[I[[0, 1, 0]]].apply(lambda v: v * v - 2), (X,)),
+    Case("apply again and again", lambda x: x.at[I[[0, 1, 0]]].apply(lambda v: v * v - 2), (X,),
+         tags=DEFAULT),
     Case("apply at indices", lambda x, i: x.at[i].apply(lambda v: -2 * v), (X, I)),
     Case("apply outside", lambda x: x.at[jnp.array([1, 9])].apply(jnp.negative, mode="drop"), (X,)),
     Case("apply to named rows", lambda x: x.at[1].apply(jnp.abs), (("B", 5),)),
@@ -83,28 +86,30 @@ APPLIED = [
 SLICES = [
     Case("dynamic_slice", lambda x, k: (lax.dynamic_slice(x, (k, k, 0), (2, 3, 7)),
                                         lax.dynamic_slice(x, (1, k, 9), (2, 3, 4)),
-                                        lax.dynamic_index_in_dim(x, k, 1)), (X, START)),
+                                        lax.dynamic_index_in_dim(x, k, 1)), (X, START),
+                                        tags=DEFAULT | {"open batch"}),
     Case("known start", lambda x: lax.dynamic_slice(x, (1, -2, 9), (2, 3, 4)), (X,),
          ops={"Slice": 1, "Max": 0}),
     Case("dynamic_update_slice", lambda x, k: (
         lax.dynamic_update_slice(x, x[:, :3] * 9, (0, k, 0)),
         lax.dynamic_update_slice(x, x[:2, :3] * 9, (k, k, 0)),
         lax.dynamic_update_slice(x, x[:2, :3, :2] * 9, (k, -1, k)),
-        lax.dynamic_update_slice(x, x * 9, (k, k, k))), (X, START)),
+        lax.dynamic_update_slice(x, x * 9, (k, k, k))), (X, START), tags=DEFAULT),
     Case("cache", lambda x, u, k: lax.dynamic_update_slice_in_dim(x, u, k, 1),
-         (("B", 6, 4), ("B", 1, 4), START)),
+         (("B", 6, 4), ("B", 1, 4), START), tags=DEFAULT),
     Case("lanes update, other axis", jax.vmap(
         lambda x, k: lax.dynamic_update_slice(x, x[:2, 1:3] * 3, (k, k)), in_axes=(2, 0),
         out_axes=1), ((4, 6, 5), BATCH)),
     Case("lanes named", jax.vmap(lambda x, k: lax.dynamic_update_slice(x, x[:2] * 3, (k, 0))),
          (("B", 4, 7), (("B",), np.int32))),
-    Case("named slices", lambda x: (x[1:], x[:-1], x[::-1], jnp.roll(x, 1, 0)), (("B", 4),)),
+    Case("named slices", lambda x: (x[1:], x[:-1], x[::-1], jnp.roll(x, 1, 0)), (("B", 4),),
+         tags=DEFAULT),
     Case("split stack", lambda x: (*jnp.split(x, 3, 1), jnp.stack([x[0], x[1]], 1),
                                    *jnp.array_split(x, 2, 2)), (X,), (17, 18)),
 ]  # fmt: skip
 PADS = [
     Case("interior and negative", lambda x: lax.pad(x, 2.0, ((-1, -2, 2), (-3, 1, 1), (0, 0, 0))),
-         (X,)),
+         (X,), tags=DEFAULT),
     Case("filler is an input", lambda x, v: lax.pad(x, v, ((1, 1, 0), (0, 0, 1), (0, 0, 0))),
          (X, ())),
     *[Case(mode, lambda x, mode=mode: jnp.pad(x, 2, mode=mode), ((4, 5),))

@@ -1,7 +1,7 @@
 """The public functions of JAX's namespaces, one program each: with uniform operands and slopes too.
 
-A row is what a function is called with, and the names of those that are called so. A letter is an
-operand of `OPERANDS`; all else is Python. What is left out has a reason in `LEFT`.
+A row is what functions are called with, and their names; those with a star are default tests. A
+letter is an operand of `OPERANDS`; all else is Python. What has no row has a reason in `LEFT`.
 """
 
 import re
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, Case
 from tests.programs.ways import total
 
 RNG = np.random.default_rng(17)
@@ -46,10 +46,10 @@ Calls = Mapping[str, str]
 NAMESPACES: dict[str, Calls] = {
     "jax.nn": {
         "x": """
-            celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity
-            leaky_relu log_sigmoid log_softmax logmeanexp logsumexp mish relu relu6 selu
-            sigmoid silu soft_sign softmax softplus sparse_plus sparse_sigmoid squareplus
-            standardize swish tanh
+            celu* elu* gelu glu hard_sigmoid* hard_silu* hard_swish hard_tanh identity
+            leaky_relu* log_sigmoid log_softmax* logmeanexp logsumexp mish* relu relu6 selu*
+            sigmoid silu* soft_sign* softmax* softplus* sparse_plus sparse_sigmoid squareplus*
+            standardize* swish tanh
         """,
         "g": "log1mexp",
         "n, 5": "one_hot",
@@ -60,10 +60,10 @@ NAMESPACES: dict[str, Calls] = {
             dawsn digamma erf erfc erfcx expit fresnel gamma gammaln gammasgn i0 i0e i1 i1e
             log_ndtr log_softmax loggamma logsumexp ndtr sici softmax
         """,
-        "g": "entr exp1 expi factorial spence",
+        "g": "entr* exp1* expi factorial spence",
         "p": "erfinv logit ndtri",
         "x, y": "owens_t",
-        "g, h": "beta betaln comb gammainc gammaincc kl_div poch rel_entr xlog1py xlogy",
+        "g, h": "beta betaln comb gammainc gammaincc kl_div poch rel_entr* xlog1py* xlogy*",
         "g, x": "boxcox",
         "p, x": "boxcox1p",
         "n, g": "expn polygamma",
@@ -284,8 +284,15 @@ SLOPED = ("jax.nn", "jax.scipy.special", "jax.scipy.stats")
 NO_SLOPE = {
     *(f"scipy.stats.beta.{name}" for name in ("cdf", "logcdf", "sf", "logsf")),
     *("scipy.special.betainc", "scipy.stats.gumbel_l.ppf", "scipy.stats.gumbel_r.ppf"),
+    *(f"scipy.special.{name}" for name in ("gammainc", "gammaincc", "poch")),
+    *(
+        f"scipy.stats.{name}.{of}"
+        for name in ("gamma", "chi2")
+        for of in ("cdf", "logcdf", "sf", "logsf")
+    ),
+    *("scipy.stats.poisson.cdf", "scipy.stats.gennorm.cdf"),
 }
-"""What JAX does not differentiate."""
+"""What JAX does not differentiate by all its operands, or the converter refuses to."""
 
 
 def called(function: Callable[..., Any], arguments: str) -> tuple[list[str], Callable[..., Any]]:
@@ -326,15 +333,16 @@ def spread(fn: Callable[..., Any], places: list[int], sloped: bool) -> Callable[
 
 def program(module: str, name: str, arguments: str) -> Iterator[Case]:
     """None, if this JAX has no such function."""
+    starred, name = name.endswith("*"), name.removesuffix("*")
     function = vars(import_module(module)).get(name)
     if function is None:
         return
     letters, fn = called(function, arguments)
     places = [i for i, letter in enumerate(letters) if letter in ELEMENTWISE]
-    title = f"{module.removeprefix('jax.')}.{name}"
+    title, tags = f"{module.removeprefix('jax.')}.{name}", DEFAULT if starred else frozenset[str]()
     if places and module.startswith(UNIFORM) and module != "jax.numpy.linalg":
         fn = spread(fn, places, module.startswith(SLOPED) and title not in NO_SLOPE)
-    yield Case(title, fn, [OPERANDS[letter] for letter in letters], tolerance=64)
+    yield Case(title, fn, [OPERANDS[letter] for letter in letters], tolerance=64, tags=tags)
 
 
 PROGRAMS = [case for row in rows() for case in program(*row)]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.image import resize, scale_and_translate
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, JUDGES, Case
 from zoo.models.resize import resize_aligned
 
 OPSETS = (17, 18, 23)
@@ -70,14 +70,15 @@ KNOWN = [
 
 # Positions are float32 in JAX as in ONNX Runtime: both are 1e-4 off for the large ones, in noise.
 LAYOUTS = [
-    Case("channels last", to(2, 9, 4, 3), ((2, 5, 7, 3),), ops={"Resize": 1, "Transpose": 2}),
+    Case("channels last", to(2, 9, 4, 3), ((2, 5, 7, 3),), ops={"Resize": 1, "Transpose": 2},
+         tags=DEFAULT | {JUDGES}),
     Case("channels last, products", to(2, 9, 4, 40, method="lanczos3"), ((2, 5, 7, 40),),
          ops={**PRODUCTS, "Transpose": 0}),
     Case("first axes", to(9, 4, 2, 3, method="cubic"), ((5, 7, 2, 3),), ops={"Resize": 1}),
     Case("cubic volume", to(2, 7, 4, 9, method="cubic"), ((2, 5, 6, 4),), ops={"Resize": 2}),
     Case("the same", to(2, 3, 5, 7), ((2, 3, 5, 7),), ops={"Resize": 0}),
     Case("large table", to(1, 3, 700), ((1, 3, 1100),), ops={**ONE, "Range": 0, "Sub": 0},
-         tolerance=40),
+         tolerance=40, tags=DEFAULT),
     *(Case(f"by hand, {places.__name__}", lambda x, at=places: jnp.einsum(
         "nchw,hH,wW->nHWc", x, hats(5, at(5, 12)), hats(4, at(4, 7))),
          ((2, 3, 5, 4),), ops={"Resize": 1, "MatMul": 0}) for places in (half_pixel, corners)),
@@ -104,7 +105,7 @@ NEIGHBOURS = [
       for m, n in PAIRS),
     Case("twice the size", to(2, 3, 10, 14, method="nearest"), ((2, 3, 5, 7),), OPSETS, ONE),
     Case("a sixth", to(2, 6, method="nearest"), ((2, 36),),
-         ops={"Resize": 0, "Gather": 0, "Slice": 1}),
+         ops={"Resize": 0, "Gather": 0, "Slice": 1}, tags=DEFAULT),
     Case("many channels last", to(2, 10, 14, 32, method="nearest"), ((2, 5, 7, 32),),
          ops={"Resize": 0, "Gather": 2, "Transpose": 0}),
 ]  # fmt: skip
@@ -129,9 +130,9 @@ SYMBOLIC = [
     Case("to another's size", lambda x, y: keep(x, *y.shape, method="cubic"),
          (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA),
     Case("half", lambda x: keep(x, x.shape[2] // 2, x.shape[3] // 2), (("B", 3, "2*H", "2*W"),),
-         ops=EXTRA),
+         ops=EXTRA, tags=DEFAULT),
     Case("nearest to fixed", lambda x: keep(x, 12, 7, method="nearest"), (IMAGE,), (17, 23),
-         {"Resize": 0, "Gather": 2, "If": 0, "Loop": 0}),
+         {"Resize": 0, "Gather": 2, "If": 0, "Loop": 0}, tags=DEFAULT),
     Case("channels last, symbolic", lambda x: to(x.shape[0], 9, 4, 3)(x), (("B", "H", "W", 3),),
          ops={**EXTRA, "Transpose": 2}),
     *(Case(f"{m} {aa} products", lambda x, m=m, aa=aa: keep(x, 12, 7, method=m, antialias=aa),
@@ -155,9 +156,9 @@ MOVED = [
            (17, 23), PRODUCTS)
       for m, aa in (("linear", True), ("cubic", False), ("lanczos3", True), ("area", False))),
     Case("a resize", lambda x: warp(x, [2.0, 3.0], [0.0, 0.0], to=(3, 14, 15)), ((3, 7, 5),),
-         ops=ONE),
+         ops=ONE, tags=DEFAULT),
     Case("given at run time", lambda x, *how: warp(x, *how), ((3, 7, 5), SCALE, SHIFT), (17, 23),
-         {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2),
+         {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2, tags=DEFAULT),
 ]  # fmt: skip
 
 # ------------------------------------------------------------------------------- aligned corners
@@ -186,7 +187,7 @@ ALIGNED = [
          (17, 26), EXTRA),
     Case("symbolic to fixed", aligned(12, 7), (IMAGE,), (17, 26), EXTRA),
     Case("symbolic to half", lambda x: aligned(x.shape[2] // 2, x.shape[3])(x),
-         (("B", 3, "2*H", 5),), ops=EXTRA),
+         (("B", 3, "2*H", 5),), ops=EXTRA, tags=DEFAULT),
     Case("translated symbolic", lambda x: translated(x, 7 * x.shape[2], 6),
          (("B", 3, "2*H", "3*W"),), (17, 26), EXTRA),
     Case("derivative", jax.grad(lambda x: (aligned(12, 4)(x) ** 2).sum()), ((2, 3, 5, 7),),

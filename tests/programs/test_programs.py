@@ -8,7 +8,7 @@ import pytest
 import converter
 from converter.decompositions.registered import OWN_EXPANSIONS
 from converter.frontend.refused import REFUSED
-from tests.conformance import EXPORTS, Case, assert_exports, inputs
+from tests.conformance import RUNS, SAMPLES, Case, assert_exports, assert_runs, inputs
 from tests.converter.test_rules import equations
 from tests.programs.table import PROGRAMS, SUBJECTS, at_opsets, tiers
 from tests.programs.ways import WAYS
@@ -20,12 +20,18 @@ def test_names_are_of_one_program_each():
     assert len(PROGRAMS) == sum(map(len, SUBJECTS.values()))
 
 
-@pytest.mark.parametrize(("case", "opset"), at_opsets(EXPORTS))
+TAGGED = [row for row in at_opsets(RUNS) if not row.marks]
+
+
+@pytest.mark.parametrize(("case", "opset"), TAGGED)
+def test_runs(case: Case, opset: int):
+    assert_runs(case, opset)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("case", "opset"), at_opsets(RUNS))
 def test_exports(case: Case, opset: int):
     assert_exports(case, opset)
-
-
-SAMPLES = "samples"
 
 
 @pytest.mark.parametrize("case", tiers(SAMPLES))

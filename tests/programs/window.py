@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, JUDGES, Case
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -22,13 +22,13 @@ CONVOLUTIONS = [
     Case("negative padding", lambda x, w: conv(x, w, (1, 2), ((-1, 2), (0, -2))), (IMAGE, KERNEL)),
     Case("dilated everything", lambda x, w: conv(x, w, (1, 1), ((2, 2), (2, 2)),
                                                  lhs_dilation=(2, 2), rhs_dilation=(2, 3)),
-         (IMAGE, KERNEL), ops={"ConvTranspose": 1}),
+         (IMAGE, KERNEL), ops={"ConvTranspose": 1}, tags=DEFAULT),
     Case("groups, dilated input", lambda x, w: conv(x, w, (1, 1), ((1, 1), (1, 1)),
                                                     lhs_dilation=(2, 2), feature_group_count=2),
          (IMAGE, (6, 2, 3, 2)), ops={"ConvTranspose": 1}),
     Case("batch groups", lambda x, w: conv(x, w, (1, 1), "VALID", batch_group_count=2),
-         ((4, 3, 7, 8), (6, 3, 3, 3))),
-    Case("no axis", lambda x, w: conv(x, w, (), ()), ((3, 4), (6, 4))),
+         ((4, 3, 7, 8), (6, 3, 3, 3)), tags=DEFAULT | {"vmap last"}),
+    Case("no axis", lambda x, w: conv(x, w, (), ()), ((3, 4), (6, 4)), tags=DEFAULT),
     Case("known kernel, channels last, bias", lambda x: conv(
         x, HWIO, (1, 2), "SAME", dimension_numbers=NHWC) + BIAS, (("B", 7, 8, 4),),
         ops={"Conv": 1, "Add": 0, "Transpose": 2}),
@@ -44,13 +44,13 @@ CONVOLUTIONS = [
          ((IMAGE, np.float16), (KERNEL, np.float16))),
     Case("gradient with groups", jax.grad(
         lambda x, w: (conv(x, w, (1, 2), "SAME", feature_group_count=2) ** 2).sum(), (0, 1)),
-        (IMAGE, (6, 2, 3, 2)), tolerance=4),
+        (IMAGE, (6, 2, 3, 2)), tolerance=4, tags=DEFAULT),
 ]  # fmt: skip
 
 SPREAD = eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=KEY)
 LAYERS = [
     Case("ConvTranspose2d groups", jax.vmap(SPREAD), (("B", 4, 7, 6),),
-         ops={"ConvTranspose": 1, "Add": 0, "Transpose": 0}),
+         ops={"ConvTranspose": 1, "Add": 0, "Transpose": 0}, tags=DEFAULT),
 ]  # fmt: skip
 
 
@@ -62,9 +62,11 @@ def total(x):
 
 MAX = eqx.nn.MaxPool2d
 POOLING = [
-    Case("max padded", jax.vmap(MAX(3, 2, padding=1)), (("B", 4, 9, 11),), ops={"MaxPool": 1}),
+    Case("max padded", jax.vmap(MAX(3, 2, padding=1)), (("B", 4, 9, 11),), ops={"MaxPool": 1},
+         tags=DEFAULT),
     Case("average of what is not padding", lambda x: total(x) / total(jnp.ones((1, 1, 8, 9))),
-         (("B", 4, 8, 9),), (17, 23), {"AveragePool": 1, "Mul": 0, "Div": 0}),
+         (("B", 4, 8, 9),), (17, 23), {"AveragePool": 1, "Mul": 0, "Div": 0},
+         tags=DEFAULT | {JUDGES}),
     Case("sum by the counts of another window",
          lambda x: total(x) / total(jnp.ones((1, 1, 8, 9)))[..., ::-1],
          (("B", 4, 8, 9),), ops={"AveragePool": 1, "Div": 1}),
@@ -81,7 +83,7 @@ POOLING = [
         (1, 1, 3, 3), (1, 1, 2, 2), "VALID"), ((2, 3, 5, 6),), (18, 23), {"MaxPool": 1}),
     Case("padded by more than the window", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 1), ((0, 0), (0, 0), (3, 2), (0, 1))),
-        ((2, 3, 5, 6),), (18, 23), {"AveragePool": 1}),
+        ((2, 3, 5, 6),), (18, 23), {"AveragePool": 1}, tags=DEFAULT),
     Case("nothing left of a window", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (3,), (2,), ((1, 0),), window_dilation=(2,)), ((3,),), (18, 23)),
 ]  # fmt: skip
