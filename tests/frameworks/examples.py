@@ -1,6 +1,6 @@
 """The frameworks. How a model of each becomes a file the page shows, and a test runs it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,11 +11,15 @@ from tests.frameworks.rows import Row
 
 @dataclass(frozen=True)
 class Framework:
-    """``table`` is a module with rows, which says what there is, where that can be listed."""
+    """``table`` is a module with rows, which says what there is, where that can be listed.
+
+    The default tests try the rows of ``usual``: between the frameworks one of each kind of layer.
+    """
 
     title: str
     package: str
     table: str
+    usual: Collection[str]
     listed: bool = True
 
     @property
@@ -35,12 +39,12 @@ class Framework:
 
 
 FRAMEWORKS = (
-    Framework("Equinox", "equinox", "equinox"),
-    Framework("Flax Linen", "flax", "linen"),
-    Framework("Flax NNX", "flax", "nnx"),
-    Framework("Haiku", "haiku", "haiku"),
-    Framework("Keras 3", "keras", "keras"),
-    Framework("Brax", "brax", "policies", listed=False),
-    Framework("jraph", "jraph", "graphs"),
-    Framework("optax", "optax", "training", listed=False),
+    Framework("Equinox", "equinox", "equinox", {"MLP", "Conv2d", "MultiheadAttention, causal"}),
+    Framework("Flax Linen", "flax", "linen", {"Embed", "GroupNorm", "Module, under nn.scan"}),
+    Framework("Flax NNX", "flax", "nnx", {"BatchNorm, between convolutions", "RNN", "RMSNorm"}),
+    Framework("Haiku", "haiku", "haiku", {"LayerNorm", "MaxPool"}),
+    Framework("Keras 3", "keras", "keras", {"Dense", "UpSampling2D, bilinear", "GRU", "PReLU"}),
+    Framework("Brax", "brax", "policies", {"PPO policy"}, listed=False),
+    Framework("jraph", "jraph", "graphs", {"GAT"}),
+    Framework("optax", "optax", "training", {"adam"}, listed=False),
 )

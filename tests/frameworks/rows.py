@@ -52,13 +52,13 @@ class Row:
 
         Parameters are handed over each time: an NNX module cannot be closed over.
         """
-        fn, params = self.bind(*sampled(self.specs))
+        fn, params = self.bind(*sized(self.specs))
         export = converter.to_onnx(fn, self.specs, params=params)
         compiled = eqx.filter_jit(fn)
         return compiled if params is None else partial(compiled, params), export
 
 
-def sampled(specs: Sequence[Spec]) -> tuple[Any, ...]:
+def sized(specs: Sequence[Spec]) -> tuple[Any, ...]:
     """The specs with a number for every name."""
     given = arguments(specs)
     sizes = [tuple(SIZES.get(str(d), d) for d in s.shape) for s in given.structs]

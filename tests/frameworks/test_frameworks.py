@@ -6,12 +6,13 @@ import onnx_ir as ir
 import pytest
 
 from tests.frameworks.examples import FRAMEWORKS, Framework
-from tests.frameworks.rows import PAGE, assert_right, example, line, sections
+from tests.frameworks.rows import PAGE, Row, assert_right, example, line, sections
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:SelfAttention will be deprecated:DeprecationWarning"
 )
 SECTIONS = sections()
+FULL = pytest.mark.full
 
 
 def missing(framework: Framework) -> pytest.MarkDecorator:
@@ -23,10 +24,14 @@ def rows() -> list[pytest.param]:
     """Those of a framework that is not installed are one row, which is skipped."""
     return [
         pytest.param(framework, row, id=f"{framework.title}-{row.name if row else 'all'}",
-                     marks=missing(framework))
+                     marks=(missing(framework), *([] if is_usual(framework, row) else [FULL])))
         for framework in FRAMEWORKS
         for row in (framework.rows() if framework.installed else [None])
     ]  # fmt: skip
+
+
+def is_usual(framework: Framework, row: Row | None) -> bool:
+    return row is None or row.name in framework.usual
 
 
 every = pytest.mark.parametrize(
@@ -34,7 +39,6 @@ every = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.sampled(0, full=2)
 @pytest.mark.parametrize(("framework", "row"), rows())
 def test_a_layer_converts_and_is_what_the_page_says(framework, row):
     export = assert_right(row)
@@ -47,6 +51,7 @@ def test_every_layer_is_here(framework):
     """Or there is a reason why not."""
     rows, left = framework.rows(), framework.left()
     shown = {row.layer for row in rows}
+    assert framework.usual <= {row.name for row in rows}
     assert not shown & left.keys()
     assert not framework.listed or framework.module.public() == shown | left.keys()
     section = SECTIONS[framework.title]

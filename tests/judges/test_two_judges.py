@@ -28,7 +28,7 @@ from zoo.models.builder import batched
 
 Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
 
-ROWS = [*at_opsets(JUDGES)]
+ROWS = at_opsets(JUDGES)
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 

@@ -74,6 +74,8 @@ NAMESPACES: dict[str, Calls] = {
         "4": "bernoulli",
         "p, q, g, r / 2": "hyp2f1",
         "v, v=3, n_iter=20": "bessel_jn",
+        "lax.complex(x, y)": "wofz",
+        "n[0] % 3, n[0] % 2, v, w, n_max=3": "sph_harm_y",
     },
     "jax.numpy": {
         "x": """
@@ -138,7 +140,6 @@ NAMESPACES: dict[str, Calls] = {
             zeros tril_indices triu_indices
         """,
         "5, 2.0": "full kaiser",
-        "v, strip_zeros=False": "roots",
         "jnp.cumsum, 1, x": "apply_along_axis",
         "jnp.sum, x, (0,)": "apply_over_axes",
         "b, size=5": "argwhere flatnonzero nonzero",
@@ -256,12 +257,44 @@ def distributions() -> Iterator[tuple[str, str, str]]:
             yield module.__name__, method, inverse if method in INVERSE else operands
 
 
+LEFT: Mapping[str, Mapping[str, str]] = {
+    "JAX runs it on NVIDIA's devices only": {
+        "jax.nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
+    },
+    "it is no function of arrays alone that gives arrays": {
+        "jax.numpy": """
+            array_repr array_str broadcast_shapes can_cast einsum_path empty from_dlpack frombuffer
+            fromfile fromiter frompyfunc fromstring get_printoptions iscomplexobj isdtype isrealobj
+            isscalar issubdtype iterable load mask_indices ndim printoptions promote_types
+            result_type save savez set_printoptions shape size trim_zeros vectorize
+        """,
+        "jax.random": "PRNGKey clone key key_dtype key_impl wrap_key_data",
+    },
+    "it is refused: its iterations have no counterpart in ONNX": {
+        "jax.numpy": "roots",
+        "jax.numpy.linalg": "eig eigvals",
+        "jax.scipy.linalg": "funm hessenberg rsf2csf schur solve_sylvester sqrtm",
+    },
+    "what it gives is one of several, and other tables have it": {
+        "jax.numpy.linalg": "eigh svd",
+        "jax.scipy.linalg": "eigh polar qr svd",
+        "jax.image": "scale_and_translate",
+    },
+}
+"""Public functions without a row, by the reason and the namespace."""
+
+
 def rows() -> Iterator[tuple[str, str, str]]:
     """Module, function and arguments."""
     for module, calls in NAMESPACES.items():
         for arguments, names in calls.items():
             yield from ((module, name, arguments) for name in names.split())
     yield from distributions()
+
+
+def left(module: str) -> set[str]:
+    """The functions of a namespace that have no row, and a reason."""
+    return {name for names in LEFT.values() for name in names.get(module, "").split()}
 
 
 def public(module: ModuleType) -> list[str]:

@@ -1,6 +1,6 @@
 """All programs, by subject and name, and how a judge walks over them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -50,8 +50,10 @@ def of(*subjects: str) -> dict[str, Case]:
     }
 
 
-def at_opsets(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> Iterable[pytest.param]:
+def at_opsets(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param]:
     """The same at each opset of a program."""
-    for row in tiers(judge, cases):
-        for opset in row.values[0].opsets:
-            yield pytest.param(*row.values, opset, id=f"{row.id} {opset}", marks=row.marks)
+    return [
+        pytest.param(*row.values, opset, id=f"{row.id} {opset}", marks=row.marks)
+        for row in tiers(judge, cases)
+        for opset in row.values[0].opsets
+    ]

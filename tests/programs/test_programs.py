@@ -1,8 +1,10 @@
 """Every program: by its own assertion, on numbers of all sizes, and in every way of JAX's."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import jax
+import numpy as np
 import pytest
 
 import converter
@@ -10,6 +12,7 @@ from converter.decompositions.registered import OWN_EXPANSIONS
 from converter.frontend.refused import REFUSED
 from tests.conformance import RUNS, SAMPLES, Case, assert_exports, assert_runs, inputs
 from tests.converter.test_rules import equations
+from tests.programs import public
 from tests.programs.table import PROGRAMS, SUBJECTS, at_opsets, tiers
 from tests.programs.ways import WAYS
 
@@ -107,3 +110,34 @@ ALONE = {
 def test_no_decomposition_is_left_out():
     tried = set[str]().union(*map(held, TRANSFORMED.values()))
     assert OWN_EXPANSIONS.keys() - tried - ALONE.keys() == set()
+
+
+# ------------------------------------------------------------------------------ public functions
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("module", sorted({module for module, *_ in public.rows()}))
+def test_every_public_function_has_a_program(module: str):
+    """A new release of JAX shows here what it brought."""
+    tried = {name.removesuffix("*") for place, name, _ in public.rows() if place == module}
+    assert not tried & public.left(module)
+    assert not {*public.public(import_module(module))} - tried - public.left(module)
+
+
+DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float64")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("public numpy.")])
+def test_other_dtypes(name: str, dtype: str):
+    """Every operand of floats of another dtype, where JAX takes that."""
+    case = PROGRAMS[name]
+    arrays = [x.astype(dtype) if x.dtype == np.float32 else x for x in case.specs]
+    with jax.enable_x64(dtype == "float64"):
+        try:
+            jax.eval_shape(case.fn, *arrays)
+        except (TypeError, ValueError) as error:
+            pytest.skip(f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0]}")
+        verdict = converter.check(converter.to_onnx(case.fn, arrays), case.fn, arrays)
+    assert verdict.passed, verdict.differences[0]
