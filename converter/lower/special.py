@@ -20,11 +20,14 @@ def lowered_sign(x: Term) -> Term:
 
 
 def lowered_log1p(x: Term) -> Term:
-    """``log(u) + (x - (u - 1)) / u`` with ``u = 1 + x``: what rounding ``u`` lost is added back."""
+    """``x log(u) / (u - 1)`` with ``u = 1 + x``: both factors see the same rounding of ``u``.
+
+    It keeps the sign of zero, which a division may see; ONNX Runtime's ``Where`` does not.
+    """
     u = x + 1
-    lost = (x - (u - 1)) / u
-    at_limit = lost.is_nan()  # x = -1, inf or itself NaN: log(u) alone is right
-    return u.apply("Log") + at_limit.where(0, lost)
+    less = u - 1
+    at_limit = (less / less).is_nan()  # of numbers next to zero, inf and NaN, where it is x
+    return x * at_limit.where(1, u.apply("Log") / less)
 
 
 ATAN_LOST = 6.123233995736765886130e-17  # of pi / 2, beyond float64
@@ -107,12 +110,12 @@ formulas(
 
 
 def _cbrt(x: Term) -> Term:
-    """A power, and one step of Newton's method, as 1/3 is no float."""
+    """A power, and one step of Newton's method, as 1/3 is no float; zeros keep their signs."""
     size = abs(x)
     root = size.apply("Pow", 1 / 3)
     better = root - (root - size / (root * root)) / 3.0
     at_limit = (better - better).is_nan()  # of 0 and inf
-    return lowered_sign(x) * at_limit.where(root, better)
+    return x * at_limit.where(1, better / size)
 
 
 LANCZOS_G = 7.0

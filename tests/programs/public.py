@@ -233,7 +233,7 @@ NAMESPACES: dict[str, Calls] = {
 }
 DISTRIBUTIONS = {
     **dict.fromkeys(("cauchy", "laplace", "logistic", "norm", "gumbel_r", "gumbel_l"), "x"),
-    **dict.fromkeys(("gennorm", "t"), "x, g"),
+    **{"gennorm": "x, g", "t": "x, g + 0.5"},
     **dict.fromkeys(("chi2", "gamma"), "g, h"),
     **{"bernoulli": "n % 2, p", "beta": "p, g, h", "binom": "m, n + m, p", "nbinom": "n, g, p"},
     **{"geom": "n + 1, p", "poisson": "n, g", "pareto": "g + 1, h", "expon": "g", "uniform": "p"},
