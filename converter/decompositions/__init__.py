@@ -7,7 +7,6 @@ Golub and Van Loan are those of Matrix Computations, 4th edition, 2013.
 from converter.decompositions import (
     computation,
     elimination,
-    gamma_draws,
     grouped_products,
     guards,
     jacobi,

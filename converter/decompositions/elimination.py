@@ -140,33 +140,6 @@ def _lu_size(x: jax.Array) -> jax.Array:
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
 
-@decomposition("linear_solve")
-def linear_solve(a: jax.Array, b: jax.Array) -> jax.Array:
-    """``x`` of ``a @ x = b``, or NaN where a pivot is zero.
-
-    The same elimination of both at once. The row of the pivot takes itself away, so that it is no
-    pivot again, and rows need no order.
-    """
-    size, vector = a.shape[-1], b.ndim == 1
-    both = jnp.concatenate([a, b[:, None] if vector else b], -1)
-
-    def step(k: Index, known: jax.Array) -> Rest:
-        lead = entry(known, k, -1)
-        pivot = jnp.argmax(jnp.abs(lead), axis=-2).astype(jnp.int32)
-        top = taken(known, pivot, -2)
-        return known - lead / entry(top, k, -1) * top, top
-
-    _, tops = collect_rows(size, step, both)
-    upper, right = jnp.split(tops, [size], -1)
-    x = _upper_solve(upper, right)
-    return x[:, 0] if vector else x
-
-
-def _upper_solve(a: jax.Array, b: jax.Array) -> jax.Array:
-    pivots = matrices.diagonal(a)[..., None]
-    return unit_solve(a / pivots, b / pivots, lower=False)
-
-
 @decomposition("lu_pivots_to_permutation")
 def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax.Array:
     """The order of the rows after row ``i`` was exchanged with row ``pivots[i]``, one by one."""

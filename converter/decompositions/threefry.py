@@ -14,7 +14,6 @@ import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
-from converter.ir import dims
 
 Pair: TypeAlias = tuple[jax.Array, jax.Array]
 Shape: TypeAlias = tuple[Any, ...]
@@ -47,29 +46,9 @@ def _rotated(x: jax.Array, by: int) -> jax.Array:
 
 
 def _hashed(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
-    """The hash of pairs, whose last ``rank`` axes each of the keys has to itself.
-
-    What there is more of lies along the last axes while it is hashed.
-    """
-    lead = keys.ndim - 1
-    few = dims.all_static(keys.shape + x2.shape) and x2.size < keys.size // 2
-    if not (lead and rank and few):
-        k1, k2 = (jnp.expand_dims(keys[..., i], range(-rank, 0)) for i in (0, 1))
-        return threefry2x32(k1, k2, x1, x2)
-    pairs = (jnp.expand_dims(x, range(-lead, 0)) for x in (x1, x2))
-    high, low = threefry2x32(keys[..., 0], keys[..., 1], *pairs)
-    order = (*range(rank, rank + lead), *range(rank))
-    return jnp.transpose(high, order), jnp.transpose(low, order)
-
-
-def split_lanes(keys: Pair, count: int) -> list[Pair]:
-    """``random_split`` of each of a row of keys; the new ones beside each other."""
-    low = np.arange(count, dtype=np.uint32)[:, None]
-    if jax.threefry_partitionable.value:
-        return list(zip(*threefry2x32(*keys, np.uint32(0), low), strict=True))
-    first, second = threefry2x32(*keys, low, low + np.uint32(count))
-    numbers = [*first, *second]
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
+    """The hash of pairs, whose last ``rank`` axes each of the keys has to itself."""
+    k1, k2 = (jnp.expand_dims(keys[..., i], range(-rank, 0)) for i in (0, 1))
+    return threefry2x32(k1, k2, x1, x2)
 
 
 def _counts(shape: Shape) -> jax.Array:

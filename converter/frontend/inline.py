@@ -25,7 +25,6 @@ from converter.frontend.array_forms import (
 )
 from converter.frontend.calls import instead, is_users, unchecked, users_own
 from converter.frontend.diagnostics import fitting, refuse_equated
-from converter.frontend.library_calls import library_operation
 from converter.frontend.refused import AT_ONCE, REFUSED
 from converter.frontend.source_lines import line_of
 from converter.ir import Graph, Node, Value, const, make_node, ops
@@ -117,10 +116,6 @@ class Inliner:
             return inputs
         if name == "reshape":
             refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
-        if (known := library_operation(eqn)) is not None:
-            node = make_node(known, inputs, _types(eqn.outvars), {})
-            node.source = inner.sources
-            return inner.write(node, nodes)
         with fitting(name, inputs, inner.sources):
             replaced = instead(eqn, HINTS)
         if replaced is not None:

@@ -59,7 +59,7 @@ def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
     return bool(normal) and ops.einsum in found
 
 
-_LOGARITHMS = {ops.log_softmax, ops.log_sum_exp}
+_LOGARITHMS = {ops.log_softmax, ops.log}
 
 
 def layer_norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:

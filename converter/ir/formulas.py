@@ -29,12 +29,6 @@ def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.matmul(x, y, preferred_element_type=x.dtype)
 
 
-def det(x: jax.Array) -> jax.Array:
-    """As JAX writes it, by the logarithm."""
-    sign, logarithm = jnp.linalg.slogdet(x)
-    return sign * jnp.exp(logarithm)
-
-
 def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> jax.Array:
     """alpha * x + beta, held between 0 and 1."""
     return jnp.clip(x * alpha + beta, 0, 1)

@@ -26,12 +26,12 @@ from converter.targets.schemas import SINCE, operator
 Axes = tuple[int, ...]
 
 
-@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, ops.log_sum_exp)
+@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
 
 
-@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, ops.log_sum_exp, since=18)
+@lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, since=18)
 @lowers(ops.reduce_sum)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)

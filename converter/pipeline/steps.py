@@ -15,7 +15,6 @@ from converter.fuse import (
     gelu,
     group_norm,
     layer_norm,
-    log_sum_exp,
     recurrent,
     rotary,
     softmax,
@@ -86,7 +85,6 @@ def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Set
 
 
 name_blocks = recognised(
-    log_sum_exp.LOG_SUM_EXP,
     layer_norm=layer_norm.LAYER_NORM,
     gelu=gelu.GELU,
     softmax=softmax.SOFTMAX,
@@ -190,7 +188,7 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
         return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
 
     fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
-    return sweep(graph, dict.fromkeys([*fused, ops.det], rule))
+    return sweep(graph, dict.fromkeys(fused, rule))
 
 
 def take_onnx_operands(graph: Graph, settings: Settings) -> None:

@@ -21,7 +21,7 @@ BFLOAT16_SINCE: Mapping[str, int] = {
     **dict.fromkeys(("Round", "Sin", "Sinh", "Tan", "LSTM", "GRU", "RNN", "MaxPool"), 22),
     **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "InstanceNormalization"), 22),
     **dict.fromkeys(("Elu", "HardSigmoid", "HardSwish", "Mish", "Selu"), 22),
-    **dict.fromkeys(("Softplus", "Softsign", "Det"), 22),
+    **dict.fromkeys(("Softplus", "Softsign"), 22),
     "TopK": 24,
 }
 """Operators that are older than their bfloat16, and the opset that brought it."""

@@ -52,16 +52,6 @@ def test_a_key_is_two_numbers_in_the_file():
     assert export.report.nodes == 125
 
 
-def test_keys_of_one_split_are_hashed_together():
-    def fn(key):
-        one, two, three = random.split(key, 3)
-        later = random.bits(random.fold_in(three, 7), (5,))  # of another level
-        return random.bits(one, (5,)), random.uniform(two, (5,)), random.bits(three, (4,)), later
-
-    with_one = converter.to_onnx(lambda key: random.bits(key, (5,)), [KEY]).report.nodes
-    assert assert_draws(fn).report.nodes < 5.5 * with_one
-
-
 COVARIANCE = jnp.array([[2, 0.5, 0], [0.5, 1, 0.2], [0, 0.2, 3]])
 FLOATS = jnp.arange(24.0).reshape(4, 6)
 DISTRIBUTIONS = {

@@ -40,11 +40,11 @@ REDUCTIONS = [
 ]  # fmt: skip
 LOG_SUMS = [
     Case("log of a sum", lambda x: (logsumexp(x, 1), logsumexp(x * 99, (0, 2), keepdims=True)),
-         (CUBE,), DIFFERENT, {"ReduceLogSumExp": 2, "Exp": 0}, tags=DEFAULT | {"vmap of grad"}),
-    Case("infinite", lambda x: logsumexp(x, 1), (INFINITE,), ops={"ReduceLogSumExp": 1},
+         (CUBE,), DIFFERENT, tags=DEFAULT | {"vmap of grad"}),
+    Case("infinite", lambda x: logsumexp(x, 1), (INFINITE,),
          tags=DEFAULT),
     Case("powers that are read", lambda x: jax.vjp(lambda x: logsumexp(x, 1), x)[1](x[:, 0]),
-         (CUBE,), ops={"ReduceLogSumExp": 0}),
+         (CUBE,)),
     Case("of many numbers", lambda x: logsumexp(jnp.tile(x, (4, 4, 1)), 1), (CUBE,),
          ops={"ReduceLogSumExp": 0}, tags=DEFAULT),
     Case("less no maximum", lambda x: shifted_sum(x, x.min(0), x.min(0)), (CUBE,),

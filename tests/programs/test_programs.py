@@ -98,9 +98,7 @@ def test_every_way_is_tried_by_default():
 
 ALONE = {
     "geqp3": "inside of `qr` with pivots, which has a row",
-    "linear_solve": "not JAX's: what calls of `solve` are, which have a row",
     "log2": "of jax >= 0.12",
-    "random_gamma": "as accurate as JAX's, in the tests of keys",
     **dict.fromkeys(("empty2", "stage", "tie", "zeros_like"), "no public function binds it"),
     **dict.fromkeys(("scaled_matmul", "scaled_matmul_wrapper"), "JAX runs it on NVIDIA's only"),
 }

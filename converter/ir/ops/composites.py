@@ -38,11 +38,6 @@ group_norm = _fused(
 batch_norm = _fused("batch_norm", formulas.batch_norm, "BatchNormalization")
 softmax = _fused("softmax", jax.nn.softmax)
 log_softmax = _fused("log_softmax", jax.nn.log_softmax, "LogSoftmax")
-log_sum_exp = _ours(
-    "log_sum_exp",
-    lambda x, *, axes: jax.nn.logsumexp(x, axes),
-    operator="ReduceLogSumExp",
-)
 gelu = _activation("gelu", jax.nn.gelu, "Gelu")
 resize = _fused("resize", formulas.resize, "Resize")
 lstm = _fused("lstm", recurrent_formulas.lstm, "LSTM", structure="recurrent")
@@ -70,8 +65,6 @@ _moving = partial(_ours, rounding=Rounding.NONE)
 
 einsum = _ours("einsum", formulas.einsum)
 matmul = _ours("matmul", formulas.matmul)
-det = _ours("det", formulas.det, operator="Det", rounding=Rounding.NORMWISE)
-linear_solve = _ours("linear_solve", jnp.linalg.solve, rounding=Rounding.NORMWISE)
 conv = _ours("conv", formulas.conv)
 conv_transpose = _ours("conv_transpose", formulas.conv_transpose)
 max_pool = _moving("max_pool", partial(formulas.pool, start=-jnp.inf, combine=lax.max))

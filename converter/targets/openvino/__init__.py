@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from converter.ir import ops
 from converter.targets.standard import TARGET as STANDARD
-from converter.targets.target import HALF, NARROW, UNSIGNED, UNWRITTEN, Missing, lack
+from converter.targets.target import HALF, NARROW, UNSIGNED, UNWRITTEN, Missing
 
 KERNELS = {
     **STANDARD.kernels,
@@ -15,6 +15,4 @@ KERNELS = {
     ops.pow: Missing({**NARROW, **UNSIGNED}, first=1),
 }
 
-LACKS = (*UNWRITTEN, lack("Det ReduceLogSumExp"))
-
-TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=LACKS)
+TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=UNWRITTEN)

@@ -290,21 +290,6 @@ def test_a_large_one_is_a_small_file(fn):
     assert large <= small < 200  # a short loop of blocks is written out
 
 
-@jax.jit
-def det(x):
-    """Not JAX's own, but for its name; of half precision there is none of JAX's."""
-    return jnp.prod(jnp.diagonal(x))
-
-
-@pytest.mark.parametrize(
-    ("fn", "dtype", "count"),
-    [(jnp.linalg.det, np.float32, 1), (det, np.float32, 0), (det, np.float16, 0)],
-)
-def test_a_determinant_is_one_operator(fn, dtype, count):
-    export = converter.to_onnx(fn, [A[0].astype(dtype)])
-    assert [node.op_type for node in export.model.graph].count("Det") == count
-
-
 def symmetric(size):
     """Matrices on which Jacobi's method has equal angles, clusters, or values of all sizes."""
     q, i = np.linalg.qr(normal(size, size))[0], np.arange(size)
