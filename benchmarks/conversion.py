@@ -71,7 +71,7 @@ def convert(fn: Function, model: Any) -> tuple[Times, int, int]:
     graph = trace(fn, [SHAPE], model)
     mark("trace")
     traced = len(graph.nodes)
-    passes.run_passes(graph, passes.Settings(opset=OPSET), mark)
+    passes.run_passes(graph, passes.PassSettings(opset=OPSET), mark)
     lowered = lower(graph, OPSET, TARGET)
     mark("lower")
     written = tidy(lowered, TARGET)

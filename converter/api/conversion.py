@@ -16,7 +16,7 @@ from onnx_ir.passes import Sequential, common
 
 from converter.api.request import FileRequest, asked_by
 from converter.errors import CheckError, SpecError
-from converter.frontend.interface import Subject
+from converter.frontend.interface import ConvertedFunction
 from converter.frontend.trace import source_line
 from converter.fuse.match import grouped_near_misses
 from converter.ir import Graph
@@ -25,7 +25,7 @@ from converter.model import saving
 from converter.model.function_calls import outline
 from converter.model.results import Export, Metadata, metadata_of, report
 from converter.pipeline import passes
-from converter.pipeline.settings import Settings
+from converter.pipeline.settings import PassSettings
 from converter.targets import Target
 from converter.verify.checking import check
 from converter.verify.samples import samples
@@ -143,7 +143,10 @@ def _searching_new_objects() -> Iterator[None]:
 
 
 def _verified(
-    export: Export, subject: Subject, inputs: Sequence[Any] | None, accept_open: Collection[str]
+    export: Export,
+    subject: ConvertedFunction,
+    inputs: Sequence[Any] | None,
+    accept_open: Collection[str],
 ) -> Export:
     """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
     if absent := saving.missing(export.model, export.graph):
@@ -164,7 +167,7 @@ def _verified(
 
 def finish(
     graph: Graph,
-    settings: Settings,
+    settings: PassSettings,
     retrace: Callable[[], Graph],
     about: Metadata | None = None,
     source_lines: bool = False,

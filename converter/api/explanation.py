@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.api.request import Request, asked_by
+from converter.api.request import GraphRequest, asked_by
 from converter.errors import Unsupported
 from converter.lower import lower
 from converter.pipeline import passes
@@ -41,8 +41,8 @@ class Explanation:
         return "\n".join([*map(str, self.obstacles), *rest])
 
 
-@asked_by(Request)
-def explain(request: Request) -> Explanation:
+@asked_by(GraphRequest)
+def explain(request: GraphRequest) -> Explanation:
     """What ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
     try:

@@ -8,22 +8,22 @@ from functools import update_wrapper
 from typing import Any, ParamSpec, TypeVar
 
 from converter.errors import SpecError
-from converter.frontend.interface import Subject
+from converter.frontend.interface import ConvertedFunction
 from converter.frontend.specs import Spec
 from converter.model.results import Given
-from converter.pipeline.settings import Settings
+from converter.pipeline.settings import PassSettings
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Request(Settings, Subject):
+class GraphRequest(PassSettings, ConvertedFunction):
     """What is converted, under which names, and how: what changes the graph."""
 
 
 @dataclass(frozen=True)
-class FileRequest(Request):
+class FileRequest(GraphRequest):
     """A request of a file: where it goes, and what it says besides."""
 
     path: str | os.PathLike[str] | None = field(default=None, kw_only=True)
@@ -41,7 +41,7 @@ class FileRequest(Request):
 
 
 @dataclass(frozen=True)
-class BisectionRequest(Request):
+class BisectionRequest(GraphRequest):
     """A request of the step that changes a number on these inputs."""
 
     specs: Sequence[Spec] | None = field(default=None, kw_only=True)

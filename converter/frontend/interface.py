@@ -51,7 +51,7 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ConvertedFunction:
     """What is converted: arguments of ``to_onnx`` that say what, and under which names.
 
     Those in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,

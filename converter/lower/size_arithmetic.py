@@ -14,7 +14,7 @@ from converter.ir.named_sizes import Origin
 
 
 @dataclass(frozen=True)
-class Size:
+class BoundedSize:
     """A number, or a value that is at least ``low``, or the negative of one."""
 
     value: ir.Value | int
@@ -60,8 +60,10 @@ class Arithmetic:
             self.known[key] = joined
         return self.known[key]
 
-    def _leaf(self, leaf: str | int) -> Size:
-        return Size(leaf, leaf) if isinstance(leaf, int) else Size(self._name(leaf), 1)
+    def _leaf(self, leaf: str | int) -> BoundedSize:
+        return (
+            BoundedSize(leaf, leaf) if isinstance(leaf, int) else BoundedSize(self._name(leaf), 1)
+        )
 
     def _name(self, name: str) -> ir.Value:
         if name not in self.known:
@@ -79,14 +81,14 @@ class Arithmetic:
             self.known[name] = size
         return self.known[name]
 
-    def _apply(self, op: str, operands: list[Size]) -> Size:
+    def _apply(self, op: str, operands: list[BoundedSize]) -> BoundedSize:
         numbers = [size.value for size in operands]
         if all(isinstance(number, int) for number in numbers):
             number = dims.INTEGER[op](*numbers)
-            return Size(number, number)
+            return BoundedSize(number, number)
         return _negative(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
 
-    def _op(self, name: str, *operands: Size) -> ir.Value:
+    def _op(self, name: str, *operands: BoundedSize) -> ir.Value:
         """One operator, once for the same operands."""
         values = [self._written(size) for size in operands]
         key = f"{name}({', '.join(str(v.name) for v in values)})"
@@ -94,12 +96,12 @@ class Arithmetic:
             self.known[key] = self.write(name, *values)
         return self.known[key]
 
-    def _written(self, size: Size) -> ir.Value:
+    def _written(self, size: BoundedSize) -> ir.Value:
         if isinstance(size.value, int):
             return self.ints([size.value])
         return self._op("Neg", _negative(size)) if size.negated else size.value
 
-    def _add(self, x: Size, y: Size) -> Size:
+    def _add(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
         if x.negated and y.negated:
             return _negative(self._add(_negative(x), _negative(y)))
         if x.negated:
@@ -107,12 +109,12 @@ class Arithmetic:
         if y.value == 0 or x.value == 0:
             return x if y.value == 0 else y
         if y.negated:
-            return Size(self._op("Sub", x, _negative(y)), -math.inf)
+            return BoundedSize(self._op("Sub", x, _negative(y)), -math.inf)
         less = isinstance(y.value, int) and y.value < 0
         made = self._op("Sub", x, _negative(y)) if less else self._op("Add", x, y)
-        return Size(made, x.low + y.low)
+        return BoundedSize(made, x.low + y.low)
 
-    def _multiply(self, x: Size, y: Size) -> Size:
+    def _multiply(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
         if x.negated != y.negated or any(s.value == -1 for s in (x, y)):
             negative = x if x.negated or x.value == -1 else y
             other = y if negative is x else x
@@ -121,43 +123,45 @@ class Arithmetic:
         if x.value == 1 or y.value == 1:
             return y if x.value == 1 else x
         low = x.low * y.low if x.low >= 0 and y.low >= 0 else -math.inf
-        return Size(self._op("Mul", x, y), low)
+        return BoundedSize(self._op("Mul", x, y), low)
 
-    def _divide(self, x: Size, y: Size) -> Size:
+    def _divide(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
         """Rounded down, which ``Div`` does where nothing is below zero."""
         if isinstance(y.value, int) and y.value < 0:
             x, y = _negative(x), _negative(y)
         if y.value == 1:
             return x
         if x.negated and x.low >= 0 and isinstance(y.value, int):
-            more = self._add(_negative(x), Size(y.value - 1, y.value - 1))
+            more = self._add(_negative(x), BoundedSize(y.value - 1, y.value - 1))
             return _negative(self._divide(more, y))
         if x.is_positive and y.low > 0:
-            return Size(self._op("Div", x, y), 0)
-        rest = Size(self._op("Mod", x, y), -math.inf)
-        return Size(self._op("Div", Size(self._op("Sub", x, rest), -math.inf), y), -math.inf)
+            return BoundedSize(self._op("Div", x, y), 0)
+        rest = BoundedSize(self._op("Mod", x, y), -math.inf)
+        return BoundedSize(
+            self._op("Div", BoundedSize(self._op("Sub", x, rest), -math.inf), y), -math.inf
+        )
 
-    def _extreme(self, name: str, x: Size, y: Size) -> Size:
+    def _extreme(self, name: str, x: BoundedSize, y: BoundedSize) -> BoundedSize:
         for one, other in ((x, y), (y, x)):
             if isinstance(other.value, int) and not one.negated and one.low >= other.value:
                 return one if name == "Max" else other
         below = -math.inf if x.negated or y.negated else min(x.low, y.low)
-        return Size(self._op(name, x, y), below)
+        return BoundedSize(self._op(name, x, y), below)
 
 
-SIZE_RULES: dict[str, Callable[[Arithmetic, Size, Size], Size]] = {
+SIZE_RULES: dict[str, Callable[[Arithmetic, BoundedSize, BoundedSize], BoundedSize]] = {
     "add": Arithmetic._add,
     "sub": lambda a, x, y: a._add(x, _negative(y)),
     "mul": Arithmetic._multiply,
-    "pow": lambda a, x, y: Size(a._op("Pow", x, y), x.low if x.is_positive else -math.inf),
+    "pow": lambda a, x, y: BoundedSize(a._op("Pow", x, y), x.low if x.is_positive else -math.inf),
     "floordiv": Arithmetic._divide,
-    "mod": lambda a, x, y: Size(a._op("Mod", x, y), 0 if y.low > 0 else -math.inf),
+    "mod": lambda a, x, y: BoundedSize(a._op("Mod", x, y), 0 if y.low > 0 else -math.inf),
     "max": lambda a, x, y: a._extreme("Max", x, y),
     "min": lambda a, x, y: a._extreme("Min", x, y),
 }
 
 
-def _negative(size: Size) -> Size:
+def _negative(size: BoundedSize) -> BoundedSize:
     if isinstance(size.value, int):
-        return Size(-size.value, -size.value)
+        return BoundedSize(-size.value, -size.value)
     return replace(size, negated=not size.negated)

@@ -52,7 +52,7 @@ def outline(model: ir.Model) -> list[OnnxFunction]:
     return made
 
 
-def _blocks(nodes: Sequence[ir.Node]) -> list[Block] | None:
+def _blocks(nodes: Sequence[ir.Node]) -> list[RepeatedBlock] | None:
     """A block and all that are like it, as saves most nodes."""
     plain = [node for node in nodes if node.domain != DOMAIN]
     for run in _runs(plain)[:TRIED]:
@@ -63,7 +63,7 @@ def _blocks(nodes: Sequence[ir.Node]) -> list[Block] | None:
     return None
 
 
-def _saved(found: Sequence[Block]) -> int:
+def _saved(found: Sequence[RepeatedBlock]) -> int:
     return _fewer(len(found), len(found[0].nodes)) if found else 0
 
 
@@ -72,7 +72,7 @@ def _fewer(count: int, nodes: int) -> int:
     return (count - 1) * nodes - count
 
 
-def _cuts(nodes: Sequence[ir.Node], run: Run) -> list[Block]:
+def _cuts(nodes: Sequence[ir.Node], run: Run) -> list[RepeatedBlock]:
     """The blocks that a repetition can be cut into, by where the second of them begins."""
     starts = range(run.start + run.period, run.start + run.length - run.period + 1)
     candidates = [nodes[i : i + run.period] for i in starts[: run.period]]
@@ -143,7 +143,7 @@ def _runs_of(line: np.ndarray, period: int) -> Iterator[Run]:
 
 
 @dataclass(frozen=True)
-class Block:
+class RepeatedBlock:
     """Nodes of which only the last's first output is read elsewhere, and what they read."""
 
     nodes: tuple[ir.Node, ...]
@@ -154,14 +154,14 @@ class Block:
         return self.nodes[-1]
 
 
-def _block(nodes: Sequence[ir.Node]) -> Block | None:
+def _block(nodes: Sequence[ir.Node]) -> RepeatedBlock | None:
     """A block of these nodes, if nothing but the last's result leaves them."""
     inside = set(nodes)
     if not _is_closed(inside, nodes[-1]):
         return None
     read = (value for node in nodes for value in node.inputs if value is not None)
     operands = dict.fromkeys(v for v in read if v.producer() not in inside)
-    return Block(tuple(nodes), tuple(operands))
+    return RepeatedBlock(tuple(nodes), tuple(operands))
 
 
 def _is_closed(inside: set[ir.Node], last: ir.Node) -> bool:
@@ -173,7 +173,7 @@ def _is_closed(inside: set[ir.Node], last: ir.Node) -> bool:
     )
 
 
-def _instances(of: Block, nodes: Sequence[ir.Node]) -> Iterator[Block]:
+def _instances(of: RepeatedBlock, nodes: Sequence[ir.Node]) -> Iterator[RepeatedBlock]:
     """All that are like the block, in order, none with a node of another."""
     taken, last = set[ir.Node](), _node_kind(of.last)
     for node in nodes:
@@ -184,7 +184,7 @@ def _instances(of: Block, nodes: Sequence[ir.Node]) -> Iterator[Block]:
                 yield found
 
 
-def _alike(block: Block, last: ir.Node) -> Block | None:
+def _alike(block: RepeatedBlock, last: ir.Node) -> RepeatedBlock | None:
     """The block that ends in a node, if going back from there finds the same."""
     inside, nodes = set(block.nodes), {block.last: last}
     operands: dict[ir.Value, ir.Value] = {}
@@ -206,7 +206,7 @@ def _alike(block: Block, last: ir.Node) -> Block | None:
                 return None
     if len(set(nodes.values())) < len(inside):
         return None
-    return Block(
+    return RepeatedBlock(
         tuple(nodes[node] for node in block.nodes), tuple(operands[v] for v in block.operands)
     )
 
@@ -214,7 +214,7 @@ def _alike(block: Block, last: ir.Node) -> Block | None:
 # ---------------------------------------------------------------------------------------- names
 
 
-def _common_name(found: Sequence[Block]) -> str:
+def _common_name(found: Sequence[RepeatedBlock]) -> str:
     """How the paths of all parameters begin: ``blocks`` of ``blocks.0.mlp.weight`` and others."""
     paths = [_path(v) for each in found for v in each.operands if v.is_initializer()]
     shared = _beginning(path for path in paths if len(path) > 1)
@@ -231,7 +231,7 @@ def _beginning(paths: Iterable[Sequence[str]]) -> list[str]:
     return [first for first, *_ in columns]
 
 
-def _operand_names(found: Sequence[Block]) -> list[str]:
+def _operand_names(found: Sequence[RepeatedBlock]) -> list[str]:
     """How the paths of an operand of all instances end: ``mlp.weight``; else a number."""
     names, operands = Names(), zip(*(each.operands for each in found), strict=True)
     ends = (_beginning(_path(v)[::-1] for v in values)[::-1] for values in operands)
@@ -241,7 +241,7 @@ def _operand_names(found: Sequence[Block]) -> list[str]:
 # ------------------------------------------------------------------------------------- rewriting
 
 
-def _function(name: str, found: Sequence[Block], opsets: dict[str, int]) -> ir.Function:
+def _function(name: str, found: Sequence[RepeatedBlock], opsets: dict[str, int]) -> ir.Function:
     """The first block's nodes, on inputs of their own."""
     first = found[0]
     inputs = [ir.Value(name=each) for each in _operand_names(found)]
@@ -269,7 +269,7 @@ def _function(name: str, found: Sequence[Block], opsets: dict[str, int]) -> ir.F
     return ir.Function(DOMAIN, name, graph=graph, attributes=[])
 
 
-def _call(graph: ir.Graph, name: str, each: Block) -> None:
+def _call(graph: ir.Graph, name: str, each: RepeatedBlock) -> None:
     """One node in the place of a block's last; its result keeps the name."""
     old = each.last.outputs[:1]
     call = ir.node(name, list(each.operands), domain=DOMAIN, name=each.last.name)

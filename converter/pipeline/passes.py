@@ -20,7 +20,7 @@ from converter.legalize import deviations
 from converter.loops import batch_loops, shorten_loops
 from converter.opsets import OLDEST
 from converter.pipeline import steps
-from converter.pipeline.settings import Settings
+from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import SINCE
 from converter.weight_folding.weight_programs import hoist_weight_programs
 
@@ -37,7 +37,7 @@ class Pass:
 
     name: str
     purpose: str
-    run: Callable[[Graph, Settings], object]
+    run: Callable[[Graph, PassSettings], object]
     after: tuple[str, ...] = ()
     eliminates: frozenset[Op] = frozenset()
     canonical: bool = False
@@ -60,7 +60,9 @@ class Repeated:
     most: int = 4
 
 
-def run_passes(graph: Graph, settings: Settings, *watches: Callable[[str, Graph], None]) -> None:
+def run_passes(
+    graph: Graph, settings: PassSettings, *watches: Callable[[str, Graph], None]
+) -> None:
     """All passes that the opset allows, in place; each of ``watches`` is called after each.
 
     What comes again has nothing new to note; the watches are told of it as ``canonicalize (2)``.
@@ -87,7 +89,7 @@ def run_passes(graph: Graph, settings: Settings, *watches: Callable[[str, Graph]
                 changes(step)
 
 
-def _is_changed_by(step: Pass, graph: Graph, settings: Settings) -> bool:
+def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
     if settings.version < step.since:
         _note_newer(graph, settings, step)
         return False
@@ -97,7 +99,7 @@ def _is_changed_by(step: Pass, graph: Graph, settings: Settings) -> bool:
     return changed
 
 
-def _note_newer(graph: Graph, settings: Settings, step: Pass) -> None:
+def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
     """What a pass would write whose opset is a newer one, by what it makes of a copy."""
     trial = graph.clone()
     if step.run(trial, settings.trial(step.since)) and step.writes is not None:

@@ -16,7 +16,7 @@ Fuse: TypeAlias = bool | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class PassSettings:
     """The target and its opset and layout, what to fuse, and whether to be exact at any cost.
 
     With ``fold`` scales and shifts by parameters go into the weights before them.

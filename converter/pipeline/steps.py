@@ -35,18 +35,18 @@ from converter.layout import (
     resize_layout,
 )
 from converter.legalize import bounds, deviations, dtype_fallback
-from converter.pipeline.settings import Settings
+from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
 from converter.weight_folding.weight_programs import weight_values, weights_first
 
 
-def of_graph(step: Callable[[Graph], object]) -> Callable[[Graph, Settings], object]:
+def of_graph(step: Callable[[Graph], object]) -> Callable[[Graph, PassSettings], object]:
     """A pass that asks for no settings."""
     return lambda graph, _: step(graph)
 
 
-def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, Settings], object]:
+def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, PassSettings], object]:
     """A pass that applies rules once, in topological order; of several the first that can."""
     return of_graph(partial(_swept, rules=_joined(*tables)))
 
@@ -68,11 +68,11 @@ def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
     return dict.fromkeys((op for table in tables for op in table), rule)
 
 
-def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, Settings], bool]:
+def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, PassSettings], bool]:
     """A pass that tries recognisers, the first to match having the node; those with a name only if
     it is to be fused."""
 
-    def run(graph: Graph, settings: Settings) -> bool:
+    def run(graph: Graph, settings: PassSettings) -> bool:
         chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
         rules, takes = recogniser_rules(chosen, settings.notes), cache(settings.takes)
         changed = bool(chosen) and sweep(graph, rules, takes)
@@ -93,18 +93,18 @@ name_blocks = recognised(
 )
 
 
-def complete(graph: Graph, settings: Settings) -> bool:
+def complete(graph: Graph, settings: PassSettings) -> bool:
     """Tokens that are left alone are times zero besides, of which infinities make NaN."""
     prefix = () if settings.strict else (rotary.PREFIX,)
     return recognised(affine.AFFINE, *prefix)(graph, settings)
 
 
-def resample(graph: Graph, settings: Settings) -> bool:
+def resample(graph: Graph, settings: PassSettings) -> bool:
     recogniser = resampling.resize_recogniser(settings.version, settings.strict)
     return recognised(resize=recogniser)(graph, settings)
 
 
-def registered(graph: Graph, settings: Settings) -> bool:
+def registered(graph: Graph, settings: PassSettings) -> bool:
     """What others have registered; a function sees what formulas have found."""
     chosen = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, chosen, settings.version)
@@ -114,7 +114,7 @@ def registered(graph: Graph, settings: Settings) -> bool:
     return changed
 
 
-def activate(graph: Graph, settings: Settings) -> bool:
+def activate(graph: Graph, settings: PassSettings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
     table = [
         spelling
@@ -128,7 +128,7 @@ def activate(graph: Graph, settings: Settings) -> bool:
 
 
 def _note_newer_activations(
-    graph: Graph, table: Sequence[spelling.Spelling], settings: Settings
+    graph: Graph, table: Sequence[spelling.Spelling], settings: PassSettings
 ) -> None:
     """Those whose operator a newer opset brought, by what it would make of a copy."""
     for opset in sorted({s.since for s in table if s.since > settings.version}):
@@ -139,7 +139,7 @@ def _note_newer_activations(
                 settings.note_newer(opset, operator(op), trial.count(op))
 
 
-def recur(graph: Graph, settings: Settings) -> bool:
+def recur(graph: Graph, settings: PassSettings) -> bool:
     """A cell may be on top of another; the operators are less precise than what JAX does."""
     if settings.strict or not settings.fuses("recurrent"):
         return False
@@ -153,14 +153,14 @@ def recur(graph: Graph, settings: Settings) -> bool:
     return changed
 
 
-def group(graph: Graph, settings: Settings) -> bool:
+def group(graph: Graph, settings: PassSettings) -> bool:
     bare = (group_norm.is_bare(node, settings.takes) for node in graph.walk())
     if not (settings.fuses("group_norm") and any(bare)):
         return False
     return recognised(group_norm.GROUPS, group_norm.CHANNEL)(graph, settings)
 
 
-def attend(graph: Graph, settings: Settings) -> bool:
+def attend(graph: Graph, settings: PassSettings) -> bool:
     if not (settings.fuses("attention") and graph.count(ops.einsum)):
         return False
     changed = _swept(graph, {ops.select_n: attention.as_term})
@@ -168,7 +168,7 @@ def attend(graph: Graph, settings: Settings) -> bool:
     return sweep(graph, {ops.attention: attention.share}) or changed
 
 
-def batch_norms(graph: Graph, settings: Settings) -> bool:
+def batch_norms(graph: Graph, settings: PassSettings) -> bool:
     roots = graph.count(ops.rsqrt) or graph.count(ops.sqrt)
     return bool(roots) and recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
 
@@ -177,7 +177,7 @@ SPELLED_OUT = (ops.gelu, ops.rotary)
 """What has a name here before there is an operator for it."""
 
 
-def spell_out(graph: Graph, settings: Settings) -> bool:
+def spell_out(graph: Graph, settings: PassSettings) -> bool:
     """By the formula that says what each of them means."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
@@ -191,7 +191,7 @@ def spell_out(graph: Graph, settings: Settings) -> bool:
     return sweep(graph, dict.fromkeys(fused, rule))
 
 
-def take_onnx_operands(graph: Graph, settings: Settings) -> None:
+def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
     for op in SPELLED_OUT:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
     has = partial(settings.runtime.supports, opset=settings.version)
@@ -204,24 +204,24 @@ def take_onnx_operands(graph: Graph, settings: Settings) -> None:
     _swept(graph, rules)
 
 
-def windows(graph: Graph, settings: Settings) -> None:
+def windows(graph: Graph, settings: PassSettings) -> None:
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
     swept(pools, bounds.bounds_rules(graph, settings.strict))(graph, settings)
 
 
-def lay_heads_side_by_side(graph: Graph, settings: Settings) -> None:
+def lay_heads_side_by_side(graph: Graph, settings: PassSettings) -> None:
     if settings.layout == "3d":
         asked = settings.attention_layout is not None
         rule = heads.attention_3d if asked else heads.attention_3d_of_turned
         sweep(graph, {ops.attention: rule})
 
 
-def contract(graph: Graph, settings: Settings) -> bool:
+def contract(graph: Graph, settings: PassSettings) -> bool:
     rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
     return sweep(graph, {ops.einsum: rule})
 
 
-def absorb(graph: Graph, settings: Settings) -> bool:
+def absorb(graph: Graph, settings: PassSettings) -> bool:
     fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
     changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
     changed = sweep(
@@ -232,15 +232,15 @@ def absorb(graph: Graph, settings: Settings) -> bool:
     return changed
 
 
-def be_exact(graph: Graph, settings: Settings) -> None:
+def be_exact(graph: Graph, settings: PassSettings) -> None:
     sweep(graph, deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime))
 
 
-def avoid_quirks(graph: Graph, settings: Settings) -> None:
+def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
     """One after the other, as one may write what the next is about."""
     for quirk in settings.runtime.quirks:
         _swept(graph, quirk.rules)
 
 
-def use_kernels(graph: Graph, settings: Settings) -> None:
+def use_kernels(graph: Graph, settings: PassSettings) -> None:
     _swept(graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime))

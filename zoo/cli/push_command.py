@@ -27,10 +27,10 @@ def push(
 ) -> None:
     """Upload a verified folder to the hub as one commit."""
     from zoo.hub.pull import BRANCH
-    from zoo.hub.push import Target, commit, plan_push
+    from zoo.hub.push import PushTarget, commit, plan_push
 
     with progress_bar() as progress:
-        planned = plan_push(folder, Target(repo, revision or BRANCH, private), progress)
+        planned = plan_push(folder, PushTarget(repo, revision or BRANCH, private), progress)
     if not json:
         show_plan(planned)
     page = None if dry_run else commit(planned)

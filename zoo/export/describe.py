@@ -95,7 +95,7 @@ def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_
         histogram=dict(sorted(report.histogram.items())),
         fused={name: count for name, count in sorted(report.fused.items()) if count},
         near_misses=tuple(
-            schema.NearMiss(pattern=miss.pattern, reason=miss.reason, count=miss.count)
+            schema.StatedNearMiss(pattern=miss.pattern, reason=miss.reason, count=miss.count)
             for miss in made.near_misses
         ),
         verification=made.verification,

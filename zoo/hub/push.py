@@ -34,7 +34,7 @@ TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class Target:
+class PushTarget:
     """Where to: `repository` is OWNER/NAME. `private` counts only if it has to be created."""
 
     repository: str
@@ -57,14 +57,14 @@ class PushPlan:
     """What a push would do. `state` says it of the repository; `others` are files it keeps."""
 
     folder: Path
-    target: Target
+    target: PushTarget
     model: str
     state: str
     rows: tuple[PushedFile, ...]
     others: tuple[str, ...]
 
 
-def plan_push(folder: Path, target: Target, progress: Progress) -> PushPlan:
+def plan_push(folder: Path, target: PushTarget, progress: Progress) -> PushPlan:
     """Check a folder and compare it with the repository. **Raises** `BadFile`, `BadRequest`."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", target.repository, re.ASCII):
         raise BadRequest(f"--repo {target.repository}: write OWNER/NAME.")
@@ -79,7 +79,7 @@ def plan_push(folder: Path, target: Target, progress: Progress) -> PushPlan:
     return PushPlan(folder, target, manifest.model, state, rows, others)
 
 
-def _look(target: Target) -> tuple[str, dict[str, RepoSibling] | None]:
+def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
     """What the hub has now, in words and by name; None where that is not known."""
     kind = "private" if target.private else "public"
     try:
@@ -166,7 +166,7 @@ def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
     return added
 
 
-def _why(error: Exception, target: Target) -> str:
+def _why(error: Exception, target: PushTarget) -> str:
     code, _ = answer_of(error)
     if code in FORBIDDEN:
         return f"the hub refuses it ({code}), so {TOKEN.format(target.repository)}"

@@ -102,7 +102,7 @@ class Tensor(Model):
         return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-class NearMiss(Model):
+class StatedNearMiss(Model):
     """Operators that look like a single one of a newer opset, and could not be fused into it."""
 
     pattern: Line = Field(description="The operator that it would have become.")
@@ -134,7 +134,7 @@ class Variant(Model):
     nodes: Count = Field(description="How many operators it has.")
     histogram: dict[Line, Count] = Field(description="How many of each operator.")
     fused: dict[Line, Count] = Field(description="How many of each that older opsets do not have.")
-    near_misses: tuple[NearMiss, ...] = Field(description="What could not be fused, and why.")
+    near_misses: tuple[StatedNearMiss, ...] = Field(description="What could not be fused, and why.")
     verification: Verification | None = Field(description="How it was checked; null if not at all.")
     calibration: Calibration | None = Field(
         default=None,

@@ -83,14 +83,14 @@ class Measured(Model):
         return all(each.verification.passed for each in self.files.values())
 
 
-class Report(Model):
+class ReportContent(Model):
     """All models that were measured, in the zoo's order."""
 
     format: Literal["jax-onnx-zoo report"] = Field(description="What this is.")
     models: tuple[Measured, ...] = Field(description="Each with one checkpoint.")
 
 
-EMPTY = Report(format="jax-onnx-zoo report", models=())
+EMPTY = ReportContent(format="jax-onnx-zoo report", models=())
 
 
 REPORT, PAGE = "report.json", "README.md"
@@ -98,10 +98,10 @@ FEATURES, ERRORS = "-features.png", "-errors.png"
 """Files of a report's folder: its numbers, and the same for people."""
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Path) -> ReportContent:
     """The numbers of a report. **Raises** `BadFile`."""
     try:
-        return Report.model_validate_json(read_at_most(path, LARGEST_MANIFEST))
+        return ReportContent.model_validate_json(read_at_most(path, LARGEST_MANIFEST))
     except (OSError, ValidationError) as error:
         raise BadFile(
             f"{path} is not what `zoo report` wrote: name the folder of a report."

@@ -37,7 +37,7 @@ class Outcomes:
     """What became of each model: `measured` now, `already` before, `left` for another time, or
     `failed`. The last two have the reason."""
 
-    report: content.Report
+    report: content.ReportContent
     measured: list[str] = field(default_factory=list)
     already: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
@@ -105,7 +105,9 @@ def measure_one(
     page.write_report(outcomes.report, asked.folder)
 
 
-def is_known(report: content.Report, entry: ModelInfo, path: Path, asked: ReportRequest) -> bool:
+def is_known(
+    report: content.ReportContent, entry: ModelInfo, path: Path, asked: ReportRequest
+) -> bool:
     """Whether a report has this model of this checkpoint, by the same versions of everything, and
     all that is asked of it."""
     known = {each.model: each for each in report.models}.get(entry.name)

@@ -12,12 +12,21 @@ from zoo.manifest.read import to_text
 from zoo.manifest.words import passed
 from zoo.registry.lookup import MODELS
 from zoo.registry.reported import TASKS, Task
-from zoo.report.content import EMPTY, ERRORS, FEATURES, PAGE, REPORT, Measured, Report, read_report
+from zoo.report.content import (
+    EMPTY,
+    ERRORS,
+    FEATURES,
+    PAGE,
+    REPORT,
+    Measured,
+    ReportContent,
+    read_report,
+)
 
 TEMPLATE = "pretrained.md.jinja"
 
 
-def report_so_far(folder: Path) -> Report:
+def report_so_far(folder: Path) -> ReportContent:
     """The report in a folder so far; an empty one where there is none. **Raises** `BadOutput` for
     a folder of something else, and `BadFile`."""
     if (folder / REPORT).is_file():
@@ -30,14 +39,14 @@ def report_so_far(folder: Path) -> Report:
     return EMPTY
 
 
-def write_report(report: Report, folder: Path) -> None:
+def write_report(report: ReportContent, folder: Path) -> None:
     """Put the numbers and their page in place. **Raises** `BadOutput`."""
     for name, text in ((REPORT, to_text(report)), (PAGE, render(report))):
         with replacing(folder / name) as file:
             write_text(file, text)
 
 
-def add(report: Report, new: Measured) -> Report:
+def add(report: ReportContent, new: Measured) -> ReportContent:
     """A report with another model, which takes the place of an earlier measurement."""
     found = {each.model: each for each in (*report.models, new)}
     # A model that the zoo has no more goes.
@@ -45,7 +54,7 @@ def add(report: Report, new: Measured) -> Report:
     return report.model_copy(update={"models": models})
 
 
-def render(report: Report) -> str:
+def render(report: ReportContent) -> str:
     """The page as Markdown."""
     return markdown(
         TEMPLATE,

@@ -14,7 +14,7 @@ from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import FORCE, check_free, replacing, write_text
 from zoo.images.pictures import read_picture
 from zoo.manifest.markdown import html_page
-from zoo.report.content import REPORT, Measured, Report, read_report
+from zoo.report.content import REPORT, Measured, ReportContent, read_report
 from zoo.report.page import IS_PUBLISHED, file_rows, number, result_rows
 
 TEMPLATE = "reports.html.jinja"
@@ -28,7 +28,7 @@ class Received:
     """A report: what its folder is called, its numbers, and its pictures as `data:` addresses."""
 
     name: str
-    report: Report
+    report: ReportContent
     pictures: Mapping[str, str]
 
 
