@@ -32,9 +32,9 @@ def bisect(request: BisectionRequest) -> Change | None:
         request = replace(request, specs=request.inputs)
     graph = request.trace()
     interface = request.interface(graph)
-    given = interface.taken(jax.tree.leaves(list(request.inputs)))
-    refuse_forbidden(graph, given)
-    watch = Watch(request.trace, [("given", given)], interface.called(request.call))
+    arrays = interface.taken(jax.tree.leaves(list(request.inputs)))
+    refuse_forbidden(graph, arrays)
+    watch = Watch(request.trace, [("given", arrays)], interface.called(request.call))
     try:
         watch.trace()
         passes.run_passes(graph, request, watch)

@@ -179,7 +179,7 @@ def finish(
     (about or Metadata()).write(model)
     outlined = outline(model) if functions else []
     newer = sorted(settings.newer.items())
-    found = replace(
+    report_of_model = replace(
         report(model),
         near_misses=grouped_near_misses(settings.notes),
         deviations=[
@@ -189,7 +189,7 @@ def finish(
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
         functions=outlined,
     )
-    export = Export(model, graph, found, retrace)
+    export = Export(model, graph, report_of_model, retrace)
     if not saving.missing(model, graph):
         saving.bind(model, graph)
     return export

@@ -37,8 +37,8 @@ class Explanation:
     def __str__(self) -> str:
         if self.is_convertible:
             return "everything can be converted"
-        rest = [] if self.is_whole else ["what comes after it was not looked at"]
-        return "\n".join([*map(str, self.obstacles), *rest])
+        unseen = [] if self.is_whole else ["what comes after it was not looked at"]
+        return "\n".join([*map(str, self.obstacles), *unseen])
 
 
 @asked_by(GraphRequest)
@@ -58,4 +58,7 @@ def _explanation_grouped(refused: Sequence[Unsupported]) -> list[Obstacle]:
     lines: dict[str, dict[str, None]] = {}
     for error in refused:
         lines.setdefault(error.reason, {})[error.line] = None
-    return [Obstacle(reason, tuple(filter(None, found))) for reason, found in lines.items()]
+    return [
+        Obstacle(reason, tuple(filter(None, source_lines)))
+        for reason, source_lines in lines.items()
+    ]

@@ -80,14 +80,14 @@ class View(NamedTuple):
             return factors
         ends = [f.stride * f.size for f in factors]
         fastest = [f for f in factors if not any(dims.same(f.stride, end) for end in ends)]
-        found = fastest[:1]
-        while found and len(found) < len(factors):
-            end = found[0].stride * found[0].size
+        chain = fastest[:1]
+        while chain and len(chain) < len(factors):
+            end = chain[0].stride * chain[0].size
             after = [f for f in factors if dims.same(f.stride, end)]
             if len(after) != 1:
                 return None
-            found.insert(0, after[0])
-        return found if len(found) == len(factors) else None
+            chain.insert(0, after[0])
+        return chain if len(chain) == len(factors) else None
 
     def reach(self, axis: int) -> tuple[Dim, Dim]:
         """The first and the last entry of an axis of the base that are seen."""
@@ -129,10 +129,10 @@ class View(NamedTuple):
     def cut(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
         """Only ``size`` entries of an axis, from ``start`` on."""
         digits, starts, groups = _Digits(self.groups[axis]), list(self.starts), list(self.groups)
-        found = digits.steps(Factor(0, stride, size)) if digits.begin(start, starts) else None
-        if found is None or not digits.fits():
+        steps = digits.steps(Factor(0, stride, size)) if digits.begin(start, starts) else None
+        if steps is None or not digits.fits():
             return None
-        groups[axis] = as_group(found)
+        groups[axis] = as_group(steps)
         return View(self.base, tuple(groups), tuple(starts))
 
     def of(self, inner: View) -> View | None:
@@ -142,9 +142,9 @@ class View(NamedTuple):
 
     def onto(self, base: Value, axes: Iterable[int | None]) -> View:
         """The same elements of another base: the old one's axes are these of its, or repeated."""
-        found = self.of(along(base, axes))
-        assert found is not None, (self, base)
-        return found
+        view = self.of(along(base, axes))
+        assert view is not None, (self, base)
+        return view
 
     def operand(self, index: int) -> View:
         """Operand ``index`` of the elementwise node that makes the base, along the same axes."""
@@ -171,13 +171,13 @@ def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
 
 def as_group(factors: Iterable[Factor]) -> Group:
     """In normal form: neighbours that are one stretch are one factor, and there are no ones."""
-    found: list[Factor] = []
+    merged: list[Factor] = []
     for f in factors:
-        if found and found[-1].axis == f.axis and dims.same(found[-1].stride, f.stride * f.size):
-            found[-1] = Factor(f.axis, f.stride, dims.as_dim(found[-1].size * f.size))
+        if merged and merged[-1].axis == f.axis and dims.same(merged[-1].stride, f.stride * f.size):
+            merged[-1] = Factor(f.axis, f.stride, dims.as_dim(merged[-1].size * f.size))
         elif not dims.is_one(f.size):
-            found.append(f)
-    return tuple(found) if any(f.axis is not None for f in found) else ()
+            merged.append(f)
+    return tuple(merged) if any(f.axis is not None for f in merged) else ()
 
 
 # ------------------------------------------------------------------------------------ composition
@@ -204,10 +204,10 @@ def _renamed_group(group: Group, inner: tuple[Group, ...]) -> Group:
 
 def _renamed_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
     axis, stride, size = factor
-    found = () if axis is None else inner[axis]
-    if not found:
+    base_factors = () if axis is None else inner[axis]
+    if not base_factors:
         return (Factor(None, 0, size),)
-    own, unit, _ = found[0]
+    own, unit, _ = base_factors[0]
     if unit != 1:
         return (Factor(own, dims.as_dim(unit * stride), size),)
     return (factor,) if own == axis else (Factor(own, stride, size),)
@@ -223,10 +223,10 @@ def _composed(outer: View, inner: View) -> View | None:
     for own in outer.groups:
         factors: list[Factor] = []
         for factor in own:
-            found = [factor] if factor.axis is None else axes[factor.axis].steps(factor)
-            if found is None:
+            steps = [factor] if factor.axis is None else axes[factor.axis].steps(factor)
+            if steps is None:
                 return None
-            factors += found
+            factors += steps
         groups.append(as_group(factors))
     fits = all(axis.fits() for axis in axes)
     return View(inner.base, tuple(groups), tuple(starts)) if fits else None
@@ -261,7 +261,7 @@ class _Digits:
         """Steps along the axis as steps along its digits, and so along the inner view's base."""
         _, stride, size = factor
         sign = 1 if is_forward(stride) else -1
-        stride, found = dims.as_dim(stride * sign), list[Factor]()
+        stride, inner_steps = dims.as_dim(stride * sign), list[Factor]()
         for i in range(len(self.group) - 1, 0, -1):
             room = self.group[i].size
             beyond = dims.divides(room, stride)
@@ -269,14 +269,14 @@ class _Digits:
                 stride = beyond
                 continue
             if dims.is_at_least(room - 1 - stride * (size - 1), 0):
-                return [self._step(i, sign * stride, size), *found]
+                return [self._step(i, sign * stride, size), *inner_steps]
             here = dims.divides(stride, room)
-            rest = None if here is None else dims.divides(here, size)
-            if here is None or rest is None:
+            left = None if here is None else dims.divides(here, size)
+            if here is None or left is None:
                 return None
-            found.insert(0, self._step(i, sign * stride, here))
-            stride, size = 1, rest
-        return [self._step(0, sign * stride, size), *found]
+            inner_steps.insert(0, self._step(i, sign * stride, here))
+            stride, size = 1, left
+        return [self._step(0, sign * stride, size), *inner_steps]
 
     def _step(self, i: int, stride: Dim, size: Dim) -> Factor:
         end = self.high if is_forward(stride) else self.low

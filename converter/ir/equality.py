@@ -91,8 +91,8 @@ def same_program(a: Value, b: Value) -> bool:
             continue
         pairs.add((id(x), id(y)))
         if x.node is None or y.node is None:
-            known = x.kind == y.kind == "const" and x.dtype == y.dtype
-            if not (known and np.array_equal(x.const, y.const)):
+            constants = x.kind == y.kind == "const" and x.dtype == y.dtype
+            if not (constants and np.array_equal(x.const, y.const)):
                 return False
             continue
         alike = x.index == y.index and len(x.node.inputs) == len(y.node.inputs)

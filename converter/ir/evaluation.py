@@ -129,13 +129,13 @@ def _evaluation_run(
 
 def _read_last(graph: Graph) -> list[list[Value]]:
     """For each node the values of this graph that nobody reads after it."""
-    kept, found = {id(v) for v in graph.outputs}, list[list[Value]]()
+    kept, last_reads = {id(v) for v in graph.outputs}, list[list[Value]]()
     own = {id(v) for node in graph.nodes for v in node.outputs}
     for node in reversed(graph.nodes):
         touched = {id(v): v for v in (*node.operands(), *node.outputs) if id(v) in own}
-        found.append([v for key, v in touched.items() if key not in kept])
+        last_reads.append([v for key, v in touched.items() if key not in kept])
         kept |= touched.keys()
-    return found[::-1]
+    return last_reads[::-1]
 
 
 def memory(graph: Graph, sizes: Sizes) -> int:

@@ -194,15 +194,15 @@ def resize(
     x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], kinds: Sequence[ResizeKind]
 ) -> jax.Array:
     """``axes`` resampled to ``sizes``; all of the ``kinds`` say the same."""
-    wanted = dict(zip(axes, sizes, strict=True))
+    new_sizes = dict(zip(axes, sizes, strict=True))
     if kinds[0] == ALIGNED:
-        return _aligned(x, wanted)
-    shape = [wanted.get(i, d) for i, d in enumerate(x.shape)]
+        return _aligned(x, new_sizes)
+    shape = [new_sizes.get(i, d) for i, d in enumerate(x.shape)]
     return jax.image.resize(x, shape, *kinds[0])
 
 
-def _aligned(x: jax.Array, wanted: Mapping[int, int]) -> jax.Array:
-    for axis, count in wanted.items():
+def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
+    for axis, count in new_sizes.items():
         size = x.shape[axis]
         steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
         step = jnp.asarray(size - 1, jnp.float32) / steps
@@ -220,8 +220,8 @@ def factor(x: Any, *, divides: bool) -> Any:
     **Raises** `SaveError` for what would make infinite weights: those of products make NaN.
     """
     if np.any(x == 0) if divides else np.any(np.isinf(x)):
-        found = "a divisor of zero" if divides else "an infinite factor"
-        raise SaveError(f"weights would take in {found}: mend it, or convert with fold=False")
+        culprit = "a divisor of zero" if divides else "an infinite factor"
+        raise SaveError(f"weights would take in {culprit}: mend it, or convert with fold=False")
     return x
 
 

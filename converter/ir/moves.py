@@ -98,16 +98,16 @@ def _reshape_split(source: Shape, target: Shape, first: int) -> tuple[Group, ...
             if not queue:
                 return None
             axis, _, size = queue.pop(0)
-            rest = 1 if dims.same(size, left) else dims.divides(size, left)
-            if rest is None:
-                rest, inner = 1, dims.divides(left, size)
+            remaining = 1 if dims.same(size, left) else dims.divides(size, left)
+            if remaining is None:
+                remaining, inner = 1, dims.divides(left, size)
                 if inner is None:
                     return None
                 queue.insert(0, Factor(axis, 1, inner))
                 factors.append(Factor(axis, inner, left))
             else:
                 factors.append(Factor(axis, 1, size))
-            left = rest
+            left = remaining
         groups.append(as_group(factors))
     return None if queue else tuple(groups)
 
@@ -146,10 +146,10 @@ def known_cut(node: Node) -> int | None:
     if node.op is not ops.slice or has_strides(node):
         return None
     cut = cut_axes(node)
-    known = len(cut) == 1 and dims.all_static(
+    is_known = len(cut) == 1 and dims.all_static(
         (node.inputs[0].shape[cut[0]], node.out.shape[cut[0]])
     )
-    return cut[0] if known else None
+    return cut[0] if is_known else None
 
 
 def cut_alike(graph: Graph) -> dict[tuple[int, int], list[Node]]:

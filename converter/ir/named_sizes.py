@@ -36,7 +36,7 @@ def origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
     An axis that is the name, else the least multiple of it, else one that is linear in it and
     otherwise of names that are known by then: ``h+1``, ``2*N+h``.
     """
-    found: dict[str, Origin] = {}
+    solved: dict[str, Origin] = {}
     named = [
         (i, axis, dim)
         for i, shape in enumerate(shapes)
@@ -45,24 +45,28 @@ def origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
     ]
     for i, axis, dim in named:
         (name, *others) = size_names(dim)
-        factor, rest = (0, 0) if others else _linear(dim, name)
-        if factor and dims.same(rest, 0) and (name not in found or factor < found[name].factor):
-            found[name] = Origin(i, axis, factor)
-    while more := next(_solved(named, found), None):
-        found.update([more])
-    return found
+        factor, summand = (0, 0) if others else _linear(dim, name)
+        if (
+            factor
+            and dims.same(summand, 0)
+            and (name not in solved or factor < solved[name].factor)
+        ):
+            solved[name] = Origin(i, axis, factor)
+    while more := next(_solved(named, solved), None):
+        solved.update([more])
+    return solved
 
 
 def _solved(
-    named: Sequence[tuple[int, int, Dim]], found: Mapping[str, Origin]
+    named: Sequence[tuple[int, int, Dim]], solved: Mapping[str, Origin]
 ) -> Iterator[tuple[str, Origin]]:
     for i, axis, dim in named:
-        unknown = size_names(dim) - found.keys()
+        unknown = size_names(dim) - solved.keys()
         if len(unknown) == 1:
             (name,) = unknown
-            factor, rest = _linear(dim, name)
+            factor, summand = _linear(dim, name)
             if factor:
-                yield name, Origin(i, axis, factor, rest)
+                yield name, Origin(i, axis, factor, summand)
 
 
 def _linear(dim: Dim, name: str) -> tuple[int, Dim]:
@@ -70,15 +74,15 @@ def _linear(dim: Dim, name: str) -> tuple[int, Dim]:
     ones = dict.fromkeys(size_names(dim), 1)
     factor = dims.evaluate_dim(dim, {**ones, name: 2}) - dims.evaluate_dim(dim, ones)
     (size,) = export.symbolic_shape(name, scope=dim.scope)
-    rest = dims.as_dim(dim - factor * size)
-    return (0, dim) if name in size_names(rest) else (factor, rest)
+    summand = dims.as_dim(dim - factor * size)
+    return (0, dim) if name in size_names(summand) else (factor, summand)
 
 
-def read(shapes: Sequence[Shape], given: Sequence[Sequence[int]]) -> dict[str, int]:
-    """The sizes of the names in ``shapes`` where arrays have the shapes that are ``given``."""
+def read(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The sizes of the names in ``shapes`` where arrays have ``array_shapes``."""
     sizes: dict[str, int] = {}
     for name, origin in origins(shapes).items():
-        whole = given[origin.index][origin.axis]
+        whole = array_shapes[origin.index][origin.axis]
         sizes[name] = (whole - dims.evaluate_dim(origin.rest, sizes)) // origin.factor
     return sizes
 
@@ -90,13 +94,13 @@ def size_names(expression: Dim | str) -> set[str]:
     return dims.fold_dims(
         expression,
         lambda x: {x} if isinstance(x, str) else set[str](),
-        lambda _, found: set[str]().union(*found),
+        lambda _, parts: set[str]().union(*parts),
     )
 
 
 def all_names(arrays: Iterable[Any]) -> list[str]:
-    found = (size_names(dim) for array in arrays for dim in array.shape)
-    return sorted(set[str]().union(*found))
+    names_of_sizes = (size_names(dim) for array in arrays for dim in array.shape)
+    return sorted(set[str]().union(*names_of_sizes))
 
 
 # -------------------------------------------------------------------------------- constraints
@@ -122,18 +126,22 @@ def constraint(text: str) -> Constraint:
     return Constraint(text, frozenset(size_names(left) | size_names(right)), holds)
 
 
-def broken(constraints: Iterable[str], given: Sizes) -> str | None:
+def broken(constraints: Iterable[str], sizes: Sizes) -> str | None:
     """The first constraint that sizes do not obey.
 
     A name that is in no shape, as JAX has put another in its place, is what a constraint equates
     it with.
     """
-    known = dict(given)
+    sizes_by_name = dict(sizes)
     for each in map(constraint, constraints):
         left, _, right = each.text.partition("==")
-        if right and left.strip().isidentifier() and size_names(right.strip()) <= known.keys():
-            known.setdefault(left.strip(), dims.evaluate_dim(right.strip(), known))
-        if each.names <= known.keys() and not each.holds(known):
+        if (
+            right
+            and left.strip().isidentifier()
+            and size_names(right.strip()) <= sizes_by_name.keys()
+        ):
+            sizes_by_name.setdefault(left.strip(), dims.evaluate_dim(right.strip(), sizes_by_name))
+        if each.names <= sizes_by_name.keys() and not each.holds(sizes_by_name):
             return each.text
     return None
 
@@ -142,12 +150,12 @@ FURTHEST = 64
 """So far a size may be from what is wanted, or from a number in a constraint, to obey it."""
 
 
-def nearest_size(wanted: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
+def nearest_size(asked: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     """The sizes that constraints allow near to those that are wanted; none if there are none."""
     read = [constraint(text) for text in constraints]
-    extra = set[str]().union(*(c.names for c in read)) - wanted.keys()
+    extra = set[str]().union(*(c.names for c in read)) - asked.keys()
     numbers = {int(number) for c in read for number in re.findall(r"\b\d+\b", c.text)}
-    targets = {**wanted, **dict.fromkeys(sorted(extra), 1)}
+    targets = {**asked, **dict.fromkeys(sorted(extra), 1)}
 
     def search(sizes: dict[str, int], open_: Sequence[str]) -> dict[str, int] | None:
         if not open_:
@@ -156,8 +164,8 @@ def nearest_size(wanted: Sizes, constraints: Iterable[str]) -> dict[str, int] | 
         due = [c for c in read if first in c.names and c.names <= {*sizes, first}]
         for size in _around(targets[first], numbers):
             tried = {**sizes, first: size}
-            if all(c.holds(tried) for c in due) and (found := search(tried, others)):
-                return found
+            if all(c.holds(tried) for c in due) and (allowed := search(tried, others)):
+                return allowed
         return None
 
     return search({}, list(targets))

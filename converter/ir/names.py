@@ -10,11 +10,11 @@ class Names:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
-    def take(self, wanted: str) -> str:
-        """``wanted``, or ``wanted_1``, ``wanted_2`` … where others have it."""
+    def take(self, preferred: str) -> str:
+        """``preferred``, or ``preferred_1``, ``preferred_2`` … where others have it."""
         numbers = itertools.count(1)
-        name = wanted
+        name = preferred
         while name in self._taken:
-            name = f"{wanted}_{next(numbers)}"
+            name = f"{preferred}_{next(numbers)}"
         self._taken.add(name)
         return name

@@ -52,9 +52,9 @@ def _range_found(value: Value, depth: int, seen: dict[int, Range]) -> Range:
     node = value.node
     if node is None or depth == 0 or node.op not in _RANGES:
         return whole
-    found = _RANGES[node.op](node, [_range_of(v, depth - 1, seen) for v in node.inputs])
+    interval = _RANGES[node.op](node, [_range_of(v, depth - 1, seen) for v in node.inputs])
     # An integer that leaves its dtype wraps; a float is rounded, never past a bound that it has.
-    return found if is_float(value.dtype) or found.within(whole.low, whole.high) else whole
+    return interval if is_float(value.dtype) or interval.within(whole.low, whole.high) else whole
 
 
 def _whole_range(value: Value) -> Range:

@@ -57,8 +57,12 @@ def gru(
         (state,) = states
         of_state = state @ r[0, : 2 * size].T + own[: 2 * size]
         z, reset = jnp.split(f(wx[:, : 2 * size] + of_state), 2, axis=-1)
-        rows, rest = r[0, 2 * size :].T, own[2 * size :]
-        inner = reset * (state @ rows + rest) if reset_last else (reset * state) @ rows + rest
+        rows, bias_of_state = r[0, 2 * size :].T, own[2 * size :]
+        inner = (
+            reset * (state @ rows + bias_of_state)
+            if reset_last
+            else (reset * state) @ rows + bias_of_state
+        )
         return ((1 - z) * g(wx[:, 2 * size :] + inner) + z * state,)
 
     return _every_round(step, x, w, bias, _states(x, r, first, 1), reverse)

@@ -99,15 +99,15 @@ class Editor:
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """What a graph of its own gives for operands; its nodes become ours."""
-        given = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
+        operands_by_input = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
         for node in graph.walk():
-            node.inputs = [given.get(id(v), v) for v in node.inputs]
+            node.inputs = [operands_by_input.get(id(v), v) for v in node.inputs]
             node.source = self.source
             self.uses.update(map(id, node.inputs))
             for body in node.bodies.values():
-                body.outputs = [given.get(id(v), v) for v in body.outputs]
+                body.outputs = [operands_by_input.get(id(v), v) for v in body.outputs]
         self.nodes.extend(graph.nodes)
-        return [given.get(id(v), v) for v in graph.outputs]
+        return [operands_by_input.get(id(v), v) for v in graph.outputs]
 
     def reshape(self, x: Value, shape: Shape) -> Value:
         if dims.same_shape(x.shape, shape):
@@ -203,8 +203,8 @@ def count_uses(graph: Graph) -> Counter[int]:
     nodes = list(graph.walk())
     read = chain.from_iterable(node.inputs for node in nodes)
     bodies = (body for node in nodes for body in node.bodies.values())
-    given = chain.from_iterable(body.outputs for body in bodies)
-    return Counter(map(id, chain(graph.outputs, read, given)))
+    body_outputs = chain.from_iterable(body.outputs for body in bodies)
+    return Counter(map(id, chain(graph.outputs, read, body_outputs)))
 
 
 def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: Takes = takes_all) -> bool:

@@ -24,8 +24,8 @@ def is_batchable(node: Node, length: int) -> bool:
     else:
         plain = not (node.bodies or node.op.calls or node.refusal)
         possible = plain and (node.meaning is not None or node.op.formula is not None)
-    known = all(dims.all_static(v.shape) for v in node.operands())
-    return possible and known and all(takes_little(v, length) for v in node.outputs)
+    is_static = all(dims.all_static(v.shape) for v in node.operands())
+    return possible and is_static and all(takes_little(v, length) for v in node.outputs)
 
 
 def batched(
@@ -37,11 +37,11 @@ def batched(
     """
     made = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
-    given = [v for i, v in read.items() if i not in made]
-    graph = Graph(given, list(results), list(nodes))
-    axes = [0 if id(v) in whole else None for v in given]
+    inputs = [v for i, v in read.items() if i not in made]
+    graph = Graph(inputs, list(results), list(nodes))
+    axes = [0 if id(v) in whole else None for v in inputs]
     of_all = jax.vmap(lambda *xs: evaluate(graph, xs), in_axes=axes)
-    operands = [whole.get(id(v), v) for v in given]
+    operands = [whole.get(id(v), v) for v in inputs]
     with precision(graph.walk()):
         return written_out(of_all, operands, nodes[0].source, editor)
 
@@ -62,19 +62,19 @@ def compute_before(scan: Scan, editor: Editor) -> bool:
 def compute_at_once(scan: Scan, chosen: Sequence[Node], editor: Editor) -> bool:
     """Nodes that depend on no state, before the loop; their results are arrays that it scans."""
     made = {id(v): v for n in chosen for v in n.outputs}
-    rest = [node for node in scan.nodes if node not in chosen]
-    inside = {id(v) for n in rest for v in n.operands()} | {id(c.after) for c in scan.carries}
-    given = {id(s.inside) for s in scan.stacked}
-    bounds = [v for i, v in made.items() if i in inside or i in given]
+    remaining = [node for node in scan.nodes if node not in chosen]
+    inside = {id(v) for n in remaining for v in n.operands()} | {id(c.after) for c in scan.carries}
+    given_ids = {id(s.inside) for s in scan.stacked}
+    bounds = [v for i, v in made.items() if i in inside or i in given_ids]
     if not chosen or not bounds:
         return False
-    wanted = inside | given
-    gone = sum(id(part) not in wanted for _, part in scan.taken)
+    needed_ids = inside | given_ids
+    gone = sum(id(part) not in needed_ids for _, part in scan.taken)
     if sum(id(v) in inside for v in bounds) > len(chosen) + gone:
         return False
     whole = {id(part): array for array, part in scan.taken}
     arrays = batched(chosen, bounds, whole, editor)
-    scan.nodes = rest
+    scan.nodes = remaining
     for value, array in zip(bounds, arrays, strict=True):
         part = Value(value.shape, value.dtype, kind="input")
         scan.taken.append((array, part))
@@ -88,13 +88,15 @@ def _before(scan: Scan) -> list[Node]:
     the arrays that they come from and the results of the loop.
     """
     far, inner = {id(carry.inside) for carry in scan.carries}, scan.inner()
-    given = max((size_in_bytes(s.whole) for s in scan.stacked), default=0)
+    largest_result = max((size_in_bytes(s.whole) for s in scan.stacked), default=0)
     room = {id(part): size_in_bytes(array) for array, part in scan.taken}
     chosen = []
     for node in scan.nodes:
         operands = list(node.operands())
         outside = (size_in_bytes(v) for v in operands if id(v) not in inner)
-        most = max(SMALL, GROWTH * max(given, *(room.get(id(v), 0) for v in operands), *outside))
+        most = max(
+            SMALL, GROWTH * max(largest_result, *(room.get(id(v), 0) for v in operands), *outside)
+        )
         sizes = [scan.length * size_in_bytes(v) for v in node.outputs]
         depends = any(id(v) in far for v in operands) or max(sizes) > most
         if depends or not is_batchable(node, scan.length):
@@ -154,7 +156,7 @@ def compute_later(scan: Scan, editor: Editor) -> None:
     """Append what was left until the results of the loop are there."""
     for later in reversed(scan.later):
         whole = {i: scan.resolved(v) for i, v in later.whole.items()}
-        wanted = [s.inside for s in later.results]
-        arrays = batched(later.nodes, wanted, whole, editor)
+        insides = [s.inside for s in later.results]
+        arrays = batched(later.nodes, insides, whole, editor)
         ends = [id(s.whole) for s in later.results]
         scan.results.update(zip(ends, arrays, strict=True))

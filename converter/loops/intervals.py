@@ -20,13 +20,13 @@ def bound_states(graph: Graph) -> bool:
 
 
 def _bounded(node: Node) -> bool:
-    found = _of_scan(node) if node.op is ops.scan else _of_while(node)
-    return any([_noted(value, known) for value, known in found if is_integer(value.dtype)])
+    bounds = _of_scan(node) if node.op is ops.scan else _of_while(node)
+    return any([_noted(value, interval) for value, interval in bounds if is_integer(value.dtype)])
 
 
-def _noted(value: Value, known: Range) -> bool:
+def _noted(value: Value, interval: Range) -> bool:
     least, most = lowest(value.dtype), highest(value.dtype)
-    low, high = max(known.low, least), min(known.high, most)
+    low, high = max(interval.low, least), min(interval.high, most)
     if low > high or value.within == (low, high) or (low, high) == (least, most):
         return False
     value.within = (low, high)

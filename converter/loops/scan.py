@@ -68,13 +68,13 @@ class Scan:
             return None
         count = node.params["num_carry"]
         ends = zip(node.inputs, body.inputs, body.outputs, node.outputs, strict=False)
-        given = zip(body.outputs[count:], node.outputs[count:], strict=True)
+        stacked_pairs = zip(body.outputs[count:], node.outputs[count:], strict=True)
         return cls(
             int(length),
             node.params["reverse"],
             [Carry(*parts) for parts, _ in zip(ends, range(count), strict=False)],
             list(zip(node.inputs[count:], body.inputs[count:], strict=True)),
-            [Stacked(*pair) for pair in given if editor.uses[id(pair[1])]],
+            [Stacked(*pair) for pair in stacked_pairs if editor.uses[id(pair[1])]],
             list(body.nodes),
         )
 
@@ -93,11 +93,11 @@ class Scan:
 
     def depending(self, values: Iterable[Value]) -> set[int]:
         """ids of what the steps compute from these values, them included."""
-        found = set(map(id, values))
+        dependent = set(map(id, values))
         for node in self.nodes:
-            if any(id(v) in found for v in node.operands()):
-                found.update(map(id, node.outputs))
-        return found
+            if any(id(v) in dependent for v in node.operands()):
+                dependent.update(map(id, node.outputs))
+        return dependent
 
     def behind(self, values: Iterable[Value]) -> set[int]:
         """ids of what these values are computed from inside of a step, them included."""
@@ -131,8 +131,8 @@ class Scan:
 
     def resolved(self, value: Value) -> Value:
         """What takes the place of a result."""
-        while (found := self.results.get(id(value))) is not None and found is not value:
-            value = found
+        while (successor := self.results.get(id(value))) is not None and successor is not value:
+            value = successor
         return value
 
     def _give_what_is_there(self, editor: Editor) -> None:
@@ -164,11 +164,11 @@ class Scan:
 
 def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
     """ids of what values are computed from by these nodes, them included."""
-    found = set(map(id, values))
+    needed = set(map(id, values))
     for node in reversed(nodes):
-        if any(id(v) in found for v in node.outputs):
-            found.update(map(id, node.operands()))
-    return found
+        if any(id(v) in needed for v in node.outputs):
+            needed.update(map(id, node.operands()))
+    return needed
 
 
 def takes_little(value: Value, length: int) -> bool:

@@ -32,8 +32,8 @@ def unrolled(node: Node, editor: Editor, inside: bool) -> Sequence[Value] | None
     gathered: list[list[Value]] = [[] for _ in body.outputs[count:]]
     for step in _order(scan):
         parts = [_short_part(array, step, editor) for array in arrays]
-        states, given = _split_at(editor.inline(body.clone(), [*states, *parts]), count)
-        for line, value in zip(gathered, given, strict=True):
+        states, given_by_step = _split_at(editor.inline(body.clone(), [*states, *parts]), count)
+        for line, value in zip(gathered, given_by_step, strict=True):
             line.append(editor.reshape(value, (1, *value.shape)))
     lines = (line[::-1] if scan.reverse else line for line in gathered)
     return [*states, *(editor.concatenate(line, 0) for line in lines)]

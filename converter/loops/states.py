@@ -13,10 +13,10 @@ LONGEST = 1 << 16
 
 def count_steps(scan: Scan, _: Editor) -> bool:
     """A state that a number is added to in every step is known in each of them."""
-    found = [(carry, step) for carry in scan.carries if (step := _step(carry)) is not None]
+    counters = [(carry, step) for carry in scan.carries if (step := _step(carry)) is not None]
     if scan.length > LONGEST:
         return False
-    for carry, step in found:
+    for carry, step in counters:
         dtype = carry.start.dtype
         with np.errstate(over="ignore"):
             numbers = np.arange(scan.length + 1).astype(dtype) * np.asarray(step, dtype)
@@ -27,7 +27,7 @@ def count_steps(scan: Scan, _: Editor) -> bool:
         scan.taken.append((const(steps), part))
         scan.results[id(carry.final)] = const(numbers[-1])
         scan.carries.remove(carry)
-    return bool(found)
+    return bool(counters)
 
 
 def _step(carry: Carry) -> float | None:

@@ -40,13 +40,13 @@ class OnnxFunction:
 def outline(model: ir.Model) -> list[OnnxFunction]:
     """Make a function of every block that repeats, in place, the largest first."""
     names, made = Names(), list[OnnxFunction]()
-    while (found := _blocks(list(model.graph))) is not None:
-        name = names.take(_common_name(found))
-        function = _function(name, found, model.opset_imports)
+    while (blocks := _blocks(list(model.graph))) is not None:
+        name = names.take(_common_name(blocks))
+        function = _function(name, blocks, model.opset_imports)
         model.functions[function.identifier()] = function
-        for each in found:
+        for each in blocks:
             _call(model.graph, name, each)
-        made.append(OnnxFunction(name, len(found), len(found[0].nodes)))
+        made.append(OnnxFunction(name, len(blocks), len(blocks[0].nodes)))
     if made:
         model.opset_imports[DOMAIN] = 1
     return made
@@ -56,15 +56,15 @@ def _blocks(nodes: Sequence[ir.Node]) -> list[RepeatedBlock] | None:
     """A block and all that are like it, as saves most nodes."""
     plain = [node for node in nodes if node.domain != DOMAIN]
     for run in _runs(plain)[:TRIED]:
-        found = [list(_instances(each, plain)) for each in _cuts(plain, run)]
-        best = max(found, key=_saved, default=[])
+        instances = [list(_instances(each, plain)) for each in _cuts(plain, run)]
+        best = max(instances, key=_saved, default=[])
         if _saved(best) > 0:
             return best
     return None
 
 
-def _saved(found: Sequence[RepeatedBlock]) -> int:
-    return _fewer(len(found), len(found[0].nodes)) if found else 0
+def _saved(blocks: Sequence[RepeatedBlock]) -> int:
+    return _fewer(len(blocks), len(blocks[0].nodes)) if blocks else 0
 
 
 def _fewer(count: int, nodes: int) -> int:
@@ -76,7 +76,7 @@ def _cuts(nodes: Sequence[ir.Node], run: Run) -> list[RepeatedBlock]:
     """The blocks that a repetition can be cut into, by where the second of them begins."""
     starts = range(run.start + run.period, run.start + run.length - run.period + 1)
     candidates = [nodes[i : i + run.period] for i in starts[: run.period]]
-    return [found for each in candidates if (found := _block(each)) is not None]
+    return [block for each in candidates if (block := _block(each)) is not None]
 
 
 # ----------------------------------------------------------------------------------- repetitions
@@ -122,8 +122,8 @@ def _runs(nodes: Sequence[ir.Node]) -> list[Run]:
     numbers: dict[NodeKind, int] = {}
     line = np.array([_kind_number(node, i, numbers) for i, node in enumerate(nodes)])
     periods = range(SMALLEST, len(line) // 2 + 1)
-    found = [run for period in periods for run in _runs_of(line, period)]
-    return sorted(found, key=lambda run: (-run.saved, run.period, run.start))
+    runs = [run for period in periods for run in _runs_of(line, period)]
+    return sorted(runs, key=lambda run: (-run.saved, run.period, run.start))
 
 
 def _kind_number(node: ir.Node, place: int, numbers: dict[NodeKind, int]) -> int:
@@ -177,11 +177,11 @@ def _instances(of: RepeatedBlock, nodes: Sequence[ir.Node]) -> Iterator[Repeated
     """All that are like the block, in order, none with a node of another."""
     taken, last = set[ir.Node](), _node_kind(of.last)
     for node in nodes:
-        if _node_kind(node) == last and (found := _alike(of, node)) is not None:
-            inside = set(found.nodes)
+        if _node_kind(node) == last and (block := _alike(of, node)) is not None:
+            inside = set(block.nodes)
             if not (inside & taken) and _is_closed(inside, node):
                 taken |= inside
-                yield found
+                yield block
 
 
 def _alike(block: RepeatedBlock, last: ir.Node) -> RepeatedBlock | None:
@@ -214,9 +214,9 @@ def _alike(block: RepeatedBlock, last: ir.Node) -> RepeatedBlock | None:
 # ---------------------------------------------------------------------------------------- names
 
 
-def _common_name(found: Sequence[RepeatedBlock]) -> str:
+def _common_name(blocks: Sequence[RepeatedBlock]) -> str:
     """How the paths of all parameters begin: ``blocks`` of ``blocks.0.mlp.weight`` and others."""
-    paths = [_path(v) for each in found for v in each.operands if v.is_initializer()]
+    paths = [_path(v) for each in blocks for v in each.operands if v.is_initializer()]
     shared = _beginning(path for path in paths if len(path) > 1)
     return "_".join(takewhile(lambda part: not part.isdigit(), shared)) or "block"
 
@@ -231,9 +231,9 @@ def _beginning(paths: Iterable[Sequence[str]]) -> list[str]:
     return [first for first, *_ in columns]
 
 
-def _operand_names(found: Sequence[RepeatedBlock]) -> list[str]:
+def _operand_names(blocks: Sequence[RepeatedBlock]) -> list[str]:
     """How the paths of an operand of all instances end: ``mlp.weight``; else a number."""
-    names, operands = Names(), zip(*(each.operands for each in found), strict=True)
+    names, operands = Names(), zip(*(each.operands for each in blocks), strict=True)
     ends = (_beginning(_path(v)[::-1] for v in values)[::-1] for values in operands)
     return [names.take(".".join(end) or f"operand_{i}") for i, end in enumerate(ends)]
 
@@ -241,18 +241,18 @@ def _operand_names(found: Sequence[RepeatedBlock]) -> list[str]:
 # ------------------------------------------------------------------------------------- rewriting
 
 
-def _function(name: str, found: Sequence[RepeatedBlock], opsets: dict[str, int]) -> ir.Function:
+def _function(name: str, blocks: Sequence[RepeatedBlock], opsets: dict[str, int]) -> ir.Function:
     """The first block's nodes, on inputs of their own."""
-    first = found[0]
-    inputs = [ir.Value(name=each) for each in _operand_names(found)]
+    first = blocks[0]
+    inputs = [ir.Value(name=each) for each in _operand_names(blocks)]
     names = Names(str(v.name) for v in inputs)
-    known: dict[ir.Value, ir.Value] = dict(zip(first.operands, inputs, strict=True))
+    inner_values: dict[ir.Value, ir.Value] = dict(zip(first.operands, inputs, strict=True))
     nodes = []
     for node in first.nodes:
         copy = ir.Node(
             node.domain,
             node.op_type,
-            [None if v is None else known[v] for v in node.inputs],
+            [None if v is None else inner_values[v] for v in node.inputs],
             node.attributes.values(),
             num_outputs=len(node.outputs),
             name=node.name,
@@ -260,9 +260,9 @@ def _function(name: str, found: Sequence[RepeatedBlock], opsets: dict[str, int])
         )
         for ours, theirs in zip(node.outputs, copy.outputs, strict=True):
             theirs.name = names.take(str(ours.name))
-            known[ours] = theirs
+            inner_values[ours] = theirs
         nodes.append(copy)
-    outputs = [known[first.last.outputs[0]]]
+    outputs = [inner_values[first.last.outputs[0]]]
     used = {node.domain for node in first.nodes}
     imports = {domain: version for domain, version in opsets.items() if domain in {"", *used}}
     graph = ir.Graph(inputs, outputs, nodes=nodes, opset_imports=imports, name=name)

@@ -135,9 +135,9 @@ def _join(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
         return casts[value]
 
     for node in list(graph.all_nodes()):
-        wanted = half if node in low else WIDE
+        dtype = half if node in low else WIDE
         for index, value in enumerate(node.inputs):
-            if value is not None and value.dtype in (WIDE, half) and value.dtype != wanted:
+            if value is not None and value.dtype in (WIDE, half) and value.dtype != dtype:
                 node.replace_input_with(index, cast(value))
     for index, value in enumerate(graph.outputs):
         if value.dtype == half:

@@ -27,9 +27,9 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
     own = [value for value in _values(before) if value not in before.outputs]
     _joining_number(own, list(_values(after)))
     _joining_number(list(before.all_nodes()), list(after.all_nodes()))
-    for given, taken in zip(before.outputs, after.inputs, strict=True):
-        given.name = taken.name
-        ir.convenience.replace_all_uses_with(taken, given)
+    for output, input_ in zip(before.outputs, after.inputs, strict=True):
+        output.name = input_.name
+        ir.convenience.replace_all_uses_with(input_, output)
     inputs, nodes = list(before.inputs), list(before)
     initializers = list(before.initializers.values())
     for part in (before.inputs, before.outputs, before.initializers, after.inputs):
@@ -51,10 +51,10 @@ def _check(first: ir.Model, second: ir.Model) -> None:
             f"models of opsets {dict(first.opset_imports)} and {dict(second.opset_imports)} cannot "
             "be joined: convert both for the same"
         )
-    given, taken = _types(first.graph.outputs), _types(second.graph.inputs)
-    if given != taken:
+    outputs, inputs = _types(first.graph.outputs), _types(second.graph.inputs)
+    if outputs != inputs:
         raise SpecError(
-            f"the first model gives {', '.join(given)} and the second takes {', '.join(taken)}: "
+            f"the first model gives {', '.join(outputs)} and the second takes {', '.join(inputs)}: "
             "join models that fit"
         )
 

@@ -71,8 +71,8 @@ class Export:
     verdict: Verdict | None = None
 
     def __repr__(self) -> str:
-        told = str(self.report).partition("\n")[0]
-        return f"<Export at opset {self.model.opset_imports['']}: {told}>"
+        summary = str(self.report).partition("\n")[0]
+        return f"<Export at opset {self.model.opset_imports['']}: {summary}>"
 
     def save(
         self,
@@ -152,6 +152,6 @@ class Metadata:
 Given: TypeAlias = Metadata | Mapping[str, str] | None
 
 
-def metadata_of(given: Given) -> Metadata:
+def metadata_of(stated: Given) -> Metadata:
     """As it is, or with these properties."""
-    return given if isinstance(given, Metadata) else Metadata(properties=given or {})
+    return stated if isinstance(stated, Metadata) else Metadata(properties=stated or {})

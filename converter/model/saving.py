@@ -44,13 +44,13 @@ def bind(
         SpecError: there is no value for a parameter, or one of another type.
         SaveError: something was fused because of what the bound numbers are, and the given are not.
     """
-    given = values or {}
-    names = frozenset(given)  # a lazy mapping may read a value to tell whether it is there
+    values_by_name = values or {}
+    names = frozenset(values_by_name)  # a lazy mapping may read a value to tell whether it is there
     _check_names(model, graph, names)
 
     def read(value: Value) -> Any:
         if value.name in names and value.kind == "param":
-            return _checked(value, np.asarray(key_numbers(given[value.name])))
+            return _checked(value, np.asarray(key_numbers(values_by_name[value.name])))
         return np.asarray(value.bound if value.kind == "param" else value.const)
 
     _check_facts(graph, names, read)
@@ -58,9 +58,9 @@ def bind(
         model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
 
 
-def missing(model: ir.Model, graph: Graph, given: Collection[str] = ()) -> list[str]:
+def missing(model: ir.Model, graph: Graph, named: Collection[str] = ()) -> list[str]:
     """Names of parameters that have no value yet, but for the given ones."""
-    return [v.name for v in _leaves(model, graph) if v.bound is None and v.name not in given]
+    return [v.name for v in _leaves(model, graph) if v.bound is None and v.name not in named]
 
 
 def save(
@@ -99,16 +99,16 @@ def save(
     logger.info("wrote %s (%d bytes of weights)", target, size)
 
 
-def _is_external(model: ir.Model, target: Path, wanted: bool | None) -> bool:
+def _is_external(model: ir.Model, target: Path, asked: bool | None) -> bool:
     """Whether there is a file beside the model's."""
     sizes = [tensor.nbytes for tensor in initial_tensors(model)]
     too_large = sum(sizes) > LARGEST_FILE
-    if too_large and wanted is not None and not wanted:
+    if too_large and asked is not None and not asked:
         raise SpecError(
             f"{target} would have {sum(sizes):,} bytes of weights, and a file of its kind ends at "
             f"{LARGEST_FILE:,}: leave out external_data"
         )
-    return too_large or (bool(wanted) and max(sizes, default=0) > INLINE)
+    return too_large or (bool(asked) and max(sizes, default=0) > INLINE)
 
 
 def _read(model: ir.Model, graph: Graph) -> list[Value]:
@@ -118,14 +118,14 @@ def _read(model: ir.Model, graph: Graph) -> list[Value]:
 
 def _leaves(model: ir.Model, graph: Graph) -> list[Value]:
     """The parameters that have to be given, programs replaced by what they read."""
-    found: dict[int, Value] = {}
+    leaves: dict[int, Value] = {}
     for value in _read(model, graph):
-        found |= sources(value.program or value)
-    return [leaf for leaf in found.values() if leaf.kind == "param"]
+        leaves |= sources(value.program or value)
+    return [leaf for leaf in leaves.values() if leaf.kind == "param"]
 
 
-def _check_names(model: ir.Model, graph: Graph, given: Collection[str]) -> None:
-    absent = missing(model, graph, given)
+def _check_names(model: ir.Model, graph: Graph, named: Collection[str]) -> None:
+    absent = missing(model, graph, named)
     if absent:
         shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         raise SpecError(

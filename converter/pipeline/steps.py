@@ -62,8 +62,8 @@ def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
     """Of several rules for an operation the first that can."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
-        found = (table[node.op](node, editor) for table in tables if node.op in table)
-        return next((values for values in found if values is not None), None)
+        replacements = (table[node.op](node, editor) for table in tables if node.op in table)
+        return next((values for values in replacements if values is not None), None)
 
     return dict.fromkeys((op for table in tables for op in table), rule)
 
@@ -122,9 +122,9 @@ def activate(graph: Graph, settings: PassSettings) -> bool:
         if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)
-    found = spelling.recognise(graph, table, settings.version)
+    renamed = spelling.recognise(graph, table, settings.version)
     plain = settings.fuses(ops.softplus.structure) and settings.takes("Softplus", np.float32)
-    return (plain and _swept(graph, activations.SOFTPLUS_RULES)) or found
+    return (plain and _swept(graph, activations.SOFTPLUS_RULES)) or renamed
 
 
 def _note_newer_activations(

@@ -25,10 +25,10 @@ def find_target(text: str) -> Target:
 
     **Raises** `SpecError` if there is none.
     """
-    name, wanted = re.fullmatch(r"\s*(\w*)\s*(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    name, version_text = re.fullmatch(r"\s*(\w*)\s*(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     if name not in TARGETS:
-        known = ", ".join(TARGETS)
+        names = ", ".join(TARGETS)
         raise SpecError(
-            f"target must be {known}, perhaps with versions (onnxruntime>=1.32); received {text!r}"
+            f"target must be {names}, perhaps with versions (onnxruntime>=1.32); received {text!r}"
         )
-    return TARGETS[name].only(wanted)
+    return TARGETS[name].only(version_text)

@@ -130,8 +130,8 @@ class Target:
         if opset is None:
             return self.opset
         if opset not in self.opsets:
-            known = " to ".join(map(str, sorted({self.opsets[0], self.opsets[-1]})))
-            raise SpecError(f"opset must be {known} for {self.name}, received {opset}")
+            ends = " to ".join(map(str, sorted({self.opsets[0], self.opsets[-1]})))
+            raise SpecError(f"opset must be {ends} for {self.name}, received {opset}")
         return opset
 
     def refuse_open(self, graph: Graph) -> None:
@@ -165,14 +165,14 @@ class Target:
             if quirk.model is not None:
                 quirk.model(model)
 
-    def only(self, wanted: str) -> Target:
+    def only(self, version_text: str) -> Target:
         """The target in some of its versions, with the quirks of these.
 
         **Raises** `SpecError` if there is none that files are written for.
         """
-        left = self.versions & versions(wanted)
+        left = self.versions & versions(version_text)
         if not left:
-            raise SpecError(f"{self.name}{wanted} has no version that files are written for")
+            raise SpecError(f"{self.name}{version_text} has no version that files are written for")
         quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & left)
         return replace(self, versions=left, quirks=quirks)
 

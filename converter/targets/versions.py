@@ -41,7 +41,7 @@ def versions(text: str) -> Versions:
 
     **Raises** `SpecError` if it is none.
     """
-    found = ALL
+    allowed = ALL
     for part in filter(None, text.replace(" ", "").split(",")):
         match = _PART.fullmatch(part)
         if match is None:
@@ -51,5 +51,5 @@ def versions(text: str) -> Versions:
         after = (*release, 0)
         low = {">=": release, ">": after, "==": release}.get(sign, ())
         high = {"<": release, "<=": after, "==": after}.get(sign)
-        found &= Versions(low, high)
-    return found
+        allowed &= Versions(low, high)
+    return allowed

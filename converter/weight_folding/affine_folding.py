@@ -92,9 +92,9 @@ class WeightAffine:
             return None
         ways = WAYS[inner.op](inner, part.other, editor)
         for way in sorted(ways, key=lambda way: not self._is_fixed(way[0].value)):
-            found = [self._scaled(operand, editor, depth - 1) for operand in way]
-            if None not in found:
-                return [change for changes in found for change in changes or ()]
+            operands = [self._scaled(operand, editor, depth - 1) for operand in way]
+            if None not in operands:
+                return [change for changes in operands for change in changes or ()]
         return None
 
     def _shifted(self, part: LinearPart, op: Op, editor: Editor) -> tuple[LinearPart, Op] | None:

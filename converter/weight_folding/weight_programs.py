@@ -20,9 +20,9 @@ def weight_values(graph: Graph) -> set[int]:
 
 def weights_first(graph: Graph) -> None:
     """Put what depends on parameters alone before the rest, in place: it may be read there."""
-    found = weight_values(graph)
+    weights = weight_values(graph)
     for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
-        one.nodes.sort(key=lambda node: not any(id(v) in found for v in node.outputs))
+        one.nodes.sort(key=lambda node: not any(id(v) in weights for v in node.outputs))
 
 
 def hoist_weight_programs(graph: Graph) -> Graph:
@@ -32,14 +32,14 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     last step stays in the graph and its operands are tried. A result made from one parameter, which
     nothing else needs, keeps that parameter's name.
     """
-    found = weight_values(graph)
+    weights = weight_values(graph)
     table: dict[int, Value] = {}
     apart: dict[int, Value] = {}
-    queue = list(boundary(graph, found))
+    queue = list(boundary(graph, weights))
     tried: set[int] = set()
     while queue:
         value = queue.pop()
-        if value.node is None or id(value) not in found or id(value) in tried:
+        if value.node is None or id(value) not in weights or id(value) in tried:
             continue
         tried.add(id(value))
         leaves = sources(value)
@@ -78,10 +78,10 @@ def _name(params: list[Value], others: set[str]) -> None:
     A name that several want is none's alone.
     """
     plain = [v.name for v in params if v.program is None]
-    wanted = [v.name or _origin(v) for v in params]
-    shared = [name for name, times in Counter(wanted).items() if times > 1]
+    origins = [v.name or _origin(v) for v in params]
+    shared = [name for name, times in Counter(origins).items() if times > 1]
     names = Names({*plain, *others, *shared})
-    for value, name in zip(params, wanted, strict=True):
+    for value, name in zip(params, origins, strict=True):
         if value.program is not None:
             value.name = names.take(name)
 

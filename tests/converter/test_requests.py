@@ -15,11 +15,19 @@ KEYWORDS = {
     **{"external_data": None, "attention_layout": None, "strict": False, "fold": True},
     **{"fuse": True, "target": "onnxruntime", "input_names": None, "output_names": None},
     **{"channels_first": (), "verify": False, "metadata": None, "source_lines": False},
-    "functions": False,
+    **{"functions": False, "accept_open": ()},
 }
 """What people write, and what holds where they do not."""
 
-OF_FILES = {"path", "external_data", "verify", "metadata", "source_lines", "functions"}
+OF_FILES = {
+    "path",
+    "external_data",
+    "verify",
+    "accept_open",
+    "metadata",
+    "source_lines",
+    "functions",
+}
 
 
 def keywords(function):

@@ -49,11 +49,11 @@ def multiply(node: Node, editor: Editor) -> Value | None:
         return None
     while size > 1:
         half = size // 2
-        low, high, rest = (
+        low, high, odd_one = (
             editor.slice(x, axis, *cut) for cut in ((0, half), (half, 2 * half), (2 * half, size))
         )
         x = editor.binary(ops.mul, low, high)
-        x = editor.concatenate([x, rest], axis) if size % 2 else x
+        x = editor.concatenate([x, odd_one], axis) if size % 2 else x
         size = half + size % 2
     return editor.reshape(x, node.out.shape)
 

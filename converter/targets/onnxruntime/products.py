@@ -76,9 +76,9 @@ def _settled(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], N
         for node in list(model.graph.all_nodes()):
             moved.update(dict.fromkeys(node.outputs, _products_moved(node, moved)))
             if node.op_type == "MatMul" and not node.domain and all(map(_rank, node.inputs)):
-                wanted = ranks(node, moved)
-                if wanted is not None:
-                    _products_reshape(node, wanted, writer)
+                new_ranks = ranks(node, moved)
+                if new_ranks is not None:
+                    _products_reshape(node, new_ranks, writer)
 
     return settle
 
