@@ -1,5 +1,6 @@
 """Programs that failed once, in their smallest form, do not fail again."""
 
+import itertools
 from dataclasses import replace
 
 import jax
@@ -112,8 +113,21 @@ def uniform(function, *numbers):
     )
 
 
+NUMBERS = (np.nan, np.inf, 0.0, -0.0, 3.0)
+
+
+def compared(x):
+    """Each pair of arrays of one number, by each comparison."""
+    return [
+        jnp.where(compare(full(x, one), full(x, other)), x, 0)
+        for one, other in itertools.product(NUMBERS, repeat=2)
+        for compare in (lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)
+    ]
+
+
 special = jax.scipy.special
 UNIFORM = [
+    Case("numbers compared", compared),
     Case("numbers that differ", lambda x: jnp.where(full(x, 3.0) != 0.0, full(x, 7.0), 0.0)),
     Case("numbers that are equal", lambda x: jnp.where(full(x, 0.0) == full(x, 0.0), x, 7.0)),
     Case("sign of zero", lambda x: (1 / jnp.log1p(x * 0), 1 / jnp.cbrt(x * 0))),

@@ -20,7 +20,7 @@ from converter.ir import Graph, ops
 from converter.layout import channels, heads, norm_layout, siblings
 from converter.loops import intervals, rules, short
 from converter.pipeline.passes import distinct
-from converter.pipeline.settings import Settings
+from converter.pipeline.settings import PassSettings
 from converter.weight_folding import affine_folding, weight_programs
 from tests.rules import canonical
 from tests.rules.programs import Drawn, Expr
@@ -35,7 +35,7 @@ def until(name: str, **how: Any) -> Step:
     """All passes before one."""
 
     def run(graph: Graph) -> None:
-        settings = Settings(opset=23, **how)
+        settings = PassSettings(opset=23, **how)
         for step in distinct():
             if step.name == name:
                 return
