@@ -207,6 +207,7 @@ def run_tests(folder: Path, arguments: list[str]) -> None:
     """Run pytest in this process, which ends with it; what is said goes to a file in the folder."""
     os.chdir(folder)
     sys.path.insert(0, str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     with open(SAID, "wb") as said:
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
