@@ -23,6 +23,7 @@ from converter.fuse.product_terms import (
     mean_of,
     mean_square_of,
     product_of,
+    real,
 )
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along, as_group
@@ -118,7 +119,7 @@ def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     left, right = operands(view)
     if exponent(right) != 2 or not _is_mean(mean_square_of(left, uses), x, axes):
         return False
-    return _is_mean(mean_of(operand(right, 0), uses), x, axes)
+    return _is_mean(mean_of(real(operand(right, 0)), uses), x, axes)
 
 
 def _is_mean(found: Mean | None, x: View, axes: tuple[int, ...]) -> bool:

@@ -19,7 +19,7 @@ from converter.fuse.match import (
     peel,
     whole,
 )
-from converter.fuse.product_terms import exponent, mean_of
+from converter.fuse.product_terms import exponent, mean_of, real
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View
 
@@ -102,8 +102,7 @@ def _squared(inside: View, uses: Uses) -> View | None:
             continue
         counts = [d for d in found.summed.sizes if not dims.same(d, 1)]
         if counts and not (found.factor.is_near(1) and not found.factor.divisors):
-            squared = operand(found.summed.view, 0, rounding=True)
-            return operand(squared, 0, rounding=True) if squared.op() is ops.abs else squared
+            return real(operand(found.summed.view, 0, rounding=True))
     return None
 
 

@@ -195,4 +195,9 @@ def mean_square_of(view: View, uses: Uses) -> Mean | None:
     if found is None or exponent(found.summed.view) != 2:
         return None
     squared = found.summed.operand(0)
-    return replace(found, summed=squared.operand(0) if squared.view.op() is ops.abs else squared)
+    return replace(found, summed=replace(squared, view=real(squared.view)))
+
+
+def real(view: View) -> View:
+    """What has the same square: of an absolute value what it is that of."""
+    return operand(view, 0) if view.op() is ops.abs else view

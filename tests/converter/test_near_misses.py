@@ -1,5 +1,6 @@
 """What must not be fused, and what is said about it; and that it still comes out right."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +84,23 @@ def simple_norm(x):
     return x * lax.rsqrt(variance + 1e-6) * jnp.arange(1.0, 9.0)[:, None]
 
 
+def zeroed_by_another(q, k, v, mask):
+    masked = jnp.where(mask > 0, scores(q, k), -1e9)
+    return attend(jnp.where(mask > 0.5, jax.nn.softmax(masked, axis=-1), 0), v)
+
+
+def zeroed_below_a_bias(q, k, v, mask, bias):
+    masked = jnp.where(mask > 0, scores(q, k) + bias, -1e9)
+    return attend(jnp.where(mask > 0, jax.nn.softmax(masked, axis=-1), 0), v)
+
+
+def products_of_nothing(q, k, v, mask):
+    """Rows that show nothing are NaN, and NaN times zero is."""
+    shown = mask > -9
+    masked = jnp.where(shown, scores(q, k), -jnp.inf)
+    return attend(jax.nn.softmax(masked, axis=-1) * shown, v)
+
+
 QKV = ((3, 5, 8), (3, 7, 8), (3, 7, 6))
 MASKED = (*QKV, (5, 7))
 MISSES = {
@@ -90,6 +108,9 @@ MISSES = {
         (returned(0), QKV, "weights of the softmax are used elsewhere"),
         (returned(1), QKV, "scores are used elsewhere"),
         (weights_masked, MASKED, "between the softmax and the second product"),
+        (zeroed_by_another, MASKED, "weights are hidden that it does not hide"),
+        (zeroed_below_a_bias, (*MASKED, (3, 5, 7)), "may be below what hidden ones are"),
+        (products_of_nothing, MASKED, "hidden throughout is NaN"),
         (attention(lambda s, m: jnp.where(m > 0, s, -50.0)), MASKED, "not negative enough"),
         (attention(lambda s, m: jnp.tanh((s + m) / 5) * 5), MASKED, "before they are capped"),
         (attention(lambda s: -0.5 * s), QKV, "not positive"),
@@ -194,6 +215,33 @@ def test_a_scale_that_makes_halves_differ(tmp_path):
     export.save(tmp_path / "alike.onnx", {"scale": np.full(8, 3, np.float32)})
     with pytest.raises(converter.SaveError, match="in scale, and in the given values"):
         export.save(tmp_path / "broken.onnx", {"scale": np.arange(8, dtype=np.float32)})
+
+
+class Leaves(eqx.Module):
+    """What is masked and the epsilon are arrays of the model, as in penzai."""
+
+    low: jax.Array
+    epsilon: jax.Array
+
+    def __call__(self, q, k, v):
+        shown = jnp.arange(5)[:, None] >= jnp.arange(7)
+        x = attend(jax.nn.softmax(jnp.where(shown, scores(q, k), self.low)), v)
+        return x * lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
+
+
+def test_numbers_that_are_leaves_are_relied_on(tmp_path):
+    inputs = [np.random.default_rng(5).standard_normal(s).astype(np.float32) for s in QKV]
+    model = Leaves(jnp.float32(-2e38), jnp.float32(1e-3))
+    export = converter.to_onnx(model, inputs, verify=inputs)
+    assert export.report.fused == {"Attention": 1, "RMSNormalization": 1}
+    path = tmp_path / "model.onnx"
+    export.save(path, {"low": np.float32(-2e38)})
+    with pytest.raises(converter.SaveError, match=r"all numbers are 0\.001 in epsilon"):
+        export.save(path, {"epsilon": np.float32(1e-2)})
+    unknown = converter.to_onnx(jax.eval_shape(lambda: model), inputs).report
+    assert unknown.fused["RMSNormalization"] == unknown.fused["Attention"] == 0
+    reasons = {m.pattern: m.reason for m in unknown.near_misses}
+    assert "no number that is known" in reasons["RMSNormalization"] and reasons["Attention"]
 
 
 def test_a_reason_is_said_once_with_its_number():

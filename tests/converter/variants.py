@@ -239,8 +239,10 @@ def by_scatter(x, cos, sin):
 def by_numbers(x, cos, sin):
     """As complex numbers (Meta's Llama)."""
     pairs = x.reshape(*x.shape[:-1], -1, 2)
-    turned = jax.lax.complex(pairs[..., 0], pairs[..., 1]) * jax.lax.complex(*(cos, sin))
-    return alternating(turned.real, turned.imag)
+    wide = (t.astype(jnp.float32) for t in (pairs[..., 0], pairs[..., 1], cos, sin))
+    a, b, c, s = wide
+    turned = jax.lax.complex(a, b) * jax.lax.complex(c, s)
+    return alternating(turned.real, turned.imag).astype(x.dtype)
 
 
 def doubled(t):
