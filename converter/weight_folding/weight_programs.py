@@ -29,10 +29,16 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     """Replace weight programs by parameters that carry them, in place.
 
     A program is taken when its result is not larger than what it is made from plus 1 MiB; else its
-    last step stays in the graph and its operands are tried. A result made from one parameter, which
-    nothing else needs, keeps that parameter's name.
+    last step stays in the graph and its operands are tried. What only moves the numbers of one
+    parameter that the file has anyway stays too, for a table is not to be in it twice. A result
+    made from one parameter, which nothing else needs, keeps that parameter's name.
     """
+<<<<<<< HEAD
     weights = weight_values(graph)
+=======
+    found = weight_values(graph)
+    kept = {id(v) for v in boundary(graph, found) if v.kind == "param"}
+>>>>>>> d4536b9e (Tests of ways of saving, drawn and judged by transformers; a tied table is in a file once)
     table: dict[int, Value] = {}
     apart: dict[int, Value] = {}
     queue = list(boundary(graph, weights))
@@ -43,7 +49,8 @@ def hoist_weight_programs(graph: Graph) -> Graph:
             continue
         tried.add(id(value))
         leaves = sources(value)
-        if size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING:
+        is_larger = size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING
+        if is_larger or _is_kept_moved(value, leaves, kept):
             queue.extend(value.node.inputs)
         elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
             program = taken_out(value, apart)
@@ -57,6 +64,22 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     graph.params = list(used.values())
     _name(graph.params, {*(v.name for v in graph.inputs), *graph.output_names})
     return graph
+
+
+SMALL = 1 << 16
+"""Bytes of a table of which a file may have two."""
+
+
+def _is_kept_moved(value: Value, leaves: dict[int, Value], kept: set[int]) -> bool:
+    """Whether a program only moves the numbers of a parameter that is in the file anyway."""
+    if size_in_bytes(value) <= SMALL or len(leaves) != 1 or not leaves.keys() <= kept:
+        return False
+    done: set[int] = set()
+    for node in steps(value, done):
+        done.update(id(output) for output in node.outputs)
+        if not node.op.moves:
+            return False
+    return True
 
 
 def taken_out(value: Value, copies: dict[int, Value]) -> Value:

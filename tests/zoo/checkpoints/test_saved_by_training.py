@@ -1,0 +1,327 @@
+"""What training scripts leave on disks: tables in tables, prefixes, halves, and things beside.
+
+Ways of saving are drawn, and each is judged by the numbers of the model that was saved.
+"""
+
+import argparse
+import json
+import pathlib
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import zoo as package
+from tests.references.classifiers import CLASSES, SIZED, STAGES, seeded
+from weights.errors import MappingError, WeightsError
+
+forward = eqx.filter_jit(lambda model, picture: model(picture))
+
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vit": ("ViTForImageClassification", {**SIZED, "intermediate_size": 80}),
+    "dinov2": ("Dinov2ForImageClassification", {**SIZED, "mlp_ratio": 3}),
+    "convnextv2": ("ConvNextV2ForImageClassification", STAGES),
+    "dinov2, gated": ("Dinov2ForImageClassification", {**SIZED, "use_swiglu_ffn": True}),
+}
+
+FAMILIES = {"convnextv2": "convnext", "dinov2, gated": "dinov2"}
+"""How the zoo calls the architecture, where that is another name."""
+
+PREFIXES = (
+    *("", "module.", "_orig_mod.", "_orig_mod.module.", "model.", "backbone.", "net.encoder.0."),
+    *("module.backbone.", "base_model.model.", "student.module._fsdp_wrapped_module.", "ema."),
+)
+"""What stands before every name, in the state dict itself."""
+
+NESTINGS: dict[str, Any] = {
+    "plain": lambda state: state,
+    "model": lambda state: {"model": state, "epoch": 12},
+    "state_dict": lambda state: {"state_dict": state, "pytorch-lightning_version": "2.5"},
+    "model_state_dict": lambda state: {
+        "model_state_dict": state,
+        "optimizer_state_dict": OPTIMIZER,
+    },
+    "teacher": lambda state: {"teacher": state, "optimizer": OPTIMIZER, "iteration": 3},
+    "twice": lambda state: {"checkpoint": {"net": OrderedDict(state)}, "loss": [0.5, 0.4]},
+    "pairs": lambda state: {"weights": list(state.items())},
+    "averaged": lambda state: {
+        "state_dict": {key: torch.zeros_like(value) for key, value in state.items()},
+        "state_dict_ema": state,
+    },
+    "teacher and student": lambda state: {
+        "student": {key: torch.zeros_like(value) for key, value in state.items()},
+        "teacher": state,
+    },
+}
+
+OPTIMIZER = {
+    "state": {0: {"step": torch.tensor(3.0), "exp_avg": torch.ones(3, 5)}},
+    "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.999), "params": [0]}],
+}
+
+
+class Trainer:
+    """Of a script that nobody else has."""
+
+    def __init__(self) -> None:
+        self.best = {"accuracy": 0.9}
+
+
+EXTRAS: dict[str, Any] = {
+    "nothing": {},
+    "arguments": {"args": argparse.Namespace(lr=0.1, out=pathlib.PurePosixPath("runs/1"))},
+    "numbers of numpy": {"best": np.float64(0.9), "curve": np.arange(3), "seed": np.int64(7)},
+    "containers": {"seen": {3, 4}, "fixed": frozenset({1}), "log": defaultdict(list, a=[1])},
+    "tuples for keys": {"ranks": {(0, 1): 2, (1, 1): 3}, None: 4},
+    "an object": {"trainer": Trainer(), "type": torch.float16, "device": torch.device("cpu")},
+}
+
+DTYPES = {"float32": 2e-5, "float64": 2e-5, "float16": 2e-2, "bfloat16": 2e-1}
+"""With how far an answer may be away that was computed from rounded weights, of the largest."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of saving."""
+
+    kind: str
+    container: str
+    nesting: str
+    prefix: str
+    dtype: str
+    extra: str
+    in_memory: bool
+
+    def __str__(self) -> str:
+        names = "memory" if self.in_memory else "file"
+        parts = (
+            self.kind,
+            self.container,
+            self.nesting,
+            self.prefix,
+            self.dtype,
+            self.extra,
+            names,
+        )
+        return ", ".join(parts)
+
+
+def drawn(count: int) -> list[Way]:
+    """Each choice of every kind comes before any comes again."""
+    rng = np.random.default_rng(11)
+    choices = (KINDS, ("pth", "safetensors", "bin", "shards"), NESTINGS, PREFIXES, DTYPES, EXTRAS)
+    columns = []
+    for options in (*choices, (True, False)):
+        rounds = -(-count // len(options))
+        columns.append([o for _ in range(rounds) for o in rng.permutation(list(options)).tolist()])
+    return [Way(*row) for row in zip(*(column[:count] for column in columns), strict=True)]
+
+
+WAYS = drawn(76)
+
+
+@cache
+def trained(kind: str) -> Any:
+    """A model of transformers."""
+    return seeded(*KINDS[kind])
+
+
+@cache
+def of_transformers(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """A picture, and the logits of it."""
+    picture = np.random.default_rng(5).standard_normal((1, 3, 40, 40), np.float32)
+    with torch.no_grad():
+        return picture[0], trained(kind)(torch.from_numpy(picture)).logits[0].numpy()
+
+
+def state_in(way: Way, folder: Path) -> dict[str, torch.Tensor]:
+    """Names as they are in memory or in the files of transformers."""
+    model = trained(way.kind)
+    if way.in_memory:
+        state = model.state_dict()
+    else:
+        model.save_pretrained(folder / "theirs")
+        state = load_file(folder / "theirs" / "model.safetensors")
+    kind = getattr(torch, way.dtype)
+    return {way.prefix + key: value.detach().clone().to(kind) for key, value in state.items()}
+
+
+def save(way: Way, folder: Path) -> Path:
+    """What a script would leave in a folder, with its config.json."""
+    state = state_in(way, folder)
+    out = folder / "run"
+    out.mkdir()
+    trained(way.kind).config.save_pretrained(out)
+    if way.container == "safetensors":
+        save_file(state, out / "model.safetensors")
+        return out
+    if way.container == "shards":
+        names = list(state)
+        halves = (names[::2], names[1::2])
+        for number, half in enumerate(halves):
+            torch.save({key: state[key] for key in half}, out / f"pytorch_model-{number}.bin")
+        places = {key: f"pytorch_model-{n}.bin" for n, half in enumerate(halves) for key in half}
+        index = {"metadata": {}, "weight_map": places}
+        (out / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+        return out
+    content = NESTINGS[way.nesting](state)
+    extra = EXTRAS[way.extra]
+    path = out / ("pytorch_model.bin" if way.container == "bin" else "model.pth")
+    if extra and way.nesting == "plain":
+        content = {"weights": content}
+    torch.save({**content, **extra}, path)
+    return out if way.container == "bin" else path
+
+
+def check(way: Way, folder: Path) -> None:
+    path = save(way, folder)
+    picture, want = of_transformers(way.kind)
+    model = package.from_pretrained(FAMILIES.get(way.kind, way.kind), path)
+    got = np.asarray(forward(model, picture).logits)
+    assert np.abs(got - want).max() <= DTYPES[way.dtype] * np.abs(want).max()
+    assert model.labels == CLASSES
+
+
+@pytest.mark.parametrize("way", WAYS[:12], ids=str)
+def test_a_dozen_ways_of_saving(way, tmp_path):
+    check(way, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", WAYS[12:], ids=str)
+def test_more_ways_of_saving(way, tmp_path):
+    check(way, tmp_path)
+
+
+# -------------------------------------------------------------------------------------------- heads
+
+
+class Headed(torch.nn.Module):
+    """A linear layer on a DINOv3, as people write it."""
+
+    def __init__(self, name: str, parts: int):
+        super().__init__()
+        torch.manual_seed(3)
+        config = transformers.DINOv3ViTConfig(
+            **{"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4},
+            **{"intermediate_size": 96, "patch_size": 8, "num_register_tokens": 2},
+        )
+        self.backbone, self.name, self.parts = transformers.DINOv3ViTModel(config), name, parts
+        setattr(self, name, torch.nn.Linear(48 * parts, 5, bias=name != "fc"))
+        with torch.no_grad():
+            for value in self.parameters():
+                value.add_(0.2 * torch.randn_like(value))
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        found = self.backbone(pictures)
+        tokens = [found.pooler_output, found.last_hidden_state[:, 3:].mean(1)][: self.parts]
+        return getattr(self, self.name)(torch.cat(tokens, -1))
+
+
+@pytest.mark.parametrize(("name", "parts"), [("head", 1), ("classifier", 2), ("fc", 1)])
+def test_a_head_of_ones_own(name, parts, zoo, tmp_path):
+    """It gives logits, as the module that was trained does, and that is said."""
+    module = Headed(name, parts).eval()
+    module.backbone.config.save_pretrained(tmp_path)
+    torch.save({"model": module.state_dict()}, tmp_path / "pytorch_model.bin")
+    pictures = torch.randn((2, 3, 32, 48), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        want = module(pictures).numpy()
+    model = package.from_pretrained("dinov3", tmp_path)
+    got = np.stack([forward(model, each).logits for each in pictures.numpy()])
+    np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max())
+    plain = package.from_pretrained("dinov3", tmp_path, without_head=True)
+    assert forward(plain, pictures[0].numpy()).logits is None
+
+
+def test_a_head_that_is_no_linear_layer(tmp_path):
+    """It is refused, unless features are wanted; that of self-supervised training is only named."""
+    module = Headed("head", 1)
+    module.head = torch.nn.Sequential(
+        torch.nn.Linear(48, 9), torch.nn.ReLU(), torch.nn.Linear(9, 5)
+    )
+    module.backbone.config.save_pretrained(tmp_path)
+    torch.save(module.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(MappingError, match=r"no single linear layer \(head.*--without-head"):
+        package.from_pretrained("dinov3", tmp_path)
+    assert package.from_pretrained("dinov3", tmp_path, without_head=True).head is None
+
+
+def test_what_was_taken_is_said(zoo, tmp_path):
+    """The prefix, how many tensors were not used and of which groups, objects and files."""
+    state = trained("dinov2").state_dict()
+    extra = {f"dino_head.mlp.{i}.weight": torch.ones(48, 48) for i in range(3)}
+    content = {"teacher": {f"backbone.{k}": v for k, v in state.items()} | extra}
+    trained("dinov2").config.save_pretrained(tmp_path / "run")
+    torch.save(content | EXTRAS["arguments"], tmp_path / "run" / "pytorch_model.bin")
+    (tmp_path / "run" / "other.pth").write_bytes(b"")
+    said = zoo("weights", "convert", tmp_path / "run", tmp_path / "out").err
+    count = len(state) + 3
+    assert "read as dinov2 from `teacher.backbone.dinov2.`" in said
+    assert f"3 of {count} tensors were not used: teacher.dino_head.*" in said
+    assert "args (argparse.Namespace)" in said and "not read: other.pth" in said
+
+
+def test_one_of_several_is_named(tmp_path):
+    state = trained("vit").state_dict()
+    model = {"encoder_q": state, "encoder_k": {k: 2 * v for k, v in state.items()}}
+    trained("vit").config.save_pretrained(tmp_path)
+    torch.save(model, tmp_path / "pytorch_model.bin")
+    with pytest.raises(WeightsError, match=r"2 networks.*--take, of 'encoder_q.vit'"):
+        package.from_pretrained("vit", tmp_path)
+    one, two = (package.from_pretrained("vit", tmp_path, take=f"encoder_{x}") for x in "qk")
+    np.testing.assert_array_equal(2 * one.cls_token, two.cls_token)
+
+
+REFUSED = {
+    "before 1.6": (
+        lambda path: torch.save({"a": torch.ones(1)}, path, _use_new_zipfile_serialization=False),
+        "PyTorch before 1.6.*brings into today's form",
+    ),
+    "a module": (
+        lambda path: torch.save(torch.nn.Linear(2, 2), path),
+        r"objects \(torch\.nn\.modules\.linear\.Linear\).*could run code",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_says_what_a_file_is(name, tmp_path):
+    make, message = REFUSED[name]
+    make(tmp_path / "w.pth")
+    with pytest.raises(WeightsError, match=message):
+        package.from_pretrained("vit", tmp_path / "w.pth")
+
+
+def test_other_networks_are_called_by_their_names(zoo, tmp_path):
+    config = transformers.DeiTConfig(**SIZED, intermediate_size=80)
+    transformers.DeiTModel(config).save_pretrained(tmp_path / "deit")
+    said = zoo("export", "--weights", tmp_path / "deit", code=2).error
+    assert "says that it is a DeiTModel" in said
+    save_file({"features.0.weight": torch.ones(3, 3)}, tmp_path / "w.safetensors")
+    (tmp_path / "dcp").mkdir()
+    (tmp_path / "dcp" / ".metadata").write_bytes(b"")
+    assert "distributed checkpoint" in zoo("export", "--weights", tmp_path / "dcp", code=2).error
+
+
+def test_own_weights_have_their_own_name_and_no_licence(zoo, tmp_path):
+    """Unless somebody states one; two of a family go into one folder."""
+    for name in ("cats", "dogs"):
+        trained("vit").save_pretrained(tmp_path / name)
+        zoo("export", "--weights", tmp_path / name, "--size", 40, "--out", "made")
+    manifest = json.loads((zoo.here / "made" / "dogs-opset23.manifest.json").read_text())
+    assert (manifest["model"], manifest["family"]) == ("dogs", "vit")
+    assert manifest["licence"]["name"] == "not stated" and (zoo.here / "made" / "cats-opset23.onnx")
+    own = ("--name", "birds", "--licence", "mit")
+    zoo("export", "--weights", tmp_path / "cats", "--size", 40, *own)
+    manifest = json.loads((zoo.here / "birds-opset23.manifest.json").read_text())
+    assert manifest["licence"]["name"] == "MIT License"
+    zoo("verify", "birds-opset23.onnx", "--weights", tmp_path / "cats")
