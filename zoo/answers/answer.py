@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zoo.answers import masks
 from zoo.answers.depth_map import depth_map, draw_depth
-from zoo.answers.scores import softmax
+from zoo.answers.scores import sigmoid, softmax
 from zoo.images.pixel_values import Float32, Size
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 Outputs = Mapping[str, NDArray[Any]]
 
 BEST = 5
+
+SCORES: Mapping[str, Callable[[Float32], Float32]] = {
+    "softmax": softmax,
+    "sigmoid": sigmoid,
+    "none": lambda logits: logits,
+}
 
 
 class Fed(NamedTuple):
@@ -54,9 +60,11 @@ class Answered:
     features: Outputs = field(default_factory=dict)
 
 
-def answer(outputs: Outputs, names: Sequence[str], size: Size, fed: Fed) -> Answered:
-    """What the outputs for a picture of a size say; `names` are those of the classes, and `fed` is
-    what the network got of it.
+def answer(
+    outputs: Outputs, names: Sequence[str], size: Size, fed: Fed, scores: str = "softmax"
+) -> Answered:
+    """What the outputs for a picture of a size say; `names` are those of the classes, `fed` is what
+    the network got of it, and `scores` what makes answers of logits.
 
     Which task a network has is told by the names of its outputs, which are transformers'.
     """
@@ -76,7 +84,7 @@ def answer(outputs: Outputs, names: Sequence[str], size: Size, fed: Fed) -> Answ
         seen = best(shares, names, int(np.count_nonzero(counts)))
         return Answered("areas", seen, masks.draw_areas(areas), areas)
     if "logits" in outputs:
-        return Answered("classes", best(softmax(outputs["logits"]), names))
+        return Answered("classes", best(SCORES[scores](outputs["logits"]), names))
     return Answered("features", features=outputs)
 
 

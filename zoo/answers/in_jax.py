@@ -12,7 +12,7 @@ from zoo.answers.labels import in_sentences, likeliest_first
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
 from zoo.models.builder import Model, batched
-from zoo.models.config import DualConfig
+from zoo.models.config import DualConfig, scores_of
 from zoo.models.dual import DualEncoder
 from zoo.models.text import TextTransformer
 from zoo.texts.tokenizer import Tokenizer
@@ -29,12 +29,13 @@ def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
             "with one, build it, and ask the `text` of what `zoo.load` gives."
         )
     run, found = eqx.filter_jit(batched), []
+    scores = scores_of(model.config)
     for image in images:
         fed = Fed(how.fitted(image.height, image.width), how.padded)
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
-        found.append(answer(named, model.labels, (image.height, image.width), fed))
+        found.append(answer(named, model.labels, (image.height, image.width), fed, scores))
     return found
 
 

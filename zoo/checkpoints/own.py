@@ -18,6 +18,7 @@ from zoo.checkpoints.settings.transformers_kinds import Kind
 from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.use import tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
+from zoo.errors import BadRequest
 from zoo.models.config import Config, DepthConfig, DualConfig, OnBackbone, ViTConfig
 from zoo.models.position_config import RopePeriods
 from zoo.models.preprocessing import Preprocessing
@@ -98,11 +99,11 @@ def described(
         )
     usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
     if settings and naming.name == "huggingface":
-        check_settings(below(config) if own_head else config, settings)
+        check_settings(config, settings)
     if body(config) != body(usual) or (
         isinstance(config, ViTConfig) and config.classes and not (like_usual and config == usual)
     ):
-        config = _as_trained(entry, naming, config, own_head)
+        config = _as_trained(entry, naming, config)
     if config == usual and like_usual and how in (None, entry.preprocessing):
         return entry
     # JAX is imported only where there is a model to build.
@@ -127,7 +128,16 @@ def check_settings(config: Config, settings: Settings) -> None:
     said = settings.words if isinstance(config, TextConfig) else settings.network
     if isinstance(config, OnBackbone | DualConfig):
         said = settings
-    _check_alike(said.model_dump(mode="json"), transformers_kind(config).settings(config))
+    _check_alike(said.model_dump(mode="json"), _kind(config).settings(config))
+
+
+def _kind(config: Config) -> Kind:
+    """The class of transformers that a network was trained in, which may have a head of somebody's
+    own on it."""
+    try:
+        return transformers_kind(config)
+    except BadRequest:
+        return transformers_kind(below(config))
 
 
 def _check_alike(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -175,7 +185,20 @@ def settled(
     eps = (network and network.layer_norm_eps) or config.norm_eps
     # All other norms are fixed in transformers.
     last = None if eps == config.norm_eps else eps
-    return replace(config, activation=_activation(config.activation, network), final_norm_eps=last)
+    activation = _activation(config.activation, network)
+    scores = _scores(config.classes, naming, settings)
+    return replace(config, activation=activation, final_norm_eps=last, scores=scores)
+
+
+def _scores(
+    classes: int, naming: Naming, settings: Settings | None
+) -> Literal["softmax", "sigmoid", "none"]:
+    """What makes answers of logits, as transformers' pipeline for classification does it."""
+    problem = settings.problem_type if settings and naming.name == "huggingface" else None
+    if problem == "regression":
+        return "none"
+    alone = naming.name == "huggingface" and classes == 1
+    return "sigmoid" if alone or problem == "multi_label_classification" else "softmax"
 
 
 def _activation(usual: Activated, network: Settings | None) -> Activated | Gelu:
@@ -191,6 +214,7 @@ def _settled_vit(
         activation=_activation(config.activation, network),
         norm_eps=(network and network.layer_norm_eps) or config.norm_eps,
         heads=(network and network.num_attention_heads) or config.heads,
+        scores=_scores(config.classes, naming, settings),
         head_tokens=0
         if config.classes and not own_head and _mean_alone(config, naming, settings)
         else config.head_tokens,
@@ -217,14 +241,14 @@ def _settled_depth(config: DepthConfig, settings: Settings | None) -> DepthConfi
     return replace(config, layers=layers, max_depth=metres)
 
 
-def _as_trained(entry: ModelInfo, naming: Naming, config: Config, own_head: bool) -> Config:
+def _as_trained(entry: ModelInfo, naming: Naming, config: Config) -> Config:
     """With what the library in which somebody trained a network does otherwise than the authors:
     timm has another GELU in some networks, transformers interpolates positions by its own rule."""
     if isinstance(config, ViTConfig) and (library := entry.libraries.get(naming.name)):
         config = replace(config, activation=library.activation)
     if naming.name != "huggingface":
         return config
-    kind = transformers_kind(below(config) if own_head else config)
+    kind = _kind(config)
     if isinstance(config, OnBackbone):
         return replace(config, backbone=_interpolated(config.backbone, kind))
     if isinstance(config, DualConfig):
@@ -259,12 +283,16 @@ def body(config: Config) -> Config:
         return replace(config, vision=vit_body(config.vision), words=text_body(config.words))
     if isinstance(config, TextConfig):
         return text_body(config)
-    return replace(config, classes=0, norm_eps=0.0, activation="gelu", final_norm_eps=None)
+    return replace(
+        config, classes=0, norm_eps=0.0, activation="gelu", final_norm_eps=None, scores="softmax"
+    )
 
 
 def vit_body(config: ViTConfig) -> ViTConfig:
     """The same of a vision transformer."""
-    common = replace(config, classes=0, norm_eps=0.0, activation="gelu", head_tokens=None)
+    common = replace(
+        config, classes=0, norm_eps=0.0, activation="gelu", head_tokens=None, scores="softmax"
+    )
     where = common.positions and replace(common.positions, grid=0)
     return replace(common, positions=where)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from weights import Checkpoint, open_checkpoint
-from weights.errors import MappingError
+from weights.errors import MappingError, NotACheckpoint
 from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.views import choose, parts_of
@@ -15,7 +15,7 @@ from zoo.checkpoints.own import body, described, readings, text_body, vit_body
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
 from zoo.checkpoints.settings.transformers_kinds import MODEL_TYPES
-from zoo.checkpoints.use import tell_use
+from zoo.checkpoints.use import tell_guess, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
 from zoo.models.config import (
@@ -85,9 +85,12 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     own_head = bool(best.view.head)
     entry = described(best.entry, best.naming, best.config, settings, how, own_head)
     tell_use(best.view, best.naming, best.config, best.called, given)
+    published = _is_published(best, checkpoint)
+    if how is None and not published and "pixel_values" in best.config.takes:
+        tell_guess(given, entry.family)
     if not best.is_variant:
         entry = entry.unlisted
-    elif not _is_published(best, checkpoint):
+    elif not published:
         # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
         entry = replace(entry, licence=entry.unlisted.licence)
     return with_own_facts(entry, given), best.view
@@ -109,7 +112,10 @@ def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
             "`zoo list`'s."
         )
     known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
-    naming, view = nearest(known, checkpoint)
+    try:
+        naming, view = nearest(known, checkpoint)
+    except NotACheckpoint as error:
+        return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     family = next(each.family for each in MODELS.values() if naming in each.readable)
     others = [key for key in view.tensors if not naming.knows(key)]
     # Where it knows every name, there are too few.

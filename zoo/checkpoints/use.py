@@ -45,6 +45,15 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
     _say_once(given.path, "; ".join(said))
 
 
+def tell_guess(given: Given, family: str) -> None:
+    """Say that nobody said how a checkpoint's pictures are preprocessed."""
+    _say_once(
+        given.path,
+        "nothing beside it says how pictures are preprocessed, so that they are as for the "
+        f"published networks of {family}: put a preprocessor_config.json there if yours were not",
+    )
+
+
 def _tokens(config: Config) -> str:
     """What a head of somebody's own takes."""
     if isinstance(config, ViTConfig) and config.head_tokens:

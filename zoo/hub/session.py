@@ -89,14 +89,16 @@ class VisionModel:
         """What the model says of each picture: classes, depths, or its features."""
         from zoo.answers.answer import Fed, answer
         from zoo.manifest.stated_entry import stated_entry
+        from zoo.models.config import scores_of
 
-        how, names = self.manifest.preprocessing.settings, stated_entry(self.manifest).class_names
+        how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
+        scores = scores_of(entry.config)
         found = []
         for image in pictures(images):
             outputs = {name: output[0] for name, output in self([image]).items()}
             size = image.height, image.width
             fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
-            found.append(answer(outputs, names, size, fed))
+            found.append(answer(outputs, entry.class_names, size, fed, scores))
         return found
 
     @cached_property

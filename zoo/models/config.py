@@ -193,6 +193,13 @@ class DualConfig(Opaque):
 
 
 FeatureConfig = ViTConfig | ConvNeXtConfig
+
+
+def scores_of(config: object) -> str:
+    """What makes answers of a network's logits."""
+    return config.scores if isinstance(config, ViTConfig | ConvNeXtConfig) else "softmax"
+
+
 """Networks that give features, and logits if they are classifiers."""
 
 Config = FeatureConfig | DepthConfig | MaskConfig | SegmenterConfig | TextConfig | DualConfig

@@ -35,6 +35,7 @@ class ConvNeXtConfig:
     response_norm: bool = False
     pool: Literal["token"] = "token"
     classes: int = 0
+    scores: Literal["softmax", "sigmoid", "none"] = "softmax"
 
     # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)

@@ -24,7 +24,9 @@ class ViTConfig:
     norm, with a norm of their own. `pool` makes `pooler_output`: the class token, the mean of the
     patches, both of them side by side, attention with a learned query, or nothing. With `classes`
     a linear classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of
-    that many last blocks and, behind them, the mean of the last one's patches.
+    that many last blocks and, behind them, the mean of the last one's patches. `scores` says what
+    makes answers of `logits`: they exclude each other, or each is by itself, or is a number as it
+    is.
     """
 
     dim: int
@@ -50,6 +52,7 @@ class ViTConfig:
     pool: Literal["token", "mean", "both", "attention"] | None = "token"
     classes: int = 0
     head_tokens: int | None = None
+    scores: Literal["softmax", "sigmoid", "none"] = "softmax"
 
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
 

@@ -69,7 +69,7 @@ def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
     told = json.loads((zoo.here / "w.manifest.json").read_text())
     named = own.path.is_dir() or (own.path.parent / "config.json").is_file()
     assert told["classes"] == (list(CLASSES) if named else ["0", "1", "2"])
-    assert f"is {told['model']}: " in said.err and "3 classes" in said.err
+    assert f"is {told.get('family') or told['model']}: " in said.err and "3 classes" in said.err
     zoo("verify", "w.onnx", "--weights", own.path)
 
 

@@ -24,6 +24,7 @@ from zoo.manifest.read import wrong
 from zoo.models.preprocessing import Preprocessing
 
 CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
+WHOLE = "processor_config.json"
 OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
 """What transformers and timm call a checkpoint, beside which its settings lie."""
 LARGEST = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
@@ -63,6 +64,9 @@ class Settings(Model, extra="allow"):
     """`config.json`. transformers names classes in `id2label`, timm in `label_names`."""
 
     model_type: Line = ""
+    problem_type: (
+        Literal["single_label_classification", "multi_label_classification", "regression"] | None
+    ) = None
     architectures: tuple[Line, ...] | None = None
     num_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     hidden_act: Line | None = None
@@ -122,10 +126,17 @@ class Sides(Model):
         return (self.height, self.width) if self.height and self.width else None
 
 
+class WholeProcessor(Model):
+    """`processor_config.json`: of pictures and texts."""
+
+    image_processor: Processor | None = None
+
+
 class Processor(Model):
     """`preprocessor_config.json`."""
 
     image_processor_type: Line = ""
+    do_resize: Literal[True] = True
     size: Sides | Side = Sides()
     crop_size: Sides | Side | None = None
     do_center_crop: bool | None = None
@@ -186,6 +197,8 @@ def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessin
         return None, None
     settings = _read(folder / CONFIG, Settings)
     processor = _read(folder / PROCESSOR, Processor)
+    if processor is None and (whole := _read(folder / WHOLE, WholeProcessor)):
+        processor = whole.image_processor
     if processor is not None and (how := processor.preprocessing) is None:
         raise MappingError(
             f"{folder / PROCESSOR} resizes and crops as the zoo does not: give one with "

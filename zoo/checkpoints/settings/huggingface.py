@@ -37,10 +37,14 @@ from zoo.models.config import (
     OnBackbone,
     SegmenterConfig,
     ViTConfig,
+    scores_of,
 )
 from zoo.models.convnext_config import ConvNeXtConfig
 from zoo.models.position_config import LearnedPositions, RopePeriods
 from zoo.models.text_config import TextConfig
+
+PROBLEMS = {"sigmoid": "multi_label_classification", "none": "regression"}
+"""transformers' words for what makes answers of logits, where that is no softmax."""
 
 
 def transformers_config(
@@ -57,6 +61,8 @@ def transformers_config(
     network = (PICTURES if config.takes == ("pixel_values",) else {}) | kind.settings(config)
     settings = {kind.nested: network} if kind.nested else network
     settings = named | settings | labels(config.classes, names)
+    if (problem := PROBLEMS.get(scores_of(config))) is not None:
+        settings["problem_type"] = problem
     if kind is EOMT:
         settings["image_size"] = max(size)
     return settings | ({"key_bias": key_bias} if kind in (DINOV3, EOMT) else {})
