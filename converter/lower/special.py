@@ -26,7 +26,7 @@ def lowered_log1p(x: Term) -> Term:
     """
     u = x + 1
     less = u - 1
-    at_limit = (less / less).is_nan()  # of numbers next to zero, inf and NaN, where it is x
+    at_limit = less.equals(0) | less.equals(math.inf)  # where the quotient is none
     return x * at_limit.where(1, u.apply("Log") / less)
 
 
