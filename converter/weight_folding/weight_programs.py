@@ -33,12 +33,8 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     parameter that the file has anyway stays too, for a table is not to be in it twice. A result
     made from one parameter, which nothing else needs, keeps that parameter's name.
     """
-<<<<<<< HEAD
     weights = weight_values(graph)
-=======
-    found = weight_values(graph)
-    kept = {id(v) for v in boundary(graph, found) if v.kind == "param"}
->>>>>>> d4536b9e (Tests of ways of saving, drawn and judged by transformers; a tied table is in a file once)
+    kept = {id(v) for v in boundary(graph, weights) if v.kind == "param"}
     table: dict[int, Value] = {}
     apart: dict[int, Value] = {}
     queue = list(boundary(graph, weights))

@@ -52,35 +52,6 @@ def test_a_key_is_two_numbers_in_the_file():
     assert export.report.nodes == 125
 
 
-COVARIANCE = jnp.array([[2, 0.5, 0], [0.5, 1, 0.2], [0, 0.2, 3]])
-FLOATS = jnp.arange(24.0).reshape(4, 6)
-DISTRIBUTIONS = {
-    "permutation": lambda key: [
-        random.permutation(key, 13),
-        random.permutation(key, FLOATS, axis=1),
-        random.permutation(key, FLOATS, axis=1, independent=True),
-    ],
-    "poisson": lambda key: random.poisson(key, vector(0, 0.5, 9, 50, 200)),
-    "binomial": lambda key: random.binomial(key, vector(5, 20, 100), vector(0.1, 0.5, 0.3)),
-    "orthogonal": lambda key: random.orthogonal(key, 3, (2,)),
-    "multivariate_normal": lambda key: random.multivariate_normal(
-        key, vector(1, 2, 3), COVARIANCE, (4,)
-    ),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_distributions(name):
-    """To the bit, or but for what is computed from such numbers.
-
-    What was drawn decides how often a loop draws again; 40 keys each were off by 8e-6 at most,
-    `orthogonal` next to zero aside.
-    """
-    is_rounded = name in ("orthogonal", "multivariate_normal")
-    assert_draws(DISTRIBUTIONS[name], tolerance=2e-5 if is_rounded else 0.0)
-
-
 def every_primitive(key):
     keys = random.split(key, 4)
     return [

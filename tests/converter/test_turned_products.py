@@ -8,57 +8,21 @@ import onnxruntime as ort
 import pytest
 
 import converter
-
-W = np.random.default_rng(0).standard_normal((5, 2), np.float32)
-
-SEVENTHS = np.arange(1, 16, dtype=np.float32).reshape(3, 5) / 7
-
-VECTORS = {
-    "matrix vector": (lambda a, v: a @ v, (4, 5), (5,)),
-    "square": (lambda a, v: jnp.sin(a).T @ v, (5, 5), (5,)),
-    "vector batch": (lambda v, a: jnp.einsum("b,cab->ca", v, a), (3,), (2, 5, 3)),
-    "sum": (lambda a, v: jnp.einsum("cab,a->cb", a + a[:1], v), (2, 5, 3), (5,)),
-    "three operands": (lambda x, v: jnp.einsum("a,ba,a->b", x, SEVENTHS, v), (5,), (5,)),
-    "lanes": (jax.vmap(lambda a, v: a.T @ v), (2, 5, 3), (2, 5)),
-}
-
-
-def drawn(shapes, dtype=np.float32):
-    rng = np.random.default_rng(3)
-    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
-
-
-PRODUCTS = {
-    "scaled": (lambda x, y: (jnp.transpose(x, (1, 0, 2)) * 2) @ y, (4, 3, 5), (5, 2)),
-    "a vector from the left": (lambda x, y: x @ (jnp.transpose(y, (1, 2, 0)) * 2), (5,), (4, 3, 5)),
-    "four axes": (lambda x, y: x @ jnp.transpose(y, (1, 2, 0)), (2, 3, 4, 5), (6, 3, 5)),
-    "by a weight": (lambda x: jnp.transpose(x, (1, 0, 2)) @ W.astype(x.dtype), (4, 3, 5)),
-    "shifted": (lambda x: (jnp.transpose(x, (1, 0, 2)) + 1) * 2 @ W.astype(x.dtype), (4, 3, 5)),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [*((n, np.float32) for n in VECTORS | PRODUCTS), *((n, np.float16) for n in PRODUCTS)],
-)
-def test_products(name, dtype):
-    fn, *shapes = (VECTORS | PRODUCTS)[name]
-    inputs = drawn(shapes, dtype)
-    converter.to_onnx(fn, inputs, verify=inputs)
+from tests.conformance import inputs as drawn
+from tests.programs.layouts import PRODUCTS, W
 
 
 @pytest.mark.each("precision")
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("case", PRODUCTS, ids=lambda case: case.name)
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-def test_transposed_in_a_file_of_lower_precision(name, precision):
-    fn, *shapes = PRODUCTS[name]
-    inputs = drawn(shapes)
-    model = converter.lower_precision(converter.to_onnx(fn, shapes).model, precision)
+def test_transposed_in_a_file_of_lower_precision(case, precision):
+    inputs = drawn(case.specs)
+    model = converter.lower_precision(case.export().model, precision)
     if precision == "bfloat16":
         model = converter.emulate_bfloat16(model)
     (got,) = converter.run(model, inputs).values()
     atol = 16 * float(jnp.finfo(precision).eps)
-    np.testing.assert_allclose(got, fn(*inputs), rtol=0, atol=atol)
+    np.testing.assert_allclose(got, case.call(*inputs), rtol=0, atol=atol)
 
 
 @pytest.mark.each("dtype", "order")

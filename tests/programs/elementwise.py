@@ -65,6 +65,13 @@ CONVERSIONS = [
     Case("bitcast back", lambda x: lax.bitcast_convert_type(x, jnp.float32), (INTS,), (17, 26),
          tags=DEFAULT),
 ]  # fmt: skip
+NUMBERS = np.array([0.0, -0.0, 1, -1.5, 3e-30, -2e20, INF, -INF], np.float32)
+MADE_OF_BITS = [
+    Case("frexp", jnp.frexp, [NUMBERS], (17,)),
+    Case("ldexp", lambda x: jnp.ldexp(x, np.arange(-4, 100, 13)), [NUMBERS], (17,)),
+    Case("signs", lambda x: (jnp.spacing(x), jnp.signbit(x), jnp.copysign(jnp.float32(2), x)),
+         [NUMBERS], (17,), tags=DEFAULT),
+]  # fmt: skip
 SPECIAL_VALUES = [
     Case(name, fn, (EDGES,), tolerance=4)
     for name, fn in {
@@ -79,4 +86,13 @@ SPECIAL_VALUES = [
     }.items()
 ]
 
-PROGRAMS = [*FLOATS, *BINARY, *INTEGERS, *NARROW, *BOOLS, *CONVERSIONS, *SPECIAL_VALUES]
+PROGRAMS = [
+    *FLOATS,
+    *BINARY,
+    *INTEGERS,
+    *NARROW,
+    *BOOLS,
+    *CONVERSIONS,
+    *MADE_OF_BITS,
+    *SPECIAL_VALUES,
+]

@@ -16,18 +16,20 @@ from tests.programs import (
     found,
     indexing,
     layers,
+    layouts,
     public,
     reduce,
     resize,
     spellings,
+    uniform,
     window,
 )
 
 SUBJECTS: Mapping[str, Sequence[Case]] = {
     module.__name__.rpartition(".")[2].replace("_", " "): module.PROGRAMS
     for module in (
-        *(control, elementwise, indexing, layers, reduce, resize, window, computations),
-        *(decompositions, complex_numbers, calls, collectives, found, spellings, public),
+        *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
+        *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
     )
 }
 PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}

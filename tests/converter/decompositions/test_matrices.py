@@ -182,19 +182,25 @@ SPECTRA = {
     "svd, zero": (*SINGULAR, [np.zeros((6, 5))]),
     "svd, thin": (_thin, partial(_singular_truth, thin=True), _singular, [normal(2, 8, 5)]),
 }
-USUAL = {"eigh", "eigh, low rank", "svd, columns of rounding", "svd, wide", "svd, thin"}
+USUAL = {
+    *("cholesky, written out", "lu, written out", "solve, written out", "qr, wide", "tridiagonal"),
+    *("eigh", "eigh, low rank", "svd, columns of rounding", "svd, wide", "svd, thin"),
+}
+"""What default tests try."""
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", ANSWERS)
+def by_name(table):
+    rows = [pytest.param(n, marks=() if n in USUAL else pytest.mark.full) for n in table]
+    return pytest.mark.parametrize("name", rows)
+
+
+@by_name(ANSWERS)
 def test_answers(name):
     fn, truth, args = ANSWERS[name]
     assert_as_accurate(fn, truth, typed(args, np.float32))
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in USUAL else pytest.param(n, marks=pytest.mark.full) for n in SPECTRA]
-)
+@by_name(SPECTRA)
 def test_spectra(name):
     fn, truth, measure, args = SPECTRA[name]
     assert_as_accurate(fn, truth, typed(args, np.float32), measure=measure)
@@ -318,3 +324,15 @@ def test_all_rotations_at_once_get_there(size):
         assert distance(values, right) < limit
         assert np.abs(x @ vectors - vectors * values).max() < limit * np.abs(right).max()
         assert np.abs(vectors.T @ vectors - np.eye(size)).max() < limit
+
+
+@pytest.mark.full
+def test_scaled_matrices():
+    """JAX runs these on NVIDIA's devices only; their numbers are by their definition."""
+    inputs = typed(
+        [normal(2, 3, 64), normal(2, 5, 64), normal(2, 3, 2), normal(2, 5, 2)], np.float32
+    )
+    (got,) = run(converter.to_onnx(jax.nn.scaled_matmul, inputs), inputs).values()
+    a, b, a_scale, b_scale = typed(inputs, np.float64)
+    a, b = a * np.repeat(a_scale, 32, 2), b * np.repeat(b_scale, 32, 2)
+    np.testing.assert_allclose(got, np.einsum("bmk,bnk->bmn", a, b), rtol=1e-5, atol=1e-4)

@@ -59,7 +59,7 @@ def converted(fn, inputs, **how):
     return export, next((n for n in export.graph.walk() if n.op is ops.attention), None)
 
 
-@pytest.mark.sampled(80, full=2)
+@pytest.mark.each("name")
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("opset", [23, 24])
 @pytest.mark.parametrize("layout", ["3d", "4d"])

@@ -114,7 +114,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", RIGHT)
 def test_rounding_is_no_error(name):
     fn = jax.jit(RIGHT[name])

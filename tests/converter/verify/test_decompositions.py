@@ -69,7 +69,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.each()
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_traced_graph_is_jax(name):
     """Bit by bit: it holds JAX's own primitives, and each is one."""

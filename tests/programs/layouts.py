@@ -1,0 +1,105 @@
+"""Layout operations in their shortest form, and products of what is turned."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.conformance import DEFAULT, Case
+
+ROWS, HEADS, WIDTH = 5, 3, 4
+ALL, NAMED = ("B", ROWS, 3 * HEADS * WIDTH), ("B", 6, 8)
+NONE = dict.fromkeys(("Split", "Slice", "Gather", "Reshape", "Transpose"), 0)
+
+# ------------------------------------------------------------------- parts that are turned alike
+
+
+def heads(x):
+    """[batch, rows, heads * width] -> [batch, heads, rows, width]."""
+    return x.reshape(x.shape[0], ROWS, HEADS, WIDTH).transpose(0, 2, 1, 3)
+
+
+def split_first(x):
+    return [jnp.sin(heads(part)) for part in jnp.split(x, 3, axis=-1)]
+
+
+def split_heads(x):
+    parts = x.reshape(x.shape[0], ROWS, 3, HEADS, WIDTH).transpose(0, 2, 1, 3, 4)
+    return [jnp.sin(parts[:, i].transpose(0, 2, 1, 3)) for i in (2, 0, 1)]
+
+
+def other_order(x):
+    q, k, v = jnp.split(x, 3, axis=-1)
+    return jnp.sin(heads(q)), jnp.sin(heads(k).swapaxes(2, 3)), jnp.sin(heads(v))
+
+
+def read_twice(x):
+    q, k, v = jnp.split(x, 3, axis=-1)
+    return jnp.sin(heads(q)), jnp.sin(heads(k)), jnp.sin(heads(v)) + v.sum()
+
+
+def flat_again(x):
+    parts = x.reshape(x.shape[0], ROWS, 3, HEADS, WIDTH).transpose(0, 2, 1, 3, 4)
+    return [jnp.sin(parts[:, i].reshape(-1, ROWS, HEADS * WIDTH)) for i in range(3)]
+
+
+def parts_of_parts(x):
+    """Families one inside the other."""
+    whole = x.reshape(2, 3, 2, 4).transpose(2, 1, 0, 3)
+    return [jnp.sin(whole[i, :, j : j + 1].transpose(2, 1, 0)) for i in (0, 1) for j in (0, 1)]
+
+
+PARTS = {
+    split_first: {"Reshape": 1, "Transpose": 1, "Gather": 3},
+    split_heads: {"Reshape": 1, "Transpose": 1, "Gather": 3},
+    other_order: {"Reshape": 1, "Transpose": 2, "Gather": 3},
+    read_twice: {"Split": 1, "Reshape": 3, "Transpose": 3},
+    flat_again: {"Split": 1},
+}
+# Indexing by numbers where sizes have names.
+INDEXED = [
+    Case("to the end", lambda x: x[:, 1:, ::2], ops={"Slice": 1}),
+    Case("to the last", lambda x: x[:, :-1], ops={"Slice": 1}),
+    Case("the last", lambda x: x[:, -1], ops={"Gather": 1}),
+    Case("two numbers", lambda x: x[:, 1, 2], ops={"Reshape": 1, "Slice": 1}),
+    Case("every other", lambda x: x[:, jnp.array([1, 3, 5])], ops={"Slice": 1}),
+    Case("one twice", lambda x: x[:, jnp.array([1, 1])], ops={"Gather": 1}),
+    Case("backwards", lambda x: x[:, jnp.array([3, 1])], ops={"Gather": 1}),
+    Case("from both ends", lambda x: x[:, jnp.array([5, -1])], ops={"Gather": 1}),
+]
+
+# ------------------------------------------------------------------------------ turned products
+
+W = np.random.default_rng(0).standard_normal((5, 2), np.float32)
+SEVENTHS = np.arange(1, 16, dtype=np.float32).reshape(3, 5) / 7
+VECTORS = [
+    Case("matrix vector", lambda a, v: a @ v, ((4, 5), (5,))),
+    Case("square", lambda a, v: jnp.sin(a).T @ v, ((5, 5), (5,))),
+    Case("vector batch", lambda v, a: jnp.einsum("b,cab->ca", v, a), ((3,), (2, 5, 3))),
+    Case("sum", lambda a, v: jnp.einsum("cab,a->cb", a + a[:1], v), ((2, 5, 3), (5,))),
+    Case("three", lambda x, v: jnp.einsum("a,ba,a->b", x, SEVENTHS, v), ((5,), (5,))),
+    Case("lanes", jax.vmap(lambda a, v: a.T @ v), ((2, 5, 3), (2, 5))),
+]
+PRODUCTS = [
+    Case("scaled", lambda x, y: (jnp.transpose(x, (1, 0, 2)) * 2) @ y, ((4, 3, 5), (5, 2))),
+    Case("from the left", lambda x, y: x @ (jnp.transpose(y, (1, 2, 0)) * 2), ((5,), (4, 3, 5))),
+    Case("four axes", lambda x, y: x @ jnp.transpose(y, (1, 2, 0)), ((2, 3, 4, 5), (6, 3, 5))),
+    Case("by a weight", lambda x: jnp.transpose(x, (1, 0, 2)) @ W.astype(x.dtype), ((4, 3, 5),)),
+    Case(
+        "shifted",
+        lambda x: (jnp.transpose(x, (1, 0, 2)) + 1) * 2 @ W.astype(x.dtype),
+        ((4, 3, 5),),
+    ),
+]
+
+
+def of_halves(case: Case) -> Case:
+    specs = [(shape, np.float16) for shape in case.specs]
+    return Case(f"{case.name}, float16", case.fn, specs, tags=DEFAULT)
+
+
+PROGRAMS = [
+    *(Case(f.__name__, f, (ALL,), ops={**NONE, **n}, tags=DEFAULT) for f, n in PARTS.items()),
+    Case("parts of parts", parts_of_parts, ((2, 24),)),
+    *(Case(c.name, c.fn, (NAMED,), ops={**NONE, **c.ops}, tags=DEFAULT) for c in INDEXED),
+    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS)),
+]
