@@ -24,22 +24,30 @@ def _take(node: Node, editor: Editor) -> Value | None:
     slices = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if numbers.operand_batching_dims or not dims.same_shape(sizes, slices):
         return None
-    where = indices.shape[:-1]
-    source = _from_end(indices, x.shape[axis])
-    taken = (*x.shape[:axis], *where, *x.shape[axis + 1 :])
-    inputs = [x, editor.reshape(source, where)]
-    out = editor.add(ops.take, inputs, taken, x.dtype, {"axis": axis})
-    # axes of the result: those of the indices in their places, those of the operand in the others
-    batch = list(range(axis, axis + len(where)))
-    kept = [
-        -1 if a == axis else a if a < axis else a + len(where) - 1
-        for a in range(x.rank)
-        if a not in numbers.collapsed_slice_dims
-    ]
-    order = [(kept if i in numbers.offset_dims else batch).pop(0) for i in range(node.out.rank)]
-    there = [i for i in order if i >= 0]
-    ones = [i for i in range(len(taken)) if i not in there]  # other axes that are collapsed
-    return editor.reshape(editor.transpose(out, [*ones, *there]), node.out.shape)
+    index_shape = indices.shape[:-1]
+    places = editor.reshape(_from_end(indices, x.shape[axis]), index_shape)
+    taken_shape = (*x.shape[:axis], *index_shape, *x.shape[axis + 1 :])
+    taken = editor.add(ops.take, [x, places], taken_shape, x.dtype, {"axis": axis})
+    result_axes = _axes_of_result(node, axis, len(index_shape))
+    collapsed = [a for a in range(taken.rank) if a not in result_axes]  # of one entry each
+    return editor.reshape(editor.transpose(taken, [*collapsed, *result_axes]), node.out.shape)
+
+
+def _axes_of_result(node: Node, axis: int, index_rank: int) -> list[int]:
+    """The axes of what ``take`` gives in the order of the gather's result.
+
+    The axis that is taken along, which has one entry if the result keeps it, is none of them.
+    """
+    numbers, rank = node.params["dimension_numbers"], node.inputs[0].rank
+    index_axes = iter(range(axis, axis + index_rank))
+    offset_axes = iter([a for a in range(rank) if a not in numbers.collapsed_slice_dims])
+    axes = list[int]()
+    for place in range(node.out.rank):
+        if place not in numbers.offset_dims:
+            axes.append(next(index_axes))
+        elif (operand_axis := next(offset_axes)) != axis:
+            axes.append(operand_axis + (index_rank - 1 if operand_axis > axis else 0))
+    return axes
 
 
 def _from_end(indices: Value, size: dims.Dim) -> Value:

@@ -16,7 +16,7 @@ from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
 from converter.ir import Node, ops
 from converter.ir.evaluation import evaluate
-from converter.loops import batch_loops, short, shorten_loops
+from converter.loops import batch_loops, rules, shorten_loops
 from converter.loops.scan import MOST
 from converter.verify.sessions import run
 
@@ -169,7 +169,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_steps_do_what_depends_on_the_step_before(case, monkeypatch):
     for most in ("MOST_NODES", "MOST_INSIDE"):
-        monkeypatch.setattr(short, most, 0)
+        monkeypatch.setattr(rules, most, 0)
     inputs = [jnp.asarray(RNG.standard_normal(s), np.float32) for s in case.specs]
     wanted = jax.tree.leaves(case.fn(*inputs))
     graph = trace(case.fn, [_struct(s) for s in case.specs])
