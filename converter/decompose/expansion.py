@@ -116,8 +116,8 @@ COMPARED = {"eq": jnp.all, "ne": jnp.any}
 def represent(graph: Graph) -> bool:
     """Write out what has to do with keys, in place, until nothing has; whether anything had."""
     changed = False
-    while found := {node.op for node in graph.walk() if _holds_keys(node)}:
-        changed |= sweep(graph, dict.fromkeys(found, _prng_keys_written))
+    while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
+        changed |= sweep(graph, dict.fromkeys(operations, _prng_keys_written))
     return changed
 
 

@@ -53,7 +53,7 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
     size = xs[0].shape[-1]
     if not isinstance(size, int):
         in_a_row = tuple(jnp.moveaxis(x, -1, 0) for x in xs)
-        return lax.scan(lambda found, one: (combine(found, one), None), first, in_a_row)[0]
+        return lax.scan(lambda so_far, one: (combine(so_far, one), None), first, in_a_row)[0]
     if size == 1:
         return tuple(x[..., 0] for x in xs)
     if not size:
@@ -67,8 +67,8 @@ def combined(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
         even, odd = (
             tuple(lax.slice_in_dim(x, i, size // 2 * 2, 2, -1) for x in xs) for i in (0, 1)
         )
-        rest = [x[..., size // 2 * 2 :] for x in xs]
-        joined = zip(combine(even, odd), rest, strict=True)
+        odd_ones = [x[..., size // 2 * 2 :] for x in xs]
+        joined = zip(combine(even, odd), odd_ones, strict=True)
         xs = tuple(jnp.concatenate(pair, -1) for pair in joined)
     return xs
 

@@ -39,9 +39,9 @@ def cholesky(x: jax.Array) -> jax.Array:
     if jnp.iscomplexobj(x):
         whole = jnp.where(rows[:, None] == rows, jnp.real(x), whole)
 
-    def step(k: Index, rest: jax.Array) -> Rest:
-        line = entry(rest, k, -2)
-        return rest - entry(rest, k, -1) * (line / jnp.real(entry(line, k, -1))), line
+    def step(k: Index, remaining: jax.Array) -> Rest:
+        line = entry(remaining, k, -2)
+        return remaining - entry(remaining, k, -1) * (line / jnp.real(entry(line, k, -1))), line
 
     _, lines = collect_rows(size, step, whole)
     pivots = jnp.real(matrices.diagonal(lines))
@@ -61,15 +61,15 @@ def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
     A Givens rotation for each row (Golub and Van Loan, algorithm 5.1.3 and section 6.5.4).
     """
 
-    def step(k: Index, rest: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
+    def step(k: Index, remaining: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
         line = entry(factor, k, -2)[..., 0, :]
-        x, y = entry(line, k, -1), entry(rest, k, -1)
+        x, y = entry(line, k, -1), entry(remaining, k, -1)
         largest = jnp.maximum(jnp.abs(x), jnp.abs(y))
         safe = jnp.where(y == 0, jnp.ones_like(largest), largest)
         length = jnp.sqrt((x / safe) ** 2 + (y / safe) ** 2)
         cos = jnp.where(y == 0, jnp.ones_like(x), x / safe / length)
         sin = jnp.where(y == 0, jnp.zeros_like(y), -y / safe / length)
-        return cos * rest + sin * line, (cos * line - sin * rest,)
+        return cos * remaining + sin * line, (cos * line - sin * remaining,)
 
     _, (lines,) = collect(factor.shape[-1], step, vector)
     return jnp.moveaxis(lines, 0, -2)
@@ -97,26 +97,26 @@ def lu(x: jax.Array) -> Arrays:
     following = jnp.asarray(_orders_without(height))
 
     def step(k: Index, state: Arrays) -> tuple[Arrays, Arrays]:
-        known, order = state
-        lead = entry(known, k, -1)
+        matrix, order = state
+        lead = entry(matrix, k, -1)
         place = jnp.argmax(_lu_size(taken(lead, order, -2)), axis=-2).astype(jnp.int32)
         own = _at(order, place)
-        top = taken(known, own, -2)
+        top = taken(matrix, own, -2)
         pivot = entry(top, k, -1)
         factors = lead / jnp.where(pivot == 0, jnp.ones_like(pivot), pivot)
         order = _at(order, jnp.reshape(entry(following, place, 0), order.shape))
-        return (known - factors * top, order), (place, own, top, factors)
+        return (matrix - factors * top, order), (place, own, top, factors)
 
     # A row of zeros is what those that are left are followed by.
     longer = matrices.padded(x, height + 1, width)
     start: Arrays = (longer, jnp.broadcast_to(rows, (*stack, height + 1)))
-    (_, rest), (places, own, tops, factors) = collect(count, step, start)
+    (_, remaining), (places, own, tops, factors) = collect(count, step, start)
     places, own = (jnp.moveaxis(each[..., 0], 0, -1) for each in (places, own))
-    order = jnp.concatenate([own, rest[..., : height - count]], -1)
+    order = jnp.concatenate([own, remaining[..., : height - count]], -1)
     lower = taken(jnp.moveaxis(factors[..., 0], 0, -1), order, -2)
-    known = jnp.tril(matrices.padded(lower, height, width), -1)
+    lower_part = jnp.tril(matrices.padded(lower, height, width), -1)
     upper = jnp.triu(jnp.moveaxis(tops[..., 0, :], 0, -2))
-    return known + matrices.padded(upper, height, width), places + rows[:count], order
+    return lower_part + matrices.padded(upper, height, width), places + rows[:count], order
 
 
 def _orders_without(size: int) -> np.ndarray:
@@ -210,7 +210,7 @@ def tridiagonal_solve(
 
 def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
     """What is left of a row without its first diagonal, and the row that took it out."""
-    first, second, rest = top
+    first, second, others = top
     lead, own, further, value = following
     swap = jnp.abs(lead) > jnp.abs(first)
     factor = jnp.where(swap, first, lead) / jnp.where(swap, lead, first)
@@ -218,11 +218,11 @@ def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
     def either(exchanged: jax.Array, kept: jax.Array | int) -> jax.Array:
         return jnp.where(swap, exchanged, kept)
 
-    done = either(lead, first), either(own, second), either(further, 0), either(value, rest)
+    done = either(lead, first), either(own, second), either(further, 0), either(value, others)
     left = (
         either(second - factor * own, own - factor * second),
         either(-factor * further, further),
-        either(rest - factor * value, value - factor * rest),
+        either(others - factor * value, value - factor * others),
     )
     return left, done
 

@@ -55,7 +55,7 @@ def eigh(
     rows = made_diagonal(
         _eye(x, size),
         lambda rows: rows @ scaled @ adjoint(rows),
-        lambda known: unit * jnp.abs(known),
+        lambda matrix: unit * jnp.abs(matrix),
         lambda above: jnp.sqrt(2 * jnp.sum(above * above, (-2, -1))) / size,
     )
     vectors = adjoint(
@@ -86,8 +86,8 @@ def svd(
     """
     height, width = x.shape[-2:]
     if height < width:
-        wanted = {"full_matrices": full_matrices, "compute_uv": compute_uv}
-        values, *vectors = svd(adjoint(x), **wanted, subset_by_index=subset_by_index)
+        options = {"full_matrices": full_matrices, "compute_uv": compute_uv}
+        values, *vectors = svd(adjoint(x), **options, subset_by_index=subset_by_index)
         return (values, *(adjoint(v) for v in reversed(vectors)))
     if width == 0:
         return _empty(x, full_matrices, compute_uv)
@@ -111,8 +111,8 @@ def svd(
 def _directions(rows: jax.Array) -> jax.Array:
     """Those of rows that are orthogonal, and any for rows of zeros, or too small to have one."""
     lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
-    known = rows / jnp.where(lengths > 0, lengths, 1)
-    apart = jnp.abs(known @ adjoint(known) - jnp.eye(rows.shape[-2], dtype=rows.dtype))
+    directions = rows / jnp.where(lengths > 0, lengths, 1)
+    apart = jnp.abs(directions @ adjoint(directions) - jnp.eye(rows.shape[-2], dtype=rows.dtype))
 
     def others() -> jax.Array:
         right, upper = qr(adjoint(rows), pivoting=False, full_matrices=False)
@@ -120,7 +120,7 @@ def _directions(rows: jax.Array) -> jax.Array:
         return jnp.where(negative, -adjoint(right), adjoint(right))
 
     sound = jnp.max(apart) < jnp.sqrt(jnp.finfo(apart.dtype).eps)
-    return lax.cond(sound, lambda: nearer_orthonormal(known), others)
+    return lax.cond(sound, lambda: nearer_orthonormal(directions), others)
 
 
 def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
@@ -138,10 +138,10 @@ def _orthogonal_rows(r: jax.Array) -> State:
     def products(both: jax.Array) -> jax.Array:
         return both[..., :size] @ adjoint(both[..., :size])
 
-    def excess(known: jax.Array) -> jax.Array:
-        lengths = jnp.sqrt(jnp.real(diagonal(known)))
+    def excess(matrix: jax.Array) -> jax.Array:
+        lengths = jnp.sqrt(jnp.real(diagonal(matrix)))
         bound = units * outer(lengths, lengths)
-        return jnp.where(bound > 0, jnp.abs(known) / jnp.where(bound > 0, bound, 1), 0)
+        return jnp.where(bound > 0, jnp.abs(matrix) / jnp.where(bound > 0, bound, 1), 0)
 
     start = jnp.concatenate([r, _eye(r, size)], -1)
     both = made_diagonal(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
@@ -169,12 +169,12 @@ NOISE = 0.5
 
 def made_diagonal(
     rows: jax.Array,
-    known: Callable[[jax.Array], jax.Array],
+    matrix_of: Callable[[jax.Array], jax.Array],
     excess: Callable[[jax.Array], jax.Array],
     measured: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-    """Rows, turned until their ``known`` matrix is diagonal within rounding, or near it and no
-    nearer.
+    """Rows, turned until the matrix that ``matrix_of`` makes of them is diagonal within rounding,
+    or near it and no nearer.
 
     ``excess`` are magnitudes of that Hermitian matrix in units of what rounding leaves, and what is
     ``measured`` of those above the diagonal says how far it is.
@@ -183,7 +183,7 @@ def made_diagonal(
     above = np.triu(np.ones((size, size), bool), 1)
 
     def seen(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-        matrix = known(rows)
+        matrix = matrix_of(rows)
         units = jnp.where(above, excess(matrix), 0)
         return measured(units), _tangents(jnp.where(units > NOISE, matrix, 0), diagonal(matrix))
 

@@ -32,11 +32,11 @@ def collect(
     if rounds > UNROLLED:
         numbers = lax.iota(jnp.int32, rounds)[:, None]
         return lax.scan(lambda each, i: body(i, each), state, numbers)
-    given = []
+    results = []
     for i in range(rounds):
         state, more = body(i, state)
-        given.append(more)
-    return state, tuple(map(jnp.stack, zip(*given, strict=True)))
+        results.append(more)
+    return state, tuple(map(jnp.stack, zip(*results, strict=True)))
 
 
 def collect_rows(

@@ -34,8 +34,8 @@ def geqrf(x: jax.Array) -> Packed:
     rounds = count if jnp.iscomplexobj(x) else min(count, x.shape[-2] - 1)
     if rounds < 1:
         return x, jnp.zeros((*x.shape[:-2], count), x.dtype)
-    known, given = collect(rounds, _reflected, scale * x)
-    packed, taus = _packed(known / scale, *given)
+    reduced, reflections = collect(rounds, _reflected, scale * x)
+    packed, taus = _packed(reduced / scale, *reflections)
     missing = jnp.zeros((*taus.shape[:-1], count - rounds), taus.dtype)
     return packed, jnp.concatenate([taus, missing], -1)
 
@@ -51,26 +51,26 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
     scale = scale_of(x, (-2, -1))
 
     def step(k: Index, state: Packed) -> tuple[Packed, Packed]:
-        known, order = state
-        sizes = jnp.sum(jnp.where(rows >= k, squares(known), 0), -2)
+        reduced, order = state
+        sizes = jnp.sum(jnp.where(rows >= k, squares(reduced), 0), -2)
         sizes = jnp.where(columns >= k, sizes, -1)
         places = exchange(k, jnp.argmax(sizes, axis=-1, keepdims=True).astype(jnp.int32), width)
-        known, given = _reflected(k, taken(known, places, -1))
-        return (known, taken(order, places, -1)), given
+        reduced, reflection = _reflected(k, taken(reduced, places, -1))
+        return (reduced, taken(order, places, -1)), reflection
 
     start = jnp.broadcast_to(columns + 1, order.shape)[..., None, :]
-    (known, order), given = collect(min(height, width), step, (scale * x, start))
-    packed, taus = _packed(known / scale, *given)
+    (reduced, order), reflections = collect(min(height, width), step, (scale * x, start))
+    packed, taus = _packed(reduced / scale, *reflections)
     return packed, order[..., 0, :], taus
 
 
-def _reflected(k: Index, known: jax.Array) -> tuple[jax.Array, Packed]:
+def _reflected(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
     """Column ``k`` reflected onto the diagonal, and all others with it; the mirror and its factor.
 
     What is left below the diagonal, and in the columns before, is rounding that nobody reads.
     """
-    rows = lax.iota(jnp.int32, known.shape[-2])[:, None]
-    line = entry(known, k, -1)
+    rows = lax.iota(jnp.int32, reduced.shape[-2])[:, None]
+    line = entry(reduced, k, -1)
     below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), entry(line, k, -2)
     level, other = jnp.real(top), jnp.real(adjoint(below) @ below)
     if jnp.iscomplexobj(top):
@@ -83,17 +83,17 @@ def _reflected(k: Index, known: jax.Array) -> tuple[jax.Array, Packed]:
     away = jnp.where(bare, jnp.ones_like(top), top - end)
     mirror = jnp.where(rows == k, jnp.ones_like(line), below / away)
     factor = jnp.where(bare, jnp.zeros_like(top), away / end)
-    known = known + jnp.conj(factor) * mirror * (adjoint(mirror) @ known)
-    return known, (mirror, factor)
+    reduced = reduced + jnp.conj(factor) * mirror * (adjoint(mirror) @ reduced)
+    return reduced, (mirror, factor)
 
 
-def _packed(known: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
+def _packed(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
     """What LAPACK has in one matrix and a vector, whose factors are of the other sign."""
-    rows, columns = (lax.iota(jnp.int32, n) for n in known.shape[-2:])
+    rows, columns = (lax.iota(jnp.int32, n) for n in reduced.shape[-2:])
     below = jnp.moveaxis(mirrors[..., 0], 0, -1)
-    missing = jnp.zeros((*below.shape[:-1], known.shape[-1] - below.shape[-1]), known.dtype)
+    missing = jnp.zeros((*below.shape[:-1], reduced.shape[-1] - below.shape[-1]), reduced.dtype)
     below = jnp.concatenate([below, missing], -1)
-    packed = jnp.where(rows[:, None] > columns, below, known)
+    packed = jnp.where(rows[:, None] > columns, below, reduced)
     return packed, -jnp.moveaxis(factors[..., 0, 0], 0, -1)
 
 

@@ -93,5 +93,5 @@ def read_by(function: DecompositionFunction) -> frozenset[str]:
 def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion | None:
     """The expansion of a primitive: one from outside, else ours."""
     named = ops.named(op)
-    found: Expansion | None = outside.expansions.find(named, claimed)
-    return found or (None if named.domain == "user" else OWN_EXPANSIONS.get(named.name))
+    expansion: Expansion | None = outside.expansions.find(named, claimed)
+    return expansion or (None if named.domain == "user" else OWN_EXPANSIONS.get(named.name))

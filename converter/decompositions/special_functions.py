@@ -62,7 +62,7 @@ def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax
     return jnp.where(outside, jnp.nan, value)
 
 
-def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
+def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
     """The fraction with ones for denominators; its numerators come in pairs."""
     half_unit = jnp.finfo(x.dtype).eps / 2
     tiny = jnp.finfo(x.dtype).tiny
@@ -84,7 +84,7 @@ def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, wanted: jax.Array) 
 
     d = 1 / lifted(1 - (a + b) * x / (a + 1))
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    return _unfinished(BETA_STEPS, step, (wanted, none, ones, d, d))[-1]
+    return _unfinished(BETA_STEPS, step, (active, none, ones, d, d))[-1]
 
 
 GAMMA_STEPS = 2000
@@ -121,10 +121,10 @@ def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.exp(power), power >= -jnp.log(jnp.finfo(x.dtype).max)
 
 
-def _gamma_series(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
+def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
     """P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
     factor, some = _gamma_factor(a, x)
-    live = wanted & some & (x > 0) & ~_gamma_undefined(a, x)
+    live = active & some & (x > 0) & ~_gamma_undefined(a, x)
 
     def step(state: State) -> State:
         live, n, term, total = state
@@ -139,10 +139,10 @@ def _gamma_series(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
     return total * factor / a
 
 
-def _gamma_fraction(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
+def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
     """Q(a, x) as a continued fraction, from its convergents p / q."""
     factor, some = _gamma_factor(a, x)
-    live = wanted & some & (x < jnp.inf) & ~_gamma_undefined(a, x)
+    live = active & some & (x < jnp.inf) & ~_gamma_undefined(a, x)
     eps = jnp.finfo(x.dtype).eps
 
     def step(state: State) -> State:
@@ -150,9 +150,9 @@ def _gamma_fraction(a: jax.Array, x: jax.Array, wanted: jax.Array) -> jax.Array:
         n = n + 1
         y, z = n * (n + 1 - a), x - a + (2 * n + 2)
         p_next, q_next = p * z - p_before * y, q * z - q_before * y
-        found = p_next / q_next
-        value = jnp.where(live & (q_next != 0), found, before)
-        moving = (q_next == 0) | (jnp.abs(before - found) > eps * jnp.abs(found))
+        convergent = p_next / q_next
+        value = jnp.where(live & (q_next != 0), convergent, before)
+        moving = (q_next == 0) | (jnp.abs(before - convergent) > eps * jnp.abs(convergent))
         scale = jnp.where(jnp.abs(p_next) > 1 / eps, eps, 1).astype(x.dtype)
         parts = (p_next, q_next, p, q)
         return live & moving, n, value, *(part * scale for part in parts)

@@ -24,18 +24,18 @@ def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
     count, stack = -(-size // BLOCK), b.shape[:-2]
     whole = count * BLOCK
     lines = padded(strict, whole, whole).reshape(*stack, count, BLOCK, whole)
-    wanted = padded(b, whole, width).reshape(*stack, count, BLOCK, width)
+    right_blocks = padded(b, whole, width).reshape(*stack, count, BLOCK, width)
     numbers = lax.iota(jnp.int32, count)[:, None]
 
     def step(x: jax.Array, each: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
-        i, line, rest = each
+        i, line, right_side = each
         own = entry(line.reshape(*stack, BLOCK, count, BLOCK), i, -2)[..., 0, :]
-        rest = rest - line @ x.reshape(*stack, whole, width)
-        found = _unit_solve_block(own, rest, lower)
-        return jnp.where(numbers[..., None] == i, found[..., None, :, :], x), None
+        right_side = right_side - line @ x.reshape(*stack, whole, width)
+        solution = _unit_solve_block(own, right_side, lower)
+        return jnp.where(numbers[..., None] == i, solution[..., None, :, :], x), None
 
-    given = (numbers, jnp.moveaxis(lines, -3, 0), jnp.moveaxis(wanted, -3, 0))
-    x, _ = lax.scan(step, jnp.zeros_like(wanted), given, reverse=not lower)
+    blocks = (numbers, jnp.moveaxis(lines, -3, 0), jnp.moveaxis(right_blocks, -3, 0))
+    x, _ = lax.scan(step, jnp.zeros_like(right_blocks), blocks, reverse=not lower)
     return x.reshape(*stack, whole, width)[..., :size, :]
 
 
@@ -55,9 +55,9 @@ def _unit_solve_block(strict: jax.Array, b: jax.Array, lower: bool) -> jax.Array
 
     if size <= 2:
         return b - between(1) @ b
-    found, width = jnp.eye(size, dtype=strict.dtype) - between(1), 2
+    inverse, width = jnp.eye(size, dtype=strict.dtype) - between(1), 2
     while 2 * width < size:
-        found = found - found @ between(width) @ found
+        inverse = inverse - inverse @ between(width) @ inverse
         width *= 2
-    x = found @ b
-    return x - found @ (between(width) @ x) if width < size else x
+    x = inverse @ b
+    return x - inverse @ (between(width) @ x) if width < size else x

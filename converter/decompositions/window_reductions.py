@@ -52,16 +52,16 @@ def reduce_window(
     def combine_inside(xs: Sequence[jax.Array], ys: Sequence[jax.Array]) -> Arrays:
         (*xs, x_inside), (*ys, y_inside) = xs, ys
         both = zip(combine(xs, ys), xs, ys, strict=True)
-        found = [jnp.where(x_inside & y_inside, z, jnp.where(x_inside, x, y)) for z, x, y in both]
-        return *found, x_inside | y_inside
+        merged = [jnp.where(x_inside & y_inside, z, jnp.where(x_inside, x, y)) for z, x, y in both]
+        return *merged, x_inside | y_inside
 
     if not any(map(any, pads(padding, base_dilation))):
-        found = in_windows(operands[:count], first, combine, *window)
-        return combine([jnp.broadcast_to(v, found[0].shape) for v in first], found)
+        reduced = in_windows(operands[:count], first, combine, *window)
+        return combine([jnp.broadcast_to(v, reduced[0].shape) for v in first], reduced)
     inside = jnp.ones(operands[0].shape, bool)
-    found = in_windows([*operands[:count], inside], [*first, False], combine_inside, *window)
-    start = [jnp.broadcast_to(v, found[0].shape) for v in (*first, jnp.asarray(True))]
-    return combine_inside(start, found)[:count]
+    reduced = in_windows([*operands[:count], inside], [*first, False], combine_inside, *window)
+    start = [jnp.broadcast_to(v, reduced[0].shape) for v in (*first, jnp.asarray(True))]
+    return combine_inside(start, reduced)[:count]
 
 
 @decomposition("select_and_gather_add")
@@ -88,16 +88,16 @@ def select_and_gather_add(
 
     fillers = [jnp.asarray(v, operand.dtype) for v in (-np.inf if above else np.inf, 0)]
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    found = in_windows((operand, tangents), fillers, combine, *window)
-    return combine([jnp.broadcast_to(v, found[0].shape) for v in fillers], found)[1]
+    selected = in_windows((operand, tangents), fillers, combine, *window)
+    return combine([jnp.broadcast_to(v, selected[0].shape) for v in fillers], selected)[1]
 
 
 def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) -> jax.Array:
     """The windows from a neutral value, each combined with the initial value that is given."""
     combine, neutral = NEUTRAL[operation]
     start = np.asarray(neutral(x.dtype), x.dtype)
-    found: jax.Array = combine(first, lax.reduce_window(x, start, combine, *window))
-    return found
+    reduced: jax.Array = combine(first, lax.reduce_window(x, start, combine, *window))
+    return reduced
 
 
 def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
@@ -224,16 +224,16 @@ def _scattered(
     """
     places = list(itertools.product(*map(range, size)))
     reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
-    best, found = (starting_at(y, places[0], reach, strides) for y in (x, inside))
+    best, best_is_inside = (starting_at(y, places[0], reach, strides) for y in (x, inside))
     chosen = jnp.zeros(source.shape, jnp.int32)
     for number, place in enumerate(places[1:], 1):
         other, is_there = (starting_at(y, place, reach, strides) for y in (x, inside))
-        moves = is_there & ~(found & select(best, other))
-        best, found = jnp.where(moves, other, best), found | is_there
+        moves = is_there & ~(best_is_inside & select(best, other))
+        best, best_is_inside = jnp.where(moves, other, best), best_is_inside | is_there
         chosen = jnp.where(moves, number, chosen)
     total = jnp.broadcast_to(start, x.shape)
     for number, place in enumerate(places):
-        hit = (chosen == number) & found
+        hit = (chosen == number) & best_is_inside
         around = _around(place, source.shape, strides, x.shape)
         spread, is_hit = lax.pad(source, start, around), lax.pad(hit, False, around)
         total = jnp.where(is_hit, scatter(total, spread), total)

@@ -99,11 +99,11 @@ def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
 
 def _channels_turned(graph: Graph) -> dict[int, Order]:
     """id(value) -> the transposition that it becomes, for each value of a region that is turned."""
-    fixed, found = weight_values(graph), dict[int, Order]()
+    fixed, orders = weight_values(graph), dict[int, Order]()
     bodies = (body for node in graph.walk() for body in node.bodies.values())
     for part in (graph, *bodies):
-        found |= _turned_of_part(part, fixed)
-    return found
+        orders |= _turned_of_part(part, fixed)
+    return orders
 
 
 def _turned_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
@@ -126,12 +126,12 @@ def _turned_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
     for node in carriers:
         members[region(node.out)].append(node)
     readers = graph.uses()
-    found: dict[int, Order] = {}
+    orders: dict[int, Order] = {}
     for nodes in members.values():
         best = _best(nodes, fixed, readers) or _in_front(nodes, fixed, readers)
         if best is not None:
-            found.update((id(node.out), best) for node in nodes)
-    return found
+            orders.update((id(node.out), best) for node in nodes)
+    return orders
 
 
 def _best(
@@ -141,17 +141,17 @@ def _best(
     own, made = {id(node) for node in nodes}, {id(node.out) for node in nodes}
     entering = {id(v): v for node in nodes for v in _varying(node, fixed) if id(v) not in made}
     leaving = [(n.out, [r for r in readers[id(n.out)] if id(r) not in own]) for n in nodes]
-    wanted: Counter[Order] = Counter()
+    votes: Counter[Order] = Counter()
     for value in entering.values():
         # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
         if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
             others = (r for r in readers[id(value)] if id(r) not in own)
             # A transpose that others read stays, unless they only turn it: two in a row become one.
-            wanted[order] += all(_channels_order(reader) for reader in others)
+            votes[order] += all(_channels_order(reader) for reader in others)
     for _, outside in leaving:
-        found = {_channels_order(reader) for reader in outside}
-        wanted.update(inverse_order(order) for order in found if order is not None)
-    for order, saved in wanted.most_common():
+        reader_orders = {_channels_order(reader) for reader in outside}
+        votes.update(inverse_order(order) for order in reader_orders if order is not None)
+    for order, saved in votes.most_common():
         if saved > sum(_costs(entering.values(), leaving, order)):
             return order
     return None

@@ -54,8 +54,8 @@ def convolution(node: Node, editor: Editor, takes: Takes) -> Value:
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
     wide = shape if x.rank == len(shape) else (*shape, 1)
-    known = is_float(x.dtype) and takes("Conv", x.dtype)  # integers have no operator
-    if known or not dims.all_static(w.shape[2:]):
+    has_operator = is_float(x.dtype) and takes("Conv", x.dtype)  # integers have no operator
+    if has_operator or not dims.all_static(w.shape[2:]):
         out = _by_operator(editor, x, w, window, wide)
     else:
         out = _by_patches(editor, x, w, window, wide)

@@ -30,8 +30,8 @@ def group_norm_operands(node: Node, editor: Editor, has: Takes) -> Value | None:
 
 
 def _with_bias(node: Node, editor: Editor) -> Value | None:
-    wanted = {ops.group_norm: 3, ops.batch_norm: 5}[node.op]
-    if len(node.inputs) == wanted:
+    operand_count = {ops.group_norm: 3, ops.batch_norm: 5}[node.op]
+    if len(node.inputs) == operand_count:
         return None
     zero = editor.broadcast(const(0, node.out.dtype), node.inputs[1].shape, ())
     return editor.like(node, [*node.inputs, zero])

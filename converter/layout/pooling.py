@@ -200,8 +200,8 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     if not 0 < len(window.axes) <= 3:
         return None
     flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
-    given, _ = as_image(editor, source, window.axes)
-    made = editor.add(ops.max_pool_scatter, [flat, given], flat.shape, x.dtype, window.params)
+    image, _ = as_image(editor, source, window.axes)
+    made = editor.add(ops.max_pool_scatter, [flat, image], flat.shape, x.dtype, window.params)
     total = from_image(editor, made, order, x.shape)
     return editor.cut(total, tuple(low for low, _ in node.params["padding"]), operand.shape)
 
@@ -244,9 +244,9 @@ def _divides_by_counts(divisor: Value, pool: Node, seen: View) -> bool:
     counts = _counts_along(seen, np.asarray(ones))
     if counts is None:
         return False
-    wanted = np.broadcast_shapes(counts.shape, divisor.const.shape)
-    known = np.broadcast_to(divisor.const, wanted)
-    return np.array_equal(known, np.broadcast_to(counts, wanted))
+    shape = np.broadcast_shapes(counts.shape, divisor.const.shape)
+    divisors = np.broadcast_to(divisor.const, shape)
+    return np.array_equal(divisors, np.broadcast_to(counts, shape))
 
 
 def _counts_along(seen: View, counts: np.ndarray) -> np.ndarray | None:

@@ -45,11 +45,11 @@ def share_transposes(graph: Graph) -> bool:
     """Transpose the equal parts of each value as one, in place; whether there were any."""
     uses = graph.uses()
     # Of the main graph alone: what a body captures from outside may be read there at any time.
-    found = (
+    similar_slices = (
         _siblings_alike([_part(node, axis, uses) for node in slices], axis)
         for (_, axis), slices in cut_alike(graph).items()
     )
-    families = [family for family in found if family is not None]
+    families = [family for family in similar_slices if family is not None]
     members = {id(part.out): (part, family) for family in families for part in family.parts}
     turned: dict[int, Value] = {}
 
@@ -106,7 +106,7 @@ def _siblings_alike(slices: list[SiblingPart | None], axis: int) -> Family | Non
 def _siblings_order(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
     """The transposition that gives axes another order."""
     left = list(enumerate(before))
-    return [left.pop([group for _, group in left].index(wanted))[0] for wanted in after]
+    return [left.pop([group for _, group in left].index(target))[0] for target in after]
 
 
 def _together(editor: Editor, family: Family) -> Value:

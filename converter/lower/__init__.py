@@ -53,10 +53,10 @@ def lower(
     builder = Builder(shared, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
     initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
-    given = (*graph.inputs, *graph.params)
-    shared.values.update(zip(map(id, given), (*inputs, *initializers), strict=True))
-    found = origins([v.shape for v in graph.inputs])
-    shared.origins = {name: (inputs[origin.index], origin) for name, origin in found.items()}
+    entering = (*graph.inputs, *graph.params)
+    shared.values.update(zip(map(id, entering), (*inputs, *initializers), strict=True))
+    name_origins = origins([v.shape for v in graph.inputs])
+    shared.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
     builder.lower(graph.nodes)
     outputs = _outputs(builder, graph, inputs)
     body = ir.Graph(

@@ -32,12 +32,12 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
         ones = b.const((1 << width) - 1, np.uint64)
         return _bitwise_whole(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
     left, right = (_bits_apart(b, x, width) for x in xs)
-    found = b.op("Mul", left, right)
+    number = b.op("Mul", left, right)
     if name != "And":
         count = b.const(1 if name == "Or" else 2, np.int64)
-        found = b.op("Sub", b.op("Add", left, right), b.op("Mul", found, count))
+        number = b.op("Sub", b.op("Add", left, right), b.op("Mul", number, count))
     powers = b.const(np.left_shift(np.uint64(1), np.arange(width, dtype=np.uint64)).view(np.int64))
-    return _bitwise_whole(b, b.op("MatMul", found, powers), width)
+    return _bitwise_whole(b, b.op("MatMul", number, powers), width)
 
 
 def _word(x: Term) -> Term:
@@ -53,8 +53,8 @@ def _bits_apart(b: Builder, x: ir.Value, width: int) -> ir.Value:
     """0 and 1 in int64, the lowest first, on an axis of their own at the end."""
     word = b.op("Unsqueeze", _word(Term(b, x)).value, b.ints([-1]))
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")
-    rest = b.op("BitShift", shifted, b.const(1, np.uint64), direction="RIGHT")
-    return b.cast(b.op("Sub", shifted, b.op("Mul", rest, b.const(2, np.uint64))), np.int64)
+    high_part = b.op("BitShift", shifted, b.const(1, np.uint64), direction="RIGHT")
+    return b.cast(b.op("Sub", shifted, b.op("Mul", high_part, b.const(2, np.uint64))), np.int64)
 
 
 def _right(x: Term, by: int) -> Term:
@@ -97,9 +97,9 @@ def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
     bits = x.dtype.itemsize * 8
     wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
     bare = x if x.dtype == wide else x.cast(f"uint{bits}").cast(wide)
-    known = b.operand(1).const
-    if known is not None and np.all((known >= 0) & (known < bits)):
-        moved = bare.apply("BitShift", bare.number(known), direction=direction)
+    constant_shift = b.operand(1).const
+    if constant_shift is not None and np.all((constant_shift >= 0) & (constant_shift < bits)):
+        moved = bare.apply("BitShift", bare.number(constant_shift), direction=direction)
     else:
         amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(wide)
         enough = amount < bits  # C++ leaves larger shifts undefined
@@ -187,15 +187,15 @@ def _of_bits(bits: Term, dtype: np.dtype) -> Term:
     info = jnp.finfo(dtype)
     signed = bits.cast(f"int{info.bits}").cast(np.int64)
     negative = signed < 0
-    rest = signed - negative.cast(np.int64) * _sign_bit(dtype)
-    unit = rest.number(1 << info.nmant)
-    head = rest / unit
-    low = rest - head * unit
+    magnitude = signed - negative.cast(np.int64) * _sign_bit(dtype)
+    unit = magnitude.number(1 << info.nmant)
+    head = magnitude / unit
+    low = magnitude - head * unit
     normal = head.apply("Min", 1)
     digits = (low + normal * unit).cast(np.float64)
     steps = (head - normal).cast(np.float64)
     size = digits * _two_to(steps + (info.minexp - info.nmant))
-    size = rest.apply("Greater", _infinity(dtype)).where(math.nan, size)
+    size = magnitude.apply("Greater", _infinity(dtype)).where(math.nan, size)
     turn = negative.where(size.number(-1), 1)  # Neg may make 0 of 0
     return (size * turn).cast(dtype)
 

@@ -100,11 +100,11 @@ class Builder:
         """One ONNX node with several outputs."""
         if domain:
             self.shared.domains[domain] = version
-        given = {k: v for k, v in attributes.items() if v is not None}
-        self._refuse_names(name, given)
+        stated = {k: v for k, v in attributes.items() if v is not None}
+        self._refuse_names(name, stated)
         label = self.shared.fresh(name)
         results = self.tape.op_multi_out(
-            name, list(inputs), attributes=given, num_outputs=outputs, name=label, domain=domain
+            name, list(inputs), attributes=stated, num_outputs=outputs, name=label, domain=domain
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
@@ -198,8 +198,8 @@ class Builder:
             return x
         new = len(after) - len(before)
         pairs = zip(before, after[new:], strict=True)
-        wanted = (*after[:new], *(1 if dims.same(old, d) else d for old, d in pairs))
-        return self.op("Expand", x, self.ints(wanted))
+        operand_shape = (*after[:new], *(1 if dims.same(old, d) else d for old, d in pairs))
+        return self.op("Expand", x, self.ints(operand_shape))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
         """To an end that means "to the first element and with it"."""
@@ -223,13 +223,13 @@ class Builder:
     def lower(self, nodes: Iterable[Node]) -> None:
         """Write nodes in order, each by its rule; types are stamped here and nowhere else."""
         for node in nodes:
-            given = self._written(node)
-            if len(given) != len(node.outputs):
+            results = self._written(node)
+            if len(results) != len(node.outputs):
                 raise ConverterError(
-                    f"the rule for '{node.op}' gave {len(given)} values for "
+                    f"the rule for '{node.op}' gave {len(results)} values for "
                     f"{len(node.outputs)} outputs"
                 )
-            for value, result in zip(node.outputs, given, strict=True):
+            for value, result in zip(node.outputs, results, strict=True):
                 self.shared.values[id(value)] = result
                 if result.producer() is not None:
                     typed(result, value.shape, value.dtype)

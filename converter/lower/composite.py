@@ -206,10 +206,10 @@ def _(
 
 def _scattered_to_maxima(b: Builder, places: ir.Value, source: ir.Value) -> ir.Value:
     """Sums of a source where ``MaxPool`` says that each maximum is, in the flat operand."""
-    shape, given = b.operand(0).shape, b.operand(1).shape
-    flat, few = (dims.size_product(shape),), (dims.size_product(given),)
+    shape, window_shape = b.operand(0).shape, b.operand(1).shape
+    flat, few = (dims.size_product(shape),), (dims.size_product(window_shape),)
     zeros = b.expand(b.like(0), (), flat)
-    where, values = (b.reshape(v, given, few) for v in (places, source))
+    where, values = (b.reshape(v, window_shape, few) for v in (places, source))
     total = b.op("ScatterElements", zeros, where, values, axis=0, reduction="add")
     return b.reshape(total, flat, shape)
 

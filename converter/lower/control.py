@@ -29,27 +29,27 @@ def _(b: Builder, which: ir.Value) -> Sequence[ir.Value]:
 def _one_by_one(b: Builder, which: ir.Value, branches: Sequence[Graph]) -> Sequence[ir.Value]:
     """Each branch where it is chosen, else what there is so far."""
     node, last = b.node, len(branches) - 1
-    found = [b.const(np.zeros((), v.dtype)) for v in node.outputs]
+    results = [b.const(np.zeros((), v.dtype)) for v in node.outputs]
     index = b.op("Clip", which, b.like(0), b.like(last))
     for count, body in enumerate(branches):
         here, there = b.nested(), b.nested()
         yes = here.close("then", [], here.inline(body, []))
-        no = there.close("else", [], found)
+        no = there.close("else", [], results)
         chosen = b.op("Equal", index, b.like(count))
-        found = list(b.ops("If", [chosen], len(node.outputs), then_branch=yes, else_branch=no))
-    return found
+        results = list(b.ops("If", [chosen], len(node.outputs), then_branch=yes, else_branch=no))
+    return results
 
 
 def _branch(
     b: Builder, node: Node, which: ir.Value, branches: Sequence[Graph], count: int
 ) -> Sequence[ir.Value]:
     """The first branch where ``which <= count``, else one of those after it."""
-    first, *rest = branches
-    if not rest:
+    first, *other_branches = branches
+    if not other_branches:
         return b.inline(first, [])
     here, there = b.nested(), b.nested()
     no = here.close("else", [], here.inline(first, []))
-    yes = there.close("then", [], _branch(there, node, which, rest, count + 1))
+    yes = there.close("then", [], _branch(there, node, which, other_branches, count + 1))
     beyond = _beyond(b, node.inputs[0], which, count)
     return b.ops("If", [beyond], len(node.outputs), then_branch=yes, else_branch=no)
 

@@ -79,9 +79,9 @@ class Term:
 
     def polynomial(self, coefficients: Sequence[TermOperand]) -> Term:
         """Horner's rule, highest power first."""
-        first, *rest = coefficients
+        first, *lower_ones = coefficients
         total = first if isinstance(first, Term) else self.number(first)
-        for coefficient in rest:
+        for coefficient in lower_ones:
             total = total * self + coefficient
         return total
 

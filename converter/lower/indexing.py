@@ -60,8 +60,8 @@ def _(
     n, rank = dimension_numbers, b.operand().rank
     shared, pointed = n.operand_batching_dims, n.start_index_map
     wide = [d for d in pointed if not dims.same(slice_sizes[d], 1)]
-    rest = [d for d in range(rank) if d not in (*shared, *pointed)]
-    short = [d for d in _cut_axes(slice_sizes, b.operand().shape) if d in rest]
+    whole_axes = [d for d in range(rank) if d not in (*shared, *pointed)]
+    short = [d for d in _cut_axes(slice_sizes, b.operand().shape) if d in whole_axes]
     if short:  # not indexed, nor taken whole
         ends = b.ints(tuple(slice_sizes[d] for d in short))
         x = b.op("Slice", x, b.ints([0] * len(short)), ends, b.ints(short))
@@ -72,18 +72,18 @@ def _(
     indices = b.transpose(b.cast(indices, np.int64), [*order, before])
     offsets = [(before + i, slice_sizes[d], pointed.index(d)) for i, d in enumerate(wide)]
     indices = _widened(b, indices, where, offsets, len(pointed))
-    x = b.transpose(x, [*shared, *pointed, *rest])
+    x = b.transpose(x, [*shared, *pointed, *whole_axes])
     if pointed:
         x = b.op("GatherND", x, indices, batch_dims=len(shared) or None)
     else:
-        ones = (*where[: len(shared)], *(1 for _ in loose), *(slice_sizes[d] for d in rest))
-        kept = tuple(slice_sizes[d] for d in rest)
+        ones = (*where[: len(shared)], *(1 for _ in loose), *(slice_sizes[d] for d in whole_axes))
+        kept = tuple(slice_sizes[d] for d in whole_axes)
         x = b.expand(b.reshape(x, (*where[: len(shared)], *kept), ones), ones, (*where, *kept))
-    made = [*(("index", i) for i in order), *(("axis", d) for d in (*wide, *rest))]
-    wanted = _gathered_axes(n, b.out.rank, rank, before)
-    lost = [a for a in made if a not in wanted]
-    x = b.transpose(x, [made.index(a) for a in (*(a for a in wanted if a in made), *lost)])
-    sizes = [b.out.shape[i] for i, a in enumerate(wanted) if a in made]
+    made = [*(("index", i) for i in order), *(("axis", d) for d in (*wide, *whole_axes))]
+    result_axes = _gathered_axes(n, b.out.rank, rank, before)
+    lost = [a for a in made if a not in result_axes]
+    x = b.transpose(x, [made.index(a) for a in (*(a for a in result_axes if a in made), *lost)])
+    sizes = [b.out.shape[i] for i, a in enumerate(result_axes) if a in made]
     return b.reshape(x, (*sizes, *(1 for _ in lost)), b.out.shape)
 
 
@@ -142,26 +142,26 @@ def scatter(
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
     reduction = b.node.op.name.partition("-")[2] or None  # of ``scatter-add``
     sizes = scatter_window(n, rank, b.operand(2).shape)
-    shared, given = n.operand_batching_dims, n.scatter_dims_to_operand_dims
-    short = [d for d in _cut_axes(sizes, shape) if d not in (*shared, *given)]
+    shared, pointed_axes = n.operand_batching_dims, n.scatter_dims_to_operand_dims
+    short = [d for d in _cut_axes(sizes, shape) if d not in (*shared, *pointed_axes)]
     where = b.operand(1).shape[:-1]
-    if rank and where and not (given or shared or short):
+    if rank and where and not (pointed_axes or shared or short):
         short = [0]  # several windows that all cover the operand
-    pointed = [*given, *shared, *short]
-    rest = [d for d in range(rank) if d not in pointed]
-    wide = [d for d in (*given, *short) if not dims.same(sizes[d], 1)]
+    pointed = [*pointed_axes, *shared, *short]
+    whole_axes = [d for d in range(rank) if d not in pointed]
+    wide = [d for d in (*pointed_axes, *short) if not dims.same(sizes[d], 1)]
     before = len(where)
     offsets = [(before + i, sizes[d], pointed.index(d)) for i, d in enumerate(wide)]
     offsets += [
         (i, where[i], pointed.index(d))
         for i, d in zip(n.scatter_indices_batching_dims, shared, strict=True)
     ]
-    updates = arranged_updates(b, updates, n, rank, [*wide, *rest], sizes)
+    updates = arranged_updates(b, updates, n, rank, [*wide, *whole_axes], sizes)
     if not pointed:  # nothing is indexed: one window, as large as the operand
         return updates if reduction is None else b.op(reduction.capitalize(), x, updates)
-    indices = _columns(b, b.cast(indices, np.int64), where, len(given), len(pointed))
+    indices = _columns(b, b.cast(indices, np.int64), where, len(pointed_axes), len(pointed))
     indices = _widened(b, indices, where, offsets, len(pointed))
-    order = [*pointed, *rest]
+    order = [*pointed, *whole_axes]
     done = b.op("ScatterND", b.transpose(x, order), indices, updates, reduction=reduction)
     return b.transpose(done, [order.index(d) for d in range(rank)])
 
@@ -181,13 +181,13 @@ def arranged_updates(
     return b.reshape(turned, tuple(value.shape[i] for i in order), flat)
 
 
-def _columns(b: Builder, indices: ir.Value, where: Shape, given: int, columns: int) -> ir.Value:
+def _columns(b: Builder, indices: ir.Value, where: Shape, present: int, columns: int) -> ir.Value:
     """Index vectors with zeros for the components that were not given."""
-    if given == columns:
+    if present == columns:
         return indices
-    if given == 0:
+    if present == 0:
         return b.expand(b.const(0, np.int64), (), (*where, columns))
-    pads = [0] * (2 * len(where) + 1) + [columns - given]
+    pads = [0] * (2 * len(where) + 1) + [columns - present]
     return b.op("Pad", indices, b.ints(pads), b.const(0, np.int64))
 
 
@@ -211,9 +211,11 @@ def _starts_inside(
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
     limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
-    given = b.node.inputs[-len(starts) :]
+    starts_known = b.node.inputs[-len(starts) :]
     pairs = zip(axes, limits, strict=True)
-    if all(dims.is_static(most) and known_range(given[d]).within(0, most) for d, most in pairs):
+    if all(
+        dims.is_static(most) and known_range(starts_known[d]).within(0, most) for d, most in pairs
+    ):
         return joined
     return b.op("Max", b.op("Min", joined, b.ints(limits)), b.ints([0]))
 
@@ -271,17 +273,17 @@ def _(
     ``ScatterND`` takes as long along the first axis, and transposes for others.
     """
     n, shape, where = dimension_numbers, b.operand().shape, b.operand(1).shape[:-1]
-    given, each = n.scatter_dims_to_operand_dims, n.operand_batching_dims
+    pointed_axes, each = n.scatter_dims_to_operand_dims, n.operand_batching_dims
     sizes = scatter_window(n, len(shape), b.operand(2).shape)
-    rest = [d for d in range(len(shape)) if d not in each]
-    whole = all(d in given or dims.same(sizes[d], shape[d]) for d in rest)
-    if len(given) != 1 or given == (0,) or each != (0,) * len(where) or not whole:
+    whole_axes = [d for d in range(len(shape)) if d not in each]
+    whole = all(d in pointed_axes or dims.same(sizes[d], shape[d]) for d in whole_axes)
+    if len(pointed_axes) != 1 or pointed_axes == (0,) or each != (0,) * len(where) or not whole:
         return scatter(b, x, indices, updates, dimension_numbers=n)
-    updates = arranged_updates(b, updates, n, len(shape), rest, sizes)
+    updates = arranged_updates(b, updates, n, len(shape), whole_axes, sizes)
     index = b.cast(b.reshape(indices, (*where, 1), where or (1,)), np.int64)
     if not each:
-        return _cache_written(b, x, updates, index, given[0])
-    return b.op("TensorScatter", x, updates, index, axis=given[0])
+        return _cache_written(b, x, updates, index, pointed_axes[0])
+    return b.op("TensorScatter", x, updates, index, axis=pointed_axes[0])
 
 
 def _cache_written(

@@ -78,8 +78,8 @@ def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | 
     """
     for rules in (outside.rules_of.find(op, claimed) or {}, OWN_RULES.get(op, {})):
         if allowed := [since for since in rules if since <= opset]:
-            found: Owner = rules[max(allowed)]
-            return found
+            owner: Owner = rules[max(allowed)]
+            return owner
     return _named(op, opset) if op not in OWN_RULES else None
 
 
@@ -130,8 +130,8 @@ def _named_parameter(node: Node) -> str:
 
 def named_dimensions(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Parameters that are named dimensions, or have some in them, and these."""
-    for name, given in params.items():
-        each = given if isinstance(given, (tuple, list)) else (given,)
+    for name, param in params.items():
+        each = param if isinstance(param, (tuple, list)) else (param,)
         yield from ((name, dim) for dim in filter(dims.is_symbolic, each))
 
 

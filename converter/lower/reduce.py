@@ -61,8 +61,8 @@ def place_itself(indices: ir.Value) -> ir.Value:
     """A place as ``ArgMax`` gives it, where JAX has it in another dtype."""
     cast = indices.producer()
     place = cast.inputs[0] if cast is not None and cast.op_type == "Cast" else None
-    found = None if place is None else place.producer()
-    if place is None or found is None or found.op_type not in ("ArgMax", "ArgMin"):
+    producer = None if place is None else place.producer()
+    if place is None or producer is None or producer.op_type not in ("ArgMax", "ArgMin"):
         return indices
     return place
 

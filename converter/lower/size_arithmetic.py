@@ -136,9 +136,9 @@ class Arithmetic:
             return _negative(self._divide(more, y))
         if x.is_positive and y.low > 0:
             return BoundedSize(self._op("Div", x, y), 0)
-        rest = BoundedSize(self._op("Mod", x, y), -math.inf)
+        remainder = BoundedSize(self._op("Mod", x, y), -math.inf)
         return BoundedSize(
-            self._op("Div", BoundedSize(self._op("Sub", x, rest), -math.inf), y), -math.inf
+            self._op("Div", BoundedSize(self._op("Sub", x, remainder), -math.inf), y), -math.inf
         )
 
     def _extreme(self, name: str, x: BoundedSize, y: BoundedSize) -> BoundedSize:

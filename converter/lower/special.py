@@ -212,8 +212,8 @@ def _erfc(x: Term, double: bool | None = None) -> Term:
     size = abs(x)
     capped = size.apply("Min", ZERO_FROM)
     head = (capped * steps).apply("Floor") / steps
-    rest = (capped - head) * (capped + head)
-    small = (-(head * head)).apply("Exp") * (-rest).apply("Exp") * tail(capped)
+    remainder = (capped - head) * (capped + head)
+    small = (-(head * head)).apply("Exp") * (-remainder).apply("Exp") * tail(capped)
     far = (x < 0).where(2 - small, small)
     below = size < 1
     return below.where(1 - (_near_64(x) if double else x.apply("Erf")), far)

@@ -146,9 +146,9 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     """A complex key is two real ones."""
     flat = [half for x in operands for half in (x if isinstance(x, Pair) else (x,))]
     keys = sum(2 if isinstance(x, Pair) else 1 for x in operands[:num_keys])
-    found = iter(lax.sort(flat, dimension=dimension, num_keys=keys))
+    arrays = iter(lax.sort(flat, dimension=dimension, num_keys=keys))
     return tuple(
-        Pair(next(found), next(found)) if isinstance(x, Pair) else next(found) for x in operands
+        Pair(next(arrays), next(arrays)) if isinstance(x, Pair) else next(arrays) for x in operands
     )
 
 
@@ -159,8 +159,8 @@ def _alone(combine: Combined) -> Combine:
 
 def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
     """Neighbours are combined until one is left."""
-    (found,) = combined(_alone(combine), [lines(whole_number(x), axes)])
-    return parts(found[..., 0])
+    (extreme,) = combined(_alone(combine), [lines(whole_number(x), axes)])
+    return parts(extreme[..., 0])
 
 
 meaning("reduce_max")(partial(_order_reduced, lax.max))

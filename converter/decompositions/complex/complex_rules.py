@@ -62,11 +62,11 @@ def in_reals(
     if name == "div" and real[1]:
         return _on_pairs(each, complexes, (False, True))
     of_real = MEANINGS.get(name + REAL) if all(real) else None
-    found = of_real or MEANINGS.get(name)
-    if found is None or found.unknown(params):
+    rule = of_real or MEANINGS.get(name)
+    if rule is None or rule.unknown(params):
         return None
-    function = found.called(params)
-    if found.packed:
+    function = rule.called(params)
+    if rule.packed:
         return lambda *xs: [function(*(split(x).re if of_real else x for x in xs))]
     return _on_pairs(lambda *xs: _listed(function(*xs)), complexes)
 
@@ -88,15 +88,15 @@ def _on_pairs(
         return (split(x).re if is_real else split(x)) if is_pair else x
 
     def call(*xs: Any) -> list[Any]:
-        known = real or [False] * len(xs)
-        return [joined(y) for y in function(*map(part, xs, complexes, known))]
+        is_real = real or [False] * len(xs)
+        return [joined(y) for y in function(*map(part, xs, complexes, is_real))]
 
     return call
 
 
 def _bound(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
-    found = primitive.bind(*xs, **primitive.get_bind_params(dict(params)))
-    return list(found) if primitive.multiple_results else [found]
+    results = primitive.bind(*xs, **primitive.get_bind_params(dict(params)))
+    return list(results) if primitive.multiple_results else [results]
 
 
 def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
@@ -119,6 +119,6 @@ def _rewriting_product(primitive: Any, params: Mapping[str, Any], x: Any, y: Any
     return [Pair(aa - bb, ab + ba)]
 
 
-def _listed(found: Any) -> list[Any]:
-    is_one = isinstance(found, Pair) or not isinstance(found, (tuple, list))
-    return [found] if is_one else list(found)
+def _listed(results: Any) -> list[Any]:
+    is_one = isinstance(results, Pair) or not isinstance(results, (tuple, list))
+    return [results] if is_one else list(results)

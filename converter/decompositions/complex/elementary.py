@@ -43,14 +43,14 @@ def root(x: Pair) -> Pair:
 @meaning("sqrt")
 def sqrt(x: Pair) -> Pair:
     """On the negative axis above it, whatever the sign of the zero, as in XLA."""
-    found = root(x)
-    return Pair(found.re, jnp.where(x.im < 0, -found.im, found.im))
+    principal = root(x)
+    return Pair(principal.re, jnp.where(x.im < 0, -principal.im, principal.im))
 
 
 @meaning("rsqrt")
 def rsqrt(x: Pair) -> Pair:
-    found = root(x)
-    return divided(one_like(x), Pair(found.re, signed(found.im, x.im)))
+    principal = root(x)
+    return divided(one_like(x), Pair(principal.re, signed(principal.im, x.im)))
 
 
 @meaning("exp")

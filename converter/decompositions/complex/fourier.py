@@ -117,8 +117,8 @@ def _convolved(x: jax.Array, length: int, inverse: bool) -> jax.Array:
     bands = Pair(*(jnp.asarray(half, x.dtype) for half in (kernel.real, kernel.imag)))
     room = [(0, 0)] * (x.ndim - 2) + [(0, size - length), (0, 0)]
     wide = _transform(jnp.pad(joined(times(split(x), chirp)), room), size, False)
-    found = _transform(joined(times(split(wide), bands)), size, True)
-    return joined(times(split(found[..., :length, :]), chirp))
+    convolution = _transform(joined(times(split(wide), bands)), size, True)
+    return joined(times(split(convolution[..., :length, :]), chirp))
 
 
 def _of_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax.Array:
@@ -145,8 +145,8 @@ def _from_half(x: jax.Array, length: int) -> jax.Array:
 
 def _fourier_product(x: jax.Array, matrix: np.ndarray, is_real: bool = False) -> jax.Array:
     flat = x if is_real else x.reshape(*x.shape[:-2], 2 * x.shape[-2])
-    found = jnp.matmul(flat, matrix)
-    return found.reshape(*found.shape[:-1], matrix.shape[1] // 2, 2)
+    product = jnp.matmul(flat, matrix)
+    return product.reshape(*product.shape[:-1], matrix.shape[1] // 2, 2)
 
 
 def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
