@@ -135,34 +135,6 @@ def test_what_is_interpolated_of_parameters(finite, fn, method):
         assert same.all() == (finite or strict)
 
 
-@pytest.mark.parametrize(
-    ("finite", "fn"),
-    [
-        (True, lambda p, x: p[::-1]),
-        (True, lambda p, x: jnp.clip(jnp.arange(x.shape[0], dtype=x.dtype), 0, 9)),
-        (False, lambda p, x: jnp.log(p)),
-        (False, lambda p, x: jnp.log(jnp.arange(x.shape[0], dtype=x.dtype) - 1)),
-    ],
-    ids=["parameter", "bounded", "of a parameter", "of a size"],
-)
-@pytest.mark.parametrize("method", ["linear", "cubic"])
-def test_what_is_interpolated_of_parameters(finite, fn, method):
-    """They are trusted to be finite; what is computed from them is not, nor what is of sizes."""
-    p, x = np.arange(-1, 6, dtype=np.float32), np.zeros(6, np.float32)
-
-    def called(p, x):
-        return jax.image.resize(fn(p, x), (2 * x.shape[0],), method) + x[0]
-
-    for strict in (False, True):
-        export = converter.to_onnx(called, [("C",)], params=p, strict=strict)
-        assert bool(export.report.deviations) is not (finite or strict)
-        said = [s for s in export.report.deviations if s.startswith(TABLE["resize"].sentence)]
-        assert said == export.report.deviations
-        (got,) = run(export, [x]).values()
-        same = np.isnan(got) == np.isnan(jax.jit(called)(p, x))
-        assert same.all() == (finite or strict)
-
-
 SAID = {
     "max_pool_scatter": jax.grad(lambda x: jnp.sum(FUNCTIONS["max_pool"](x))),
     "approx_top_k": lambda x: lax.approx_max_k(x, 4),
