@@ -76,9 +76,9 @@ clamp = _choice("clamp", lax.clamp, _clamped_in_numpy)
 # JAX's alone: equal shapes only.
 add_any = state("add_any", rounding=_ADDS, linear=_SUM)
 copysign = state("copysign", rounding=_NONE)
-eq_to = state("eq_to")
-le_to = state("le_to")
-lt_to = state("lt_to")
+eq_to = state("eq_to", rounding=_NONE)
+le_to = state("le_to", rounding=_NONE)
+lt_to = state("lt_to", rounding=_NONE)
 polynomial = state("polynomial")
 
 # ------------------------------------------------------------------------------------ one operand
