@@ -29,6 +29,13 @@ def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.matmul(x, y, preferred_element_type=x.dtype)
 
 
+def repeat(x: jax.Array, *, times: Sequence[int]) -> jax.Array:
+    """Each element along each axis so many times, one after the other."""
+    for axis, count in enumerate(times):
+        x = jnp.repeat(x, count, axis)
+    return x
+
+
 def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> jax.Array:
     """alpha * x + beta, held between 0 and 1."""
     return jnp.clip(x * alpha + beta, 0, 1)

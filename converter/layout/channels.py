@@ -21,6 +21,7 @@ from typing import Any
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, inverse_order, moves_only_ones, sweep
+from converter.layout.channel_forms import TURNABLE, TURNED
 from converter.weight_folding.weight_programs import weight_values
 
 Order = tuple[int, ...]
@@ -28,6 +29,16 @@ Order = tuple[int, ...]
 
 def turn_channels(graph: Graph) -> bool:
     """Turn every region where that saves transposes, in place; whether there was any."""
+    if not any(graph.count(op) for op in (ops.conv, ops.conv_transpose, ops.max_pool)):
+        return _turn_regions(graph)
+    changed = sweep(graph, TURNABLE)
+    drop_dead(graph)
+    turned = _turn_regions(graph)
+    spelled_out = sweep(graph, TURNED)
+    return changed or turned or spelled_out
+
+
+def _turn_regions(graph: Graph) -> bool:
     turned = _channels_turned(graph)
     if not turned:
         return False
@@ -48,7 +59,8 @@ def _carried(node: Node, order: Order, editor: Editor) -> Value:
     back = inverse_order(order)
     inputs = [_operand(v, back, editor) for v in node.inputs]
     shape = tuple(node.out.shape[i] for i in back)
-    changes = {n: _turned_param(node.params[n], back) for n in _PARAMS.get(node.op, ())}
+    named = _turned_axes if node.op is ops.rev else _turned_param
+    changes = {n: named(node.params[n], back) for n in _PARAMS.get(node.op, ())}
     return editor.transpose(editor.like(node, inputs, shape, **changes), order)
 
 
@@ -252,8 +264,14 @@ _PARAMS: dict[Op, tuple[str, ...]] = {
     ops.softmax: ("axis",),
     ops.log_softmax: ("axis",),
     ops.slice: ("start_indices", "limit_indices", "strides"),
+    ops.rev: ("dimensions",),
+    ops.repeat: ("times",),
 }
 """What says something of each axis, or of one."""
+
+
+def _turned_axes(axes: Sequence[int], back: Order) -> Order:
+    return tuple(back.index(axis) for axis in axes)
 
 
 def _turned_param(param: Any, back: Order) -> Any:

@@ -72,6 +72,7 @@ sum_pool = _ours("sum_pool", partial(formulas.pool, start=0.0, combine=lax.add))
 avg_pool = _ours("avg_pool", formulas.avg_pool)
 max_pool_scatter = _ours("max_pool_scatter", formulas.max_pool_scatter)
 take = _moving("take", lambda x, i, *, axis: jnp.take(x, i, axis, mode="wrap"))
+repeat = _moving("repeat", formulas.repeat)
 select_index = _moving(
     "select_index",
     lambda x, *, axis, index: lax.index_in_dim(x, index, axis, keepdims=False),

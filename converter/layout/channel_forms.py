@@ -1,0 +1,140 @@
+"""Forms in which what lies between convolutions can be turned (``channels``), and back from them.
+
+Axes of one that ``vmap`` leaves in the middle go behind what treats every element alike:
+
+    f(reshape(x)) = reshape(f(x))        reshape(transpose(x)) = transpose(reshape(x))
+
+and elements that are repeated, for which JAX broadcasts along a new axis and merges it, are one
+operation for as long.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Dim
+from converter.ir.moves import above
+from converter.ir.op import Op
+from converter.ir.rewrite import Editor, Rule
+
+
+def before_ones(node: Node, editor: Editor) -> Value | None:
+    """An operation before axes of one are put in, if they are in all of its operands."""
+    ones = _put_in(node) if len(node.outputs) == 1 else ()
+    if not ones or not all(dims.same(node.out.shape[axis], 1) for axis in ones):
+        return None
+    shape = _without(node.out.shape, ones)
+    inputs = [_bare(editor, value, node.out.rank, ones) for value in node.inputs]
+    changes = _OF_AXES[node.op](node, ones) if node.op in _OF_AXES else {}
+    return editor.reshape(editor.like(node, inputs, shape, **changes), node.out.shape)
+
+
+def _put_in(node: Node) -> tuple[int, ...]:
+    """The axes of one that reshapes put into all operands of the result's shape; those of what
+    moves elements have other sizes."""
+    every = node.op in _OF_AXES
+    like = [v for v in node.inputs if every or dims.same_shape(v.shape, node.out.shape)]
+    places = {_new_ones(v.made_by(ops.reshape)) for v in like if v.rank == node.out.rank}
+    return places.pop() if len(places) == 1 else ()
+
+
+_OF_AXES: dict[Op, Callable[[Node, Sequence[int]], dict[str, Any]]] = {
+    ops.concatenate: lambda node, ones: {
+        "dimension": node.params["dimension"] - sum(one < node.params["dimension"] for one in ones)
+    },
+    ops.pad: lambda node, ones: {"padding_config": _without(node.params["padding_config"], ones)},
+    ops.slice: lambda node, ones: {n: p and _without(p, ones) for n, p in node.params.items()},
+}
+"""What has parameters of axes, and those parameters without some of these."""
+
+
+def _new_ones(node: Node | None) -> tuple[int, ...]:
+    """The axes of one that a reshape puts in, if it does nothing else."""
+    if node is None or node.out.rank <= node.inputs[0].rank:
+        return ()
+    given, found = list(node.inputs[0].shape), list[int]()
+    for axis, size in enumerate(node.out.shape):
+        if given and dims.same(given[0], size):
+            given.pop(0)
+        elif dims.same(size, 1):
+            found.append(axis)
+        else:
+            return ()
+    return () if given else tuple(found)
+
+
+def _without(items: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(item for i, item in enumerate(items) if i not in axes)
+
+
+def _bare(editor: Editor, value: Value, rank: int, ones: Sequence[int]) -> Value:
+    """An operand, which has as many axes or fewer, without these."""
+    full = (*(1,) * (rank - value.rank), *value.shape)
+    first = rank - value.rank
+    kept = tuple(d for i, d in enumerate(full) if i >= first and i not in ones)
+    return editor.reshape(value, kept)
+
+
+def behind_ones(node: Node, editor: Editor) -> Value | None:
+    """Axes of one are left out before a transposition, not behind it."""
+    turned = node.inputs[0].made_by(ops.transpose)
+    if turned is None or node.out.rank >= turned.out.rank:
+        return None
+    (source,), order = turned.inputs, turned.params["permutation"]
+    kept = [a for a in order if not dims.same(source.shape[a], 1)]
+    if not dims.same_shape(tuple(source.shape[a] for a in kept), node.out.shape):
+        return None
+    bare = editor.reshape(source, tuple(source.shape[a] for a in sorted(kept)))
+    return editor.transpose(bare, [sorted(kept).index(a) for a in kept])
+
+
+def as_repeat(node: Node, editor: Editor) -> Value | None:
+    """Each element of some axes several times, as one operation."""
+    spread = node.inputs[0].made_by(ops.broadcast_in_dim)
+    seen = None if spread is None else above(along(node.out))
+    source = None if seen is None else above(seen)
+    if source is None or source.base.rank != node.out.rank or node.out.rank < 4:
+        return None
+    times = tuple(_times(source, axis, size) for axis, size in enumerate(node.out.shape))
+    if 0 in times or set(times) == {1}:
+        return None
+    return editor.add(ops.repeat, [source.base], node.out.shape, node.out.dtype, {"times": times})
+
+
+def _times(seen: View, axis: int, size: Dim) -> int:
+    """How often each element of an axis is there, one after the other; 0 if it is not so."""
+    own, group = seen.base.shape[axis], seen.groups[axis]
+    if not group:
+        return size if dims.same(own, 1) and isinstance(size, int) else 0
+    first, *rest = group
+    whole = first.axis == axis and first.stride == 1 and dims.same(first.size, own)
+    if not whole or len(rest) > 1 or any(f.axis is not None for f in rest):
+        return 0
+    count = rest[0].size if rest else 1
+    return count if isinstance(count, int) else 0
+
+
+def repeat_spelled_out(node: Node, editor: Editor) -> Value:
+    x, times = node.inputs[0], node.params["times"]
+    wide = [(d, *(() if n == 1 else (n,))) for d, n in zip(x.shape, times, strict=True)]
+    places = [sum(map(len, wide[:i])) for i in range(x.rank)]
+    shape = tuple(d for part in wide for d in part)
+    return editor.reshape(editor.broadcast(x, shape, places), node.out.shape)
+
+
+def _reshaped(node: Node, editor: Editor) -> Value | None:
+    if inner := node.inputs[0].made_by(ops.reshape):
+        return editor.reshape(inner.inputs[0], node.out.shape)
+    found = behind_ones(node, editor)
+    return as_repeat(node, editor) if found is None else found
+
+
+TURNABLE: dict[Op, Rule] = {
+    **dict.fromkeys((op for op in ops.stated() if op.elementwise or op in _OF_AXES), before_ones),
+    ops.reshape: _reshaped,
+}
+"""Before channels are turned."""
+
+TURNED: dict[Op, Rule] = {ops.repeat: repeat_spelled_out}
+"""Behind it."""
