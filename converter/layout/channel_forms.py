@@ -22,9 +22,10 @@ from converter.ir.rewrite import Editor, Rule
 def before_ones(node: Node, editor: Editor) -> Value | None:
     """An operation before axes of one are put in, if they are in all of its operands."""
     ones = _put_in(node) if len(node.outputs) == 1 else ()
-    if not ones or not all(dims.same(node.out.shape[axis], 1) for axis in ones):
-        return None
     shape = _without(node.out.shape, ones)
+    others = not all(dims.same(node.out.shape[axis], 1) for axis in ones)
+    if not ones or others or len(shape) < 3:  # no channels
+        return None
     inputs = [_bare(editor, value, node.out.rank, ones) for value in node.inputs]
     changes = _OF_AXES[node.op](node, ones) if node.op in _OF_AXES else {}
     return editor.reshape(editor.like(node, inputs, shape, **changes), node.out.shape)
