@@ -306,3 +306,13 @@ def test_names_of_runtimes_are_found():
         assert _named_runtimes(text), text
     for text in ("l_contract", "abstract", "sort", "standard"):
         assert not _named_runtimes(text), text
+
+
+def test_no_two_public_classes_have_one_name():
+    """Whoever reads of a report, a target or a block knows which."""
+    places: dict[str, list[str]] = {}
+    for path in (path for package in ROOMS for path in files(package)):
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -52,14 +52,14 @@ def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
 def build_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
     normed, seen = affine
     inner = normed.node()
-    x, scale, *known = inner.inputs
+    x, scale, *biases = inner.inputs
     shape = tuple(inner.out.shape[a] for a in _own_axes(inner))
     other = write(editor, seen, shape, inner.out.dtype)
     if node.op is ops.add:
-        inputs = [x, scale, *known, other]
+        inputs = [x, scale, *biases, other]
     else:
         one = scalar(scale) == 1
-        inputs = [x, other if one else editor.binary(ops.mul, scale, other), *known]
+        inputs = [x, other if one else editor.binary(ops.mul, scale, other), *biases]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
     return write(editor, along(out, normed.axes), node.out.shape)
 

@@ -23,27 +23,27 @@ def prove_batch_norm(node: Node, uses: Uses) -> Centred | None:
         return None
     if out.rank < 2 or not dims.is_static(out.shape[1]):
         return None
-    for found in centred(node, uses):
-        x, spread = found.x, peel(found.deviation.spread, rounding=True)
+    for centre in centred(node, uses):
+        x, spread = centre.x, peel(centre.deviation.spread, rounding=True)
         same = x.axes == tuple(range(out.rank)) or (x.complete() and x.fills(out.shape))
-        known = found.average.covers((1,)) and spread.covers((1,)) and not x.covers((1,))
-        if same and known and found.weight == 1:
-            return replace(found, deviation=replace(found.deviation, spread=spread))
+        by_channel = centre.average.covers((1,)) and spread.covers((1,)) and not x.covers((1,))
+        if same and by_channel and centre.weight == 1:
+            return replace(centre, deviation=replace(centre.deviation, spread=spread))
     return None
 
 
-def build_batch_norm(node: Node, found: Centred, editor: Editor) -> Value:
+def build_batch_norm(node: Node, centre: Centred, editor: Editor) -> Value:
     out = node.out
     channels = (out.shape[1],)
-    x = write(editor, found.x, out.shape, out.dtype)
+    x = write(editor, centre.x, out.shape, out.dtype)
     statistics = [
         write(editor, view.take((1,)), channels, out.dtype)
-        for view in (found.average, found.deviation.spread)
+        for view in (centre.average, centre.deviation.spread)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
-    params = {"epsilon": found.deviation.as_attribute(editor)}
+    params = {"epsilon": centre.deviation.as_attribute(editor)}
     normed = editor.add(ops.batch_norm, [x, ones, *statistics], out.shape, out.dtype, params)
-    return dressed(normed, found.deviation.rest, found.terms, editor)
+    return dressed(normed, centre.deviation.rest, centre.terms, editor)
 
 
 BATCH_NORM = proved("BatchNormalization", (ops.add, ops.sub), prove_batch_norm, build_batch_norm)

@@ -49,8 +49,8 @@ def bound_scalar(value: Value) -> float | int | bool | None:
     if not single or not rests_on(source, _is_bound_scalar, is_computable):
         return None
     array = np.asarray(compute(source, _numbers))
-    found: float | int | bool = array.astype(np.float64).item()
-    return found
+    scalar_value: float | int | bool = array.astype(np.float64).item()
+    return scalar_value
 
 
 def _is_bound_scalar(leaf: Value) -> bool:

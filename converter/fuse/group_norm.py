@@ -30,17 +30,19 @@ class Groups:
     groups: int
 
 
-def written(found: Groups, scale: Value | None, epsilon: float, editor: Editor) -> Value:
+def written(groups: Groups, scale: Value | None, epsilon: float, editor: Editor) -> Value:
     """The group norm of ``x``, in the layout of ``x``."""
-    shape = tuple(found.x.shape[i] for i in found.order)
-    count = dims.size_product(shape[: found.batch])
-    flat = rearrange(editor, found.x, found.x.shape, found.order, (count, *shape[found.batch :]))
+    shape = tuple(groups.x.shape[i] for i in groups.order)
+    count = dims.size_product(shape[: groups.batch])
+    flat = rearrange(
+        editor, groups.x, groups.x.shape, groups.order, (count, *shape[groups.batch :])
+    )
     if scale is None:
         scale = editor.broadcast(const(1, flat.dtype), (flat.shape[1],), ())
-    params = {"groups": found.groups, "epsilon": epsilon}
+    params = {"groups": groups.groups, "epsilon": epsilon}
     normed = editor.add(ops.group_norm, [flat, scale], flat.shape, flat.dtype, params)
-    back = [found.order.index(i) for i in range(len(found.order))]
-    return rearrange(editor, normed, shape, back, found.x.shape)
+    back = [groups.order.index(i) for i in range(len(groups.order))]
+    return rearrange(editor, normed, shape, back, groups.x.shape)
 
 
 # ------------------------------------------------------------------------------- groups of channels
@@ -66,9 +68,9 @@ def prove_groups(node: Node, uses: Uses) -> Groups | None:
     return Groups(x, places, len(lead), groups) if fixed else None
 
 
-def build_groups(node: Node, found: Groups, editor: Editor) -> Value:
+def build_groups(node: Node, groups: Groups, editor: Editor) -> Value:
     order, source = _group_norm_turned(node.inputs[0])
-    normed = written(found, None, node.params["epsilon"], editor)
+    normed = written(groups, None, node.params["epsilon"], editor)
     return editor.transpose(editor.reshape(normed, source.shape), order)
 
 
@@ -130,11 +132,11 @@ def prove_channel(node: Node, uses: Uses) -> Channel | None:
     return None
 
 
-def build_channel(node: Node, found: Channel, editor: Editor) -> Value:
-    scale = write(editor, found.scale, (found.groups.groups,), node.out.dtype)
-    epsilon = found.normed.node().params["epsilon"]
-    normed = written(found.groups, scale, epsilon, editor)
-    return write(editor, along(normed, found.normed.axes), node.out.shape)
+def build_channel(node: Node, channel: Channel, editor: Editor) -> Value:
+    scale = write(editor, channel.scale, (channel.groups.groups,), node.out.dtype)
+    epsilon = channel.normed.node().params["epsilon"]
+    normed = written(channel.groups, scale, epsilon, editor)
+    return write(editor, along(normed, channel.normed.axes), node.out.shape)
 
 
 CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_channel)
@@ -161,13 +163,13 @@ def prove_inside(node: Node, uses: Uses) -> tuple[Value, View] | None:
 def _is_normed(split: Value) -> bool:
     """Whether what is split is a group norm, perhaps scaled already."""
     assert split.node is not None
-    found = whole(split.node.inputs[0])
-    inner = [whole(v) for v in found.node().inputs] if found.op() is ops.mul else []
-    return any(v.op() is ops.group_norm for v in (found, *inner))
+    view = whole(split.node.inputs[0])
+    inner = [whole(v) for v in view.node().inputs] if view.op() is ops.mul else []
+    return any(v.op() is ops.group_norm for v in (view, *inner))
 
 
-def build_inside(node: Node, found: tuple[Value, View], editor: Editor) -> Value:
-    x, seen = found
+def build_inside(node: Node, operands: tuple[Value, View], editor: Editor) -> Value:
+    x, seen = operands
     other = write(editor, seen, seen.bare(x.shape), node.out.dtype)
     return editor.reshape(editor.binary(node.op, x, other), node.out.shape)
 

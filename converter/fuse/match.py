@@ -46,11 +46,11 @@ class NearMiss:
 
 def grouped_near_misses(notes: Sequence[NearMiss]) -> list[NearMiss]:
     """Each reason once."""
-    found: dict[tuple[str, str], NearMiss] = {}
+    grouped: dict[tuple[str, str], NearMiss] = {}
     for note in notes:
-        first = found.setdefault((note.pattern, note.reason), replace(note, count=0, node=None))
-        found[note.pattern, note.reason] = replace(first, count=first.count + note.count)
-    return list(found.values())
+        first = grouped.setdefault((note.pattern, note.reason), replace(note, count=0, node=None))
+        grouped[note.pattern, note.reason] = replace(first, count=first.count + note.count)
+    return list(grouped.values())
 
 
 Found: TypeAlias = "Sequence[Value] | Value"
@@ -83,9 +83,9 @@ class Applied:
     params: dict[str, Any]
 
 
-def build_applied(op: Op, node: Node, found: Applied, editor: Editor) -> Value:
-    x = write(editor, found.x, node.out.shape, node.out.dtype)
-    return editor.add(op, [x], node.out.shape, node.out.dtype, found.params)
+def build_applied(op: Op, node: Node, applied: Applied, editor: Editor) -> Value:
+    x = write(editor, applied.x, node.out.shape, node.out.dtype)
+    return editor.add(op, [x], node.out.shape, node.out.dtype, applied.params)
 
 
 class Uses(Protocol):
@@ -128,12 +128,12 @@ def note_look_alikes(
     """
     uses = Editor(graph, takes)
     for recogniser in recognisers:
-        found = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, uses)]
+        pairs = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, uses)]
         noted = [n.node for n in notes if n.pattern == recogniser.pattern and n.node is not None]
-        said = {id(inner) for node in noted for inner in carried_from(node)} if found else set()
+        said = {id(inner) for node in noted for inner in carried_from(node)} if pairs else set()
         notes += [
             NearMiss(recogniser.pattern, reason, source_line(node), node=node)
-            for node, reason in found
+            for node, reason in pairs
             if id(node) not in said
         ]
 
@@ -177,8 +177,8 @@ def recogniser_rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -
 
 def _first(matches: list[Match], notes: list[NearMiss]) -> Rule:
     def rule(node: Node, editor: Editor) -> Found | None:
-        found = (match(node, editor, notes) for match in matches)
-        return next((value for value in found if value is not None), None)
+        results = (match(node, editor, notes) for match in matches)
+        return next((value for value in results if value is not None), None)
 
     return rule
 
@@ -259,9 +259,9 @@ def unrepeated(view: View) -> tuple[View, int] | None:
     (axis,) = merged
     first, second = inner.groups[axis]
     groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
-    found = peel(inner._replace(groups=groups))
-    lone = found.is_whole and found.axes[axis + 1] is None
-    return (found, axis) if lone else None
+    peeled = peel(inner._replace(groups=groups))
+    lone = peeled.is_whole and peeled.axes[axis + 1] is None
+    return (peeled, axis) if lone else None
 
 
 def permutation(seen: View, shape: Shape) -> list[int] | None:
@@ -270,5 +270,5 @@ def permutation(seen: View, shape: Shape) -> list[int] | None:
     order = [ones.pop(0) if a is None and ones else a for a in seen.axes]
     if ones or seen.base.rank != len(shape) or None in order:
         return None
-    found = [a for a in order if a is not None]
-    return found if dims.same_shape([seen.base.shape[a] for a in found], shape) else None
+    moved = [a for a in order if a is not None]
+    return moved if dims.same_shape([seen.base.shape[a] for a in moved], shape) else None

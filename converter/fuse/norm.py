@@ -94,14 +94,14 @@ def divided_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviat
     real = jnp.issubdtype(dtype, jnp.floating)
     for inverse in inverses if real and fits(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
-        rest = Product(parts.coefficient, factors)
+        quotient = Product(parts.coefficient, factors)
         inside = operand(inverse, 0)
         for number, spread in pair(inside) if inside.op() is ops.add else ():
             epsilon = bound_scalar(number.base)
             if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
             if _in_any_order(parts, factors, dtype):
-                yield NormDeviation(spread, number.base, rest)
+                yield NormDeviation(spread, number.base, quotient)
 
 
 def _is_power(view: View, exponent: float) -> bool:
@@ -154,8 +154,8 @@ def _sum(node: Node, uses: Uses) -> Iterator[Centred]:
     if len(scaled) < 2:
         return
     for one, other in permutations(scaled, 2):
-        rest = tuple(term for term in terms if term is not one and term is not other)
-        yield from _difference(one, other, rest, node, uses)
+        other_terms = tuple(term for term in terms if term is not one and term is not other)
+        yield from _difference(one, other, other_terms, node, uses)
 
 
 _PRODUCTS = (ops.mul, ops.div, ops.neg)
@@ -164,17 +164,17 @@ _FLIPPED = {ops.add: ops.sub, ops.sub: ops.add}
 
 def _terms(node: Node, uses: Uses) -> list[NormTerm]:
     """What is added and subtracted: the operands, and those of operands that are sums."""
-    found: list[NormTerm] = []
+    terms: list[NormTerm] = []
     left, right = operands(along(node.out))
     for sign, view in ((ops.add, left), (node.op, right)):
         op = view.op()
         if op in _FLIPPED and uses.single_use(view.base):
             first, second = operands(view)
             inner = op if sign is ops.add else _FLIPPED[op]
-            found += [(sign, first), (inner, second)]
+            terms += [(sign, first), (inner, second)]
         else:
-            found.append((sign, view))
-    return found
+            terms.append((sign, view))
+    return terms
 
 
 def _difference(
@@ -226,13 +226,13 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 
 
-def dressed(normed: Value, rest: Product, terms: Sequence[NormTerm], editor: Editor) -> Value:
+def dressed(normed: Value, factors: Product, terms: Sequence[NormTerm], editor: Editor) -> Value:
     """What is normalised times what else there is of a product, and plus the terms."""
     result = normed
-    for factor in rest.factors:
+    for factor in factors.factors:
         result = editor.binary(ops.mul, result, _norm_spread(editor, factor, normed))
-    if rest.coefficient != 1:
-        result = editor.binary(ops.mul, result, const(rest.coefficient, normed.dtype))
+    if factors.coefficient != 1:
+        result = editor.binary(ops.mul, result, const(factors.coefficient, normed.dtype))
     for op, term in terms:
         result = editor.binary(op, result, _norm_spread(editor, term, normed))
     return result

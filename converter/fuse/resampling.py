@@ -184,9 +184,9 @@ def _is_traced(matrix: Matrix, spelling: Spelling) -> bool:
     graph = one_axis(*matrix.sizes, matrix.value.dtype, spelling)
     for node in graph.nodes:
         for side in (0, 1) if node.op is ops.einsum else ():
-            found = contracted(node, side)
-            if found is not None and node.inputs[1 - side] is graph.inputs[0]:
-                own = found[1]
+            contraction = contracted(node, side)
+            if contraction is not None and node.inputs[1 - side] is graph.inputs[0]:
+                own = contraction[1]
                 return own.turned == matrix.turned and same_program(matrix.value, own.value)
     return False
 
@@ -218,10 +218,10 @@ def nearest(node: Node, takes: Takes) -> tuple[int, int] | str | None:
     """(axis, place): each place's nearest neighbour along an axis of the operand is gathered, and
     is axis ``place`` of the result; or why that is nearly so."""
     x, indices = node.inputs
-    found = _gathered(node)
-    if found is None or not takes("Resize", x.dtype):
+    gathered = _gathered(node)
+    if gathered is None or not takes("Resize", x.dtype):
         return None
-    axis, place = found
+    axis, place = gathered
     size, count = x.shape[axis], node.out.shape[place]
     if dims.all_static((size, count)):
         places = known(indices) if size > 1 and count > 1 and not is_weight(x) else None
@@ -241,8 +241,8 @@ def _gathered(node: Node) -> tuple[int, int] | None:
     axes = numbers.start_index_map
     if len(axes) != 1 or numbers.collapsed_slice_dims != axes or numbers.operand_batching_dims:
         return None
-    rest = [i for i in range(x.rank) if i != axes[0]]
-    whole = dims.same_shape([sizes[i] for i in rest], [x.shape[i] for i in rest])
+    other_axes = [i for i in range(x.rank) if i != axes[0]]
+    whole = dims.same_shape([sizes[i] for i in other_axes], [x.shape[i] for i in other_axes])
     places = [i for i in range(node.out.rank) if i not in numbers.offset_dims]
     return (axes[0], places[0]) if whole and indices.rank == 2 and len(places) == 1 else None
 

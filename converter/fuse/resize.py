@@ -96,17 +96,17 @@ def resize_recogniser(opset: int, strict: bool) -> Recogniser:
     """
 
     def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
-        found = (
+        candidates = (
             _resize_gather(node, editor)
             if node.op is ops.gather
             else _resize_product(node, editor, opset)
         )
-        reason = found.reason if isinstance(found, Resampling) else found
+        reason = candidates.reason if isinstance(candidates, Resampling) else candidates
         if reason:
             notes.append(NearMiss("Resize", reason, source_line(node)))
-        if not isinstance(found, Resampling):
+        if not isinstance(candidates, Resampling):
             return None
-        return editor.transpose(found.made.write(editor), found.order)
+        return editor.transpose(candidates.made.write(editor), candidates.order)
 
     return Recogniser((ops.gather,) if strict else (ops.einsum, ops.gather), match)
 
@@ -117,12 +117,12 @@ def resize_recogniser(opset: int, strict: bool) -> Recogniser:
 def _resize_product(node: Node, uses: Uses, opset: int) -> Resampling | None:
     """A contraction of one axis with a matrix of weights that are known, or of named sizes."""
     for side in (0, 1):
-        found = contracted(node, side)
+        contraction = contracted(node, side)
         x = node.inputs[1 - side]
         alike = node.inputs[side].dtype == x.dtype == node.out.dtype
-        if found is None or not alike or x.dtype.name not in FLOATS:
+        if contraction is None or not alike or x.dtype.name not in FLOATS:
             continue
-        axis, matrix, labels = found
+        axis, matrix, labels = contraction
         numbers = known(matrix.value) if dims.all_static(matrix.sizes) else None
         if numbers is not None:
             if is_weight(x) or not normalised(numbers, int(matrix.turned)):
@@ -146,10 +146,10 @@ def _resize_product(node: Node, uses: Uses, opset: int) -> Resampling | None:
 
 def _resize_gather(node: Node, uses: Uses) -> Resampling | str | None:
     """A gather of each place's nearest neighbour along one axis."""
-    found = nearest(node, uses.takes)
-    if not isinstance(found, tuple):
-        return found
-    axis, place = found
+    nearest_or_reason = nearest(node, uses.takes)
+    if not isinstance(nearest_or_reason, tuple):
+        return nearest_or_reason
+    axis, place = nearest_or_reason
     source, order = _beneath(node.inputs[0], uses)
     made = _resized(source, order[axis], node.out.shape[place], (NEAREST,), uses)
     moved = [i for i in range(source.rank) if i != axis]

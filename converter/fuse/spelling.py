@@ -92,19 +92,19 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
     def prove(node: Node, uses: Uses) -> Bound | None:
         if node.out.dtype.name not in DTYPES:
             return None
-        found = _same(pattern, along(node.out), {})
-        if found is None or not found["x"].fills(node.out.shape):
+        bound = _same(pattern, along(node.out), {})
+        if bound is None or not bound["x"].fills(node.out.shape):
             return None
-        return found if spelling.accepts(**_spelling_numbers(found)) else None
+        return bound if spelling.accepts(**_spelling_numbers(bound)) else None
 
-    def build(node: Node, found: Bound, editor: Editor) -> Value:
+    def build(node: Node, bound: Bound, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
-        inputs, params = [write(editor, found["x"], shape, dtype)], {}
-        for name, number in _spelling_numbers(found).items():
+        inputs, params = [write(editor, bound["x"], shape, dtype)], {}
+        for name, number in _spelling_numbers(bound).items():
             if number is not None:
                 params[name] = -float(number) if spelling.negative else float(number)
                 continue
-            array = write(editor, found[name], found[name].bare(shape))
+            array = write(editor, bound[name], bound[name].bare(shape))
             less = spelling.negative
             inputs.append(editor.add(ops.neg, [array], array.shape, array.dtype) if less else array)
         return editor.add(spelling.op, inputs, shape, dtype, params)
@@ -112,9 +112,9 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
     return proved(spelling.op.name, (pattern.node().op,), prove, build)
 
 
-def _spelling_numbers(found: Bound) -> dict[str, float | None]:
+def _spelling_numbers(bound: Bound) -> dict[str, float | None]:
     """What the arguments but ``x`` are; those without a number are arrays."""
-    return {name: scalar(view.base) for name, view in found.items() if name != "x"}
+    return {name: scalar(view.base) for name, view in bound.items() if name != "x"}
 
 
 def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
@@ -123,8 +123,8 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     if value.kind == "input":
         return _spelling_bound(value.name, view, bound)
     if value.kind == "const":
-        number, wanted = scalar(view.base), scalar(value)
-        return bound if number is not None and _near(number, wanted, view) else None
+        number, expected = scalar(view.base), scalar(value)
+        return bound if number is not None and _near(number, expected, view) else None
     node = value.node
     if node is None or view.op() != node.op or not _same_params(node, view):
         return None
@@ -139,15 +139,15 @@ def _spelling_bound(name: str, view: View, bound: Bound) -> Bound | None:
     """With an argument that is this; all but ``x`` and slopes are numbers, and ``x`` is none."""
     if name != "slope" and (name == "x") == (scalar(view.base) is not None):
         return None
-    known = bound.get(name, view)
-    return {**bound, name: view} if _equal(known, view) else None
+    earlier = bound.get(name, view)
+    return {**bound, name: view} if _equal(earlier, view) else None
 
 
 def _all_same(terms: Sequence[View], parts: Sequence[View], bound: Bound) -> Bound | None:
-    found: Bound | None = bound
+    extended: Bound | None = bound
     for term, part in zip(terms, parts, strict=True):
-        found = None if found is None else _same(term, part, found)
-    return found
+        extended = None if extended is None else _same(term, part, extended)
+    return extended
 
 
 def _equal(one: View, other: View) -> bool:
@@ -164,8 +164,8 @@ def _same_params(node: Node, view: View) -> bool:
     )
 
 
-def _near(number: float, wanted: float | None, view: View) -> bool:
+def _near(number: float, expected: float | None, view: View) -> bool:
     if not jnp.issubdtype(view.base.dtype, jnp.floating):
-        return number == wanted
+        return number == expected
     slack = EQUAL + float(jnp.finfo(view.base.dtype).eps)
-    return wanted is not None and abs(number - wanted) <= slack * abs(wanted)
+    return expected is not None and abs(number - expected) <= slack * abs(expected)

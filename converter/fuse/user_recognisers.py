@@ -64,8 +64,10 @@ def recogniser(
 
     def register(function: Function) -> Function:
         if roots:
-            found = proved(name, tuple(map(ops.named, roots)), function, lambda _, made, __: made)
-            REGISTERED_FUNCTIONS.append(RegisteredRecogniser(name, since, found))
+            recogniser_of_function = proved(
+                name, tuple(map(ops.named, roots)), function, lambda _, made, __: made
+            )
+            REGISTERED_FUNCTIONS.append(RegisteredRecogniser(name, since, recogniser_of_function))
         else:
             REGISTERED_FORMULAS.append(_spelling(name, function, since))
         return function

@@ -21,7 +21,7 @@ from converter.fuse.attention import attention_axes, masks, scores, weights
 from converter.fuse.attention.attention_axes import AttentionOperand, Parts
 from converter.fuse.attention.masks import VANISHING, Mask
 from converter.fuse.attention.scores import Added, Filled, ScoreFactor, Scores, ScoreTerm
-from converter.fuse.attention.weights import Weights
+from converter.fuse.attention.weights import AttentionWeights
 from converter.fuse.dependence import rely_on_scalar
 from converter.fuse.look_alikes import attention_like
 from converter.fuse.match import Uses, proved, unrepeated, whole
@@ -35,7 +35,7 @@ from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
-class Attention:
+class ProvedAttention:
     """All that the node takes; ``precision`` is what the scores are computed in."""
 
     parts: Parts
@@ -46,50 +46,56 @@ class Attention:
     precision: np.dtype
 
 
-def prove_attention(node: Node, uses: Uses) -> Attention | str | None:
+def prove_attention(node: Node, uses: Uses) -> ProvedAttention | str | None:
     reason = None
     for side in (0, 1):
-        found = weights.weights(node.inputs[side], uses)
-        evidence = _attention(node, side, found, uses) if isinstance(found, Weights) else found
-        if isinstance(evidence, Attention):
+        weights_or_reason = weights.weights(node.inputs[side], uses)
+        evidence = (
+            _attention(node, side, weights_or_reason, uses)
+            if isinstance(weights_or_reason, AttentionWeights)
+            else weights_or_reason
+        )
+        if isinstance(evidence, ProvedAttention):
             return evidence
         reason = reason or evidence
     return reason
 
 
-def _attention(node: Node, side: int, taken: Weights, uses: Uses) -> Attention | str:
+def _attention(node: Node, side: int, taken: AttentionWeights, uses: Uses) -> ProvedAttention | str:
     reasons: list[str] = []
-    for found in scores.scores(taken.softmax.node().inputs[0], uses, reasons):
-        evidence = _with(found, node, side, taken, uses)
-        if isinstance(evidence, Attention):
+    for score in scores.scores(taken.softmax.node().inputs[0], uses, reasons):
+        evidence = _with(score, node, side, taken, uses)
+        if isinstance(evidence, ProvedAttention):
             return evidence
         reasons.append(evidence)
     return reasons[0]
 
 
-def _with(found: Scores, node: Node, side: int, taken: Weights, uses: Uses) -> Attention | str:
-    parts = attention_axes.axis_parts(node, side, taken.softmax, found.product, uses)
+def _with(
+    score: Scores, node: Node, side: int, taken: AttentionWeights, uses: Uses
+) -> ProvedAttention | str:
+    parts = attention_axes.axis_parts(node, side, taken.softmax, score.product, uses)
     if isinstance(parts, str):
         return parts
     if node.out.rank == 1:
         return "it is of one query alone, for which two products are faster"
-    dtype, precision = node.out.dtype, found.product.base.dtype
+    dtype, precision = node.out.dtype, score.product.base.dtype
     if not all(v.dtype == dtype for v in parts.values()):
         return "queries, keys, values and result differ in dtype"
-    dtypes = {dtype, precision, *(t.dtype for t in found.terms)}
+    dtypes = {dtype, precision, *(t.dtype for t in score.terms)}
     odd = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
-    if not all(_is_of_queries(view, parts) for _, view in found.factors):
+    if not all(_is_of_queries(view, parts) for _, view in score.factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
-    cap = found.cap or 0.0
-    scale = found.scale * parts.scale * (cap or 1.0)
+    cap = score.cap or 0.0
+    scale = score.scale * parts.scale * (cap or 1.0)
     if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
-    mask = masks.prove_masks(found.terms, parts.columns, dtype, taken)
+    mask = masks.prove_masks(score.terms, parts.columns, dtype, taken)
     if isinstance(mask, str):
         return mask
-    return Attention(parts, scale, found.factors, cap, mask, precision)
+    return ProvedAttention(parts, scale, score.factors, cap, mask, precision)
 
 
 def _is_of_queries(view: View, parts: Parts) -> bool:
@@ -102,28 +108,28 @@ def _is_of_queries(view: View, parts: Parts) -> bool:
 # ------------------------------------------------------------------------------------------ writing
 
 
-def build_attention(node: Node, found: Attention, editor: Editor) -> Value:
-    p, dtype = found.parts, _wider(node.out.dtype, found.mask)
+def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> Value:
+    p, dtype = attention.parts, _wider(node.out.dtype, attention.mask)
     heads = (*p.heads, *p.groups)
     query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
-    for op, factor in found.factors:
+    for op, factor in attention.factors:
         query = editor.binary(op, query, _attention_along(editor, p, factor))
     key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
     value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)
     inputs = [query, key, value]
-    if found.mask is not None:
-        inputs.append(_mask(editor, p, found.mask, (query.shape[2], key.shape[2]), dtype))
+    if attention.mask is not None:
+        inputs.append(_mask(editor, p, attention.mask, (query.shape[2], key.shape[2]), dtype))
     params = {
-        "scale": found.scale,
-        "softcap": found.softcap,
+        "scale": attention.scale,
+        "softcap": attention.softcap,
         "q_heads": query.shape[1],
         "kv_heads": key.shape[1],
-        "precision": max(found.precision, dtype, key=lambda d: d.itemsize),
+        "precision": max(attention.precision, dtype, key=lambda d: d.itemsize),
     }
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
-    if found.mask is not None and found.mask.zeroed is not None:
-        out = _zeroed_rows(editor, p, found.mask.zeroed, out)
+    if attention.mask is not None and attention.mask.zeroed is not None:
+        out = _zeroed_rows(editor, p, attention.mask.zeroed, out)
     order = p.result()
     spread = editor.reshape(out, tuple(p.sizes[i] for i in order))
     turned = editor.transpose(spread, [order.index(i) for i in p.out])
@@ -253,8 +259,8 @@ def _once(value: Value) -> View | None:
     view = whole(value)
     if view.axes[1] is None:
         return view
-    found = unrepeated(view)
-    return found[0].take((0, 1, 3, 4)) if found is not None and found[1] == 1 else None
+    once = unrepeated(view)
+    return once[0].take((0, 1, 3, 4)) if once is not None and once[1] == 1 else None
 
 
 def _heads(view: View) -> dims.Dim:

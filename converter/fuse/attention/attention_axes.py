@@ -90,12 +90,12 @@ class _Numbers:
         self.rank, self._fresh = rank, count(rank)
         self.sizes: dict[int, Dim] = {}
 
-    def operand(self, value: Value, labels: list[int], known: dict[int, int]) -> AttentionOperand:
+    def operand(self, value: Value, labels: list[int], roles: dict[int, int]) -> AttentionOperand:
         axes: dict[int, int] = {}
         for axis, (label, size) in enumerate(zip(labels, value.shape, strict=True)):
             if dims.same(size, 1):
                 continue
-            number = known[label] = known[label] if label in known else next(self._fresh)
+            number = roles[label] = roles[label] if label in roles else next(self._fresh)
             self.sizes[number], axes[number] = size, axis
         return AttentionOperand(value, axes)
 
@@ -117,7 +117,7 @@ def _roles(
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
     if groups and ordered == own[:1]:
         heads = []  # a batch in which all heads share their keys
-    found = Parts(
+    parts = Parts(
         query=query,
         key=key,
         value=value,
@@ -132,7 +132,7 @@ def _roles(
         width=tuple(i for i in own if i >= rank),
         value_width=tuple(i for i in value.axes if i >= rank),
     )
-    return _misfit(found, rank) or found
+    return _misfit(parts, rank) or parts
 
 
 def _groups(alone: list[int], sizes: dict[int, Dim]) -> list[int]:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.attention.scores import Added, Filled, ScoreTerm
-from converter.fuse.attention.weights import Weights
+from converter.fuse.attention.weights import AttentionWeights
 from converter.fuse.dependence import is_const, is_weight, known
 from converter.fuse.norm import fits
 from converter.fuse.product_terms import reduction
@@ -48,7 +48,7 @@ class Mask:
 
 
 def prove_masks(
-    terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype, weights: Weights
+    terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype, weights: AttentionWeights
 ) -> Mask | str | None:
     """The mask for operands of ``dtype``, or why there is none; no terms need none."""
     if weights.zeroed is not None and (reason := _not_zero_already(weights, terms, columns)):
@@ -71,7 +71,7 @@ def prove_masks(
     return replace(_narrowed(_unlifted(mask, open_), open_, dtype), zeroed=zeroed)
 
 
-def _not_zero_already(weights: Weights, terms: Sequence[ScoreTerm], columns: int) -> str:
+def _not_zero_already(weights: AttentionWeights, terms: Sequence[ScoreTerm], columns: int) -> str:
     """Why the weights that are set to zero would not be in a row that shows something."""
     fills = [t for t in terms if isinstance(t, Filled)]
     zeroed = weights.zeroed

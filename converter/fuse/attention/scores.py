@@ -126,11 +126,11 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
         for step in steps:
             scored = view.node().inputs[step.index]
             for inner in _scores(scored, operand(view, step.index), uses, reasons):
-                found = step.apply(inner)
-                if isinstance(found, Scores):
-                    yield found
+                inner_scores = step.apply(inner)
+                if isinstance(inner_scores, Scores):
+                    yield inner_scores
                 else:
-                    reasons.append(found)
+                    reasons.append(inner_scores)
 
 
 def _whole_product(view: View, reasons: list[str]) -> Iterator[Scores]:

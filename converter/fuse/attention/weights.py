@@ -17,7 +17,7 @@ from converter.ir.axes import View, along
 
 
 @dataclass(frozen=True)
-class Weights:
+class AttentionWeights:
     """A softmax along the axes of an operand of the second product.
 
     ``zeroed``, along the softmax's own axes, is where its results are replaced by zero, or
@@ -29,18 +29,18 @@ class Weights:
     times: bool = False
 
 
-def weights(value: Value, uses: Uses) -> Weights | str | None:
+def weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
     """What an operand of a product is, or why it is no such thing although there is a softmax."""
     view = peel(along(value), rounding=True)
     if view.op() is ops.softmax:
-        return Weights(view) if only_reader(value, view.base, uses) else ELSEWHERE
+        return AttentionWeights(view) if only_reader(value, view.base, uses) else ELSEWHERE
     for index, zeroed in _zeroed(view):
         softmax = operand(view, index, rounding=True)
         if softmax.op() is ops.softmax:
             inner = view.node().inputs[index]
             alone = only_reader(value, view.base, uses) and only_reader(inner, softmax.base, uses)
             own = replace(zeroed, view=_along_own(zeroed.view, softmax))
-            return Weights(softmax, own, view.op() is ops.mul) if alone else ELSEWHERE
+            return AttentionWeights(softmax, own, view.op() is ops.mul) if alone else ELSEWHERE
     return None
 
 

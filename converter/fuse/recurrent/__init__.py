@@ -19,7 +19,7 @@ from functools import partial, reduce
 import numpy as np
 
 from converter.fuse.match import Uses, proved
-from converter.fuse.recurrent.cells import Cell, cell
+from converter.fuse.recurrent.cells import RecurrentCell, cell
 from converter.fuse.recurrent.lift import Lifter, makers, varying
 from converter.fuse.recurrent.loop_results import Rest, Result, results, write_rest
 from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
@@ -36,10 +36,10 @@ from converter.ir.scalars import scalar
 class Recurrent:
     """A cell, the inputs that it goes through side by side, and what the loop gives."""
 
-    cell: Cell
+    cell: RecurrentCell
     sources: tuple[View, ...]
-    known: dict[int, Result]
-    rest: Rest | None
+    results: dict[int, Result]
+    others: Rest | None
 
 
 def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
@@ -55,73 +55,80 @@ def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
     reason: str | None = None
     for state, after in zip(graph.inputs[:carried], graph.outputs, strict=False):
         for feature in reversed(range(state.rank)):
-            found = cell(Body(node, state, feature), after)
-            if isinstance(found, Cell):
-                return _recurrent_whole(found, uses)
-            reason = reason or found
+            cell_or_reason = cell(Body(node, state, feature), after)
+            if isinstance(cell_or_reason, RecurrentCell):
+                return _recurrent_whole(cell_or_reason, uses)
+            reason = reason or cell_or_reason
     return reason
 
 
-def _recurrent_whole(found: Cell, uses: Uses) -> Recurrent | str | None:
-    terms = [term for gate in found.gates for term in gate]
+def _recurrent_whole(proved_cell: RecurrentCell, uses: Uses) -> Recurrent | str | None:
+    terms = [term for gate in proved_cell.gates for term in gate]
     sources = dict.fromkeys(t.source for t in terms if t.kind == "x" and t.source is not None)
     if not sources or not any(t.kind in ("h", "reset") for t in terms):
         return None
-    dtypes = {found.body.state.dtype, *(t.weights.base.dtype for t in terms)}
+    dtypes = {proved_cell.body.state.dtype, *(t.weights.base.dtype for t in terms)}
     dtypes.update(s.base.dtype for s in sources)
-    if len(dtypes) != 1 or not uses.takes("LSTM", found.body.state.dtype):
+    if len(dtypes) != 1 or not uses.takes("LSTM", proved_cell.body.state.dtype):
         return "the runtime's operator does not take its dtypes"
     if len({goes_back(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"
-    known = [found.body.state.shape[found.body.feature], *map(width, sources)]
-    if not dims.all_static(known):
+    widths = [proved_cell.body.state.shape[proved_cell.body.feature], *map(width, sources)]
+    if not dims.all_static(widths):
         return "its width is not known"
-    given = results(found)
-    return given if isinstance(given, str) else Recurrent(found, tuple(sources), *given)
+    results_or_reason = results(proved_cell)
+    return (
+        results_or_reason
+        if isinstance(results_or_reason, str)
+        else Recurrent(proved_cell, tuple(sources), *results_or_reason)
+    )
 
 
 # ------------------------------------------------------------------------------------------ writing
 
 
-def build_recurrent(node: Node, found: Recurrent, editor: Editor) -> list[Value]:
-    made = found.cell
-    _take_out(found, editor)
-    writer = _Writer(found, editor)
-    backwards = goes_back(found.sources[0])
-    params = {"reverse": node.params["reverse"] != backwards, "activations": made.activations}
-    if made.op is ops.gru:
-        params["reset_last"] = made.reset_last
+def build_recurrent(node: Node, recurrent: Recurrent, editor: Editor) -> list[Value]:
+    proved_cell = recurrent.cell
+    _take_out(recurrent, editor)
+    writer = _Writer(recurrent, editor)
+    backwards = goes_back(recurrent.sources[0])
+    params = {
+        "reverse": node.params["reverse"] != backwards,
+        "activations": proved_cell.activations,
+    }
+    if proved_cell.op is ops.gru:
+        params["reset_last"] = proved_cell.reset_last
     inputs = [writer.inputs(), *writer.weights(), *writer.initial()]
     time, batch, hidden = node.params["length"], writer.batch, writer.hidden
     types: list[tuple[Shape, np.dtype]] = [((time, 1, batch, hidden), node.out.dtype)]
-    types += [((1, batch, hidden), node.out.dtype) for _ in made.states]
-    every, *last = editor.add_many(made.op, inputs, types, params)
-    stacked = editor.reshape(every, (time, *(writer.sizes[a] for a in writer.axes)))
+    types += [((1, batch, hidden), node.out.dtype) for _ in proved_cell.states]
+    all_states, *last_states = editor.add_many(proved_cell.op, inputs, types, params)
+    stacked = editor.reshape(all_states, (time, *(writer.sizes[a] for a in writer.axes)))
     if backwards:
         stacked = editor.rev(stacked, (0,))
-    ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last]
+    ends = [editor.reshape(v, tuple(writer.sizes[a] for a in writer.axes)) for v in last_states]
 
     def written(result: Result, shape: Shape) -> Value:
         value = stacked if result.stacked else ends[result.index]
         return result.written(editor, value, writer.axes, shape)
 
-    outputs = {i: written(result, node.outputs[i].shape) for i, result in found.known.items()}
-    if found.rest is not None:
-        axes = made.body.axes
-        states = written(Result(0, axes, True), (time, *made.body.state.shape))
-        outputs.update(write_rest(found.rest, node, states, editor))
+    outputs = {i: written(result, node.outputs[i].shape) for i, result in recurrent.results.items()}
+    if recurrent.others is not None:
+        axes = proved_cell.body.axes
+        states = written(Result(0, axes, True), (time, *proved_cell.body.state.shape))
+        outputs.update(write_rest(recurrent.others, node, states, editor))
     return [outputs[i] for i in range(len(node.outputs))]
 
 
-def _take_out(found: Recurrent, editor: Editor) -> None:
+def _take_out(recurrent: Recurrent, editor: Editor) -> None:
     """Move what is the same in each round to before the loop."""
-    graph, others = found.cell.body.graph, found.rest
-    needed = {id(term.weights.base) for gate in found.cell.gates for term in gate}
+    graph, others = recurrent.cell.body.graph, recurrent.others
+    needed = {id(term.weights.base) for gate in recurrent.cell.gates for term in gate}
     if others is not None:
         needed.update(id(v) for node in others.nodes for v in node.operands())
         needed.update(id(graph.outputs[i]) for i in others.outputs)
     own, taken = varying(graph, graph.inputs), []
-    for node in makers(graph, [source.base for source in found.sources], own):
+    for node in makers(graph, [source.base for source in recurrent.sources], own):
         needed.update(id(v) for v in node.operands())
     for node in reversed(graph.nodes):
         if any(id(v) in needed - own for v in node.outputs):
@@ -133,8 +140,8 @@ def _take_out(found: Recurrent, editor: Editor) -> None:
 class _Writer:
     """Operands of the node."""
 
-    def __init__(self, found: Recurrent, editor: Editor) -> None:
-        self.found, self.cell, self.editor = found, found.cell, editor
+    def __init__(self, recurrent: Recurrent, editor: Editor) -> None:
+        self.recurrent, self.cell, self.editor = recurrent, recurrent.cell, editor
         body = self.cell.body
         self.dtype = body.state.dtype
         self.axes = (*(a for a in body.axes if a != body.feature), body.feature)
@@ -149,7 +156,8 @@ class _Writer:
         """[T, B, I]"""
         axes = (TIME, *self.axes[:-1], INNER)
         parts = [
-            self._written(forwards(self._outside(s)), axes, width(s)) for s in self.found.sources
+            self._written(forwards(self._outside(s)), axes, width(s))
+            for s in self.recurrent.sources
         ]
         joined = parts[0] if len(parts) == 1 else self.editor.concatenate(parts, len(axes) - 1)
         return self.editor.reshape(joined, (joined.shape[0], self.batch, joined.shape[-1]))
@@ -158,24 +166,24 @@ class _Writer:
         """For all rounds, if it is computed from inputs in each."""
         loop, graph = self.cell.body.loop, self.cell.body.graph
         count = loop.params["num_carry"]
-        given = zip(map(id, graph.inputs[count:]), loop.inputs[count:], strict=True)
-        lifter = Lifter(loop.params["length"], self.editor, dict(given))
+        scanned = zip(map(id, graph.inputs[count:]), loop.inputs[count:], strict=True)
+        lifter = Lifter(loop.params["length"], self.editor, dict(scanned))
         nodes = makers(graph, [source.base], varying(graph, graph.inputs[count:]))
         if not nodes:
             return source
         (value,) = lifter.run(nodes, [source.base])
         return source.onto(value, range(1, value.rank)).put(TIME, 0)
 
-    def _written(self, found: View, axes: Sequence[int], inner: Dim) -> Value:
+    def _written(self, view: View, axes: Sequence[int], inner: Dim) -> Value:
         """Along these axes; ``inner`` is the size of the one that products sum over."""
         sizes = {**self.sizes, INNER: inner}
-        return write(self.editor, found.take(axes), tuple(sizes[a] for a in axes))
+        return write(self.editor, view.take(axes), tuple(sizes[a] for a in axes))
 
     def weights(self) -> list[Value]:
         """For inputs, for states, and biases."""
         gates = self.cell.gates
         columns = []
-        for source in self.found.sources:
+        for source in self.recurrent.sources:
             own = [[t for t in gate if t.source == source and t.kind == "x"] for gate in gates]
             columns.append(self._rows(own, width(source)))
         of_inputs = columns[0] if len(columns) == 1 else self.editor.concatenate(columns, 1)

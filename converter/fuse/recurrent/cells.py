@@ -34,7 +34,7 @@ class Gates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cell:
+class RecurrentCell:
     """An operator of ONNX: the terms of its gates, in its order, and its activations.
 
     ``states`` are the inputs of the body that the operator carries, and ``results`` what they
@@ -51,7 +51,7 @@ class Cell:
     reset_last: bool = False
 
 
-def cell(body: Body, result: Value) -> Cell | str | None:
+def cell(body: Body, result: Value) -> RecurrentCell | str | None:
     """The cell whose state becomes ``result``, or what is missing to be one."""
     new = body.select(result)
     if new.op() is ops.select_n and any(map(_is_gated, selected_operands(new)[1:])):
@@ -71,35 +71,35 @@ def _is_gated(new: View) -> bool:
 # ------------------------------------------------------------------------------------------- LSTM
 
 
-def _lstm(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
+def _lstm(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
     """``o * act(c')``, of which ``c'`` is the other state of the loop."""
     body = reader.body
     for factors, number in parts.items():
         for squashed in factors:
-            outer, rest = activation(squashed), factors - {squashed}
+            outer, other_factors = activation(squashed), factors - {squashed}
             state = None if outer is None else _becomes(body, outer.of)
-            if outer is None or state is None or len(rest) != 1:
+            if outer is None or state is None or len(other_factors) != 1:
                 continue
             if len(parts) != 1 or number != 1:
                 return "its state is more than a gate times an activation of its cell"
-            (gate,) = rest
+            (gate,) = other_factors
             return _with_memory(reader, new, gate, outer.of, outer.name, state)
     return None
 
 
-def _becomes(body: Body, found: View) -> Value | None:
+def _becomes(body: Body, view: View) -> Value | None:
     """The state of the loop that becomes this, if it is not the one that is known."""
     carried = body.loop.params["num_carry"]
     for before, after in zip(body.graph.inputs[:carried], body.graph.outputs, strict=False):
         alike = before is not body.state and dims.same_shape(before.shape, body.state.shape)
-        if alike and body.select(after) == found:
+        if alike and body.select(after) == view:
             return before
     return None
 
 
 def _with_memory(
     reader: Reader, new: View, out: View, memory: View, outer: str, state: Value
-) -> Cell | str | None:
+) -> RecurrentCell | str | None:
     old = reader.body.select(state)
     parts = polynomial(memory) or {}
     kept = [factors - {old} for factors in parts if old in factors]
@@ -110,48 +110,54 @@ def _with_memory(
     reason = NOT_PRODUCTS
     (forget,) = kept[0]
     for gate, fresh in permutations(added[0]):
-        found = _gates(reader, (gate, out, forget, fresh))
-        if found is not None and len(set(found.names[:3])) == 1:
-            names, states = (found.names[0], found.names[3], outer), (reader.body.state, state)
-            return Cell(reader.body, ops.lstm, found.terms, names, states, (new, memory))
-        reason = NOT_PRODUCTS if found is None else NOT_ALIKE
+        gates = _gates(reader, (gate, out, forget, fresh))
+        if gates is not None and len(set(gates.names[:3])) == 1:
+            names, states = (gates.names[0], gates.names[3], outer), (reader.body.state, state)
+            return RecurrentCell(reader.body, ops.lstm, gates.terms, names, states, (new, memory))
+        reason = NOT_PRODUCTS if gates is None else NOT_ALIKE
     return reason
 
 
 def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
     """Activations and terms of gates; the terms are not multiplied by another."""
-    found = [activation(gate) for gate in gates]
-    known = [gate for gate in found if gate is not None]
-    terms = [reader.terms(gate.of) for gate in known]
+    activations = [activation(gate) for gate in gates]
+    recognised = [gate for gate in activations if gate is not None]
+    terms = [reader.terms(gate.of) for gate in recognised]
     plain = [tuple(t) for t in terms if t is not None and all(term.gate is None for term in t)]
-    return Gates([gate.name for gate in known], tuple(plain)) if len(plain) == len(found) else None
+    return (
+        Gates([gate.name for gate in recognised], tuple(plain))
+        if len(plain) == len(activations)
+        else None
+    )
 
 
 # -------------------------------------------------------------------------------------------- GRU
 
 
-def _gru(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
+def _gru(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
     old = reader.body.select(reader.body.state)
     for update, fresh, turned in _blends(parts, old):
-        found, inner = _gates(reader, (update,)), activation(fresh)
+        update_gates, inner = _gates(reader, (update,)), activation(fresh)
         terms = None if inner is None else reader.terms(inner.of)
-        if found is None or terms is None or inner is None:
+        if update_gates is None or terms is None or inner is None:
             return NOT_PRODUCTS
-        (name,), (first,) = found.names, found.terms
+        (name,), (first,) = update_gates.names, update_gates.terms
         if turned and name not in SYMMETRIC:
             return f"one less {name} is none of its negative operand"
         gated = {t.gate for t in terms if t.gate is not None}
         if len(gated) != 1:
             return "not one gate resets its state"
         resets = _gates(reader, gated)
-        if resets is None or resets.names != found.names:
+        if resets is None or resets.names != update_gates.names:
             return NOT_PRODUCTS if resets is None else NOT_ALIKE
         last = _resets_last(terms)
         if last is None:
             return "its reset gate is on some of what comes from its state"
         gates = (tuple(negated(first)) if turned else first, *resets.terms, tuple(terms))
         state = reader.body.state
-        return Cell(reader.body, ops.gru, gates, (name, inner.name), (state,), (new,), last)
+        return RecurrentCell(
+            reader.body, ops.gru, gates, (name, inner.name), (state,), (new,), last
+        )
     return None
 
 
@@ -167,8 +173,8 @@ def _blends(parts: Polynomial, old: View) -> Iterator[tuple[View, View, bool]]:
             if update in other and len(other) == 2 and old not in other:
                 (fresh,) = other - {update}
                 lone = old if number == -1 else fresh
-                wanted = {frozenset({lone}): 1, factors: number, other: -number}
-                if wanted == parts and abs(number) == 1:
+                blend = {frozenset({lone}): 1, factors: number, other: -number}
+                if blend == parts and abs(number) == 1:
                     yield update, fresh, number == -1
 
 
@@ -183,11 +189,13 @@ def _resets_last(terms: list[GateTerm]) -> bool | None:
 # -------------------------------------------------------------------------------------------- RNN
 
 
-def _rnn(reader: Reader, new: View, parts: Polynomial) -> Cell | str | None:
+def _rnn(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
     lone = [factors for factors in parts if len(factors) == 1]
     if len(parts) != 1 or len(lone) != 1 or parts[lone[0]] != 1:
         return "its state is no sum of gated parts as an LSTM's or a GRU's"
-    found = _gates(reader, lone[0])
-    if found is None:
+    gates = _gates(reader, lone[0])
+    if gates is None:
         return NOT_PRODUCTS
-    return Cell(reader.body, ops.rnn, found.terms, tuple(found.names), (reader.body.state,), (new,))
+    return RecurrentCell(
+        reader.body, ops.rnn, gates.terms, tuple(gates.names), (reader.body.state,), (new,)
+    )

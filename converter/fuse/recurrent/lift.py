@@ -12,11 +12,11 @@ from converter.ir.rewrite import Editor
 
 def varying(graph: Graph, inputs: Sequence[Value]) -> set[int]:
     """ids of the values of a loop's body that depend on some of its inputs."""
-    found = {id(v) for v in inputs}
+    dependent = {id(v) for v in inputs}
     for node in graph.nodes:
-        if any(id(v) in found for v in node.operands()):
-            found.update(id(v) for v in node.outputs)
-    return found
+        if any(id(v) in dependent for v in node.operands()):
+            dependent.update(id(v) for v in node.outputs)
+    return dependent
 
 
 def makers(graph: Graph, outputs: Sequence[Value], among: Container[int]) -> list[Node]:
@@ -84,9 +84,9 @@ def _lift_reshape(node: Node, lifter: Lifter) -> Value:
 
 def _lift_moved(node: Node, lifter: Lifter) -> Value:
     """What only moves elements of each round."""
-    source, found = lifter.whole(node.inputs[0]), above(along(node.out))
-    assert found is not None, node
-    every = found.take((None, *range(node.out.rank))).onto(source, range(1, source.rank))
+    source, view = lifter.whole(node.inputs[0]), above(along(node.out))
+    assert view is not None, node
+    every = view.take((None, *range(node.out.rank))).onto(source, range(1, source.rank))
     return write(lifter.editor, every.put(0, 0), (lifter.length, *node.out.shape))
 
 

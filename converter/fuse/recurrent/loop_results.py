@@ -11,7 +11,7 @@ products with the states, the rounds are one more axis, and there is no loop.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.fuse.recurrent.cells import Cell
+from converter.fuse.recurrent.cells import RecurrentCell
 from converter.fuse.recurrent.lift import Lifter, can_lift, makers, varying
 from converter.fuse.recurrent.selection import TIME
 from converter.ir import Graph, Node, Value, make_node, ops
@@ -32,9 +32,9 @@ class Result:
     def written(self, editor: Editor, value: Value, axes: Sequence[int], shape: Shape) -> Value:
         """``value`` has the ``axes`` of the state, and what is stacked those of time first."""
         names = (TIME, *axes) if self.stacked else tuple(axes)
-        wanted = (TIME, *self.axes) if self.stacked else self.axes
-        found = along(value, [None if a is None else names.index(a) for a in wanted])
-        return write(editor, found, shape)
+        result_axes = (TIME, *self.axes) if self.stacked else self.axes
+        view = along(value, [None if a is None else names.index(a) for a in result_axes])
+        return write(editor, view, shape)
 
 
 @dataclass(frozen=True)
@@ -51,32 +51,32 @@ class Rest:
     scanned: tuple[int, ...]
 
 
-def results(cell: Cell) -> tuple[dict[int, Result], Rest | None] | str:
+def results(cell: RecurrentCell) -> tuple[dict[int, Result], Rest | None] | str:
     """What the loop's outputs are, by their places, and what gives the others, if there are any."""
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
-    found: dict[int, Result] = {}
+    results_by_place: dict[int, Result] = {}
     for i, value in enumerate(graph.outputs):
         alike = [_result(cell, n, value, i >= carried) for n in range(len(cell.results))]
-        known = [result for result in alike if result is not None]
-        if known and i >= carried and known[0].index != 0:
+        matches = [result for result in alike if result is not None]
+        if matches and i >= carried and matches[0].index != 0:
             return "its cell is wanted after each round"
         before = graph.inputs[i] if i < carried else None
-        if before in cell.states and not known:
+        if before in cell.states and not matches:
             return "its loop carries something else in the place of a state"
-        if known:
-            found[i] = known[0]
-    missing = [i for i in range(len(graph.outputs)) if i not in found]
+        if matches:
+            results_by_place[i] = matches[0]
+    missing = [i for i in range(len(graph.outputs)) if i not in results_by_place]
     others = rest(cell, missing)
     if others is None:
         return "its loop gives more than what the new states of the cell say"
-    kept = {i: result for i, result in found.items() if i not in others.outputs}
+    kept = {i: result for i, result in results_by_place.items() if i not in others.outputs}
     return kept, others if missing else None
 
 
-def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | None:
+def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Result | None:
     """A value as the state of this index, its axes in another order perhaps."""
     state, own = cell.results[index], descended(along(value))
-    mine, its = ([group for group in found.groups if group] for found in (own, state))
+    mine, its = ([group for group in view.groups if group] for view in (own, state))
     same = len(mine) == len(its) and set(mine) == set(its)
     if own.base is not state.base or own.starts != state.starts or not same:
         return None
@@ -87,7 +87,7 @@ def _result(cell: Cell, index: int, value: Value, stacked: bool) -> Result | Non
 # ----------------------------------------------------------------------------------------- the rest
 
 
-def rest(cell: Cell, missing: Sequence[int]) -> Rest | None:
+def rest(cell: RecurrentCell, missing: Sequence[int]) -> Rest | None:
     """What gives the missing outputs, if the new state is all that it needs of the cell."""
     graph, count = cell.body.graph, cell.body.loop.params["num_carry"]
     state = graph.outputs[graph.inputs.index(cell.body.state)]
@@ -108,24 +108,24 @@ def rest(cell: Cell, missing: Sequence[int]) -> Rest | None:
     return Rest(tuple(kept), tuple(nodes), state, tuple(carried), tuple(scanned))
 
 
-def write_rest(found: Rest, loop: Node, states: Value, editor: Editor) -> dict[int, Value]:
+def write_rest(others: Rest, loop: Node, states: Value, editor: Editor) -> dict[int, Value]:
     """The loop's missing outputs; ``states`` are the cell's, one for each round."""
     graph = loop.bodies["body"]
-    given = [loop.inputs[i] for i in found.scanned]
-    inputs = [graph.inputs[i] for i in found.scanned]
-    outputs = [graph.outputs[i] for i in found.outputs]
-    if not found.carried and can_lift(found.nodes):
-        varies = dict(zip(map(id, (*inputs, found.state)), (*given, states), strict=True))
-        values = Lifter(loop.params["length"], editor, varies).run(found.nodes, outputs)
-        return dict(zip(found.outputs, values, strict=True))
-    state = Value(found.state.shape, found.state.dtype, kind="input")
-    before = [graph.inputs[i] for i in found.carried]
-    body = Graph([*before, *inputs, state], outputs, list(found.nodes))
-    body.replace_operands(lambda v: state if v is found.state else v)
-    first = [loop.inputs[i] for i in found.carried]
-    types = [(loop.outputs[i].shape, loop.outputs[i].dtype) for i in found.outputs]
-    params = {**loop.params, "num_carry": len(found.carried)}
-    node = make_node(ops.scan, [*first, *given, states], types, params, source=loop.source)
+    arrays = [loop.inputs[i] for i in others.scanned]
+    inputs = [graph.inputs[i] for i in others.scanned]
+    outputs = [graph.outputs[i] for i in others.outputs]
+    if not others.carried and can_lift(others.nodes):
+        varies = dict(zip(map(id, (*inputs, others.state)), (*arrays, states), strict=True))
+        values = Lifter(loop.params["length"], editor, varies).run(others.nodes, outputs)
+        return dict(zip(others.outputs, values, strict=True))
+    state = Value(others.state.shape, others.state.dtype, kind="input")
+    before = [graph.inputs[i] for i in others.carried]
+    body = Graph([*before, *inputs, state], outputs, list(others.nodes))
+    body.replace_operands(lambda v: state if v is others.state else v)
+    first = [loop.inputs[i] for i in others.carried]
+    types = [(loop.outputs[i].shape, loop.outputs[i].dtype) for i in others.outputs]
+    params = {**loop.params, "num_carry": len(others.carried)}
+    node = make_node(ops.scan, [*first, *arrays, states], types, params, source=loop.source)
     node.bodies = {"body": body}
     editor.nodes.append(node)
-    return dict(zip(found.outputs, node.outputs, strict=True))
+    return dict(zip(others.outputs, node.outputs, strict=True))

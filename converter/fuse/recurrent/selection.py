@@ -17,30 +17,30 @@ TIME, INNER = -1, -2
 """The axis of a loop's rounds, and that over which a product sums."""
 
 
-def selected_operands(found: View) -> list[View]:
+def selected_operands(view: View) -> list[View]:
     """The operands of the elementwise node that makes the base, descended."""
-    return [descended(found.operand(i)) for i in range(len(found.node().inputs))]
+    return [descended(view.operand(i)) for i in range(len(view.node().inputs))]
 
 
-def turned_selection(found: View, feature: int) -> View:
+def turned_selection(view: View, feature: int) -> View:
     """The same with the axis of features for the inner one, and the other way round."""
-    axes = list(range(len(found.groups)))
+    axes = list(range(len(view.groups)))
     axes[feature], axes[INNER] = axes[INNER], axes[feature]
-    return found.take(axes)
+    return view.take(axes)
 
 
-def goes_back(found: View) -> bool:
+def goes_back(view: View) -> bool:
     """Whether the loop's rounds are counted from the end."""
-    return any(not is_forward(f.stride) for f in found.groups[TIME])
+    return any(not is_forward(f.stride) for f in view.groups[TIME])
 
 
-def forwards(found: View) -> View:
+def forwards(view: View) -> View:
     """The same with the loop's rounds counted from their start."""
-    starts, groups = list(found.starts), list(found.groups)
-    for axis, stride, size in groups[TIME] if goes_back(found) else ():
+    starts, groups = list(view.starts), list(view.groups)
+    for axis, stride, size in groups[TIME] if goes_back(view) else ():
         starts[axis or 0] += stride * (size - 1)
         groups[TIME] = (Factor(axis, -stride, size),)
-    return View(found.base, tuple(groups), tuple(starts))
+    return View(view.base, tuple(groups), tuple(starts))
 
 
 # --------------------------------------------------------------------------------- sums of products
@@ -56,18 +56,18 @@ DEEPEST = 6
 """Operations in operations; a cell has three."""
 
 
-def polynomial(found: View, depth: int = 0) -> Polynomial | None:
+def polynomial(view: View, depth: int = 0) -> Polynomial | None:
     """What a value is, multiplied out; ``None`` if that has squares or is long."""
-    number, op = scalar(found.base), found.op()
+    number, op = scalar(view.base), view.op()
     if number is not None:
         return {frozenset(): float(number)}
     if op not in _COMBINED or depth == DEEPEST:
-        return {frozenset({found}): 1.0}
-    parts = [polynomial(part, depth + 1) for part in selected_operands(found)]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+        return {frozenset({view}): 1.0}
+    parts = [polynomial(part, depth + 1) for part in selected_operands(view)]
+    terms = [part for part in parts if part is not None]
+    if len(terms) < len(parts):
         return None
-    result = _COMBINED[op](*known)
+    result = _COMBINED[op](*terms)
     return result if result is not None and len(result) <= LARGEST else None
 
 

@@ -31,12 +31,12 @@ class Activation:
     of: View
 
 
-def activation(found: View) -> Activation | None:
+def activation(view: View) -> Activation | None:
     """What a value is an activation of; the operand is along the same logical axes."""
-    if (op := found.op()) in ACTIVATIONS:
-        return Activation(op.name, selected_operands(found)[0])
-    if found.op() is ops.max:
-        one, other = selected_operands(found)
+    if (op := view.op()) in ACTIVATIONS:
+        return Activation(op.name, selected_operands(view)[0])
+    if view.op() is ops.max:
+        one, other = selected_operands(view)
         for x, zero in ((one, other), (other, one)):
             if scalar(zero.base) == 0:
                 return Activation("relu", x)
@@ -101,39 +101,39 @@ class Reader:
         self._varying = varying(graph, graph.inputs)
         self._early = self._varying - varying(graph, graph.inputs[:count])
 
-    def varies(self, found: View) -> bool:
+    def varies(self, view: View) -> bool:
         """Whether a value is another in each round."""
-        return id(found.base) in self._varying or bool(found.groups[TIME])
+        return id(view.base) in self._varying or bool(view.groups[TIME])
 
-    def terms(self, found: View, depth: int = 0) -> list[GateTerm] | None:
+    def terms(self, view: View, depth: int = 0) -> list[GateTerm] | None:
         """The terms that a value is the sum of, if it is one."""
-        found = self._outside(found)
-        op = found.op()
-        if not self.varies(found):
-            return self._bias(found)
+        view = self._outside(view)
+        op = view.op()
+        if not self.varies(view):
+            return self._bias(view)
         if depth < DEEPEST and op in (ops.add, ops.sub, ops.neg):
-            parts = [self.terms(part, depth + 1) for part in selected_operands(found)]
+            parts = [self.terms(part, depth + 1) for part in selected_operands(view)]
             if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
-            known = [part for part in parts if part is not None]
-            return None if len(known) < len(parts) else [term for part in known for term in part]
+            sums = [part for part in parts if part is not None]
+            return None if len(sums) < len(parts) else [term for part in sums for term in part]
         if depth < DEEPEST and op is ops.mul:
-            return self._gated(found, depth)
-        return self._product(found) if op is ops.einsum else self._as_it_is(found)
+            return self._gated(view, depth)
+        return self._product(view) if op is ops.einsum else self._as_it_is(view)
 
-    def _outside(self, found: View) -> View:
+    def _outside(self, view: View) -> View:
         """What is scanned, as it is before the loop."""
-        source = self.body.scanned(found.base)
+        source = self.body.scanned(view.base)
         if source is None:
-            return found
-        return descended(found.onto(source, range(1, source.rank)).put(TIME, 0))
+            return view
+        return descended(view.onto(source, range(1, source.rank)).put(TIME, 0))
 
-    def _bias(self, found: View) -> list[GateTerm] | None:
-        return [GateTerm("bias", found)] if found.covers([self.body.feature]) else None
+    def _bias(self, view: View) -> list[GateTerm] | None:
+        return [GateTerm("bias", view)] if view.covers([self.body.feature]) else None
 
-    def _gated(self, found: View, depth: int) -> list[GateTerm] | None:
+    def _gated(self, view: View, depth: int) -> list[GateTerm] | None:
         """Terms of the state alone that are multiplied by one gate."""
-        one, other = selected_operands(found)
+        one, other = selected_operands(view)
         for gate, inner in ((one, other), (other, one)):
             if activation(gate) is None:
                 continue
@@ -142,20 +142,20 @@ class Reader:
                 return [replace(term, gate=gate) for term in terms]
         return None
 
-    def _as_it_is(self, found: View) -> list[GateTerm] | None:
+    def _as_it_is(self, view: View) -> list[GateTerm] | None:
         """An input that is added without weights, if it is as wide as the state."""
         feature = self.body.feature
         size = self.body.state.shape[feature]
-        term = self._source(turned_selection(found, feature))
+        term = self._source(turned_selection(view, feature))
         if term is None or term.kind != "x" or not dims.is_static(size):
             return None
-        unit = const(np.eye(size), found.base.dtype)
+        unit = const(np.eye(size), view.base.dtype)
         return [replace(term, weights=self.body.select(unit, (feature, INNER)))]
 
-    def _product(self, found: View) -> list[GateTerm] | None:
+    def _product(self, view: View) -> list[GateTerm] | None:
         """What varies, times what does not."""
-        node = found.node()
-        factors = _factors(found)
+        node = view.node()
+        factors = _factors(view)
         if factors is None or node.params["dtype"] != node.out.dtype:
             return None
         one, other = factors
@@ -182,44 +182,42 @@ class Reader:
         for value in moving.node().inputs if moving.is_whole else ():
             size = value.shape[moving.node().params["dimension"]]
             part, rows = moving.cut(INNER, offset, size), weights.cut(INNER, offset, size)
-            found = None if part is None or rows is None else self._summed(part, rows)
-            if found is None or not dims.is_static(size):
+            summed = None if part is None or rows is None else self._summed(part, rows)
+            if summed is None or not dims.is_static(size):
                 return None
-            terms += found
+            terms += summed
             offset += size
         return terms or None
 
-    def _source(self, found: View) -> GateTerm | None:
+    def _source(self, view: View) -> GateTerm | None:
         """An input, the state, or the state times a gate; whole."""
-        if found.base is self.body.state:
-            return GateTerm("h", found, found) if self._is_state(found) else None
-        if found.op() is ops.mul:
-            one, other = selected_operands(found)
+        if view.base is self.body.state:
+            return GateTerm("h", view, view) if self._is_state(view) else None
+        if view.op() is ops.mul:
+            one, other = selected_operands(view)
             for gate, state in ((one, other), (other, one)):
                 if state.base is self.body.state and self._is_state(state) and activation(gate):
                     back = turned_selection(gate, self.body.feature)
-                    return GateTerm("reset", found, state, back)
-        found = self._outside(found)
-        inside = id(found.base) in self._early
+                    return GateTerm("reset", view, state, back)
+        view = self._outside(view)
+        inside = id(view.base) in self._early
         before = (
-            can_lift(makers(self.body.graph, [found.base], self._early))
+            can_lift(makers(self.body.graph, [view.base], self._early))
             if inside
-            else (found.groups[TIME] and id(found.base) not in self._varying)
+            else (view.groups[TIME] and id(view.base) not in self._varying)
         )
-        return (
-            GateTerm("x", found, found) if before and not found.groups[self.body.feature] else None
-        )
+        return GateTerm("x", view, view) if before and not view.groups[self.body.feature] else None
 
-    def _is_state(self, found: View) -> bool:
+    def _is_state(self, view: View) -> bool:
         """Whether its axes are the state's own, the last but for the name."""
-        return turned_selection(found, self.body.feature) == self.body.select(self.body.state)
+        return turned_selection(view, self.body.feature) == self.body.select(self.body.state)
 
 
-def _factors(found: View) -> tuple[View, View] | None:
+def _factors(view: View) -> tuple[View, View] | None:
     """The operands of a product, along the logical axes and, where it sums, ``INNER``."""
-    params, factors = found.node().params, list[View]()
+    params, factors = view.node().params, list[View]()
     for value, own, others in zip(
-        found.node().inputs,
+        view.node().inputs,
         (params["lhs"], params["rhs"]),
         (params["rhs"], params["lhs"]),
         strict=True,
@@ -228,7 +226,7 @@ def _factors(found: View) -> tuple[View, View] | None:
         summed = [i for i, (a, d) in pairs if a not in params["out"] and not dims.same(d, 1)]
         if len(summed) > 1 or any(own[i] not in others for i in summed):
             return None  # over several axes, or before it is multiplied
-        factor = found.onto(value, [own.index(a) if a in own else None for a in params["out"]])
+        factor = view.onto(value, [own.index(a) if a in own else None for a in params["out"]])
         factors.append(factor.put(INNER, summed[0]) if summed else factor)
     return factors[0], factors[1]
 

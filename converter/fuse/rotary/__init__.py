@@ -27,7 +27,7 @@ from converter.fuse.match import (
 )
 from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import (
-    Joined,
+    JoinedHalves,
     Write,
     distinct_half,
     joined_halves,
@@ -43,7 +43,7 @@ from converter.ir.rewrite import Editor
 
 
 @dataclass(frozen=True)
-class Rotation:
+class ProvedRotation:
     """All that the node takes; ``positions`` are the axes that the tables vary along besides
     ``width``, that of elements.
 
@@ -63,10 +63,10 @@ def rotation(
     shape: Shape,
     x: View,
     tables: Sequence[View],
-    join: Joined,
+    join: JoinedHalves,
     half: Callable[[View], Write | str],
     backwards: bool,
-) -> Rotation | str:
+) -> ProvedRotation | str:
     """``x`` turned by tables, cosines first, of which ``half`` gives what is needed; or why not.
 
     It is turned ``backwards`` by sines with the other sign.
@@ -76,13 +76,13 @@ def rotation(
         return positions
     halves: list[tuple[Write, tuple[int | None, ...]]] = []
     for table in tables:
-        found = half(table)
-        if isinstance(found, str):
-            return found
+        half_or_reason = half(table)
+        if isinstance(half_or_reason, str):
+            return half_or_reason
         if backwards and halves:
-            found = partial(_with_other_sign, found)
-        halves.append((found, tuple(table.axes[i] for i in (*positions, join.axis))))
-    return Rotation(shape, x, tuple(halves), positions, join.axis, join.interleaved)
+            half_or_reason = partial(_with_other_sign, half_or_reason)
+        halves.append((half_or_reason, tuple(table.axes[i] for i in (*positions, join.axis))))
+    return ProvedRotation(shape, x, tuple(halves), positions, join.axis, join.interleaved)
 
 
 def _with_other_sign(value: Write, editor: Editor) -> Value:
@@ -104,7 +104,7 @@ def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tup
     return ordered if x.fills(shape) else "the rotated value is broadcast"
 
 
-def prove_rotary(node: Node, uses: Uses) -> Rotation | str | None:
+def prove_rotary(node: Node, uses: Uses) -> ProvedRotation | str | None:
     return _turned(node, uses) if node.op in _SIGNS else _pairwise(node, uses)
 
 
@@ -120,46 +120,46 @@ def _signed_products(view: View, uses: Uses) -> list[Signed] | None:
     op = view.op()
     if op not in _SIGNS:
         return None
-    found: list[Signed] = []
+    products: list[Signed] = []
     for sign, term in zip((1, _SIGNS[op]), operands(view), strict=True):
         if term.op() not in (ops.mul, ops.neg):
             return None
         parts = product(term, uses)
         if abs(parts.coefficient) != 1 or parts.divisors or len(parts.factors) != 2:
             return None
-        found.append((sign * int(parts.coefficient), parts.factors))
-    return found
+        products.append((sign * int(parts.coefficient), parts.factors))
+    return products
 
 
 # ----------------------------------------------------------------------------------------- in pairs
 
 
-def _pairwise(node: Node, uses: Uses) -> Rotation | str | None:
+def _pairwise(node: Node, uses: Uses) -> ProvedRotation | str | None:
     """All readers of pairs get what is built, or none: a reshape of them that is turned in between
     has to be the only one."""
     pairs = stacked(node)
-    found = None if pairs is None else _rotated(pairs[0], pairs[1], uses)
-    join = joined_halves(along(node.out)) if found is None else None
+    rotated = None if pairs is None else _rotated(pairs[0], pairs[1], uses)
+    join = joined_halves(along(node.out)) if rotated is None else None
     if join is None or not (join.node is node or only_reader(node.inputs[0], join.node.out, uses)):
-        return found
+        return rotated
     return _rotated(join, node.out.shape, uses)
 
 
-def _rotated(join: Joined, shape: Shape, uses: Uses) -> Rotation | str | None:
+def _rotated(join: JoinedHalves, shape: Shape, uses: Uses) -> ProvedRotation | str | None:
     first, second = (_signed_products(half, uses) for half in (join.first, join.second))
     if first is None or second is None:
         return None
     crossed = [(sign, set(factors)) for sign, factors in second]
-    found: Rotation | str | None = None
+    rotated: ProvedRotation | str | None = None
     for (sign, ac), (other, bs) in (first, first[::-1]):
         for (a, cos), (b, sin) in itertools.product((ac, ac[::-1]), (bs, bs[::-1])):
-            wanted = [(1, {b, cos}), (-other, {a, sin})]
+            expected = [(1, {b, cos}), (-other, {a, sin})]
             x = united(a, b, join.axis, join.interleaved)
-            if sign == 1 and x is not None and crossed in (wanted, wanted[::-1]):
-                found = rotation(shape, x, (cos, sin), join, _own_table, other == 1)
-                if isinstance(found, Rotation):
-                    return found
-    return found
+            if sign == 1 and x is not None and crossed in (expected, expected[::-1]):
+                rotated = rotation(shape, x, (cos, sin), join, _own_table, other == 1)
+                if isinstance(rotated, ProvedRotation):
+                    return rotated
+    return rotated
 
 
 def _own_table(table: View) -> Write:
@@ -169,16 +169,16 @@ def _own_table(table: View) -> Write:
 # ------------------------------------------------------------------------------------------- turned
 
 
-def _turned(node: Node, uses: Uses) -> Rotation | str | None:
+def _turned(node: Node, uses: Uses) -> ProvedRotation | str | None:
     terms = _signed_products(along(node.out), uses)
     for (sign, straight), (other, turned) in (terms, terms[::-1]) if terms else ():
         for rotated, sin in (turned, turned[::-1]) if sign == 1 else ():
-            found = _rotate_half(rotated, uses)
-            if found is None:
+            half_turn = _rotate_half(rotated, uses)
+            if half_turn is None:
                 continue
-            x, join, direction = found
+            x, join, direction = half_turn
 
-            def half(table: View, join: Joined = join) -> Write | str:
+            def half(table: View, join: JoinedHalves = join) -> Write | str:
                 axis = table.axes[join.axis]
                 assert axis is not None, table
                 return distinct_half(table.base, axis, join.interleaved, uses.memo)
@@ -190,7 +190,7 @@ def _turned(node: Node, uses: Uses) -> Rotation | str | None:
     return None
 
 
-def _rotate_half(view: View, uses: Uses) -> tuple[View, Joined, int] | None:
+def _rotate_half(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] | None:
     """x, where the view is ``(-b, a)`` of the halves ``a, b`` of x, or -1 times that."""
     join = joined_halves(view)
     if join is None:
@@ -209,15 +209,17 @@ def _rotate_half(view: View, uses: Uses) -> tuple[View, Joined, int] | None:
 # ------------------------------------------------------------------------------------------ writing
 
 
-def build_rotary(node: Node, found: Rotation, editor: Editor) -> Value:
-    count = tuple(found.shape[i] for i in found.positions)
-    shape, dtype = (*count, found.shape[found.width] // 2), node.out.dtype
-    tables = [write(editor, along(half(editor), axes), shape, dtype) for half, axes in found.tables]
-    value = write(editor, found.x, found.shape, dtype)
+def build_rotary(node: Node, rotated: ProvedRotation, editor: Editor) -> Value:
+    count = tuple(rotated.shape[i] for i in rotated.positions)
+    shape, dtype = (*count, rotated.shape[rotated.width] // 2), node.out.dtype
+    tables = [
+        write(editor, along(half(editor), axes), shape, dtype) for half, axes in rotated.tables
+    ]
+    value = write(editor, rotated.x, rotated.shape, dtype)
     params = {
-        "positions": found.positions,
-        "width": found.width,
-        "interleaved": found.interleaved,
+        "positions": rotated.positions,
+        "width": rotated.width,
+        "interleaved": rotated.interleaved,
     }
     turned = editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
     return editor.reshape(turned, node.out.shape)
@@ -247,12 +249,12 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     turned = tail.node
     if turned is None or turned.op is not ops.rotary or turned.params["positions"][-1] != seq:
         return None
-    kept, rest = above(along(head)), above(along(turned.inputs[0]))
+    kept, others = above(along(head)), above(along(turned.inputs[0]))
     if kept is None or not dims.same_shape(kept.base.shape, node.out.shape):
         return None
     source, count = along(kept.base), head.shape[seq]
     cuts = source.cut(seq, 0, count), source.cut(seq, count, tail.shape[seq])
-    if (kept, rest) != cuts or not editor.single_use(tail) or not dims.is_static(count):
+    if (kept, others) != cuts or not editor.single_use(tail) or not dims.is_static(count):
         return None
     tables = [
         editor.concatenate([_rows(editor, table, count, fill), table], table.rank - 2)

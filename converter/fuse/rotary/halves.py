@@ -25,7 +25,7 @@ Write: TypeAlias = Callable[[Editor], Value]
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedHalves:
     """Two halves along a logical axis: one after the other, or taking turns."""
 
     node: Node  # the concatenation
@@ -35,7 +35,7 @@ class Joined:
     interleaved: bool
 
 
-def stacked(node: Node) -> tuple[Joined, Shape] | None:
+def stacked(node: Node) -> tuple[JoinedHalves, Shape] | None:
     """What takes turns along an axis of two, [..., n, 2, ...], which is reshaped to [..., 2n, ...]
     by who reads it so; and that shape."""
     last, shape = node.params.get("dimension", 0), node.out.shape
@@ -45,11 +45,11 @@ def stacked(node: Node) -> tuple[Joined, Shape] | None:
     seen = along(node.out)
     pair = as_group((*seen.groups[last - 1], *seen.groups[last]))
     groups = (*seen.groups[: last - 1], pair, *seen.groups[last + 1 :])
-    found = joined_halves(seen._replace(groups=groups))
-    return None if found is None else (found, merged)
+    halves = joined_halves(seen._replace(groups=groups))
+    return None if halves is None else (halves, merged)
 
 
-def joined_halves(view: View) -> Joined | None:
+def joined_halves(view: View) -> JoinedHalves | None:
     """The two values that are the halves of a view."""
     node, seen = view.base.node, view
     while node is not None and node.op in PEELED:
@@ -71,13 +71,13 @@ def joined_halves(view: View) -> Joined | None:
             cuts = (seen.cut(axis, start, width // 2, stride) for start in (0, second))
             one, other = (None if cut is None else part(cut) for cut in cuts)
             if one is not None and other is not None:
-                return Joined(node, peel(one), peel(other), axis, stride == 2)
+                return JoinedHalves(node, peel(one), peel(other), axis, stride == 2)
     return None
 
 
 def united(first: View, second: View, axis: int, interleaved: bool) -> View | None:
     """What two views are the halves of along an axis."""
-    one, other, found = first, second, None
+    one, other, unified = first, second, None
     while one.groups == other.groups and len(one.starts) == len(other.starts):
         steps = [dims.as_dim(b - a) for a, b in zip(one.starts, other.starts, strict=True)]
         moved = [i for i, step in enumerate(steps) if not dims.same(step, 0)]
@@ -85,14 +85,14 @@ def united(first: View, second: View, axis: int, interleaved: bool) -> View | No
             both, own = Factor(moved[0], steps[moved[0]], 2), one.groups[axis]
             group = as_group((*own, both) if interleaved else (both, *own))
             groups = (*one.groups[:axis], group, *one.groups[axis + 1 :])
-            found = one._replace(groups=groups)
-            if found.is_whole:
-                return peel(found)
+            unified = one._replace(groups=groups)
+            if unified.is_whole:
+                return peel(unified)
         upper, lower = above(one), above(other)
         if upper is None or lower is None:
             break
         one, other = upper, lower
-    return found
+    return unified
 
 
 # ------------------------------------------------------------------------------------------- tables
@@ -116,9 +116,9 @@ def _proved_half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any
     stride, second = (2, 1) if interleaved else (1, width)
     one, other = (along(value).cut(axis, start, width, stride) for start in (0, second))
     shape = tuple(width if i == axis else d for i, d in enumerate(value.shape))
-    found = _tables_either(one, other, shape)
-    if found or one is None or other is None:
-        return found or "a table has no halves"
+    tables = _tables_either(one, other, shape)
+    if tables or one is None or other is None:
+        return tables or "a table has no halves"
     numbers = bound(value, memo)
     columns = "neighbours in" if interleaved else "two halves of"
     if numbers is None:
@@ -257,8 +257,8 @@ def _gathered_axis(node: Node, axis: int) -> int | None:
         a for a in range(node.inputs[0].rank) if a not in (*numbers.collapsed_slice_dims, *batched)
     ]
     offsets = list(numbers.offset_dims)
-    found = kept[offsets.index(axis)] if axis in offsets else None
-    return None if found in numbers.start_index_map else found
+    gathered_axis = kept[offsets.index(axis)] if axis in offsets else None
+    return None if gathered_axis in numbers.start_index_map else gathered_axis
 
 
 _WHOLE_ROWS: dict[Op, Callable[[Node, int], int | None]] = {

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from zoo.export.quantise.products import Floats, Integers, Product
+from zoo.export.quantise.products import FloatProduct, Floats, Integers
 
 BITS, BLOCK = 4, 32
 LOWEST, HIGHEST = -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1
@@ -54,7 +54,7 @@ class Blocks:
         found = _nearest(_blocks(matrix), scales[..., None]) * scales[..., None]
         return found.reshape(len(found), -1).T[: len(matrix)]
 
-    def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
         inputs, outputs = product.shape
         sizes = {"K": inputs, "N": outputs, "bits": BITS, "block_size": BLOCK}
         in_float32 = product.type == np.float32

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from zoo.export.quantise.products import Floats, Integers, Product
+from zoo.export.quantise.products import FloatProduct, Floats, Integers
 
 STEPS = 63
 """The largest of the integers. Processors without VNNI, and WebAssembly's relaxed instructions, add
@@ -31,7 +31,7 @@ class Columns:
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
         return np.rint(matrix / scales) * scales
 
-    def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
         """Activations of several products are quantised once."""
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.parameters import added
-from zoo.export.quantise.products import Product
+from zoo.export.quantise.products import FloatProduct
 
 LEVELS = 255
 """Steps from the lowest to the highest integer of eight bits."""
@@ -44,7 +44,7 @@ class FixedColumns(Columns):
     def __init__(self, graph: ir.Graph, ranges: Mapping[str, ActivationRange]) -> None:
         self.graph, self.ranges = graph, ranges
 
-    def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
         """Activations of several products are quantised once."""
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())

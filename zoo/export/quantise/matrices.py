@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from zoo.export.quantise.parameters import added, array, change, is_parameter, later
-from zoo.export.quantise.products import Codec, Floats, Product, products, replace
+from zoo.export.quantise.products import Codec, FloatProduct, Floats, products, replace
 
 
 def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None:
@@ -41,7 +41,7 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         model.opset_imports[codec.domain] = 1
 
 
-def _bias(product: Product) -> ir.Value | None:
+def _bias(product: FloatProduct) -> ir.Value | None:
     """The parameter that is added to a product, and to nothing else."""
     result = product.result
     users = [user for user, _ in result.uses()]

@@ -15,7 +15,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Product:
+class FloatProduct:
     """`left @ matrix`, where `matrix` is a parameter `[inputs, outputs]`."""
 
     node: ir.Node
@@ -68,20 +68,20 @@ class Codec(Protocol):
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
         """The matrix that those integers stand for."""
 
-    def nodes(self, product: Product, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
         """What multiplies by it; the output of the last node is the product."""
 
 
-def products(graph: ir.Graph) -> Iterator[Product]:
+def products(graph: ir.Graph) -> Iterator[FloatProduct]:
     """All products of a graph, in its order."""
     for node in graph:
         if node.op_type == "MatMul" and not node.domain and is_parameter(node.inputs[1], 2):
             left, matrix = node.inputs
             assert left is not None and matrix is not None
-            yield Product(node, left, matrix)
+            yield FloatProduct(node, left, matrix)
 
 
-def replace(graph: ir.Graph, product: Product, nodes: list[ir.Node]) -> None:
+def replace(graph: ir.Graph, product: FloatProduct, nodes: list[ir.Node]) -> None:
     """Put nodes in the place of a product's. The last one's output takes over its name."""
     old, (new,) = product.result, nodes[-1].outputs
     new.name, old.name = old.name, f"{old.name}_float"
