@@ -59,11 +59,11 @@ SPARE = 16 * CEILING
 
 def fold_constants(graph: Graph) -> bool:
     """Evaluate nodes that depend on constants alone; only results that something needs."""
-    known = computable(graph, ("const",))
+    constants = computable(graph, ("const",))
     needed: dict[int, Value] = {}
-    for value in boundary(graph, known) if known else ():
+    for value in boundary(graph, constants) if constants else ():
         source = source_behind(value, (ops.broadcast_in_dim,))  # growing one is left to its reader
-        if id(source) in known and size_in_bytes(source) <= CEILING:
+        if id(source) in constants and size_in_bytes(source) <= CEILING:
             needed[id(source)] = source
     if not needed:
         return False
@@ -75,10 +75,10 @@ def fold_constants(graph: Graph) -> bool:
 
 def computable(graph: Graph, kinds: Container[str]) -> set[int]:
     """ids of what depends on values of these kinds alone, on no way through much larger ones."""
-    found: set[int] = set()
+    computable_ids: set[int] = set()
     leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is made from
     for node in graph.walk():
-        if not all(v.kind in kinds or id(v) in found for v in node.inputs):
+        if not all(v.kind in kinds or id(v) in computable_ids for v in node.inputs):
             continue
         own: dict[int, float] = {}
         for value in node.inputs:
@@ -86,15 +86,15 @@ def computable(graph: Graph, kinds: Container[str]) -> set[int]:
         leaves.update((id(value), own) for value in node.outputs)
         room = sum(own.values()) + SPARE
         if is_computable(node) and all(size_in_bytes(v) <= room for v in node.outputs):
-            found.update(map(id, node.outputs))
-    return found
+            computable_ids.update(map(id, node.outputs))
+    return computable_ids
 
 
-def boundary(graph: Graph, found: Container[int]) -> list[Value]:
+def boundary(graph: Graph, inner: Container[int]) -> list[Value]:
     """Values that something reads which is not one of these itself."""
     read = all_outputs(graph)
     for node in graph.walk():
-        if not any(id(v) in found for v in node.outputs):
+        if not any(id(v) in inner for v in node.outputs):
             read.extend(node.inputs)
     return read
 

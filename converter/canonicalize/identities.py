@@ -114,10 +114,10 @@ def _different(node: Node, editor: Editor) -> Value | None:
 def _inside_anyway(node: Node, _: Editor) -> Value | None:
     """Between numbers where it is in any case."""
     low, x, high = node.inputs
-    least, most, known = scalar(low), scalar(high), known_range(x, NEAR)
+    least, most, interval = scalar(low), scalar(high), known_range(x, NEAR)
     if least is None or most is None or not dims.same_shape(x.shape, node.out.shape):
         return None
-    return x if known.low >= least and known.high <= most else None
+    return x if interval.low >= least and interval.high <= most else None
 
 
 def _size_of_sum(node: Node, _: Editor) -> Value | None:

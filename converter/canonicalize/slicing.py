@@ -24,8 +24,10 @@ def _slicing_slice(node: Node, editor: Editor) -> Value | None:
     cut_through = source.node is not None and source.node.op in (ops.slice, ops.concatenate)
     if cut_through and not has_strides(node):
         seen, inner = above(along(node.out)), source.made_by(ops.slice)
-        if seen is not None and (found := above(seen) if _cuts_alike(inner, node) else part(seen)):
-            return editor.cut(found.base, found.starts, node.out.shape)
+        if seen is not None and (
+            whole_cut := above(seen) if _cuts_alike(inner, node) else part(seen)
+        ):
+            return editor.cut(whole_cut.base, whole_cut.starts, node.out.shape)
     if params["strides"] is None:
         whole = {**params, "strides": (1,) * source.rank}
         return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, whole)

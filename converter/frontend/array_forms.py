@@ -89,10 +89,10 @@ def key_kind(avals: Iterable[Any]) -> str:
 
     The graph has other numbers in the place of either.
     """
-    found = (
+    kinds = (
         a.dtype.name if is_key(a) else COMPLEX for a in avals if is_key(a) or is_complex(a.dtype)
     )
-    return next(found, "")
+    return next(kinds, "")
 
 
 @lru_cache

@@ -216,6 +216,8 @@ def _is_registered(eqn: Any) -> bool:
     op, operands = ops.of_user(eqn.primitive), [v.aval for v in eqn.invars]
     if key_kind((*operands, *(v.aval for v in eqn.outvars))):
         return False
-    found = decompositions.find_decomposition(op)
-    is_expanded = found and not found.unknown(eqn.params) and found.applies(operands, eqn.params)
+    expansion = decompositions.find_decomposition(op)
+    is_expanded = (
+        expansion and not expansion.unknown(eqn.params) and expansion.applies(operands, eqn.params)
+    )
     return bool(is_expanded or outside.rules_of.find(op))

@@ -60,7 +60,7 @@ def refusal(
     It is about names where the function can be traced with numbers for them.
     """
     text, names = first_line(error), all_names(structs)
-    found: tuple[list[str], str] | None
+    blame: tuple[list[str], str] | None
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
@@ -73,15 +73,15 @@ def refusal(
         map(is_symbolic, error.args)
     ):
         blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
-        found = blamed, ""
+        blame = blamed, ""
     elif names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
         # Turned round: of several that would do, the last is named.
         blamed = sorted(fewest(lambda some: works(dict.fromkeys(some, SIZE)), names[::-1]))
-        found = blamed, _multiple(blamed, works)
+        blame = blamed, _multiple(blamed, works)
     else:
         said = str(error)
-        found = _unequal(names, works) or _longer(works, said) or _unlike(names, works, said)
-    return _sentence(*found, text, line) if found else _looks(error, text, line)
+        blame = _unequal(names, works) or _longer(works, said) or _unlike(names, works, said)
+    return _sentence(*blame, text, line) if blame else _looks(error, text, line)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
 
 
 def fewest(
-    works: Callable[[Sequence[T]], bool], items: Sequence[T], known: Sequence[T] = ()
+    works: Callable[[Sequence[T]], bool], items: Sequence[T], kept: Sequence[T] = ()
 ) -> list[T]:
     """So few of the items that it works with them and what is known, but not with this alone.
 
@@ -121,10 +121,10 @@ def fewest(
     if len(items) == 1:
         return list(items)
     early, late = items[: len(items) // 2], items[len(items) // 2 :]
-    needed = [] if works([*known, *early]) else fewest(works, late, [*known, *early])
-    if needed and works([*known, *needed]):
+    needed = [] if works([*kept, *early]) else fewest(works, late, [*kept, *early])
+    if needed and works([*kept, *needed]):
         return needed
-    return fewest(works, early, [*known, *needed]) + needed
+    return fewest(works, early, [*kept, *needed]) + needed
 
 
 def _multiple(names: Sequence[str], works: Works) -> str:

@@ -81,8 +81,8 @@ class Inliner:
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
         jaxpr = closed.jaxpr
-        given = [self.constants.value(c) for c in closed.consts]
-        env: dict[Any, Value] = dict(zip(jaxpr.constvars, given, strict=True))
+        constants = [self.constants.value(c) for c in closed.consts]
+        env: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Any) -> Value:
@@ -98,9 +98,9 @@ class Inliner:
         if is_users(eqn.primitive):
             return inner.users(eqn, inputs, nodes)
         name = eqn.primitive.name
-        if name == "cond" and (rest := unchecked(eqn)) is not None:
+        if name == "cond" and (unchecked_branch := unchecked(eqn)) is not None:
             self.dropped.add("error_if")
-            return inner.inline(rest, inputs[1:], nodes)
+            return inner.inline(unchecked_branch, inputs[1:], nodes)
         if name in DROPPED:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]

@@ -31,10 +31,12 @@ class Interface:
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
 
-    def taken(self, given: Sequence[Any]) -> list[Any]:
+    def taken(self, arrays_or_numbers: Sequence[Any]) -> list[Any]:
         """Arrays and Python's numbers, as the function takes them, as the file does."""
         numbers = (bool, int, float, complex)
-        arrays: list[Any] = [jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in given]
+        arrays: list[Any] = [
+            jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in arrays_or_numbers
+        ]
         return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
 
     def called(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -97,10 +99,10 @@ def _places(names: Sequence[str], chosen: Collection[str]) -> list[int]:
 
 def _turn(graph: Graph, names: Collection[str]) -> None:
     """Give these inputs and outputs their channels first, by a transposition each."""
-    known = [*(v.name for v in graph.inputs), *graph.output_names]
-    if isinstance(names, str) or set(names) - set(known):
+    names_of_file = [*(v.name for v in graph.inputs), *graph.output_names]
+    if isinstance(names, str) or set(names) - set(names_of_file):
         raise SpecError(
-            f"channels_first must be a list of inputs and outputs, of {', '.join(known)}; "
+            f"channels_first must be a list of inputs and outputs, of {', '.join(names_of_file)}; "
             f"received {names!r}"
         )
     table: dict[int, Value] = {}
@@ -136,12 +138,12 @@ def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] |
 
     Parameters are bound by their names, so these stand too; inputs go before outputs.
     """
-    for given, count, what in (
+    for names, count, what in (
         (inputs, len(graph.inputs), "input_names"),
         (outputs, len(graph.outputs), "output_names"),
     ):
-        if given is not None and (len(given) != count or len(set(given)) != count):
-            raise SpecError(f"{what} needs {count} different names, received {list(given)}")
+        if names is not None and (len(names) != count or len(set(names)) != count):
+            raise SpecError(f"{what} needs {count} different names, received {list(names)}")
     explicit = [*(inputs or ()), *(outputs or ())]
     fixed = [*(v.name for v in graph.params), *explicit]
     clash = [name for name, times in Counter(fixed).items() if times > 1]
@@ -151,8 +153,8 @@ def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] |
             "give another name in input_names or output_names"
         )
     free = Names(fixed)
-    found = [v.name for v in graph.inputs] if inputs is None else []
-    for value, name in zip(graph.inputs, inputs or map(free.take, found), strict=True):
+    names_of_function = [v.name for v in graph.inputs] if inputs is None else []
+    for value, name in zip(graph.inputs, inputs or map(free.take, names_of_function), strict=True):
         value.name = name
     graph.output_names = list(outputs or map(free.take, graph.output_names))
 

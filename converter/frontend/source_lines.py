@@ -23,12 +23,12 @@ def line_of(sources: Iterable[Any]) -> str:
     The innermost frame outside installed packages, else the innermost outside JAX, if that is not
     where tracing begins.
     """
-    known = list(sources)
-    for source in known:
+    source_list = list(sources)
+    for source in source_list:
         for frame in source.traceback.frames if source.traceback else ():
             if is_users_line(frame.file_name):
                 return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
-    summaries = [source_info_util.summarize(source) for source in known]
+    summaries = [source_info_util.summarize(source) for source in source_list]
     return next((s for s in summaries if s and not s.startswith(_OURS)), "unknown source line")
 
 
@@ -39,8 +39,8 @@ def is_users_line(file: str) -> bool:
 
 def portable_line(node: Node) -> str:
     """The line of a node, the same on every machine: ``zoo/models/layers.py:44 (gelu)``."""
-    found = _LINE.fullmatch(line_of(node.source))
-    return f"{_within(found['file'])}:{found['rest']}" if found else ""
+    parts = _LINE.fullmatch(line_of(node.source))
+    return f"{_within(parts['file'])}:{parts['rest']}" if parts else ""
 
 
 @cache

@@ -51,12 +51,12 @@ def arguments(
             f"specs must be a list with one entry per input, received {specs!r}; "
             f"for one input write [{specs!r}]"
         )
-    given = (tuple(specs), dict(kwargs or {}))
+    argument_specs = (tuple(specs), dict(kwargs or {}))
 
     def is_spec(part: Any) -> bool:
-        return part is not given and part is not given[0] and _is_leaf(part)
+        return part is not argument_specs and part is not argument_specs[0] and _is_leaf(part)
 
-    slots, fill = _slots(given, _is_array, is_spec)
+    slots, fill = _slots(argument_specs, _is_array, is_spec)
     scope = symbolic_scope.scope([leaf for _, leaf in slots], constraints)
     structs = [_struct(leaf, scope) for _, leaf in slots]
 
@@ -195,11 +195,11 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
     ``model.encode`` give the parameters their paths in ``model``.
     """
     inner = inspect.unwrap(fn)
-    found = array_slots(inner)[0]
+    slots = array_slots(inner)[0]
     if inspect.ismethod(inner):
         return _found_in(inner.__self__)
-    if found or not inspect.isfunction(inner):
-        return found
+    if slots or not inspect.isfunction(inner):
+        return slots
     variables = inspect.getclosurevars(inner)
     scopes: dict[str, Any] = {**variables.globals, **variables.nonlocals}
     named = {name: leaves for name, tree in scopes.items() if (leaves := _found_in(tree))}
@@ -211,12 +211,12 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def changed_leaves(module: Any, given: Sequence[Any]) -> list[str]:
+def changed_leaves(module: Any, leaves: Sequence[Any]) -> list[str]:
     """Paths of the arrays of a module that are others than those that it was given.
 
     A call has put them there, where a module keeps state in itself, as those of Flax NNX do.
     """
     after = array_slots(module)[0]
-    if len(after) != len(given):
+    if len(after) != len(leaves):
         return []
-    return [path for (path, now), was in zip(after, given, strict=True) if now is not was]
+    return [path for (path, now), was in zip(after, leaves, strict=True) if now is not was]

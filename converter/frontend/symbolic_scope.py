@@ -23,19 +23,19 @@ _EQUAL = re.compile(rf"{_NAME}=={_NAME}")
 
 def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
     """The scope of the symbolic dimensions in ``specs``, or one with these constraints."""
-    given = {id(dim.scope): dim.scope for dim in _dims(specs) if is_symbolic(dim)}
-    if len(given) > 1:
+    scopes = {id(dim.scope): dim.scope for dim in _dims(specs) if is_symbolic(dim)}
+    if len(scopes) > 1:
         raise SpecError(
             "the inputs' symbolic dimensions are of several scopes; make all of them with one "
             "jax.export.SymbolicScope, or give their names as words"
         )
-    if given and constraints:
+    if scopes and constraints:
         raise SpecError(
             "the inputs' symbolic dimensions have a scope already; give the constraints to it, "
             "jax.export.SymbolicScope(constraints), or give the dimensions' names as words"
         )
-    if given:
-        return next(iter(given.values()))
+    if scopes:
+        return next(iter(scopes.values()))
     if isinstance(constraints, str):
         raise SpecError(f"constraints must be a list; for one write [{constraints!r}]")
     return _constrained(specs, constraints)
@@ -71,21 +71,21 @@ def _spelled(constraints: Sequence[str]) -> list[str]:
 
     Of a dimension that is written as a multiple JAX can tell all that is, of a remainder less.
     """
-    found = [_MULTIPLE.fullmatch(text) for text in constraints]
+    matches = [_MULTIPLE.fullmatch(text) for text in constraints]
     factors: dict[str, int] = {}
-    for match in filter(None, found):
+    for match in filter(None, matches):
         factors[match[1]] = math.lcm(factors.get(match[1], 1), int(match[2]))
-    others = [text for text, match in zip(constraints, found, strict=True) if match is None]
+    others = [text for text, match in zip(constraints, matches, strict=True) if match is None]
     return [
         *(f"{name} == {factor}*{name}_{factor}" for name, factor in factors.items()),
         *(_symbolic_scope_turned(text, factors) for text in others),
     ]
 
 
-def _symbolic_scope_turned(text: str, known: dict[str, int]) -> str:
+def _symbolic_scope_turned(text: str, values: dict[str, int]) -> str:
     """``h == w`` as ``w == h`` where something is known of ``h`` alone: JAX rewrites the left."""
     match = _EQUAL.fullmatch(text)
-    if match and match[1] in known and match[2] not in known:
+    if match and match[1] in values and match[2] not in values:
         return f"{match[2]} == {match[1]}"
     return text
 

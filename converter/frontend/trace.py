@@ -69,28 +69,28 @@ def trace(
     separate = params is not None
     if params is None and array_slots(fn)[0]:
         params, call = fn, operator.call
-    given = arguments(specs, kwargs, constraints)
+    parsed = arguments(specs, kwargs, constraints)
     leaves, fill = array_slots(params)
     changed: dict[str, None] = {}
 
     def called(arrays: Sequence[Any], *args: Any) -> Any:
         head = () if params is None else (fill(arrays),)
-        positional, named = given.fill(args)
+        positional, named = parsed.fill(args)
         returned = call(*head, *positional, **named)
         if not separate:
             paths = (path for own in head for path in changed_leaves(own, arrays))
             changed.update(dict.fromkeys(paths))
         return returned
 
-    (closed, out_tree), known = _trace_traced(called, given.structs, leaves)
+    (closed, out_tree), places = _trace_traced(called, parsed.structs, leaves)
     _refuse_empty_types(closed.out_avals)
     if not closed.out_avals:
         raise SpecError("the function returns no array, so there is nothing for a file to compute")
-    names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in known]
+    names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in places]
     values = [parameter(names.take(path or "param"), leaf) for path, leaf in abstract]
-    own = input_names(fn, given.paths, separate)
-    inputs = [input_value(s, name) for s, name in zip(given.structs, own, strict=True)]
-    numbers = {id(leaves[i][1]) for i in known}
+    own = input_names(fn, parsed.paths, separate)
+    inputs = [input_value(s, name) for s, name in zip(parsed.structs, own, strict=True)]
+    numbers = {id(leaves[i][1]) for i in places}
     constants = Constants([(p, v) for p, v in closed_over(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
     # Without x64 JAX computes with 32 bits of the 64 that an input or a parameter has.
@@ -104,7 +104,7 @@ def trace(
     for name in sorted(inliner.dropped):
         warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
     parameters = [*values, *constants.params()]
-    return Graph(inputs, outputs, nodes, parameters, output_names(out_tree), given.constraints)
+    return Graph(inputs, outputs, nodes, parameters, output_names(out_tree), parsed.constraints)
 
 
 def _some(paths: Sequence[str]) -> str:
@@ -143,10 +143,10 @@ def _jaxpr(
     fn: Callable[..., Any],
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
-    known: Places,
+    places: Places,
     eager: bool = False,
 ) -> Any:
-    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``known`` are numbers.
+    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``places`` are numbers.
 
     If ``eager``, what is computed from numbers alone is a number, as it is outside of ``jit``.
     """
@@ -159,7 +159,7 @@ def _jaxpr(
         with jax.ensure_compile_time_eval():
             return whole(*args)
 
-    held = {i: _trace_taken(leaf) for i, (_, leaf) in enumerate(leaves) if i not in known}
+    held = {i: _trace_taken(leaf) for i, (_, leaf) in enumerate(leaves) if i not in places}
     run = folded if eager else whole
     return jax.make_jaxpr(run, return_shape=True)(held, *map(_trace_taken, inputs))
 

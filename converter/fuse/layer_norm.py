@@ -35,23 +35,23 @@ from converter.ir.scalars import scalar
 def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
     reason = _outside_the_root(node, uses)
     for written in centred(node, uses):
-        found, shape = opened(written, node.out.shape, uses) or (written, None)
-        axes = _normalised_axes(found, uses)
+        centre, shape = opened(written, node.out.shape, uses) or (written, None)
+        axes = _normalised_axes(centre, uses)
         if axes is not None:
-            return Norm(found.x, axes, found.deviation, found.terms, shape)
-        if _is_of_fewer(found, uses):
+            return Norm(centre.x, axes, centre.deviation, centre.terms, shape)
+        if _is_of_fewer(centre, uses):
             reason = "the variance is divided by another number than that of the elements (ddof)"
     return reason
 
 
-def _is_of_fewer(found: Centred, uses: Uses) -> bool:
+def _is_of_fewer(centre: Centred, uses: Uses) -> bool:
     """Whether the deviation is the difference's own but for the number that divides the squares."""
-    squares = mean_square_of(_unclipped(found.deviation.spread), uses)
-    average = mean_of(found.average, uses)
-    axes = None if average is None else average.axes_of(found.x)
-    if squares is None or axes is None or squares.divides(found.x, axes):
+    squares = mean_square_of(_unclipped(centre.deviation.spread), uses)
+    average = mean_of(centre.average, uses)
+    axes = None if average is None else average.axes_of(centre.x)
+    if squares is None or axes is None or squares.divides(centre.x, axes):
         return False
-    return _centres(squares.summed, found.x, axes, uses)
+    return _centres(squares.summed, centre.x, axes, uses)
 
 
 def _outside_the_root(node: Node, uses: Uses) -> str | None:
@@ -76,13 +76,13 @@ def _is_own_spread(spread: View, difference: View, uses: Uses) -> bool:
     return axes is not None and _is_variance(_unclipped(spread), x, axes, uses)
 
 
-def _normalised_axes(found: Centred, uses: Uses) -> tuple[int, ...] | None:
+def _normalised_axes(centre: Centred, uses: Uses) -> tuple[int, ...] | None:
     """The axes over which a difference is centred, and the deviation is its own."""
-    x, average = found.x, mean_of(found.average, uses)
-    axes = None if average is None else average.times(found.weight).axes_of(x)
+    x, average = centre.x, mean_of(centre.average, uses)
+    axes = None if average is None else average.times(centre.weight).axes_of(x)
     if axes is None or not x.complete():
         return None
-    spread = _unclipped(found.deviation.spread)
+    spread = _unclipped(centre.deviation.spread)
     proper = _is_variance(spread, x, axes, uses) or _is_moments(spread, x, axes, uses)
     return axes if proper else None
 
@@ -98,8 +98,12 @@ def _unclipped(view: View) -> View:
 
 def _is_variance(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     """``mean((x - mean(x))^2)``"""
-    found = mean_square_of(view, uses)
-    return found is not None and found.divides(x, axes) and _centres(found.summed, x, axes, uses)
+    mean_square = mean_square_of(view, uses)
+    return (
+        mean_square is not None
+        and mean_square.divides(x, axes)
+        and _centres(mean_square.summed, x, axes, uses)
+    )
 
 
 def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
@@ -122,8 +126,8 @@ def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     return _is_mean(mean_of(real(operand(right, 0)), uses), x, axes)
 
 
-def _is_mean(found: Mean | None, x: View, axes: tuple[int, ...]) -> bool:
-    return found is not None and found.axes_of(x) == axes
+def _is_mean(mean: Mean | None, x: View, axes: tuple[int, ...]) -> bool:
+    return mean is not None and mean.axes_of(x) == axes
 
 
 LAYER_NORM = proved(
@@ -138,7 +142,7 @@ LAYER_NORM = proved(
 # ------------------------------------------------------------------------ repeated for each channel
 
 
-def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | None:
+def opened(centre: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | None:
     """What is centred, along logical axes of which the groups are one; and its shape.
 
     Statistics of groups of channels are repeated for each channel, as in Flax' GroupNorm:
@@ -147,18 +151,18 @@ def opened(found: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | 
 
     ``split`` writes an axis as [groups, size of one], ``merge`` undoes it.
     """
-    first, second = unrepeated(found.average), unrepeated(found.deviation.spread)
+    first, second = unrepeated(centre.average), unrepeated(centre.deviation.spread)
     if first is None or second is None or first[1] != second[1]:
         return None
     (average, axis), (spread, _) = first, second
     taken = mean_of(average, uses)
-    x = None if taken is None else _split(found.x, taken.total.node().inputs[0], axis)
+    x = None if taken is None else _split(centre.x, taken.total.node().inputs[0], axis)
     if x is None:
         return None
-    deviation = replace(found.deviation, spread=spread)
+    deviation = replace(centre.deviation, spread=spread)
     sizes = tuple(1 if a is None else x.base.shape[a] for a in x.axes)
     inside = (*shape[:axis], *sizes[axis : axis + 2], *shape[axis + 1 :])
-    return replace(found, x=x, average=average, deviation=deviation), inside
+    return replace(centre, x=x, average=average, deviation=deviation), inside
 
 
 def _split(x: View, source: Value, axis: int) -> View | None:
@@ -185,15 +189,15 @@ def _split(x: View, source: Value, axis: int) -> View | None:
 def prove_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
     reason = None
     for deviation in norm_deviations(node, uses):
-        found = mean_square_of(deviation.spread, uses)
-        if found is None:
+        mean_square = mean_square_of(deviation.spread, uses)
+        if mean_square is None:
             continue
         for x in deviation.rest.factors:
-            axes = found.axes_of(x)
+            axes = mean_square.axes_of(x)
             if axes and x.complete():
                 norm = Norm(x, axes, deviation.without(x))
                 return norm if _has_elements(x, axes) else "the normalised axis may be empty"
-        if _is_centred(found.summed, deviation):
+        if _is_centred(mean_square.summed, deviation):
             reason = "the mean is taken off what is squared only"
     return reason
 

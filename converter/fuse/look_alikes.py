@@ -54,9 +54,9 @@ def _exps(node: Node) -> Iterator[Node]:
 
 def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
     above = carried_from(node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS))
-    found = {n.op for n in above}
-    normal = node.op is ops.softmax or id(node) in summed or found & _LOGARITHMS
-    return bool(normal) and ops.einsum in found
+    operations = {n.op for n in above}
+    normal = node.op is ops.softmax or id(node) in summed or operations & _LOGARITHMS
+    return bool(normal) and ops.einsum in operations
 
 
 _LOGARITHMS = {ops.log_softmax, ops.log}
@@ -84,9 +84,9 @@ def _norm_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, bool]]:
     that is centred."""
     roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
     squared = [(node, _squared(whole(node.inputs[0]), uses)) for node in roots]
-    readers = _readers(graph) if any(found is not None for _, found in squared) else {}
-    for node, found in squared:
-        partner = None if found is None else _partner(node, _uncentred(found.base), readers)
+    readers = _readers(graph) if any(mean is not None for _, mean in squared) else {}
+    for node, mean in squared:
+        partner = None if mean is None else _partner(node, _uncentred(mean.base), readers)
         if partner is not None:
             yield node, peel(whole(partner), rounding=True).op() is ops.sub
 
@@ -97,12 +97,12 @@ def _squared(inside: View, uses: Uses) -> View | None:
     parts = operands(inside) if inside.op() in (ops.add, ops.max) else [inside]
     for part in parts:
         moments = part.op() is ops.sub
-        found = mean_of(operand(part, 0) if moments else part, uses)
-        if found is None or exponent(found.summed.view) != 2:
+        mean = mean_of(operand(part, 0) if moments else part, uses)
+        if mean is None or exponent(mean.summed.view) != 2:
             continue
-        counts = [d for d in found.summed.sizes if not dims.same(d, 1)]
-        if counts and not (found.factor.is_near(1) and not found.factor.divisors):
-            return real(operand(found.summed.view, 0, rounding=True))
+        counts = [d for d in mean.summed.sizes if not dims.same(d, 1)]
+        if counts and not (mean.factor.is_near(1) and not mean.factor.divisors):
+            return real(operand(mean.summed.view, 0, rounding=True))
     return None
 
 

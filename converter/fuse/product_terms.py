@@ -191,11 +191,11 @@ def mean_of(view: View, uses: Uses) -> Mean | None:
 
 def mean_square_of(view: View, uses: Uses) -> Mean | None:
     """The mean of squares, as that of what is squared."""
-    found = mean_of(view, uses)
-    if found is None or exponent(found.summed.view) != 2:
+    mean = mean_of(view, uses)
+    if mean is None or exponent(mean.summed.view) != 2:
         return None
-    squared = found.summed.operand(0)
-    return replace(found, summed=replace(squared, view=real(squared.view)))
+    squared = mean.summed.operand(0)
+    return replace(mean, summed=replace(squared, view=real(squared.view)))
 
 
 def real(view: View) -> View:

@@ -55,19 +55,19 @@ def _masked(graph: Graph) -> set[int]:
         for inner, value in zip(body.inputs, node.inputs, strict=False)
     }
     stack = [value for node in nodes for value in _left_out(node)]
-    found: set[int] = set()
+    masked: set[int] = set()
     while stack:
         value = stack.pop()
-        if id(value) in found:
+        if id(value) in masked:
             continue
-        found.add(id(value))
+        masked.add(id(value))
         if value.node is None:
             stack += [outside[id(value)]] if id(value) in outside else []
         elif value.node.op in KEEPS_APART:
             stack += value.node.inputs
         for body in value.node.bodies.values() if value.node is not None else ():
             stack += body.outputs[value.index : value.index + 1]
-    return found
+    return masked
 
 
 def _left_out(node: Node) -> Iterator[Value]:

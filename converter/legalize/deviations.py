@@ -26,8 +26,8 @@ NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN 
 
 def _interpolates_unknowns(node: Node) -> bool:
     """Parameters are trusted to be finite, what is computed from them is not."""
-    x, known = node.inputs[0], known_range(node.inputs[0])
-    is_bounded = not known.nan and math.isfinite(known.low) and math.isfinite(known.high)
+    x, interval = node.inputs[0], known_range(node.inputs[0])
+    is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)
     is_moved = rests_on(x, _is_trusted, lambda inner: _moves(inner.op))
     return node.params["kinds"][0][0] != "nearest" and not (is_bounded or is_moved)
 
@@ -43,20 +43,20 @@ def _is_trusted(leaf: Value) -> bool:
 def _extreme(node: Node, editor: Editor) -> Value:
     """NaN where there is any, else the extreme of the others."""
     (x,), out = node.inputs, editor.like(node, node.inputs)
-    found = editor.add(
+    extreme = editor.add(
         ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
     )
-    return editor.where(found, const(math.nan, out.dtype), out)
+    return editor.where(extreme, const(math.nan, out.dtype), out)
 
 
 def _place(node: Node, editor: Editor) -> Value:
     """The place of the first NaN where there is any."""
     (x,), shape = node.inputs, node.out.shape
     nan = editor.compare(ops.ne, x, x)
-    found = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
+    any_nan = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
     flags = editor.convert(nan, np.int32)
     first = editor.add(ops.argmax, [flags], shape, node.out.dtype, node.params)
-    return editor.where(found, first, editor.like(node, node.inputs))
+    return editor.where(any_nan, first, editor.like(node, node.inputs))
 
 
 def _deviations_scatter(node: Node, editor: Editor) -> Value:
@@ -161,12 +161,12 @@ def _to_integers(node: Node, editor: Editor) -> Value | None:
     x, dtype = node.inputs[0], node.out.dtype
     if not (is_float(x.dtype) and is_integer(dtype)):
         return None
-    known, low, high = known_range(x), int(lowest(dtype)), int(highest(dtype))
-    if known.within(low, high):
+    interval, low, high = known_range(x), int(lowest(dtype)), int(highest(dtype))
+    if interval.within(low, high):
         return None
     bottom, top = (_nearest(number, x.dtype) for number in (low, high))
     whole = editor.add(ops.clamp, [bottom, x, top], x.shape, x.dtype)
-    if known.nan:
+    if interval.nan:
         nan = editor.compare(ops.ne, x, x)
         whole = editor.where(nan, const(0, x.dtype), whole)
     result = editor.convert(whole, dtype)

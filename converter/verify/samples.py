@@ -62,32 +62,34 @@ def samples(
     """
     names = named_sizes.all_names(graph.inputs)
     smallest, largest = EXTREMES
-    wanted = {
+    sizes_by_name = {
         "": {name: ORDINARY + i for i, name in enumerate(names)},
         ", small": dict.fromkeys(names, smallest),
         ", wide": {name: largest + i for i, name in enumerate(names)},
     }
     cases = [(what, "") for what in DRAWS]
     if names:
-        cases += [("normal", size) for size in wanted if size]
-    allowed = {size: _allowed(evaluated or graph, wanted[size]) for size in wanted}
+        cases += [("normal", size) for size in sizes_by_name if size]
+    allowed = {size: _allowed(evaluated or graph, sizes_by_name[size]) for size in sizes_by_name}
     for index, (what, size) in enumerate(cases):
         yield what + size, draw_inputs(graph.inputs, allowed[size], DRAWS[what], seed + index)
 
 
-def _allowed(graph: Graph, wanted: named_sizes.Sizes) -> dict[str, int]:
+def _allowed(graph: Graph, asked: named_sizes.Sizes) -> dict[str, int]:
     """Sizes that the graph's constraints and the memory allow, near to those that are wanted."""
     for share in (1, 0.75, 0.5, 0.25, 0):
-        smaller = {name: max(1, round(share * size)) for name, size in wanted.items()}
-        found = named_sizes.nearest_size(smaller, graph.constraints)
-        if found is None:
-            given = ", ".join(map(repr, graph.constraints))
-            raise CheckError(f"no sizes near {smaller} obey the constraints {given}; pass inputs")
-        needed = memory(graph, found)
-        if not wanted or needed <= BUDGET:
-            return found
+        smaller = {name: max(1, round(share * size)) for name, size in asked.items()}
+        nearest = named_sizes.nearest_size(smaller, graph.constraints)
+        if nearest is None:
+            constraint_text = ", ".join(map(repr, graph.constraints))
+            raise CheckError(
+                f"no sizes near {smaller} obey the constraints {constraint_text}; pass inputs"
+            )
+        needed = memory(graph, nearest)
+        if not asked or needed <= BUDGET:
+            return nearest
     raise CheckError(
-        f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {found}, and may take "
+        f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {nearest}, and may take "
         f"{BUDGET / 2**30:.0f} GiB; pass inputs"
     )
 
@@ -96,9 +98,9 @@ def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
     """**Raises** `CheckError` where inputs are too many or few, or of sizes that are excluded."""
     if len(inputs) != len(graph.inputs):
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(inputs)}")
-    found = named_sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
-    if text := named_sizes.broken(graph.constraints, found):
-        raise CheckError(f"the inputs do not obey the constraint {text!r}: {found}")
+    sizes = named_sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
+    if text := named_sizes.broken(graph.constraints, sizes):
+        raise CheckError(f"the inputs do not obey the constraint {text!r}: {sizes}")
 
 
 def draw_inputs(
@@ -111,5 +113,5 @@ def draw_inputs(
 
 def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Unsigned integers of what is below zero are those of its magnitude."""
-    wanted: Any = np.abs(array) if dtype.kind == "u" else array
-    return np.asarray(wanted > 0 if dtype == np.bool_ else wanted).astype(dtype)
+    in_range: Any = np.abs(array) if dtype.kind == "u" else array
+    return np.asarray(in_range > 0 if dtype == np.bool_ else in_range).astype(dtype)

@@ -56,5 +56,5 @@ def _variables(atoms: Any) -> set[Any]:
 
 def _streaming_evaluation_run(eqn: Any, arguments: list[Any]) -> list[Any]:
     """The results of one equation, which are waited for: JAX would start many at once."""
-    found = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
-    return jax.block_until_ready(found if eqn.primitive.multiple_results else [found])
+    results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
+    return jax.block_until_ready(results if eqn.primitive.multiple_results else [results])
