@@ -52,7 +52,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tiers.mark_sampled(items)
     tiers.mark_full(items)
 
 

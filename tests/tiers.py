@@ -18,7 +18,6 @@ from itertools import combinations
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
-from zlib import crc32
 
 import pytest
 
@@ -101,19 +100,6 @@ def drawn(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
         rng.shuffle(modules)
         order += [item for module in modules for item in part[module]]
     return order
-
-
-def mark_sampled(items: Iterable[pytest.Item]) -> None:
-    """What is left of the marks `sampled` and `hunt`, until nobody has them."""
-    for cases in groups(items):
-        if mark := cases[0].get_closest_marker("sampled"):
-            size = mark.args[0]
-            chosen = [c for c in cases if size and crc32(f" {c.name}".encode()) % size == 0]
-            for item in set(cases) - set(chosen or cases[: min(size, 1)]):
-                item.add_marker("full")
-        for item in cases:
-            if item.get_closest_marker("hunt"):
-                item.add_marker("full")
 
 
 class Deadline:
