@@ -18,7 +18,7 @@ from converter.fuse import attention, resize, rotary
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
 from converter.layout import channels, heads, norm_layout, siblings
-from converter.loops import intervals, rules, short
+from converter.loops import intervals, rules
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
 from converter.weight_folding import affine_folding, weight_programs
@@ -496,9 +496,9 @@ CASES: dict[str, Case] = {
     "loops.rules.shorten_loops": Case(
         loop, rules.shorten_loops, prepare=[until("loops")], units=64, zeros=True
     ),
-    "loops.short.unrolled": Case(
+    "loops.rules.unrolled": Case(
         loop,
-        swept({ops.scan: partial(short.unrolled, inside=False)}),
+        swept({ops.scan: partial(rules.unrolled, inside=False)}),
         prepare=[until("loops")],
         units=4,
         zeros=True,
