@@ -132,24 +132,26 @@ def verify_file(
     when those of lower levels are closed, which take as much memory.
     """
     takes_images = any(sample.images is not None for sample in samples)
-    inside: list[Comparison] = []
-    if takes_images:
-        # The part of the file that makes `pixel_values` of images.
-        model = ir.load(file)
-        graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
-        first = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
-        inside.extend(_compared(first, samples))
-    asked, model = limit or LIMITS[precision], runnable(file, precision)
-    runs = [
-        [*_compared(lower, samples[:1], level)]
-        for level, lower in runtime.lower_sessions(model, provider)
+    inside = _compared_inside(file, samples, provider) if takes_images else []
+    asked, run = limit or LIMITS[precision], runnable(file, precision)
+    lower = [
+        [*_compared(below, samples[:1], level)]
+        for level, below in runtime.lower_sessions(run, provider)
     ]
-    live = opened() if opened else runtime.session(model, provider)
+    live = opened() if opened else runtime.session(run, provider)
     first, *rest = [[*_compared(live, [sample])] for sample in samples]
     again = [*_compared(live, samples[:1])]
-    outputs = [asked.worst(found) for found in zip(*runs, first, again, strict=True)]
+    outputs = [asked.worst(found) for found in zip(*lower, first, again, strict=True)]
     fed = IMAGES if takes_images else words(samples[0])
-    return judge(fed, asked, [*outputs, *chain.from_iterable(rest)], inside, tuple(levels(model)))
+    return judge(fed, asked, [*outputs, *chain.from_iterable(rest)], inside, levels(run))
+
+
+def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> list[Comparison]:
+    """The part of a file that makes `pixel_values` of images."""
+    model = ir.load(file)
+    graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
+    live = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
+    return [*_compared(live, samples)]
 
 
 def words(sample: Sample) -> str:

@@ -29,7 +29,7 @@ def named(op: Op | str) -> Op:
 def of_kind(name: str, kind: str) -> Op:
     """An operation on numbers of another kind: what only moves numbers does so here too."""
     base, full = named(name), f"{name} of {kind}"
-    # The size of one is computed; what compares two, or chooses among them, gives what it was given.
+    # The size of one is computed; what compares two or chooses gives only what it was given.
     computes = base.elementwise and not base.broadcasts and base.linear is Linear.NOT
     stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
     rounding = base.rounding if stays else Rounding.INSIDE
