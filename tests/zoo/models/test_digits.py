@@ -27,7 +27,7 @@ from zoo.checkpoints.weights_argument import Given
 from zoo.digits import __main__ as train_digits
 from zoo.digits import data as digits
 from zoo.digits import sentences
-from zoo.digits.depth_training import RECIPE, measure, train_depth
+from zoo.digits.depth_training import RECIPE, measure, predict, train_depth
 from zoo.digits.scenes import draw_scenes
 from zoo.digits.training import Recipe, grey, initial, normalised, save_weights, train
 from zoo.digits.word_training import RECIPE as WORD_RECIPE
@@ -179,6 +179,16 @@ def test_every_word_of_training_is_known():
     texts = sentences.all_sentences().texts
     assert all("<unk>" not in found.tokens for found in backend.encode_batch([*texts]))
     assert backend.get_vocab_size() == TOWERS.config.words.vocabulary
+
+
+def test_the_loss_of_depths():
+    """The mean errors where digits are and where none is, of a network that does not learn."""
+    seen, _ = digits.split_digits()
+    entry, scenes = info("depth_digits"), draw_scenes(seen, 8, 0)
+    model, (loss,) = train_depth(entry, scenes, 0, replace(RECIPE, epochs=1, batch=8, rate=0.0))
+    errors = np.abs(np.asarray(predict(model, entry, scenes.images)) - scenes.nearness)
+    digit = scenes.nearness > 0
+    assert loss == pytest.approx(errors[digit].mean() + errors[~digit].mean(), rel=1e-5)
 
 
 @pytest.mark.full
