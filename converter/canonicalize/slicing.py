@@ -105,7 +105,10 @@ def _pad(node: Node, _: Editor) -> Value | None:
 
 
 def interleaved(node: Node, editor: Editor) -> Value | None:
-    """Entries of two arrays by turns, which ``lax.associative_scan`` spreads and adds up."""
+    """Entries of two arrays by turns, which ``lax.associative_scan`` spreads and adds up.
+
+    A zero keeps its sign, which in a sum with zero it loses.
+    """
     parts = [_spread_entries(v) for v in node.inputs]
     for first, second in (parts, parts[::-1]):
         if first is None or second is None or (first.low, second.low) != (0, 1):

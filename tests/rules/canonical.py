@@ -104,7 +104,7 @@ def clamped(d: Drawn) -> Expr:
 def select(d: Drawn) -> Expr:
     shape, dtype, count = d.pick(SHAPES), d.pick(ALL), d.pick([2, 2, 3])
     kind = "bool" if count == 2 else "int32"
-    which = (d.number if d.chance() else d.input)(shape, kind, [0, 1, 2][:count])
+    which = d.pick([d.number, d.constant, d.input])(shape, kind, [0, 1, 2][:count])
     cases = [d.operand(shape, dtype) for _ in range(count)]
     if d.chance():
         cases = [cases[0]] * count
@@ -114,7 +114,7 @@ def select(d: Drawn) -> Expr:
 def power(d: Drawn) -> Expr:
     """Mostly of what cannot be negative, as a rule about powers asks for."""
     shape, dtype = d.pick(SHAPES), d.pick(FLOATS)
-    x = d.apply(d.pick([lax.square, lax.exp, lax.abs]), d.operand(shape, dtype))
+    x = d.apply(d.pick([lax.square, lax.exp, lax.abs, lax.neg]), d.operand(shape, dtype))
     return d.apply(lax.pow, x, d.number(shape, dtype, [1.5, 2.0, 0.5]))
 
 
@@ -125,7 +125,8 @@ def drawn_bits(d: Drawn) -> Expr:
     x = d.input((2, 3), bits)
     x = d.apply(lambda a: lax.shift_right_logical(a, n(jnp.iinfo(bits).bits - digits)), x)
     x = d.apply(lambda a: lax.bitcast_convert_type(a | one, kind), x)
-    return d.apply(lambda a: a - np.ones((), kind), x)
+    less = np.asarray(d.pick([1.0, 1.0, 0.5]), kind)
+    return d.apply(lambda a: a - less, x)
 
 
 def by_turns(d: Drawn) -> Expr:
@@ -534,7 +535,7 @@ DRAWS: dict[Op, Draw] = {
 }
 
 ZEROS = (ops.add, ops.sub)
-"""XLA too takes ``x + 0`` for x, which may be -0."""
+"""XLA too takes ``x + 0`` for x, which may be -0; so does the sum of arrays that are spread."""
 
 UNITS = {ops.pow: 2}
 """A root and a product are rounded once each."""

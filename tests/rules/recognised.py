@@ -70,7 +70,7 @@ def of_forms(*forms: Form, odd: bool = True) -> Draw:
     """One of the forms, as it is or along a further axis of its operands."""
 
     def draw(d: Drawn) -> Expr:
-        (fn, shapes), axis = d.pick(forms), d.pick((None, 0, 1, -1))
+        (fn, shapes), axis = d.pick(forms), d.pick((None, 1))
         if axis is not None:
             fn, places = _along(fn, axis), [axis % (len(s) + 1) for s in shapes]
             grown = zip(shapes, places, strict=True)
@@ -376,7 +376,7 @@ CASES: dict[str, Case] = {
     "canonicalize.fold_constants": Case(canonical.elementwise(ops.add), fold_constants, zeros=True),
     "canonicalize.emptiness.fill_empty": Case(canonical.moves(), changes(fill_empty)),
     "canonicalize.slicing.interleaved": Case(
-        canonical.by_turns, swept({ops.add: interleaved, ops.or_: interleaved})
+        canonical.by_turns, swept({ops.add: interleaved, ops.or_: interleaved}), zeros=True
     ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
     "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
