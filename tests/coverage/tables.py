@@ -63,7 +63,7 @@ def _examples() -> Iterator[tuple[str, Use]]:
 
 def _functions() -> Iterator[tuple[str, Use]]:
     for subject, cases in SUBJECTS.items():
-        for case in cases:
+        for case in cases if subject != "public" else ():
             if case.params is None and not case.x64:
                 args = inputs(case.specs)
                 for name, dtypes in _held(case.fn, args).items():

@@ -18,7 +18,7 @@ def recurrence(x):
 
 PROGRAMS = [
     Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,), (17, 23),
-         {"If": 0, "Where": 1}, tags=DEFAULT | {"vmap of cond"}),
+         {"If": 1}, tags=DEFAULT | {"vmap of cond"}),
     Case("cond of products", lambda x: lax.cond(x.sum() > 0, lambda: x @ x.T, lambda: x @ x.T * 2),
          (X,), (17, 23), {"If": 1}, tags=DEFAULT | {JUDGES}),
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
