@@ -112,12 +112,13 @@ def _different(node: Node, editor: Editor) -> Value | None:
 
 
 def _inside_anyway(node: Node, _: Editor) -> Value | None:
-    """Between numbers where it is in any case."""
-    low, x, high = node.inputs
-    least, most, interval = scalar(low), scalar(high), known_range(x, NEAR)
-    if least is None or most is None or not dims.same_shape(x.shape, node.out.shape):
+    """Between numbers, or a number and a named size, where it is in any case."""
+    x = node.inputs[1]
+    if not dims.same_shape(x.shape, node.out.shape):
         return None
-    return x if interval.low >= least and interval.high <= most else None
+    low, interval, high = (known_range(v, NEAR) for v in node.inputs)
+    is_inside = low.high <= interval.low and interval.high <= high.low
+    return x if is_inside and not (low.nan or high.nan) else None
 
 
 def _size_of_sum(node: Node, _: Editor) -> Value | None:

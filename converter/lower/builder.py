@@ -155,9 +155,15 @@ class Builder:
         return self.op("Range", zero, end, self.const(1, np.int64))
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
-        """Reshape; one unknown dimension is left to ONNX, kept ones are copied."""
+        """Reshape; one unknown dimension is left to ONNX, kept ones are copied.
+
+        A number loses its axes by ``Squeeze``: optimizers of transformers take a ``Reshape`` whose
+        target has no elements for one that does nothing.
+        """
         if dims.same_shape(before, after):
             return x
+        if not after:
+            return self.squeeze(x, range(len(before)))
         zero = any(dims.same(d, 0) for d in after)
         target: list[int] = []
         for i, dim in enumerate(after):

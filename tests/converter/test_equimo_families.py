@@ -211,17 +211,17 @@ NEWER = [
           **ROWS),
     Newer("T0", t0, [("V", 14), (("V", 14), "int8"), *[(("V", 14), "int32")] * 2],
           [a.astype(d) for a, d in zip(SERIES, ("float32", "int8", "int32", "int32"), strict=True)],
-          {"RotaryEmbedding": 4, "RMSNormalization": 13}, called),
+          {"Attention": 3, "RotaryEmbedding": 4, "RMSNormalization": 13}, called),
     Newer("TextTransformerEncoder", text, [(("B", 9), "int32"), ("B", 9)],
           [TEXTS.astype(np.int32), PADDING.astype(np.float32)],
-          {"LayerNormalization": 7, "Gelu": 3},
+          {"Attention": 3, "LayerNormalization": 7, "Gelu": 3},
           lambda network, *inputs: jax.vmap(partial(called, network))(*inputs)),
     Newer("EoMT", partial(eomt, True), **IMAGES, fused={
-        "Attention": 2, "LayerNormalization": 14, "Gelu": 13, "Resize": 2}),
+        "Attention": 4, "LayerNormalization": 14, "Gelu": 13, "Resize": 2}),
     Newer("EoMT, mask free", partial(eomt, False), **IMAGES, fused={
         "Attention": 4, "LayerNormalization": 10, "Gelu": 7}),
     Newer("PMT", partial(pmt, True), **IMAGES, concrete=True, fused={
-        "Attention": 4, "RotaryEmbedding": 12, "LayerNormalization": 20, "Gelu": 17,
+        "Attention": 6, "RotaryEmbedding": 12, "LayerNormalization": 20, "Gelu": 17,
         "InstanceNormalization": 2, "Resize": 2}),
     Newer("PMT, mask free", partial(pmt, False), **IMAGES, concrete=True, fused={
         "Attention": 6, "RotaryEmbedding": 12, "LayerNormalization": 16, "Gelu": 11,
