@@ -33,7 +33,8 @@ ROOMS = {
     ),
     "weights": (
         *("errors", "terminal", "progress", "lock", "overlapping", "opening", "tensors"),
-        *("initializers", "files", "transforms", "mapping", "namings", "containers", "writers"),
+        *("initializers", "files", "transforms", "mapping", "inverse", "views", "namings"),
+        *("containers", "writers"),
         *("sources", "tree", "load", "random", "synthetic"),
     ),
     "zoo": (

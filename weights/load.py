@@ -8,7 +8,8 @@ import numpy as np
 from weights.errors import BadValues, NotACheckpoint
 from weights.files import Checkpoint, hold_to_name
 from weights.initializers import Shape
-from weights.mapping import Naming, apply, filled, mismatches, plan
+from weights.inverse import filled
+from weights.mapping import Naming, apply, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 from weights.views import narrowed, views
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial, reduce
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -235,9 +235,8 @@ def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTen
 
 
 def unused(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Keys of a file that are about something else than the network. What stands within it, or is
-    called as its tensors are, is none of these: a network with more in it computes another thing.
-    """
+    """Keys of a file that are about something else than the network. What stands within it is none
+    of these: a network with more in it computes another thing."""
     needed = source_shapes(plans)
     parts = {key.partition(".")[0] for key in needed}
     surplus = _surplus(naming, plans, file)
@@ -250,14 +249,13 @@ def unused(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 
 def _is_beside(key: str, tensor: LazyTensor, parts: Collection[str], naming: Naming) -> bool:
     """Whether a tensor that a network has no place for is none of its own."""
-    if tensor.dtype not in FLOATS:
-        return True  # a counter, an index
+    if tensor.dtype not in FLOATS:  # a counter, an index
+        return True
     if math.prod(tensor.shape) == 1:
         return not naming.knows(key)  # a temperature
-    if key.rpartition(".")[2] == "mask_token":
-        return True  # of training
     part, dot, _ = key.partition(".")
-    return bool(dot) and part not in parts and naming.leaf(key) is None
+    beside = dot and part not in parts and naming.leaf(key) is None
+    return bool(beside) or key.rpartition(".")[2] == "mask_token"  # of training
 
 
 def _surplus(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> set[str]:
@@ -300,27 +298,3 @@ def _read(item: LeafPlan, file: Mapping[str, LazyTensor]) -> Float32:
         return item.rule.missing(item.shape)
     values = (file[s.key].read() if s.key in file else s.missing(s.shape) for s in item.sources)
     return item.rule.transform.apply(*values)
-
-
-def filled(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Leaves that nothing in the file says anything about."""
-    return [item.target for item in plans if not any(source.key in file for source in item.sources)]
-
-
-def invert(
-    plans: Iterable[LeafPlan], leaves: Mapping[str, LazyTensor]
-) -> dict[SourceKey, LazyTensor]:
-    """The tensors of a file in another naming, from a model's leaves. A source that several leaves
-    are parts of is the sum of what each gives."""
-    parts: dict[SourceKey, list[tuple[Rule, LazyTensor, int]]] = {}
-    for item in plans:
-        for index, source in enumerate(item.sources):
-            parts.setdefault(source, []).append((item.rule, leaves[item.target], index))
-    return {
-        source: LazyTensor(source.shape, "float32", partial(_sum, shared))
-        for source, shared in parts.items()
-    }
-
-
-def _sum(parts: list[tuple[Rule, LazyTensor, int]]) -> Float32:
-    return reduce(np.add, (rule.transform.invert(leaf.read())[i] for rule, leaf, i in parts))

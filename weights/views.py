@@ -45,7 +45,7 @@ Parts: TypeAlias = Callable[[Naming], Sequence[Checkpoint]]
 """What of a checkpoint each naming finds."""
 
 
-def parts_of(checkpoint: Checkpoint, with_head: bool = True) -> Parts:
+def views_of(checkpoint: Checkpoint, with_head: bool = True) -> Parts:
     """The views of a checkpoint, looked for once in each naming."""
     return cache(lambda naming: tuple(views(checkpoint, naming, with_head)))
 
@@ -210,11 +210,11 @@ def narrowed(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]
     if not fitting:
         needed = source_shapes(plans)
         return max(found, key=lambda each: len(needed.keys() & each.tensors.keys()))
-    prefix = choose([each.prefix for each in fitting], "", checkpoint.path)
+    prefix = choose_prefix([each.prefix for each in fitting], "", checkpoint.path)
     return next(each for each in fitting if each.prefix == prefix)
 
 
-def choose(prefixes: Sequence[str], take: str, path: object) -> str:
+def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
     """Which of several networks of a file to take, by what comes before its names: the one that is
     named, or the averaged copy. **Raises** `MappingError` where that is none, or several."""
     shown = ", ".join(repr(prefix.rstrip(".")) for prefix in prefixes)

@@ -10,7 +10,8 @@ import numpy as np
 
 from weights.files import stored
 from weights.initializers import Float32, Shape
-from weights.mapping import Naming, invert, plan
+from weights.inverse import invert
+from weights.mapping import Naming, plan
 from weights.namings import meta_names
 from weights.tensors import LazyTensor
 from weights.transforms import zeros

@@ -22,7 +22,7 @@ from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
-from weights.views import Parts, choose, parts_of
+from weights.views import Parts, choose_prefix, views_of
 from zoo.checkpoints.settings.beside import with_temperature
 from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
@@ -103,7 +103,7 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
             f"{entry.name}: export that model, or give the file {entry.file}."
         )
     others = (each for each in MODELS.values() if each.licence != entry.licence)
-    parts = parts_of(checkpoint)
+    parts = views_of(checkpoint)
     fitting = (each.name for each in others if any(fitting_views(parts, each)))
     return () if published else tuple(fitting)
 
@@ -154,9 +154,9 @@ def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
 def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:
     """Which part of a checkpoint is a model, and in whose names; where none fits, the nearest.
     **Raises** `MappingError` that names the model it belongs to, if that is another one."""
-    if fitting := list(fitting_views(parts_of(checkpoint), entry)):
+    if fitting := list(fitting_views(views_of(checkpoint), entry)):
         prefixes = dict.fromkeys(view.prefix for _, view in fitting)
-        prefix = choose([*prefixes], "", checkpoint.path)
+        prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(each for each in fitting if each[1].prefix == prefix)
     if belongs := fitting_models(checkpoint):
         both = isinstance(entry.config, DualConfig)
@@ -189,7 +189,7 @@ def fitting_views(parts: Parts, entry: ModelInfo) -> Iterator[tuple[Naming, Chec
 
 def fitting_models(checkpoint: Checkpoint) -> list[str]:
     """The models of the zoo that a checkpoint fits, by its keys and shapes."""
-    parts = parts_of(checkpoint)
+    parts = views_of(checkpoint)
     return [name for name, entry in MODELS.items() if any(fitting_views(parts, entry))]
 
 

@@ -10,7 +10,8 @@ from weights.containers import npy
 from weights.errors import MappingError
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape
-from weights.views import Parts, choose, parts_of
+from weights.views import Parts, choose_prefix, views_of
+from zoo.checkpoints.bodies import body
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings, with_temperature
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
@@ -58,7 +59,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         checkpoint = named(checkpoint)
     checkpoint = with_temperature(checkpoint)
     settings, how = read_settings(checkpoint)
-    parts = parts_of(checkpoint, not given.without_head)
+    parts = views_of(checkpoint, not given.without_head)
     alike = [
         each
         for each in readings(entry, parts, settings)
@@ -72,7 +73,9 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
 
         fitting = [each for each in alike if fits(each[0], each[2].tensors, model_shapes(each[1]))]
         alike = fitting or alike
-    prefix = choose([*dict.fromkeys(view.prefix for *_, view in alike)], given.take, given.path)
+    prefix = choose_prefix(
+        [*dict.fromkeys(view.prefix for *_, view in alike)], given.take, given.path
+    )
     naming, config, view = next(each for each in alike if each[2].prefix == prefix)
     tell_use(view, naming, config, entry.name, given)
     entry = described(entry, naming, config, settings, how, bool(view.head))
@@ -271,32 +274,3 @@ def _mean_alone(config: ViTConfig, naming: Naming, settings: Settings | None) ->
         pool = settings.global_pool if settings else ""
         return isinstance(config.rope, RopePeriods) and pool != "token"
     return config.pool == "attention" and config.head_tokens is None
-
-
-def body(config: Config) -> Config:
-    """A network without what somebody's own may have otherwise: classes, grid, details."""
-    if isinstance(config, ViTConfig):
-        return vit_body(config)
-    if isinstance(config, OnBackbone):
-        return replace(config, backbone=vit_body(config.backbone))
-    if isinstance(config, DualConfig):
-        return replace(config, vision=vit_body(config.vision), words=text_body(config.words))
-    if isinstance(config, TextConfig):
-        return text_body(config)
-    return replace(
-        config, classes=0, norm_eps=0.0, activation="gelu", final_norm_eps=None, scores="softmax"
-    )
-
-
-def vit_body(config: ViTConfig) -> ViTConfig:
-    """The same of a vision transformer."""
-    common = replace(
-        config, classes=0, norm_eps=0.0, activation="gelu", head_tokens=None, scores="softmax"
-    )
-    where = common.positions and replace(common.positions, grid=0)
-    return replace(common, positions=where)
-
-
-def text_body(config: TextConfig) -> TextConfig:
-    """The same of a transformer for texts."""
-    return replace(config, norm_eps=0.0, activation="gelu")

@@ -9,9 +9,10 @@ from weights import Checkpoint, open_checkpoint
 from weights.errors import MappingError, NotACheckpoint
 from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
-from weights.views import choose, parts_of
+from weights.views import choose_prefix, views_of
+from zoo.checkpoints.bodies import body, text_body, vit_body
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import body, described, readings, text_body, vit_body
+from zoo.checkpoints.own import described, readings
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
 from zoo.checkpoints.settings.transformers_kinds import MODEL_TYPES
@@ -151,7 +152,7 @@ def likely(
         prefixes = [*whole]
     if not prefixes:
         return []
-    prefix = choose(prefixes, given.take, checkpoint.path)
+    prefix = choose_prefix(prefixes, given.take, checkpoint.path)
     fitting = [each for each in fitting if each.view.prefix == prefix]
     most = max(len(each.used) for each in fitting)
     fitting = [each for each in fitting if len(each.used) == most]
@@ -170,7 +171,7 @@ def candidates(
     checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
 ) -> Iterator[Candidate]:
     """All that parts of a checkpoint have just the tensors for."""
-    parts = parts_of(checkpoint, with_head)
+    parts = views_of(checkpoint, with_head)
     for entry in MODELS.values():
         for naming, config, view in readings(entry, parts, settings):
             found = Candidate(entry, naming, config, view)

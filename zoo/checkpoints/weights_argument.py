@@ -36,6 +36,11 @@ Choice = Literal["auto"] | Seed | Given | Checkpoint
 """Weights: from the usual places, random, or from a file, which may be open already."""
 
 
+def chosen_weights(weights: str | Choice) -> Choice:
+    """Weights that may be words, as of `read_weights`, or what these mean."""
+    return read_weights(weights) if isinstance(weights, str) else weights
+
+
 def read_weights(text: str, **how: Any) -> Literal["auto"] | Seed | Given:
     """`auto`, `random`, `random:SEED`, or the path of a file, with `how` to read it: the fields of
     `Given`. **Raises** `BadRequest` where something is said of a file, and there is none."""

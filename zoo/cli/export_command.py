@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.weights_argument import Given, read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
@@ -66,13 +66,10 @@ def export(
 
     A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
     """
+    chosen = read_weights(weights, take=take, without_head=without_head, name=name, licence=licence)
     asked = Options(
         opsets=options.parse_opsets(opset),
-        weights=weights,
-        take=take,
-        without_head=without_head,
-        name=name,
-        licence=licence,
+        weights=chosen,
         size=options.read_size(size),
         batch=options.read_batch(batch),
         outputs=output or (),
@@ -91,8 +88,8 @@ def export(
     )
     # A misspelt name should not wait for JAX to load.
     if models or all or filter:
-        jobs = [(info(name), asked) for name in select(models or (), all, filter or ())]
-    elif isinstance(chosen := asked.choice, Given):
+        jobs = [(info(each), asked) for each in select(models or (), all, filter or ())]
+    elif isinstance(chosen, Given):
         jobs = [(tell_recognised(chosen), asked)]
     elif weights != "auto":
         raise BadRequest(
@@ -100,7 +97,7 @@ def export(
             "shows them), or ask for --all."
         )
     else:
-        jobs = [(info(name), replace(asked, weights=chosen)) for name, chosen in FIRST.items()]
+        jobs = [(info(each), replace(asked, weights=own)) for each, own in FIRST.items()]
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:

@@ -14,6 +14,7 @@ from zoo.manifest import choices
 from zoo.registry.lookup import MODELS
 
 NETWORK, FILE, MANY = "The network's input and output", "The ONNX file", "Many models"
+OWN = "A checkpoint of your own"
 SEVERAL = "May be repeated, or take several with commas between them."
 REPLACE = "Replace files that are there already."
 
@@ -172,12 +173,13 @@ TAKE = (
     "Of several networks in a checkpoint, the one to take: a word before its tensors' names, such "
 )
 TAKE += "as teacher, ema or model. By default the averaged one."
-Take = Annotated[str, value("NAME", TAKE, show_default=False)]
+Take = Annotated[str, value("NAME", TAKE, OWN, show_default=False)]
 OwnName = Annotated[
     str,
     value(
         "NAME",
         "What a checkpoint of your own is called, in file names, manifest and card.",
+        OWN,
         show_default="the name of its file or folder",
     ),
 ]
@@ -187,11 +189,13 @@ Licence = Annotated[
         "NAME",
         "The licence of a checkpoint of your own: apache-2.0, mit, cc-by-4.0, cc-by-nc-4.0, or any "
         "other in words.",
+        OWN,
         show_default="not stated",
     ),
 ]
 WithoutHead = Annotated[
-    bool, flag("--without-head", "Leave out the head on a checkpoint's network: features alone.")
+    bool,
+    flag("--without-head", "Leave out the head on a checkpoint's network: features alone.", OWN),
 ]
 Plot = Annotated[
     Path | None, value("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
 from converter.opsets import DEFAULT_TARGET
-from zoo.checkpoints.weights_argument import Choice, read_weights
+from zoo.checkpoints.weights_argument import Choice, chosen_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
@@ -55,11 +55,7 @@ class Options:
     """
 
     opsets: Sequence[int] = ()
-    weights: str = "auto"
-    take: str = ""
-    without_head: bool = False
-    name: str = ""
-    licence: str = ""
+    weights: str | Choice = "auto"
     size: Size = None
     batch: int | None = None
     layers: Sequence[int] | str = ()
@@ -75,17 +71,6 @@ class Options:
     keep_inexact: bool = False
     verify: bool = True
     offline: bool = False
-
-    @property
-    def choice(self) -> Choice:
-        """The weights. **Raises** `BadRequest`."""
-        return read_weights(
-            self.weights,
-            take=self.take,
-            without_head=self.without_head,
-            name=self.name,
-            licence=self.licence,
-        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +110,7 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     import converter
     from zoo.checkpoints.own import own_entry
 
-    entry, weights = own_entry(entry, options.choice)
+    entry, weights = own_entry(entry, chosen_weights(options.weights))
     for option, value, known in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),

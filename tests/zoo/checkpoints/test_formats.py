@@ -30,7 +30,7 @@ from weights.load import fits, nearest
 from weights.mapping import plan, source_shapes
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names
 from weights.progress import Quiet
-from weights.views import parts_of
+from weights.views import views_of
 from weights.writers.items import items_for
 from zoo.checkpoints import convert
 from zoo.checkpoints.load import (
@@ -377,7 +377,7 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     with pytest.raises(MappingError, match=message):
         load_checkpoint(checkpoint, zoo.info(target))
     if "convnext" in source:
-        assert not any(fitting_views(parts_of(checkpoint), zoo.info("dinov3_vits16")))
+        assert not any(fitting_views(views_of(checkpoint), zoo.info("dinov3_vits16")))
 
 
 def test_files_of_other_families_do_not_fit():
