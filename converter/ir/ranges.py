@@ -94,8 +94,8 @@ def _ranges_convert(node: Node, ranges: Sequence[Range]) -> Range:
     if not is_float(source) and target != np.bool_:
         return r
     low, high = lowest(target), highest(target)
-    ends = (min(max(end, low), high) for end in (r.low, r.high))
-    cut = Range(*(math.trunc(end) for end in ends))
+    least, most = (math.trunc(min(max(end, low), high)) for end in (r.low, r.high))
+    cut = Range(least, most)
     return _union([cut, Range(0, 1)]) if r.nan or target == np.bool_ else cut
 
 
