@@ -25,7 +25,8 @@ FLOATS = [
                              lax.round(x * 4, lax.RoundingMethod.AWAY_FROM_ZERO)), tags=DEFAULT),
     Case("reduce_precision", lambda x: [lax.reduce_precision(by * x, *bits)
          for by in (1, 1e-5) for bits in ((8, 7), (5, 10), (8, 23))], tags=DEFAULT),
-    Case("polyval", lambda x: jnp.polyval(jnp.arange(4.0), x), tolerance=8, tags=DEFAULT | {"jvp"}),
+    Case("polyval", lambda x: jnp.polyval(jnp.arange(4.0), x), tolerance=8,
+         tags=DEFAULT | {"jvp", "vmap of grad"}),
 ]  # fmt: skip
 PAIR = ((3, 4), (3, 4))
 BINARY = [
