@@ -10,7 +10,7 @@ from tests.programs.table import PROGRAMS
 
 TRIED = (
     *("control cond", "elementwise steps", "elementwise formulas", "indexing reflect"),
-    *("layers silu", "reduce stable", "window average of what is not padding"),
+    *("public nn.silu", "reduce stable", "window average of what is not padding"),
     *("decompositions contracted", "complex numbers rsqrt", "found sine of bfloat16"),
 )
 
