@@ -1,5 +1,6 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,14 @@ def pytest_draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         seed, _, minutes = chosen.rpartition("/")
         items[:] = tiers.drawn(items, seed)
         config.pluginmanager.register(tiers.Deadline(float(minutes)))
+
+
+def pytest_sessionfinish() -> None:
+    """Keep what coverage has measured: xdist ends its processes before they would."""
+    coverage = sys.modules.get("coverage")
+    if coverage and (measured := coverage.Coverage.current()):
+        measured.stop()
+        measured.save()
 
 
 @pytest.fixture(autouse=True, scope="module")
