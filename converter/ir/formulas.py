@@ -100,7 +100,7 @@ def rotary_heads(
 
     Tables are [B, S, width/2], or of all positions, of which ``ids`` [B, S] takes a row each.
     """
-    cos, sin = (table if ids is None else table[ids] for table in (cos, sin))
+    cos, sin = (t if ids is None else t[ids.astype(jnp.int32)] for t in (cos, sin))
     turn = partial(rotary, positions=(0, 2), width=3, interleaved=interleaved)
     if x.ndim == 4:
         return turn(x, cos, sin)
