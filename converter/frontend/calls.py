@@ -183,7 +183,7 @@ def _held() -> Iterator[Primitive]:
             yield from (v for v in vars(module).values() if isinstance(v, Primitive))
 
 
-DEEPEST = 8
+DEEPEST_CALL = 8
 """So often a primitive may be bound in its own impl, as a solver does that needs a smaller one."""
 
 
@@ -197,7 +197,7 @@ def users_own(eqn: Any, within: Sequence[Any]) -> tuple[Any, str]:
     if _is_registered(eqn):
         return None, ""
     why = "it binds the primitive itself"
-    if within.count(primitive) < DEEPEST:
+    if within.count(primitive) < DEEPEST_CALL:
         try:
             return as_python(eqn), ""
         except RAISED as error:

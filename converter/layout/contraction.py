@@ -10,7 +10,7 @@ from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
 from converter.ir.rewrite import Editor
 
-LARGE = 256
+LARGE_PRODUCT = 256
 """Entries of a matrix from which on a vector that it is multiplied with is better a column: ONNX
 Runtime 1.32 multiplies vectors without its kernels, and takes up to thirty times as long."""
 
@@ -69,7 +69,7 @@ class MatrixProduct:
         a = self._arranged(editor, self.x, [*batch, *left, self.summed])
         b = self._arranged(editor, self.y, [*batch, self.summed, *right])
         shape = self._shape([*batch, *left, *right])
-        if right or not dims.is_at_least(dims.size_product(a.shape), LARGE):
+        if right or not dims.is_at_least(dims.size_product(a.shape), LARGE_PRODUCT):
             return editor.add(ops.matmul, [a, b], shape, a.dtype)
         column = editor.reshape(b, (*b.shape, 1))
         product = editor.add(ops.matmul, [a, column], (*shape, 1), a.dtype)

@@ -11,7 +11,7 @@ from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.evaluation import evaluate, precision, size_in_bytes
 from converter.ir.names import Names
 from converter.ir.rewrite import Editor
-from converter.loops.scan import MOST, Later, Scan, Stacked, takes_little
+from converter.loops.scan import LARGEST_BATCH, Later, Scan, Stacked, takes_little
 
 SMALL, GROWTH = 1 << 16, 4
 """Bytes that results of all steps may take in any case, and how many times what they come from."""
@@ -149,7 +149,7 @@ def _pays(
     ):
         return False
     before = sum(size_in_bytes(s.whole) for s in results)
-    return length * sum(map(size_in_bytes, missing)) <= max(MOST >> 4, 2 * before)
+    return length * sum(map(size_in_bytes, missing)) <= max(LARGEST_BATCH >> 4, 2 * before)
 
 
 def compute_later(scan: Scan, editor: Editor) -> None:

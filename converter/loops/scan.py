@@ -10,7 +10,7 @@ import numpy as np
 from converter.ir import Graph, Node, Value, dims, make_node, ops
 from converter.ir.rewrite import Editor
 
-MOST = 16 << 20
+LARGEST_BATCH = 16 << 20
 """Bytes of a value of all steps: what would take more is left to its step."""
 
 
@@ -175,4 +175,6 @@ def takes_little(value: Value, length: int) -> bool:
     """Whether a value of all steps is of a known size that is not too large."""
     if not dims.all_static(value.shape):
         return False
-    return length * int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize <= MOST
+    return (
+        length * int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize <= LARGEST_BATCH
+    )

@@ -28,7 +28,7 @@ from converter.targets.schemas import SINCE
 # What a gather or scatter does outside is spelled out by now.
 IN_BOUNDS = ("mode", "fill_value")
 
-MANY = 256
+MANY_ENTRIES = 256
 """So many entries are worth two reshapes."""
 
 
@@ -39,7 +39,7 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
     """
     narrow, where = b.operand(1).dtype not in (np.int32, np.int64), b.operand(1).shape
     indices = b.cast(indices, np.int64) if narrow else place_itself(indices)
-    if b.operand().rank != 1 or not dims.is_at_least(dims.size_product(where), MANY):
+    if b.operand().rank != 1 or not dims.is_at_least(dims.size_product(where), MANY_ENTRIES):
         return b.op("Gather", x, indices, axis=axis)
     line = (dims.size_product(where),)
     taken = b.op("GatherElements", x, b.reshape(indices, where, line), axis=0)

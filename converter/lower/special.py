@@ -69,20 +69,20 @@ def _half_exp(x: Term) -> Term:
     return root * 0.5 * root
 
 
-LARGE = 2.0**28  # one more or less is not seen in the square of these
+UNSEEN_ONE = 2.0**28  # one more or less is not seen in the square of these
 
 
 def _asinh(x: Term) -> Term:
     size = abs(x)
     square = size * size
     small = lowered_log1p(size + square / ((square + 1).apply("Sqrt") + 1))
-    return lowered_sign(x) * (size >= LARGE).where(size.apply("Log") + math.log(2), small)
+    return lowered_sign(x) * (size >= UNSEEN_ONE).where(size.apply("Log") + math.log(2), small)
 
 
 def _acosh(x: Term) -> Term:
     above = x - 1
     small = lowered_log1p(above + (above * (above + 2)).apply("Sqrt"))
-    inside = (x >= LARGE).where(x.apply("Log") + math.log(2), small)
+    inside = (x >= UNSEEN_ONE).where(x.apply("Log") + math.log(2), small)
     return (x < 1).where(math.nan, inside)
 
 

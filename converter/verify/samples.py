@@ -15,7 +15,7 @@ Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.
 ORDINARY = 3
 """What the first named dimension is; the next is one larger, so that no two are the same."""
 
-EXTREMES = (1, 9)
+EXTREME_SIZES = (1, 9)
 """What named dimensions are in further samples: all of them the smallest, or large."""
 
 
@@ -61,7 +61,7 @@ def samples(
     **Raises** `CheckError` where no sizes obey the constraints and that.
     """
     names = named_sizes.all_names(graph.inputs)
-    smallest, largest = EXTREMES
+    smallest, largest = EXTREME_SIZES
     sizes_by_name = {
         "": {name: ORDINARY + i for i, name in enumerate(names)},
         ", small": dict.fromkeys(names, smallest),

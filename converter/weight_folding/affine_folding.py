@@ -26,7 +26,7 @@ from converter.ir.scalars import scalar
 from converter.weight_folding import linearity
 from converter.weight_folding.linearity import CONVOLUTIONS, WAYS, LinearPart
 
-DEPTH = 12
+DEEPEST_FOLD = 12
 """How many operations a factor is carried through."""
 
 VIEWS = (ops.transpose, ops.reshape)
@@ -64,7 +64,7 @@ class WeightAffine:
             if self._is_fixed(other) and linearity.is_tame(other, divides):
                 spread, how = _affine_folding_spread(other, node.out, editor), {"divides": divides}
                 factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
-                parts = self._scaled(LinearPart(node, index, factor), editor, DEPTH) or []
+                parts = self._scaled(LinearPart(node, index, factor), editor, DEEPEST_FOLD) or []
                 # To multiply only constants with another gains little: (x * 2) * 3.
                 useful = any(scalar(part.value) is None for part in parts)
                 if useful and linearity.keeps_finite(other, divides):

@@ -174,7 +174,7 @@ WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
 
 # ----------------------------------------------------------------- weights that have to stay finite
 
-LARGEST = 2.0**20
+LARGEST_SCALE = 2.0**20
 """Constants between this and its inverse may be multiplied with others: nothing overflows."""
 
 
@@ -184,7 +184,7 @@ def is_tame(value: Value, divides: bool) -> bool:
     if number is None and value.kind != "const":
         return True
     sizes = np.abs(np.asarray(value.const if number is None else number, np.float64))
-    within = (sizes >= 1 / LARGEST) & (sizes <= LARGEST)
+    within = (sizes >= 1 / LARGEST_SCALE) & (sizes <= LARGEST_SCALE)
     return bool(np.all(within | (sizes == 0) & (not divides)))
 
 

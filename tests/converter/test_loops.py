@@ -17,7 +17,7 @@ from converter.frontend.trace import trace
 from converter.ir import Node, ops
 from converter.ir.evaluation import evaluate
 from converter.loops import batch_loops, rules, shorten_loops
-from converter.loops.scan import MOST
+from converter.loops.scan import LARGEST_BATCH
 from converter.verify.sessions import run
 
 X = (5, 3)
@@ -219,7 +219,7 @@ def _assert_close(got: Iterable[Any], wanted: Sequence[Any]) -> None:
 
 
 def test_what_would_take_much_memory_stays_in_its_step():
-    side = int((MOST / 4) ** 0.5) // 4
+    side = int((LARGEST_BATCH / 4) ** 0.5) // 4
     wide = lambda x: lax.map(lambda row: (row[:, None] * row).sum(0), x)  # noqa: E731
     for length, count in ((8, 0), (32, 1)):
         export = converter.to_onnx(wide, [(length, side)])

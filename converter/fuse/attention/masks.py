@@ -30,7 +30,7 @@ ABSORBING = -1e30
 VANISHING = -1e4
 """Below this, exp(number - highest score) is zero for scores that are not absurd."""
 
-LARGEST = 1 << 22
+LARGEST_MASK = 1 << 22
 """Elements of a mask that are computed to see whether it leaves something in every row."""
 
 
@@ -132,7 +132,7 @@ def _absorbs(fill: float, dtype: np.dtype) -> bool:
 def _leaves_all_rows(fill: Filled, columns: int) -> bool:
     """Known to leave something in every row."""
     value = fill.view.base
-    if not dims.all_static(value.shape) or math.prod(value.shape) > LARGEST:
+    if not dims.all_static(value.shape) or math.prod(value.shape) > LARGEST_MASK:
         return False
     which = known(value)
     if which is None:

@@ -50,9 +50,9 @@ Monomial: TypeAlias = frozenset[View]
 Polynomial: TypeAlias = dict[Monomial, float]
 """The coefficient of each product of different factors."""
 
-LARGEST = 8
+MOST_TERMS = 8
 """Terms; a cell has three."""
-DEEPEST = 6
+DEEPEST_POLYNOMIAL = 6
 """Operations in operations; a cell has three."""
 
 
@@ -61,14 +61,14 @@ def polynomial(view: View, depth: int = 0) -> Polynomial | None:
     number, op = scalar(view.base), view.op()
     if number is not None:
         return {frozenset(): float(number)}
-    if op not in _COMBINED or depth == DEEPEST:
+    if op not in _COMBINED or depth == DEEPEST_POLYNOMIAL:
         return {frozenset({view}): 1.0}
     parts = [polynomial(part, depth + 1) for part in selected_operands(view)]
     terms = [part for part in parts if part is not None]
     if len(terms) < len(parts):
         return None
     result = _COMBINED[op](*terms)
-    return result if result is not None and len(result) <= LARGEST else None
+    return result if result is not None and len(result) <= MOST_TERMS else None
 
 
 def _sum(one: Polynomial, other: Polynomial, sign: float = 1.0) -> Polynomial:

@@ -19,7 +19,7 @@ from converter.ir.moves import descended
 from converter.ir.scalars import scalar
 
 ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
-DEEPEST = 12
+DEEPEST_GATE = 12
 """Sums in sums; a cell has four or five."""
 
 
@@ -111,13 +111,13 @@ class Reader:
         op = view.op()
         if not self.varies(view):
             return self._bias(view)
-        if depth < DEEPEST and op in (ops.add, ops.sub, ops.neg):
+        if depth < DEEPEST_GATE and op in (ops.add, ops.sub, ops.neg):
             parts = [self.terms(part, depth + 1) for part in selected_operands(view)]
             if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
             sums = [part for part in parts if part is not None]
             return None if len(sums) < len(parts) else [term for part in sums for term in part]
-        if depth < DEEPEST and op is ops.mul:
+        if depth < DEEPEST_GATE and op is ops.mul:
             return self._gated(view, depth)
         return self._product(view) if op is ops.einsum else self._as_it_is(view)
 

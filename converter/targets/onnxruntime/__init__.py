@@ -21,7 +21,7 @@ from converter.targets.target import (
 )
 from converter.targets.versions import versions
 
-EXTREMES = {**BOOL, **SHORT, **UNSIGNED}
+EXTREME_DETOUR = {**BOOL, **SHORT, **UNSIGNED}
 # It adds in float64: what is left exact of it is in int64.
 SUMS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
 SORTED = {"bool": "int32", "uint16": "int32", **UNSIGNED}
@@ -36,8 +36,8 @@ KERNELS = {
     ops.pad: Missing(SHORT),
     ops.cumsum: Missing({**NARROW, **UNSIGNED}),
     ops.reduce_sum: Missing(SUMS),
-    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing(EXTREMES, order=True)),
-    **dict.fromkeys((ops.argmax, ops.argmin), Missing(EXTREMES, back=False, order=True)),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing(EXTREME_DETOUR, order=True)),
+    **dict.fromkeys((ops.argmax, ops.argmin), Missing(EXTREME_DETOUR, back=False, order=True)),
     **dict.fromkeys((ops.top_k, ops.approx_top_k), Missing(SORTED, order=True)),
     **dict.fromkeys((ops.scatter_add, ops.scatter_mul), Missing({**HALF, **BOOL})),
     **dict.fromkeys((ops.scatter_max, ops.scatter_min), Missing({**HALF, **BOOL, **SHORT})),
