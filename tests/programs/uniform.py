@@ -1,7 +1,6 @@
 """Programs whose operands are arrays of one number, of which ranges are known at both ends."""
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import jax
