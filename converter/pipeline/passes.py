@@ -101,6 +101,8 @@ def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
 
 def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
     """What a pass would write whose opset is a newer one, by what it makes of a copy."""
+    if step.since not in settings.runtime.opsets:
+        return
     trial = graph.clone()
     if step.run(trial, settings.trial(step.since)) and step.writes is not None:
         settings.note_newer(step.since, step.writes.operator, trial.count(step.writes))

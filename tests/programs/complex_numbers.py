@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, Case
 
 RNG = np.random.default_rng(13)
 
@@ -108,6 +108,6 @@ NAMES = (
 NAMES += " rsqrt sign sin sinh sqrt square tan tanh"
 FUNCTIONS = {name: vars(lax)[name] for name in NAMES.split()}
 PROGRAMS = [
-    *(Case(name, fn, specs, tolerance=8) for name, (fn, specs) in FAMILIES.items()),
-    *(Case(name, fn, [X], tolerance=8) for name, fn in FUNCTIONS.items()),
+    *(Case(name, fn, specs, tolerance=8, tags=DEFAULT) for name, (fn, specs) in FAMILIES.items()),
+    *(Case(name, fn, [X], tolerance=8, tags=DEFAULT) for name, fn in FUNCTIONS.items()),
 ]

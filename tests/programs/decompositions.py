@@ -11,7 +11,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import primitives
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, Case
 
 RNG = np.random.default_rng(31)
 
@@ -193,5 +193,18 @@ def high_half(dtype: str) -> Case:
     return Case(f"mulhi {dtype}", lax.mulhi, (numbers, numbers[::-1].copy()))
 
 
+BY_DEFAULT = {
+    *("rows", "batch", "scaled", "lu_pivots_to_permutation", "symmetric_product", "reduce_window"),
+    *("cholesky", "solve, complex", "triangular_solve", "tridiagonal_solve", "qr, pivoting", "svd"),
+    *("householder_product", "ormqr", "bessel_i0e", "bessel_i1e", "igammac", "zeta", "polygamma"),
+    *("nextafter", "random", "threefry2x32", "reduce", "select_and_gather_add"),
+    *("select_and_scatter_add", "select_and_scatter", "nontraceable", "empty"),
+}
+"""Between them they have every decomposition."""
+
 HIGH_HALVES = map(high_half, ("int32", "uint32", "int8", "uint16"))
-PROGRAMS = [*(Case(name, *row, tolerance=16) for name, row in ROWS.items()), *HIGH_HALVES]
+OWN = (
+    Case(name, *row, tolerance=16, tags=DEFAULT if name in BY_DEFAULT else frozenset())
+    for name, row in ROWS.items()
+)
+PROGRAMS = [*OWN, *HIGH_HALVES]

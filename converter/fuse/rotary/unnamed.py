@@ -51,7 +51,7 @@ def _of_both(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
         factors = [_source(view.base) for view in operands(along(other.out))]
         for inner in carried_from(one):
-            halves = inner.inputs if swapped.get(id(inner)) is False else ()
+            halves = () if swapped.get(id(inner), True) else inner.inputs
             if any(_source(half) in factors for half in halves):
                 yield inner
 

@@ -113,7 +113,7 @@ def test_it_is_refused_or_runs(name, specs):
 @pytest.mark.parametrize("shape", [(4, 5), ("B", 5)])
 def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, function, shape):
     def fn(x):
-        return x.at[np.array([2, 0]), 1].apply(function)
+        return x.at[np.array([2, 0], np.int32), 1].apply(function)
 
     with pytest.raises(ValueError, match=r"reduction-region's parameter"):
         jax.jit(fn)(jnp.ones((4, 5), dtype))

@@ -130,4 +130,4 @@ def test_a_trace_that_differs_is_found():
     watch = Watch(converter.to_onnx(jnp.sin, [X]).retrace, [("given", [X])], jnp.cos)
     with pytest.raises(Changed, match="after 'trace'"):
         watch.trace()
-    assert jax.config.jax_enable_x64 is False
+    assert not jax.config.jax_enable_x64
