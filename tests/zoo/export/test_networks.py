@@ -140,10 +140,10 @@ def test_a_fixed_batch_of_one(name, opset):
         assert one <= many if operator in MOVES else one == many, operator
 
 
-@pytest.mark.each("name", "opset")
+@pytest.mark.each("kind", "opset")
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
-@pytest.mark.parametrize("name", SMALL)
-def test_small_networks_in_onnx_runtime(name, opset, tmp_path):
+@pytest.mark.parametrize(("kind", "name"), [(type(SMALL[name]), name) for name in SMALL])
+def test_small_networks_in_onnx_runtime(kind, name, opset, tmp_path):
     """All switches of a network: at a fixed size, and with hidden states at any size.
 
     Of those one is its positions' grid; a rest at the edges is no patch.

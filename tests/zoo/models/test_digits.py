@@ -181,6 +181,7 @@ def test_every_word_of_training_is_known():
     assert backend.get_vocab_size() == TOWERS.config.words.vocabulary
 
 
+@pytest.mark.full
 def test_the_loss_of_depths():
     """The mean errors where digits are and where none is, of a network that does not learn."""
     seen, _ = digits.split_digits()
