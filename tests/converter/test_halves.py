@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 
 import converter
 from converter.model.half_precision import narrowed_array
@@ -49,31 +48,3 @@ def test_narrowed():
         assert float(held) == float(np.copysign(np.finfo(half).smallest_normal, number))
     large = narrowed_array(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))
     assert np.isfinite(large).all()
-
-
-WINDOW = {"window_dimensions": (2, 3), "window_strides": (1, 2), "padding": ((0, 1), (1, 0))}
-WINDOW |= {"base_dilation": (1, 1), "window_dilation": (1, 1)}
-IN_BFLOAT16 = (
-    lambda x: lax.cummin(x, 0, reverse=True),
-    lambda x: lax.reduce_window_max_p.bind(x, **WINDOW),
-    lambda x: lax.reduce_window_min_p.bind(x, **WINDOW),
-    lambda x: lax.reduce_window_sum_p.bind(x, **WINDOW),
-    lambda x: lax.reduce_precision(x, 5, 10),
-    lambda x: x.at[jnp.array([0, 9])].get(mode="fill"),
-    lambda x: jnp.sort(x, 0),
-    lambda x: lax.top_k(x, 2)[0],
-    lambda x: x[0] <= x[1],
-)
-
-
-@pytest.mark.parametrize("opset", [18, 23])
-def test_bfloat16(opset):
-    """numpy alone does not know its extremes."""
-
-    def fn(x):
-        low = jnp.asarray(x, jnp.bfloat16)
-        return [f(low).astype(jnp.float32) for f in IN_BFLOAT16]
-
-    got = run(converter.to_onnx(fn, [X.shape], opset=opset), [X]).values()
-    for i, (actual, wanted) in enumerate(zip(got, fn(X), strict=True)):
-        np.testing.assert_array_equal(actual, wanted, str(i))

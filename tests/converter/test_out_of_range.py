@@ -7,8 +7,6 @@ import pytest
 from jax import lax
 
 import converter
-from converter.ir import Value, const, make_node, ops
-from converter.ir.ranges import known_range
 from converter.verify.sessions import run, session
 from tests.conformance import assert_close
 
@@ -172,29 +170,6 @@ def test_known_indices_that_are_written():
         return at.set(y, **how), at.add(y, **how), at.max(y, **how)
 
     assert_same(fn, TABLE, -TABLE[:2] - 1)
-
-
-# ---------------------------------------------------------------------------------- known ranges
-
-
-def _range(op, inputs, shape=(4,), dtype=np.float32, **params):
-    return known_range(make_node(ops.named(op), inputs, [(shape, np.dtype(dtype))], params).out)
-
-
-def test_ranges():
-    x, small, byte = (Value((4,), np.dtype(d), "input") for d in ("float32", "int8", "uint8"))
-    zero, ten = const(0.0, np.float32), const(10.0, np.float32)
-    held = make_node(ops.clamp, [zero, x, ten], [((4,), x.dtype)], {}).out
-    assert _range("convert_element_type", [small]).within(-130, 130)
-    assert _range("floor", [held]).high == 10
-    assert known_range(held).nan
-    assert not known_range(held).within(0, 10)  # NaN is in no range
-    assert _range("max", [small, zero]).within(0, 130)
-    assert _range("iota", [], (300,), np.int32, dimension=0).within(0, 299)
-    convert = "convert_element_type"
-    assert not _range(convert, [const(300, np.int32)], (), np.int8).misses(44)
-    assert _range(convert, [x], (4,), np.uint8) == known_range(byte)
-    assert _range(convert, [const(65519.0, np.float32)], (), np.float16).high == np.inf
 
 
 SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"]

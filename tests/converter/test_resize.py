@@ -1,13 +1,9 @@
 """Resizes: in every spelling, as weights, at many sizes, and what is left alone."""
 
-from dataclasses import dataclass
-from itertools import product
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnx_ir as ir
 import pytest
 from jax import lax
 from jax.image import resize
@@ -17,8 +13,7 @@ from converter.fuse.resampling import known_kinds
 from converter.ir.formulas import ALIGNED
 from converter.verify.sessions import run, session
 from tests.conformance import Case, assert_close, assert_exports
-from tests.judges.evaluator import evaluate
-from tests.programs.resize import aligned, corners, half_pixel, hats, keep, to, translated
+from tests.programs.resize import corners, half_pixel, hats, keep, to, translated
 from zoo.models.resize import resize_aligned
 
 
@@ -95,16 +90,6 @@ def test_one_file_for_all_sizes(fn):
         assert_close(got, fn(x, y), 3, f"{before} to {y.shape}")
 
 
-@pytest.mark.parametrize(("opset", "rows"), [(17, 18), (18, 4)])
-def test_the_reference_implementation_agrees(opset, rows):
-    """ONNX's own evaluator, which is no runtime's: the operator is what the file means."""
-    x = np.random.default_rng(0).standard_normal((1, 2, 9, 5)).astype(np.float32)
-    methods = ("nearest", "linear", "cubic")
-    for fn in (*(to(1, 2, rows, 10, method=method) for method in methods), aligned(rows, 10)):
-        (got,) = evaluate(ir.to_proto(converter.to_onnx(fn, [x], opset=opset).model), [x])
-        assert_close(got.astype(np.float32), fn(x), 3)
-
-
 # -------------------------------------------------------------------------------------- near misses
 
 
@@ -144,78 +129,3 @@ LOOKALIKES = {
 @pytest.mark.parametrize("name", LOOKALIKES)
 def test_lookalikes_are_left_alone(name):
     assert_exports(Case(name, LOOKALIKES[name], ((2, 7),), ops={"Resize": 0}))
-
-
-# ------------------------------------------------------------------------------------- every axis
-
-SIZES, OTHERS = (3, 4, 2, 5, 3), (7, 3, 5, 4, 2)
-KERNELS = [(method, aa) for method in ("linear", "cubic", "cubic-pytorch", "lanczos3")
-           for aa in (True, False)]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Everywhere:
-    """All ways to choose axes of an array of that many, each resized from its size to its other.
-
-    Where it is ``named``, the first axis is open and stays, and the others go the other way.
-    """
-
-    rank: int
-    method: str
-    antialias: bool
-    opset: int
-    named: bool
-
-    def __str__(self) -> str:
-        words = ["antialias"] * self.antialias + ["named"] * self.named
-        return " ".join(map(str, (self.rank, self.method, *words, self.opset)))
-
-    def sizes(self) -> list[tuple[int, ...]]:
-        before, after = (OTHERS, SIZES) if self.named else (SIZES, OTHERS)
-        first = before[: self.rank]
-        choices = product(*zip(first, after[: self.rank], strict=True))
-        return [
-            first,
-            *(c for c in choices if c != first and not (self.named and c[0] != first[0])),
-        ]
-
-    def called(self, x: jax.Array) -> list[jax.Array]:
-        return [
-            resize(
-                x, (x.shape[0] if self.named else shape[0], *shape[1:]), self.method, self.antialias
-            )
-            for shape in self.sizes()[1:]
-        ]
-
-
-EVERYWHERE = [
-    Everywhere(rank, *kernel, opset, named)
-    for rank, kernel, opset, named in product(
-        range(1, 6), [*KERNELS, ("nearest", False)], (17, 18, 23), (False, True)
-    )
-    if rank > 1 or not named
-]
-
-
-def is_usual(row: Everywhere) -> bool:
-    """Those of the default tests: the operator's own kernels, of one and of several images."""
-    kernel = (row.method, row.antialias) in (("linear", False), ("cubic", True), ("nearest", False))
-    return kernel and row.opset == 18 and row.rank in (1, 3, 4) and row.named == (row.rank == 4)
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, id=str(row), marks=() if is_usual(row) else pytest.mark.full)
-        for row in EVERYWHERE
-    ],
-)
-def test_any_axes_of_any_rank(row):
-    first, *others = row.sizes()
-    x = np.random.default_rng(0).standard_normal(first).astype(np.float32)
-    export = converter.to_onnx(
-        row.called, [("B", *first[1:]) if row.named else first], opset=row.opset
-    )
-    got = run(export, [x]).values()
-    for shape, actual, wanted in zip(others, got, jax.jit(row.called)(x), strict=True):
-        assert_close(actual, wanted, 2, f"{first} to {shape}")
