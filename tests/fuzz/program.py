@@ -185,21 +185,19 @@ def types(step: Step, known: Mapping[str, Any]) -> list[Any]:
     return list(jax.eval_shape(_run(code)["step"], *(known[name] for name in names)))
 
 
-def changed(steps: Iterable[Step], change: Callable[[str], str]) -> tuple[Step, ...]:
-    """Steps with other texts, nested functions included."""
+def renamed(steps: Iterable[Step], table: Mapping[str, str]) -> tuple[Step, ...]:
+    """Steps with other operands, nested functions included."""
+
+    def other(text: str) -> str:
+        return NAME.sub(lambda m: table.get(m.group(), m.group()), text)
 
     def inside(body: Body) -> Body:
-        return replace(body, steps=changed(body.steps, change), result=change(body.result))
+        return replace(body, steps=renamed(body.steps, table), result=other(body.result))
 
     return tuple(
-        replace(step, text=change(step.text), bodies=tuple(map(inside, step.bodies)))
+        replace(step, text=other(step.text), bodies=tuple(map(inside, step.bodies)))
         for step in steps
     )
-
-
-def renamed(steps: Iterable[Step], table: Mapping[str, str]) -> tuple[Step, ...]:
-    """Steps with other operands."""
-    return changed(steps, lambda text: NAME.sub(lambda m: table.get(m.group(), m.group()), text))
 
 
 def live(program: Program) -> Program:

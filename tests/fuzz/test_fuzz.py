@@ -10,8 +10,9 @@ from converter import Difference
 from tests.fuzz import draw as drawing
 from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import hunt
-from tests.fuzz.judge import is_open, judge
-from tests.fuzz.program import Program, Spec, Step
+from tests.fuzz.judge import Outcome, is_open, judge
+from tests.fuzz.program import Program, Spec, Step, printed
+from tests.fuzz.shrink import shrink
 from tests.fuzz.steps import STEPS
 
 
@@ -93,3 +94,12 @@ def test_the_judge_knows_right_from_wrong(monkeypatch):
     monkeypatch.setattr("converter.api.conversion.tidy", lambda model, target: 1 / 0)
     outcome = judge(right)
     assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError conversion.py:finish")
+
+
+def test_what_is_wrong_becomes_small():
+    def judged(program: Program) -> Outcome:
+        return Outcome("wrong" if "jnp.transpose" in printed(program) else "right")
+
+    long = next(p for p in map(draw, map(str, range(99))) if len(p) > 6 and not judged(p).is_fine)
+    small = shrink(long, judged(long), judged)
+    assert not judged(small).is_fine and len(small) <= 2
