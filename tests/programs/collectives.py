@@ -14,6 +14,7 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from tests.conformance import DEFAULT, Case
+from tests.programs.ways import total
 
 Function = Callable[..., Any]
 Row = Callable[[Any, Any, int], Any]  # of a lane (4, 2), the names to reduce over, how many lanes
@@ -72,16 +73,6 @@ def _sharded(fn: Function, vma: bool = True) -> Function:
     return jax.shard_map(fn, mesh=MESH, in_specs=spec, out_specs=spec, check_vma=vma)
 
 
-def _total(fn: Function) -> Function:
-    """A number that depends on all floats, each with a weight of its own."""
-
-    def total(x: Any) -> Any:
-        found = [y for y in jax.tree.leaves(fn(x)) if jnp.issubdtype(y.dtype, jnp.floating)]
-        return sum((y * jnp.cos(jnp.arange(float(y.size))).reshape(y.shape)).sum() for y in found)
-
-    return total
-
-
 def _batch_norm(mode: str) -> Function:
     norm, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, axis_name="i", mode=mode)
     mapped = jax.vmap(norm, in_axes=(0, None), out_axes=(0, None), axis_name="i")
@@ -92,7 +83,7 @@ SUMS = _lane("i", 3, _but("pmax", "pmin"))
 SUMS_OF_LANES = _lane("i", 3, _but("pmax", "pmin", "all_to_all"))
 BOTH = _lane(("i", "j"), 15, REDUCTIONS)
 IN_SHARDS, IN_LANES = (_lane(names, 3, REDUCTIONS) for names in (("i", "d"), ("d", "i")))
-SLOPES = jax.grad(_total(SUMS_OF_LANES))
+SLOPES = jax.grad(lambda x: total(SUMS_OF_LANES(x)))
 PROGRAMS = [
     Case("vmap, -1", _mapped(_lane("i", 3), axis=-1), [(4, 2, 3)], tolerance=4, tags=DEFAULT),
     Case("nested, both names", _mapped(_mapped(BOTH, "j", -1)), [(3, 4, 2, 5)], tolerance=4),
@@ -101,7 +92,8 @@ PROGRAMS = [
     Case("shard_map in vmap", _mapped(_sharded(IN_LANES, vma=False), axis=1), [(4, 3, 2)],
          tolerance=4),
     Case("grad of lanes", _mapped(SLOPES, axis=-1), [(4, 2, 3)], tolerance=4),
-    Case("jvp", lambda x: jax.jvp(_total(_mapped(SUMS)), (x,), (jnp.sin(x),)), [(3, 4, 2)],
+    Case("jvp", lambda x: jax.jvp(
+        lambda y: total(_mapped(SUMS)(y)), (x,), (jnp.sin(x),)), [(3, 4, 2)],
          tolerance=4),
     Case("batch norm, ema", _batch_norm("ema"), [(3, 4)]),
     Case("batch norm, batch", _batch_norm("batch"), [(3, 4)]),

@@ -92,6 +92,35 @@ PRODUCTS = [
 ]
 
 
+# ------------------------------------------------------------------- axes that are split and cut
+
+
+def unroll(x):
+    """Hiera's and SAM 2's: tokens of one 2x2 block after the other, three levels deep."""
+    batch, side, channels = x.shape[0], 56, x.shape[-1]
+    blocks = 1
+    for _ in range(3):
+        x = x.reshape(batch * blocks, side // 2, 2, side // 2, 2, channels)
+        x = x.transpose(0, 2, 4, 1, 3, 5).reshape(batch * blocks * 4, -1, channels)
+        blocks, side = 4 * blocks, side // 2
+    return x.reshape(batch, -1, channels) * 2
+
+
+# What a slice with a stride without a number would take stays a slice of its own axis.
+EVERY_NTH = {
+    "first of rows": lambda x: x.reshape(6, -1)[:, :1],
+    "first of blocks": lambda x: x.reshape(2, 3, -1)[:, :, :1].reshape(6),
+    "last of rows": lambda x: x.reshape(6, -1)[:, -1].reshape(2, 3).T,
+    "first of resized": lambda x: jax.image.resize(
+        x.reshape(2, 3, -1), (2, 5, x.shape[0] // 6), "cubic"
+    )[..., :1],
+}
+SPLIT = [
+    *(Case(f"unrolled, {b}", unroll, ((b, 56, 56, 3),), tags=DEFAULT) for b in (2, "B")),
+    *(Case(name, fn, (("6*N",),), tags=DEFAULT) for name, fn in EVERY_NTH.items()),
+]
+
+
 def of_halves(case: Case) -> Case:
     specs = [(shape, np.float16) for shape in case.specs]
     return Case(f"{case.name}, float16", case.fn, specs, tags=DEFAULT)
@@ -101,5 +130,5 @@ PROGRAMS = [
     *(Case(f.__name__, f, (ALL,), ops={**NONE, **n}, tags=DEFAULT) for f, n in PARTS.items()),
     Case("parts of parts", parts_of_parts, ((2, 24),)),
     *(Case(c.name, c.fn, (NAMED,), ops={**NONE, **c.ops}, tags=DEFAULT) for c in INDEXED),
-    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS)),
+    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS), *SPLIT),
 ]

@@ -22,6 +22,7 @@ from converter.loops import intervals, rules
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
 from converter.weight_folding import affine_folding, weight_programs
+from tests.programs.spellings import rotate_full, rotate_interleaved, rotate_rest
 from tests.rules import canonical
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
@@ -126,30 +127,6 @@ def rms(x: Any) -> Any:
     return x * lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6) * np.arange(1, 6) / 4
 
 
-def tables(x: Any) -> tuple[Any, Any]:
-    length, width = x.shape
-    angles = np.arange(length)[:, None] / 10 ** (np.arange(width // 2) / width)
-    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-
-
-def halves(x: Any) -> Any:
-    """The llama spelling of a rotary embedding."""
-    a, b = jnp.split(x, 2, -1)
-    cos, sin = (np.concatenate([t, t], -1) for t in tables(x))
-    return x * cos + jnp.concatenate([-b, a], -1) * sin
-
-
-def neighbours(x: Any) -> Any:
-    cos, sin = tables(x)
-    a, b = x[:, ::2], x[:, 1::2]
-    return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
-
-
-def prefixed(x: Any) -> Any:
-    """The first two tokens are left alone: times one, and zero, which takes finite numbers."""
-    return jnp.concatenate([x[:2], halves(x[2:])])
-
-
 def attend(**how: Any) -> Callable[..., Any]:
     return lambda *xs: jax.nn.dot_product_attention(*xs, **how)
 
@@ -166,7 +143,9 @@ def repeated(q: Any, k: Any, v: Any) -> Any:
 
 NORM = of_forms((norm, ((3, 5),)), (partial(norm, axis=-2), ((5, 4),)))
 GELU = of(partial(jax.nn.gelu, approximate=False), partial(jax.nn.gelu, approximate=True))
-ROTARY = of_forms((halves, ((5, 8),)), (neighbours, ((5, 8),)), (prefixed, ((6, 8),)))
+ROTARY = of_forms(
+    (rotate_full, ((5, 8),)), (rotate_interleaved, ((5, 8),)), (rotate_rest, ((6, 8),))
+)
 HEADS = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = of_forms((repeated, ((5, 6, 8), (7, 2, 8), (7, 2, 8))))
 ATTENTION = of_forms(
@@ -423,7 +402,7 @@ CASES: dict[str, Case] = {
     ),
     "fuse.rotary.ROTARY": Case(ROTARY, prepare=[canonicalize], units=16),
     "fuse.rotary.PREFIX": Case(
-        of_forms((prefixed, ((6, 8),)), odd=False),
+        of_forms((rotate_rest, ((6, 8),)), odd=False),
         prepare=[canonicalize, by_recogniser(rotary.ROTARY), canonicalize],
         units=16,
     ),
