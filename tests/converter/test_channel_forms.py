@@ -8,16 +8,11 @@ from jax import lax
 
 import converter
 from converter.ir.evaluation import evaluate
+from tests.converter.test_channels import conv
 
 RNG = np.random.default_rng(0)
 KERNELS = [RNG.normal(0, 0.2, (3, 3, 6, 6)).astype(np.float32) for _ in range(3)]
 BIAS = RNG.normal(0, 0.5, 6).astype(np.float32)
-
-
-def conv(x, w, padding="SAME"):
-    return lax.conv_general_dilated(
-        x, w, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
 
 
 def between(middle, padding="SAME"):
@@ -25,8 +20,8 @@ def between(middle, padding="SAME"):
 
     def fn(x):
         for w in KERNELS[:2]:
-            x = middle(conv(x, w, padding))
-        return conv(x, KERNELS[2], padding)
+            x = middle(conv(x, w, 1, padding))
+        return conv(x, KERNELS[2], 1, padding)
 
     return fn
 

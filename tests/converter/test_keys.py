@@ -14,21 +14,14 @@ KEY = random.key(0)
 SEEDS = (3, 7922)
 
 
-def vector(*numbers):
-    return jnp.array(numbers, jnp.float32)
-
-
 def drawn(result):
     """Arrays, keys as the numbers they hold."""
     is_key = jnp.issubdtype(result.dtype, jax.dtypes.prng_key)
     return np.asarray(random.key_data(result) if is_key else result)
 
 
-def assert_draws(fn, opset=23, seeds=SEEDS, tolerance=0.0, **given):
-    """The file gives what JAX does, from several keys.
-
-    Floats that are computed from drawn ones may be off by ``tolerance`` of the largest.
-    """
+def assert_draws(fn, opset=23, seeds=SEEDS, **given):
+    """The file gives what JAX does, from several keys."""
     export = converter.to_onnx(fn, [KEY], opset=opset, **given)
     live, compiled = session(export), jax.jit(fn)
     for seed in seeds:
@@ -37,11 +30,7 @@ def assert_draws(fn, opset=23, seeds=SEEDS, tolerance=0.0, **given):
         for actual, result in zip(got, jax.tree.leaves(compiled(key)), strict=True):
             wanted = drawn(result)
             assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape)
-            if wanted.dtype.kind != "f" or not tolerance:
-                np.testing.assert_array_equal(actual, wanted)
-            else:
-                limit = tolerance * max(1.0, float(np.abs(wanted).max()))
-                np.testing.assert_allclose(actual, wanted, rtol=tolerance, atol=limit)
+            np.testing.assert_array_equal(actual, wanted)
     return export
 
 
@@ -76,15 +65,6 @@ def wide(key):
     ]
 
 
-def gammas(key):
-    first, second = random.split(key)
-    return [
-        random.gamma(first, vector(0.2, 1, 9)),
-        random.loggamma(second, vector(0.01, 3)),
-        random.beta(key, 0.5, vector(2, 7)),
-    ]
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("partitionable", [True, False])
 def test_both_orders_of_hashing(partitionable):
@@ -92,7 +72,6 @@ def test_both_orders_of_hashing(partitionable):
     with jax.threefry_partitionable(partitionable):
         for opset in (18, 26):
             assert_draws(every_primitive, opset)
-        assert_draws(gammas, tolerance=2e-5)
         with jax.enable_x64(True):
             assert_draws(wide)
 

@@ -1,8 +1,8 @@
 """A process in which dtypes came out of a pickle before anything else, as in a worker of joblib.
 
-`python -m tests.converter.unpickled disturb` prints a digest of the file of every fourth program
-below, of each if `whole` is added; without the word `disturb` the dtypes are numpy's own. Such
-dtypes equal numpy's, but are other objects, and JAX hands on whichever it met first.
+`python -m tests.converter.unpickled disturb` prints a digest of the file of the programs below, of
+more of them if `more` is added; without the word `disturb` the dtypes are numpy's own. Such dtypes
+equal numpy's, but are other objects, and JAX hands on whichever it met first.
 """
 
 import copy
@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
-from jax import lax
 
 from tests.conformance import spec_of
 
@@ -44,16 +43,6 @@ def disturb():
             jax.make_jaxpr(lambda x, d=dtype: (x, x.astype(d), jnp.zeros(3, d)))(np.ones(2, dtype))
 
 
-STRUCTURES = {
-    "conv": (lambda x, w: lax.conv(x, w, (1, 2), "SAME"), [(2, 3, 8, 7), (4, 3, 3, 3)]),
-    "conv_transpose": (lambda x, w: lax.conv_transpose(x, w, (2,), "SAME"), [(2, 8, 3), (3, 3, 4)]),
-    "complex": (lambda x: jnp.abs(jnp.fft.fft(x) * (1 + 2j)), [(3, 8)]),
-    "linalg": (lambda x: jnp.linalg.inv(x @ x.T + jnp.eye(3)), [(3, 4)]),
-    "einsum": (lambda x, y: jnp.einsum("abc,dcb->ad", x, y), [(2, 3, 4), (5, 4, 3)]),
-    "dynamic": (lambda x: jnp.concatenate([x, x[::-1]]) / x.shape[0], [("B", 4)]),
-    "random": (lambda x: x + jax.random.normal(jax.random.key(3), x.shape), [(3, 4)]),
-    "searched": (lambda x, y: jnp.searchsorted(jnp.sort(x), y), [(7,), (3, 2)]),
-}
 WEIGHTS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "n": np.arange(3, dtype=np.int32)}
 
 
@@ -64,25 +53,17 @@ def everything(x):
     return casts, turned, jnp.sort(x, 0), x.max(1), jnp.argmin(x, 1)
 
 
-def programs():
-    """(name, function, specs, parameters): every primitive that has a rule, and every structure."""
-    from tests.converter.fuse.test_activations import ACTIVATIONS
-    from tests.converter.test_made_up_targets import FUSED, X
-    from tests.converter.test_rules import EXAMPLES
-
-    for name, (fn, specs) in (EXAMPLES | STRUCTURES).items():
-        yield name, fn, specs, None
-    for name in ("conv", "einsum"):
-        fn, shapes = STRUCTURES[name]
-        for dtype in ("float16", jnp.bfloat16):
-            yield f"{name} {dtype}", fn, [(shape, dtype) for shape in shapes], None
-    for name, fn in FUSED.items():
-        yield name, fn, [X], None
-    for name, fn in ACTIVATIONS.items():
-        yield f"{name} of halves", fn, [((3, 4), np.float16)], None
+def programs(step):
+    """(name, function, specs, parameters): of every dtype, and each ``step``-th of the table."""
     for dtype in NAMES:
         yield f"of {dtype}", everything, [((3, 4), dtype)], None
     yield "weights", lambda p, x: (x @ p["w"].T) * p["n"], [("B", 4)], WEIGHTS
+    from tests.programs.table import PROGRAMS
+
+    for name, case in islice(PROGRAMS.items(), 0, None, step):
+        if case.params is None and not case.x64:
+            specs = [(s.shape, s.dtype) if isinstance(s, np.ndarray) else s for s in case.specs]
+            yield name, case.fn, specs, None
 
 
 def digest(fn, specs, params):
@@ -102,7 +83,7 @@ def main(disturbed, step):
         disturb()
     own = WAYS[0] if disturbed else lambda x: x
     found = {}
-    for name, fn, specs, params in islice(programs(), 0, None, step):
+    for name, fn, specs, params in programs(step):
         given = [(shape, own(np.dtype(dtype))) for shape, dtype in map(spec_of, specs)]
         with jax.enable_x64("64" in name):
             found[name] = digest(fn, given, jax.tree.map(own, params))
@@ -110,4 +91,4 @@ def main(disturbed, step):
 
 
 if __name__ == "__main__":
-    main("disturb" in sys.argv, 1 if "whole" in sys.argv else 4)
+    main("disturb" in sys.argv, 4 if "more" in sys.argv else 40)

@@ -1,4 +1,4 @@
-"""Layers and functions of Equinox, Flax and ``jax.nn``, as users call them."""
+"""Layers of Equinox and Flax, as users call them."""
 
 import equinox as eqx
 import jax
@@ -37,9 +37,5 @@ FLAX = [
     Case("nnx pools", lambda x: (nnx.max_pool(x, (2, 2), (2, 2)), nnx.avg_pool(x, (2, 2), (2, 2))),
          (("B", 8, 9, 3),), ops={"MaxPool": 1, "AveragePool": 1, "Div": 0}),
 ]  # fmt: skip
-GELU = [
-    Case(f"gelu {how}", lambda x, how=how: jax.nn.gelu(x, approximate=how), ((3, 6),), (17, 20, 23))
-    for how in (True, False)
-]
 
-PROGRAMS = [*EQUINOX, *FLAX, *GELU]
+PROGRAMS = [*EQUINOX, *FLAX]

@@ -60,7 +60,7 @@ NAMESPACES: dict[str, Calls] = {
             dawsn digamma erf erfc erfcx expit fresnel gamma gammaln gammasgn i0 i0e i1 i1e
             log_ndtr log_softmax loggamma logsumexp ndtr sici softmax
         """,
-        "g": "entr* exp1 expi factorial spence",
+        "g": "entr* exp1* expi factorial spence",
         "p": "erfinv logit ndtri",
         "x, y": "owens_t",
         "g, h": "beta betaln comb gammainc gammaincc kl_div poch rel_entr* xlog1py* xlogy*",

@@ -64,12 +64,6 @@ def rotate_full(x):
     return turned(x, *tables(x, lambda t: jnp.concatenate([t, t], -1)))
 
 
-def rotate_pairwise(x):
-    cos, sin = tables(x)
-    a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
-
-
 def rotate_interleaved(x):
     cos, sin = tables(x)
     a, b = x[..., ::2], x[..., 1::2]
@@ -78,13 +72,6 @@ def rotate_interleaved(x):
 
 def rotate_interleaved_full(x):
     return neighbours(x, *tables(x, lambda t: jnp.repeat(t, 2, axis=-1)))
-
-
-def rotate_pair_axis(x):
-    """Pairs as an axis of two (Equimo 2's interleaved layout), each number of a table twice."""
-    cos, sin = tables(x, lambda t: jnp.repeat(t, 2, axis=-1))
-    a, b = jnp.unstack(x.reshape(*x.shape[:-1], -1, 2), axis=-1)
-    return x * cos + jnp.stack([-b, a], -1).reshape(x.shape) * sin
 
 
 def rotate_rest(x):
@@ -146,10 +133,8 @@ FAMILIES = {
         spelled("eqx", ROPE, ((5, 8),), ROTARY),
         spelled("eqx_heads", jax.vmap(ROPE, in_axes=1, out_axes=1), ((5, 3, 8),), ROTARY),
         spelled("full", rotate_full, ((3, 5, 8),), ROTARY),
-        spelled("pairwise", rotate_pairwise, ((3, 5, 8),), ROTARY),
         spelled("interleaved", rotate_interleaved, ((3, 5, 8),), ROTARY),
         spelled("interleaved_full", rotate_interleaved_full, ((3, 5, 8),), ROTARY),
-        spelled("pair_axis", rotate_pair_axis, ((3, 5, 8),), ROTARY),
         spelled("prefix", rotate_rest, ((3, 7, 8),), ROTARY),
     ],
     "attention": [

@@ -22,7 +22,7 @@ from converter.loops import intervals, rules
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
 from converter.weight_folding import affine_folding, weight_programs
-from tests.programs.spellings import rotate_full, rotate_interleaved, rotate_rest
+from tests.programs.spellings import dot_product, rotate_full, rotate_interleaved, rotate_rest
 from tests.rules import canonical
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
@@ -127,10 +127,6 @@ def rms(x: Any) -> Any:
     return x * lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6) * np.arange(1, 6) / 4
 
 
-def attend(**how: Any) -> Callable[..., Any]:
-    return lambda *xs: jax.nn.dot_product_attention(*xs, **how)
-
-
 def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
     scores = jnp.einsum("nqd,nkd->nqk", q, k) / 2
     return jax.nn.softmax(jnp.where(mask > 0, scores, -1e9), -1) @ v
@@ -138,7 +134,7 @@ def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
 
 def repeated(q: Any, k: Any, v: Any) -> Any:
     """Each head of keys and values for several of queries."""
-    return attend()(q, jnp.repeat(k, 3, 1), jnp.repeat(v, 3, 1))
+    return dot_product()(q, jnp.repeat(k, 3, 1), jnp.repeat(v, 3, 1))
 
 
 NORM = of_forms((norm, ((3, 5),)), (partial(norm, axis=-2), ((5, 4),)))
@@ -149,8 +145,8 @@ ROTARY = of_forms(
 HEADS = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = of_forms((repeated, ((5, 6, 8), (7, 2, 8), (7, 2, 8))))
 ATTENTION = of_forms(
-    (attend(), HEADS),
-    (attend(is_causal=True), HEADS),
+    (dot_product(), HEADS),
+    (dot_product(is_causal=True), HEADS),
     (masked, ((4, 5, 8), (4, 7, 8), (4, 7, 8), (5, 7))),
 )
 

@@ -1,4 +1,5 @@
-"""Each file is right at every size of its named dimensions, with and without ORT's optimiser.
+"""Each file is right at the sizes of its named dimensions that are drawn, with and without ORT's
+optimiser.
 
 Programs are over several names, over derived ones, and over those of which something is known; of
 one name alone the fuzzer draws as many as one wants.
@@ -13,14 +14,8 @@ import pytest
 from jax import lax
 
 import converter
-from converter.ir import dims, named_sizes
-from converter.verify.sessions import run, session
-from tests.conformance import assert_close
 
-TOLERANCE = 4
-"""Sums of up to 81 numbers, decompositions among them, in units of the suite's own tolerance."""
-
-Group = namedtuple("Group", ("specs", "sizes", "programs", "constraints"), defaults=[()])
+Group = namedtuple("Group", ("specs", "programs", "constraints"), defaults=[()])
 """Programs on the same inputs, which are converted together."""
 
 
@@ -45,7 +40,6 @@ def unet(x):
 
 PATCHES = Group(
     [(1, 3, "4*h", "4*w")],
-    ({"h": 1, "w": 1}, {"h": 3, "w": 2}, {"h": 2, "w": 5}),
     {
         "patches": lambda x: lax.conv_general_dilated(
             x, jnp.ones((2, 3, 4, 4)) / 9, (4, 4), "VALID"
@@ -65,7 +59,6 @@ PATCHES = Group(
 TABLE = {
     "longer": Group(
         [("N",)],
-        ({"N": 2}, {"N": 7}, {"N": 16}),
         {
             "linspace without its end": lambda x: jnp.linspace(-1.0, 1.0, x.shape[0], False),
             "dynamic_slice": lambda x: lax.dynamic_slice(x, (jnp.argmax(x),), (2,)),
@@ -77,7 +70,6 @@ TABLE = {
     ),
     "even": Group(
         [("N",)],
-        ({"N": 4}, {"N": 12}, {"N": 20}),
         {
             "reshape": lambda x: x.reshape(-1, 4),
             "halves": lambda x: x[: x.shape[0] // 2] + x[x.shape[0] // 2 :],
@@ -89,7 +81,6 @@ TABLE = {
     ),
     "bounded": Group(
         [("N",), ("M",)],
-        ({"N": 3, "M": 3}, {"N": 8, "M": 8}),
         {
             "sum": lambda x, y: x + y,
             "dot": lambda x, y: x @ y,
@@ -99,7 +90,6 @@ TABLE = {
     ),
     "derived": Group(
         [("B", "2*N"), ("N+1",)],
-        ({"B": 1, "N": 1}, {"B": 2, "N": 3}, {"B": 3, "N": 4}),
         {
             "halves": lambda x, y: jnp.split(x, 2, axis=1),
             "interleaved": lambda x, y: jnp.stack([x[:, ::2], -x[:, 1::2]], -1).reshape(x.shape),
@@ -110,13 +100,11 @@ TABLE = {
     ),
     "linear": Group(
         [("h+1", "h+2*w"), ("3*w-h+9",)],
-        ({"h": 1, "w": 1}, {"h": 2, "w": 5}, {"h": 7, "w": 2}),
         {"sizes": lambda x, y: jnp.array([x.shape[0], x.shape[1], y.shape[0]])},
     ),
     "patches": PATCHES,
     "images": Group(
         [("B", 2, "h", "w")],
-        ({"B": 1, "h": 5, "w": 7}, {"B": 2, "h": 8, "w": 6}, {"B": 1, "h": 3, "w": 4}),
         {
             "conv strided valid": lambda x: conv(x, "VALID", strides=(2, 1)),
             "conv dilated": lambda x: conv(x, rhs_dilation=(1, 2)),
@@ -128,10 +116,10 @@ TABLE = {
                 x, ((0, 0), (0, 0), (0, x.shape[2] % 2), (0, -x.shape[3] % 2))
             ),
         },
+        ("h >= 3", "w >= 3"),
     ),
     "sequences": Group(
         [("B", "N", 2, 4), ("B", "M", 2, 4), (("B", "M"), "bool")],
-        ({"B": 1, "N": 1, "M": 1}, {"B": 3, "N": 5, "M": 2}, {"B": 2, "N": 4, "M": 7}),
         {
             "attention": lambda q, k, m: jax.nn.dot_product_attention(q, k, k),
             "biased": lambda q, k, m: jax.nn.dot_product_attention(
@@ -160,16 +148,5 @@ def test_programs(name, opset):
         return {name: fn(*xs) for name, fn in group.programs.items()}
 
     export = converter.to_onnx(fn, group.specs, opset=opset, constraints=group.constraints)
-    live = [session(export, level=level) for level in ("disabled", "all")]
-    for wanted in group.sizes:
-        named = named_sizes.nearest_size(wanted, export.graph.constraints)
-        assert wanted.items() <= named.items(), "the sizes of the table obey its constraints"
-        rng = np.random.default_rng(3)
-        drawn = [
-            (rng.standard_normal(dims.concrete(v.shape, named)), v) for v in export.graph.inputs
-        ]
-        arrays = [x > 0 if v.dtype == bool else (x * 1.5).astype(v.dtype) for x, v in drawn]
-        results = jax.tree_util.tree_flatten_with_path(jax.jit(fn)(*arrays))[0]
-        for each in live:
-            for got, (path, right) in zip(run(each, arrays).values(), results, strict=True):
-                assert_close(got, right, TOLERANCE, f"{jax.tree_util.keystr(path)} at {wanted}")
+    verdict = converter.check(export, fn)
+    assert verdict.passed, verdict.differences[0]
