@@ -9,6 +9,7 @@ from jax import lax
 import converter
 from converter.verify.sessions import run, session
 from tests.conformance import assert_close
+from tests.programs.window import FORMS
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
@@ -48,6 +49,19 @@ def test_reductions_of_integers(dtype):
         assert_same(lambda x: jnp.prod(x, 1, dtype=x.dtype), x)
         if dtype != "int64":
             assert_same(lambda x: jnp.sum(x, (0, 1), dtype=x.dtype), x)
+
+
+def test_convolutions():
+    """Their products are far beyond 32 bits; sums may be wider than what is added."""
+    numbers = [
+        60 * np.random.default_rng(3).standard_normal(s) for s in ((2, 4, 9, 7), (6, 2, 3, 5))
+    ]
+
+    def wider(x, w):
+        return lax.conv(x[:, :2], w, (1, 1), "SAME", preferred_element_type=np.int32)
+
+    assert_same(FORMS["grouped"], *(x.astype(np.int32) * np.int32(123457) for x in numbers))
+    assert_same(wider, *(x.astype(np.int8) for x in numbers))
 
 
 def test_powers_of_floats_by_integers():

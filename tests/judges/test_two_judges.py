@@ -22,6 +22,7 @@ from tests.judges.habits import Arrays, Runtime
 from tests.judges.habits.page import TABLES
 from tests.judges.runtimes import Apart
 from tests.programs.table import at_opsets, of
+from tests.programs.window import FORMS
 from tests.runtimes import networks
 from tests.seeded import model_of, nano
 from zoo.models.builder import batched
@@ -75,6 +76,7 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         **{f"reduce {name} 26": NEW for name in ("cumprod", "cumprod op", "uint16")},
         **{f"reduce {n} 23": COMPARED for n in ("cummax nan", "nan is last", "two keys nan")},
         "reduce lexsort 23": "Equals among the smallest",
+        **{f"window {name} of float64 23": "Doubles" for name in FORMS},
         "window gradient with groups 23": "Two convolutions with the same kernels, the first one "
         "scaled",
     },

@@ -47,6 +47,31 @@ CONVOLUTIONS = [
         (IMAGE, (6, 2, 3, 2)), tolerance=4, tags=DEFAULT),
 ]  # fmt: skip
 
+# For these ONNX Runtime has no operator.
+FORMS = {
+    "grouped": lambda x, w: conv(
+        x, w, (2, 1), ((1, 2), (-1, 3)), (1, 1), (2, 1), feature_group_count=2
+    ),
+    "spread": lambda x, w: conv(
+        x, w, (1, 1), ((2, 1), (0, 3)), (2, 3), (1, 2), feature_group_count=2
+    ),
+    "channels last": lambda x, w: conv(
+        *(x[:, :2].transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), (2, 2), "SAME"),
+        dimension_numbers=NHWC,
+    ),
+    "groups of the batch": lambda x, w: conv(x[:, :2], w, (1, 1), "SAME", batch_group_count=2),
+    "no space": lambda x, w: conv(x[:, :2, 0, 0], w[:, :, 0, 0], (), ()),
+}
+OTHER_DTYPES = ("uint8", "int16", "uint32", "float64")
+
+
+WITHOUT_KERNELS = [
+    *(Case(f"{name} of {d}", form, (((2, 4, 9, 7), d), ((6, 2, 3, 5), d)), x64=d == "float64")
+      for name, form in FORMS.items() for d in OTHER_DTYPES),
+    Case("named space of integers", lambda x, w: conv(x[:, :2], w, (1, 2), "SAME"),
+         ((("B", 4, "H", 7), "int32"), ((6, 2, 3, 5), "int32"))),
+]  # fmt: skip
+
 SPREAD = eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=KEY)
 LAYERS = [
     Case("ConvTranspose2d groups", jax.vmap(SPREAD), (("B", 4, 7, 6),),
@@ -88,4 +113,4 @@ POOLING = [
         x, 0.0, lax.add, (3,), (2,), ((1, 0),), window_dilation=(2,)), ((3,),), (18, 23)),
 ]  # fmt: skip
 
-PROGRAMS = [*CONVOLUTIONS, *LAYERS, *POOLING]
+PROGRAMS = [*CONVOLUTIONS, *WITHOUT_KERNELS, *LAYERS, *POOLING]
