@@ -128,14 +128,6 @@ def test_packages(package):
         assert not (FORBIDDEN[package] & used) - allowed, path
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("package", ROOMS)
-def test_every_room_has_its_place(package):
-    there = {path.relative_to(ROOT / package).parts[0] for path in files(package)}
-    rooms = {name.removesuffix(".py") for name in there} - {"__init__", "__main__"}
-    assert rooms == set(ROOMS[package])
-
-
 @pytest.mark.parametrize("package", ROOMS)
 def test_no_import_upwards(package):
     order = ROOMS[package]
@@ -229,31 +221,6 @@ def test_what_knows_networks_by_their_data(room):
 
 @pytest.mark.full
 @pytest.mark.parametrize("package", ROOMS)
-def test_every_room_says_what_belongs_there(package):
-    for folder in {path.parent for path in files(package)}:
-        face = folder / "__init__.py"
-        assert face.is_file(), folder
-        told = ast.get_docstring(parsed(face))
-        assert told and told.splitlines()[0].endswith((".", ":")), face
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("package", ROOMS)
-def test_faces_do_not_hide_modules(package):
-    """`import zoo.export as module` gives the module, whatever the package exports."""
-    for face in (path for path in files(package) if path.name == "__init__.py"):
-        package = ".".join(face.parent.relative_to(ROOT).parts)
-        names = {
-            alias.asname or alias.name
-            for node in ast.walk(parsed(face))
-            if isinstance(node, ast.ImportFrom) and node.module != package
-            for alias in node.names
-        }
-        assert not [name for name in names if is_module(f"{package}.{name}")], face
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("package", ROOMS)
 def test_no_two_modules_of_one_name(package):
     names = Counter(name_of(path).rpartition(".")[2] for path in files(package))
     assert [name for name in names if names[name] > 1 and name != "__main__"] == []
@@ -299,14 +266,6 @@ def _named_runtimes(text: str) -> set[str]:
     one = text.replace("ONNX Runtime", "OnnxRuntime")
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", one)
     return {word for each in (apart, one) for word in re.split(r"[^a-z]+", each.lower())} & RUNTIMES
-
-
-@pytest.mark.full
-def test_names_of_runtimes_are_found():
-    for text in ("ort_value", "OpenVINO", "in ONNX Runtime", "isTract", "onnxruntime>=1.32"):
-        assert _named_runtimes(text), text
-    for text in ("l_contract", "abstract", "sort", "standard"):
-        assert not _named_runtimes(text), text
 
 
 def test_no_two_public_classes_have_one_name():

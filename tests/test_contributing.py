@@ -1,11 +1,8 @@
 """`CONTRIBUTING.md` and the pages of concepts: what they name is there, tables list every room."""
 
-import importlib.util
 import json
-import pkgutil
 import re
 import tomllib
-from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -56,36 +53,11 @@ def is_there(path):
     return any(any(ROOT.glob(pattern.rstrip("/"))) for pattern in (path, *inside))
 
 
-@cache
-def words():
-    """Every word of the sources and of the settings."""
-    files = [path for package in SOURCES for path in (ROOT / package).rglob("*.py")]
-    files += [ROOT / "pyproject.toml", ROOT / ".ci" / "run"]
-    return {word for path in files for word in re.findall(r"\w+", path.read_text())}
-
-
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.stem)
 def test_files_are_there(page):
     pattern = r"[\w.*-]+(?:(?:/[\w.*-]+)+/?|/|\.(?:py|md|json|toml|cff))"
     paths = [each for each in named(page) if re.fullmatch(pattern, each)]
     assert not [path for path in paths if path not in MADE and not is_there(path)]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_names_are_there(page):
-    pattern = re.compile(r"(_?[A-Za-z]\w*(?:\.\w+)*)(?:\(.*\))?")
-    for name in (found[1] for each in named(page) if (found := pattern.fullmatch(each))):
-        assert set(name.split(".")) <= words() or is_there(name), name
-        if name.partition(".")[0] in ROOMS and "." in name and not is_there(name):
-            pkgutil.resolve_name(name)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_programs_are_there(page):
-    text = page.read_text()
-    modules = re.findall(r"python -m ([a-z][\w.]*)", text)
-    assert not [module for module in modules if importlib.util.find_spec(module) is None]
-    assert not [path for path in re.findall(r"python ([\w/]+\.py)", text) if not is_there(path)]
 
 
 @pytest.mark.parametrize("package", ROOMS)

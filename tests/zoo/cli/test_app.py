@@ -5,7 +5,6 @@ import os
 import resource
 import subprocess
 import sys
-from collections import defaultdict
 
 import pytest
 import typer
@@ -19,18 +18,6 @@ from zoo.cli.console import call, run_command_line
 ORDER = ["list", "info", "export", "verify", "show", "run", "bench", "pull", "build", "embed"]
 ORDER += ["search", "site", "push", "report", "reports", "weights", "cache", "golden"]
 ROOT = typer.main.get_command(app)
-
-
-def commands(group=ROOT, path=()):
-    """Every command that does something, by its words."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
-
-
-COMMANDS = dict(commands())
 
 
 def test_bare_zoo_is_its_help(zoo):
@@ -93,47 +80,6 @@ def test_a_current_folder_that_is_gone_is_one_sentence(tmp_path, monkeypatch, ca
 def test_mistakes_of_ours_keep_their_traceback():
     with pytest.raises(RuntimeError, match="something else"):
         call(failing(RuntimeError("something else")), [])
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_help_is_whole_sentences_with_an_example(words, zoo, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    told = zoo(*words, "--help").out
-    command = COMMANDS[words]
-    assert command.help.split("\n\n")[0].endswith(".")
-    assert f"zoo {' '.join(words)}" in command.epilog
-    assert command.epilog.splitlines()[0] in ("Example:", "Examples:")
-    assert max(map(len, told.splitlines())) <= 80
-    assert "…" not in told
-    for param in command.params:
-        if param.name != "help":
-            assert param.help and param.help.endswith("."), param.name
-            assert param.help[0].isupper() or param.name in ("attention_layout", "input")
-    assert "json" in {param.name for param in command.params}
-    options = [each for each in command.params if each.param_type_name == "option"]
-    # More than eight are in groups.
-    assert sum(each.rich_help_panel is None for each in options) <= 8
-
-
-VARIOUS = ("batch", "size", "model", "precision")
-
-
-def test_an_option_is_called_the_same_and_means_the_same():
-    """What a text begins with; what follows may be about the command.
-
-    `--out` names a folder, but for what writes one file; `--precision` is of a file that is made,
-    or of one that is there.
-    """
-    texts = defaultdict[str, set[str]](set)
-    for param in (param for command in COMMANDS.values() for param in command.params):
-        is_file = (param.name, param.metavar) == ("out", "FILE")
-        if param.param_type_name == "option" and param.name not in VARIOUS:
-            texts["out FILE" if is_file else param.name].add(param.help)
-    assert {"out", "json", "weights", "offline", "dry_run", "revision", "variant"} <= set(texts)
-    assert [name for name, found in texts.items() if len(found) > 1] == ["out"]
-    shortest = min(texts["out"], key=len).rstrip(".")
-    assert all(text.startswith(shortest) for text in texts["out"])
-    assert "dest" not in texts
 
 
 def test_commands_turn_telemetry_off(monkeypatch):

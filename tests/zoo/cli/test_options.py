@@ -1,12 +1,9 @@
 """Values of options, which models a command is about, and what is known of them."""
 
-import re
-
 import pytest
 
 import zoo as package
 from zoo.cli.options import (
-    join_opsets,
     parse_opsets,
     read_batch,
     read_layers,
@@ -52,22 +49,6 @@ def test_bad_values(read, texts, told):
     for text in texts:
         with pytest.raises(BadRequest, match=told):
             read(text)
-
-
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        (["m", "--opset", "18", "23", "24"], [18, 23, 24]),
-        (["m", "--opset", "18", "--opset", "23"], [18, 23]),
-        (["m", "--opset=18,23", "24"], [18, 23, 24]),
-        (["--size", "224", "23", "--opset", "18", "m"], [18]),
-    ],
-)
-def test_opset_takes_any_number_of_values(given, read):
-    joined = " ".join(join_opsets(given))
-    assert parse_opsets(split_commas(re.findall(r"--opset[ =](\S+)", joined))) == read
-    others = r"(?:m|--size 224)(?!\S)"
-    assert re.findall(others, joined) == re.findall(others, " ".join(given))
 
 
 def test_selections():

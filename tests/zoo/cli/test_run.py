@@ -150,12 +150,3 @@ def test_what_readme_shows(zoo):
     for command, printed in shown:
         told = "".join(f"{line.rstrip()}\n" for line in zoo(*shlex.split(command)).out.splitlines())
         assert re.sub(r"(0\.\d\d)\d+", r"\1", told) == re.sub(r"(0\.\d\d)\d+", r"\1", printed)
-
-
-def test_depths_have_the_size_of_the_picture(zoo):
-    picture = photograph().crop((0, 0, 150, 101))
-    picture.save(zoo.here / "part.png")
-    (found,) = zoo.json("run", "depth_digits", "part.png")
-    assert found == {"picture": "part.png", "answers": [], "files": ["part-depth.png"]}
-    with Image.open(zoo.here / "part-depth.png") as drawn:
-        assert drawn.size == picture.size

@@ -10,22 +10,6 @@ from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import FileSpec, Options, read_files, read_request
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
 
-PAIR = ("pooler_output", "attentions")
-
-
-def test_what_is_asked_for(tmp_path):
-    for options, wanted in (
-        ({}, {"size": (224, 224), "batch": None, "layers": ()}),
-        ({"size": (256, 384), "batch": 8}, {"size": (256, 384), "batch": 8}),
-        ({"size": "dynamic", "layers": [12, 3, 6]}, {"size": None, "layers": (3, 6, 12)}),
-        ({"layers": "last4"}, {"layers": (9, 10, 11, 12)}),
-        ({"layers": "last1", "reshape": True}, {"layers": (12,), "as_maps": True}),
-        ({"outputs": ["attentions", "pooler_output"] * 2}, {"outputs": PAIR}),
-    ):
-        signature = ask(tmp_path, **options).signature
-        assert {name: getattr(signature, name) for name in wanted} == wanted
-
-
 BAD = {
     "positive multiples of its patch size, 16": (
         *({"size": s} for s in ((0, 16), (-16, 16), (225, 224), (16.0, 16), (16,), (True, 16))),

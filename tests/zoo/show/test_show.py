@@ -13,8 +13,8 @@ from sklearn.metrics.pairwise import cosine_similarity
 from zoo import from_pretrained, preprocess
 from zoo.images.photograph import photographs
 from zoo.manifest.measured import Comparison, Verification
-from zoo.show.chart import TimedRow, bars, draw_residuals, draw_times, patch_means, summary
-from zoo.show.draw import RAMP, WARNING, components, draw_grid, likeness, ramp
+from zoo.show.chart import TimedRow, draw_residuals, draw_times, patch_means, summary
+from zoo.show.draw import RAMP, WARNING, components, draw_grid, likeness
 from zoo.show.features import Features, legible, of_file, of_model
 from zoo.show.residual_rows import residual_rows
 
@@ -34,12 +34,6 @@ def test_components_are_those_of_all_images_together():
 def test_likeness_is_the_cosine_with_one_patch():
     wanted = cosine_similarity(PATCHES.reshape(-1, 8), PATCHES[0, 2, 4][None])
     np.testing.assert_allclose(likeness(PATCHES, (2, 4)).ravel(), wanted.ravel(), atol=1e-6)
-
-
-def test_the_ramp_goes_from_dark_to_bright():
-    brightness = ramp(np.linspace(-3, 7, 50, dtype=np.float32)).astype(int).sum(-1)
-    assert (np.diff(brightness) >= 0).all()
-    assert ramp(np.zeros((2, 2), np.float32)).shape == (2, 2, 3)
 
 
 @pytest.mark.full
@@ -81,13 +75,6 @@ def test_the_command(zoo):
     assert "features.png exists already" in zoo(*command, code=2).error
     told = zoo(*command[:-1], "4,0", "--force", code=2).error
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
-
-
-def test_bars_are_as_long_as_the_numbers():
-    groups = {"one.onnx": {"median": 1.0, "fastest": 2.0}, "two.onnx": {"median": None}}
-    (axes,) = bars("Ratios", groups, mark=1).axes
-    assert [bar.get_width() for bar in axes.patches] == [1.0, 0.0, 2.0]
-    assert [text.get_text() for text in axes.texts] == ["1.00", "not run", "2.00"]
 
 
 def test_a_picture_is_shown_at_a_size_with_patches_and_its_note():
