@@ -59,6 +59,12 @@ class Hub:
         return commits.pop(0) if len(commits) > 1 else commits[0]
 
 
+def hub_of(repository: str, files: Mapping[str, bytes], **behaviour: Any) -> Hub:
+    """One with a repository's files at `COMMIT`, which `main` is at."""
+    named = {f"{repository}@{COMMIT}/{name}": data for name, data in files.items()}
+    return Hub(named, branches={f"{repository}@main": [COMMIT]}, **behaviour)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers with a length, so that connections stay, and says nothing."""
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -67,14 +66,6 @@ def test_tables_list_every_room_in_the_order_of_imports(package):
     assert set(table(package)) == folders(package)
 
 
-def test_tiers_and_extras_are_there():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    text = CONTRIBUTING.read_text()
-    marks = settings["tool"]["pytest"]["ini_options"]["markers"]
-    said = re.findall(r"pytest\.mark\.(\w+)", text)
-    assert set(said) == {re.match(r"\w+", mark)[0] for mark in marks}
-    extras = {extra for each in re.findall(r"\[([a-z,]+)\]", text) for extra in each.split(",")}
-    assert extras <= settings["project"]["optional-dependencies"].keys()
 
 
 def test_every_precision_has_what_the_pages_say():

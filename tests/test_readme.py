@@ -8,7 +8,7 @@ import pytest
 
 from tests import folders
 from tests.command import Command
-from tests.hub_server import COMMIT, Hub, serving
+from tests.hub_server import hub_of, serving
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
@@ -60,8 +60,7 @@ def test_nodes_of_files_for_one_size_and_for_any():
 
 def test_the_block_on_folders_runs(place):
     repository, held = "somebody/dinov3_vits16", folders.published(folders.contents())
-    files = {f"{repository}@{COMMIT}/{name}": data for name, data in held.items()}
-    with serving(Hub(files, branches={f"{repository}@main": [COMMIT]})) as hub:
+    with serving(hub_of(repository, held)) as hub:
         program = [sys.executable, "-c", f"{LOADED}\nprint(features.shape)"]
         out, err = Command(place, hub.url).start(program=program).communicate(timeout=60)
     assert out == "(1, 3)\n", err

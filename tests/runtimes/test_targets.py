@@ -43,20 +43,16 @@ def run_one(folder, name, runtime, target, precision="fp32", opset=None, batch=2
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(
     ("runtime", "target"),
-    [("tract", "tract"), ("opencv", "opencv"), ("tract", "portable"), ("opencv", "portable")],
+    [
+        *(("tract", "tract"), ("opencv", "opencv"), ("tract", "portable"), ("opencv", "portable")),
+        # Compiling takes many seconds.
+        *(pytest.param("iree", target, marks=full) for target in ("iree", "portable")),
+    ],
 )
 def test_float32(runtime, target, name, tmp_path):
     file, found, wanted = run_one(tmp_path, name, runtime, target)
     assert furthest(found, wanted) < LIMITS["fp32"]
     onnx.checker.check_model(file, full_check=True)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("target", ["iree", "portable"])
-def test_float32_in_iree(target, name, tmp_path):
-    """Compiling takes many seconds."""
-    test_float32("iree", target, name, tmp_path)
 
 
 @pytest.mark.full
@@ -74,24 +70,15 @@ def test_iree_has_norms(tmp_path):
 @pytest.mark.parametrize(
     ("target", "precision"),
     [
-        (target, precision)
+        pytest.param(target, precision, marks=full if target == "iree" else ())
         for target, precisions in PRECISIONS.items()
         for precision in precisions
-        if target != "iree"
     ],
 )
 def test_precisions(target, precision, name, opset, tmp_path):
     _, found, wanted = run_one(tmp_path, name, target, target, precision, opset)
     # A number that falls on the other side of a step of 8 bits moves others after it.
     assert furthest(found, wanted) < LIMITS.get(precision, 3e-2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("opset", [18, 23])
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("precision", PRECISIONS["iree"])
-def test_precisions_in_iree(precision, name, opset, tmp_path):
-    test_precisions("iree", precision, name, opset, tmp_path)
 
 
 @pytest.mark.parametrize("precision", LIMITS)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from huggingface_hub import close_session, constants
 
 from tests import folders
-from tests.hub_server import COMMIT, Hub, serving
+from tests.hub_server import COMMIT, hub_of, serving
 from tests.zoo.conftest import hub_at
 from weights.errors import WeightsError
 from weights.progress import Quiet
@@ -65,14 +66,12 @@ def home(tmp_path, monkeypatch) -> Iterator[Home]:
     close_session()
 
 
-def hub_of(**behaviour) -> Hub:
-    files = {f"{REPOSITORY}@{COMMIT}/{NAME}": CONTENT}
-    return Hub(files, branches={f"{REPOSITORY}@main": [COMMIT]}, **behaviour)
+holding = partial(hub_of, REPOSITORY, {NAME: CONTENT})
 
 
 @pytest.mark.parametrize("small", [False, True])
 def test_nothing_is_recorded_and_it_is_kept_by_commit(small, home):
-    with serving(hub_of(small=small)) as hub:
+    with serving(holding(small=small)) as hub:
         assert "offline forbids" in home.locate(hub, offline=True)
         fresh = [str(home.file), f"the hub ({REPOSITORY}/{NAME})", DIGEST]
         assert home.locate(hub) == fresh
@@ -91,7 +90,7 @@ def test_cut_anywhere_and_continued_at_the_byte(whole, home):
     middle = sorted(int(at) for at in np.random.default_rng(0).integers(2, len(CONTENT) - 1, 20))
     places = middle[:1] if whole else [0, 1, *middle, len(CONTENT) - 1]
     name = f"{REPOSITORY}@{COMMIT}/{NAME}"
-    with serving(hub_of(cuts={name: list(places)}, whole=whole)) as hub:
+    with serving(holding(cuts={name: list(places)}, whole=whole)) as hub:
         assert home.locate(hub)[2] == DIGEST
         assert hub.gets(name) == [None, *(f"bytes={at}-" if at else None for at in places)]
     assert home.file.read_bytes() == CONTENT
@@ -99,7 +98,7 @@ def test_cut_anywhere_and_continued_at_the_byte(whole, home):
 
 def test_what_a_killed_process_left_is_continued(home):
     folders.write(home.file.parent, {f".{NAME}.part": CONTENT[:50_000]})
-    with serving(hub_of()) as hub:
+    with serving(holding()) as hub:
         assert home.locate(hub)[2] == DIGEST
         assert hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}") == ["bytes=50000-"]
     assert home.names() == {f"{COMMIT}/{NAME}", "refs/main"}
@@ -108,7 +107,7 @@ def test_what_a_killed_process_left_is_continued(home):
 @pytest.mark.full
 def test_a_stalled_download_and_one_that_met_an_error_are_asked_for_again(home):
     home.patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
-    with serving(hub_of(stall=250_000, statuses=[502])) as hub:
+    with serving(holding(stall=250_000, statuses=[502])) as hub:
         assert home.locate(hub)[2] == DIGEST
         whole, again, *parts = hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}")
         assert whole is again is None and all(part.startswith("bytes=") for part in parts)
@@ -116,7 +115,7 @@ def test_a_stalled_download_and_one_that_met_an_error_are_asked_for_again(home):
 
 def test_wrong_bytes(home):
     """Of the hub, by its own digest or by the one that was recorded; and in the cache."""
-    with serving(hub_of(flip=True)) as hub:
+    with serving(holding(flip=True)) as hub:
         assert "was removed: run the command again" in home.locate(hub)
         assert home.names() == set()
         hub.flip = False
@@ -136,7 +135,7 @@ def test_wrong_bytes(home):
 
 
 def test_terms_are_shown_once(home):
-    with serving(hub_of()) as hub:
+    with serving(holding()) as hub:
         for count in (1, 1):
             home.locate(hub)
             assert sum("terms of their own: LICENCE" in text for text in home.told) == count
@@ -164,7 +163,7 @@ def test_terms_are_shown_once(home):
 )
 def test_refusals(behaviour, message, home):
     home.patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
-    with serving(hub_of(**behaviour)) as hub:
+    with serving(holding(**behaviour)) as hub:
         told = home.locate(hub)
     assert told.startswith("Unreachable: somebody/models/w.bin was not downloaded")
     for part in (message, "LICENCE", "PAGE", "--weights PATH"):
@@ -176,7 +175,9 @@ def test_refusals(behaviour, message, home):
 @pytest.mark.parametrize("busy", [[503], [429, 503]])
 def test_a_busy_server_is_left_alone_as_long_as_it_asks(busy, home):
     """Both of the first question and of the download."""
-    with serving(hub_of(busy=list(busy), statuses=list(busy), refusal={"Retry-After": "1"})) as hub:
+    with serving(
+        holding(busy=list(busy), statuses=list(busy), refusal={"Retry-After": "1"})
+    ) as hub:
         began = time.monotonic()
         assert home.locate(hub)[2] == DIGEST
         assert time.monotonic() - began > 2 * len(busy)
@@ -190,10 +191,10 @@ def test_a_checkpoint_in_several_files(home):
     """The table comes last, so that there is none without its files."""
     places = {str(number): name for number, name in enumerate(SHARDS)}
     files = SHARDS | {INDEX: json.dumps({"weight_map": places}).encode()}
-    held = {f"{REPOSITORY}@{COMMIT}/{name}": content for name, content in files.items()}
-    late = {name: held.pop(name) for name in list(held) if name.endswith("model-2.safetensors")}
-    branches = {f"{REPOSITORY}@main": [COMMIT]}
-    with serving(Hub(held, branches=branches, small=True)) as hub:
+    with serving(hub_of(REPOSITORY, files, small=True)) as hub:
+        late = {
+            name: hub.files.pop(name) for name in [*hub.files] if name.endswith("2.safetensors")
+        }
         assert "model-2.safetensors was not downloaded" in home.locate(hub, name=INDEX)
         assert not (home.file.parent / INDEX).exists()
         hub.files |= late
@@ -205,7 +206,7 @@ def test_a_checkpoint_in_several_files(home):
 
 
 def test_places_for_the_cache(home):
-    with serving(hub_of()) as hub:
+    with serving(holding()) as hub:
         for key, below in (("XDG_CACHE_HOME", "jax-onnx-zoo/"), ("ZOO_CACHE_DIR", "")):
             own = home.path / key
             home.patch.setenv(key, str(own))
@@ -224,7 +225,7 @@ def test_what_another_program_downloaded(home):
     snapshot = library / "snapshots" / COMMIT / NAME
     snapshot.parent.mkdir(parents=True)
     snapshot.symlink_to(library / "blobs" / DIGEST)
-    with serving(hub_of()) as hub:
+    with serving(holding()) as hub:
         where = f"the hub's cache ({REPOSITORY}/{NAME})"
         assert home.locate(hub, offline=True) == [str(snapshot), where, DIGEST]
         assert not hub.asked

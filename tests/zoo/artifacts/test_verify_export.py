@@ -13,7 +13,6 @@ from zoo.artifacts.audit.checks import audit_export
 from zoo.artifacts.audit.jax import read_choice, stated_signature
 from zoo.checkpoints.weights_argument import Seed
 from zoo.errors import BadFile
-from zoo.export.request import Signature
 from zoo.manifest.read import parse
 from zoo.progress import Lines
 from zoo.runtime import CPU
@@ -42,21 +41,6 @@ def described(inputs=(PIXELS,), **changes):
 
 def shaped(*shape):
     return {"inputs": [PIXELS | {"shape": shape}]}
-
-
-MAPS = {"input": "uint8", "reshape": True, "layers": [3]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "signature"),
-    [
-        (shaped(2, 3, "h", "w") | {"size": None, "layers": [1, 12]}, Signature(None, 2, (1, 12))),
-        (MAPS, Signature((32, 48), None, (3,), True, "uint8")),
-        ({"outputs": ["attentions"]}, Signature((32, 48), None, outputs=("attentions",))),
-    ],
-)
-def test_the_signature(changes, signature):
-    assert stated_signature(described(**changes), ENTRY) == signature
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from tests import folders
 from tests.command import Command
-from tests.hub_server import COMMIT, Hub, serving
+from tests.hub_server import COMMIT, hub_of, serving
 from zoo.registry.lookup import info
 
 MODEL, NAME = "siglip2_vitb16_224", "model.safetensors"
@@ -18,14 +18,9 @@ CONTENT = bytes(range(256)) * 1000
 DOWNLOAD = ("weights", "download", MODEL)
 
 
-def hub_of(**behaviour) -> Hub:
-    files = {f"{REPOSITORY}@{COMMIT}/{NAME}": CONTENT}
-    return Hub(files, branches={f"{REPOSITORY}@main": [COMMIT]}, **behaviour)
-
-
 @pytest.fixture
 def hub(at):
-    return at(serving(hub_of()))
+    return at(serving(hub_of(REPOSITORY, {NAME: CONTENT})))
 
 
 def record(path, source, size) -> dict:
@@ -77,7 +72,7 @@ def test_to_a_folder(kept, zoo, hub):
 
 def test_two_at_once(tmp_path):
     """The second one waits, and finds it there."""
-    with serving(hub_of(stall=100_000)) as hub:
+    with serving(hub_of(REPOSITORY, {NAME: CONTENT}, stall=100_000)) as hub:
         both = [Command(tmp_path, hub.url).start(*DOWNLOAD) for _ in range(2)]
         for process in both:
             assert select.select([process.stderr], [], [], 60)[0], "one downloads, one waits"

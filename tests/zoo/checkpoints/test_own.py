@@ -118,18 +118,6 @@ def test_leaves_that_equinox_wrote(zoo, tmp_path):
 
 
 @pytest.mark.full
-def test_a_network_in_sizes_of_its_own_in_python(zoo, tmp_path):
-    own = OWN["siglip"](tmp_path / "own")
-    model = package.from_pretrained("siglip2", own.path)
-    picture = np.random.default_rng(6).standard_normal((3, *own.size), np.float32)
-    with torch.no_grad():
-        want = own.logits(torch.from_numpy(picture[None]))[0].numpy()
-    np.testing.assert_allclose(model(jax.numpy.asarray(picture)).logits, want, rtol=0, atol=NOISE)
-    assert package.to_onnx(model, "w.onnx", size=own.size).classes == model.labels == CLASSES
-    assert_logits(zoo.here / "w.onnx", own)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["convnextv2", "meta, one layer"])
 def test_a_folder_of_files(kind, zoo, tmp_path):
     """`build` and `verify` take what `export` does, and its settings name the classes."""

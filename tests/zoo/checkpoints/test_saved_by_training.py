@@ -7,7 +7,7 @@ import argparse
 import json
 import pathlib
 from collections import OrderedDict, defaultdict
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,17 +101,7 @@ class Way:
     in_memory: bool
 
     def __str__(self) -> str:
-        names = "memory" if self.in_memory else "file"
-        parts = (
-            self.kind,
-            self.container,
-            self.nesting,
-            self.prefix,
-            self.dtype,
-            self.extra,
-            names,
-        )
-        return ", ".join(parts)
+        return ", ".join(map(str, astuple(self)))
 
 
 def drawn(count: int) -> list[Way]:
@@ -181,24 +171,17 @@ def save(way: Way, folder: Path) -> Path:
     return out if way.container == "bin" else path
 
 
-def check(way: Way, folder: Path) -> None:
-    path = save(way, folder)
+@pytest.mark.parametrize(
+    "way", [*WAYS[:12], *(pytest.param(way, marks=pytest.mark.full) for way in WAYS[12:])], ids=str
+)
+def test_a_dozen_ways_of_saving(way, tmp_path):
+    """And six dozens in the full tier."""
+    path = save(way, tmp_path)
     picture, want = of_transformers(way.kind)
     model = package.from_pretrained(FAMILIES.get(way.kind, way.kind), path)
     got = np.asarray(forward(model, picture).logits)
     assert np.abs(got - want).max() <= DTYPES[way.dtype] * np.abs(want).max()
     assert model.labels == CLASSES
-
-
-@pytest.mark.parametrize("way", WAYS[:12], ids=str)
-def test_a_dozen_ways_of_saving(way, tmp_path):
-    check(way, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("way", WAYS[12:], ids=str)
-def test_more_ways_of_saving(way, tmp_path):
-    check(way, tmp_path)
 
 
 # -------------------------------------------------------------------------------------------- heads

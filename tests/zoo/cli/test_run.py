@@ -99,29 +99,6 @@ def test_features_are_files(zoo):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("vit_digits", "none.png"), "no picture that can be read"),
-        (("vit_digits", "broken.png"), "'broken.png' is no picture that can be read (it begins as"),
-        (("none.onnx",), "there is no file none.onnx"),
-        (("alone.onnx",), "alone.onnx has no manifest"),
-        (("dinov9",), "there is no model called 'dinov9'"),
-        (("built/vit_digits", "--weights", "random"), "has no effect here"),
-        (("vit_digits", "--labels", "a cat"), "vit_digits has no tokenizer here"),
-        ((TOWERS, "--labels", "a cat", "--weights", "random"), "has no tokenizer here"),
-        (("siglip_digits_text", "--labels", "a cat"), "--labels is for a model with towers"),
-        ((TOWERS,), "name what may be in pictures with --labels"),
-    ],
-)
-def test_what_cannot_be_run(zoo, arguments, message):
-    for name in ("broken.png", "alone.onnx"):
-        (zoo.here / name).write_text("nothing")
-    if arguments[0].startswith("built"):
-        zoo("build", "vit_digits", "--variant", "fp32", "--out", "built")
-    assert message in zoo("run", *arguments, code=2).error
-
-
 def test_pictures_with_one_name_have_files_of_their_own(zoo):
     """All of them or none, whatever the letters are that the names have."""
     names = ["cat.png", "a/cat.jpg", "a/Cat.png", "cat-2.png"]

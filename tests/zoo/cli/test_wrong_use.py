@@ -32,6 +32,7 @@ WRONG_USE = {
     "export vit_digits --precision int8 --calibrate nowhere": "nowhere is no folder",
     "export vit_digits --precision int8 --calibrate empty": "empty holds no picture that can be",
     "export vit_digits --precision int8 --calibrate one": "one holds one picture that",
+    "export vit_digits --precision int8 --calibrate two": "a.png' is no picture that",
     "export vit_digits --calibrate one": "calibrate one is about int8, which is not what is asked",
     "build vit_digits --variant fp32 --calibrate one": "is about int8, which is not what is asked",
     # Weights
@@ -53,6 +54,21 @@ WRONG_USE = {
     "report --weights-dir nowhere": "--weights-dir nowhere is no folder",
     "report --weights-dir empty": "holds no checkpoint of the models",
     "report --weights-dir empty --images empty": "empty has 0 folders with images",
+    "run vit_digits none.png": "no picture that can be read",
+    "run vit_digits broken.png": "'broken.png' is no picture that can be read (it begins as",
+    "run none.onnx": "there is no file none.onnx",
+    "run alone.onnx": "alone.onnx has no manifest",
+    "run dinov9": "there is no model called 'dinov9'",
+    "run alone.onnx --weights random": "has no effect here",
+    # Texts
+    "run vit_digits --labels 'a cat'": "vit_digits has no tokenizer here",
+    "run siglip_digits_dual --labels 'a cat' --weights random": "has no tokenizer here",
+    "run siglip_digits_text --labels 'a cat'": "--labels is for a model with towers",
+    "run siglip_digits_dual": "name what may be in pictures with --labels",
+    "export siglip_digits_text --size 64": "takes texts, which have no size",
+    "export siglip_digits_dual --input uint8": "input uint8 is for models of images",
+    "export siglip_digits_text --layers 1": "gives no hidden states",
+    "export siglip_digits_text --target portable": "give batch 1",
     # Places
     "export --out a.onnx": "name a folder",
     "show vit_digits cat.png --out x.gif": "--out x.gif is no picture",
@@ -71,9 +87,11 @@ FILES = {
     "broken.onnx": b"no model",
     "mine.md": b"my own words",
     "broken/report.json": b'{"format": "another"}',
+    "broken.png": b"nothing",
     "diary/diary.txt": b"mine",
     "empty/.hidden": b"",
     "one/a.png": b"no picture",
+    **{"two/a.png": b"no picture", "two/b.png": b"no picture"},
 }
 
 

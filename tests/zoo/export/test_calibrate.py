@@ -15,7 +15,6 @@ from tests.zoo.export.test_precision import MODELS, pixels, write
 from tests.zoo.models.test_digits import accuracy
 from zoo import from_pretrained, to_onnx
 from zoo.digits.data import split_digits
-from zoo.errors import BadRequest
 from zoo.export.calibrate.choice import choose
 from zoo.export.calibrate.divergence import divergence, likeliest_reach
 from zoo.export.calibrate.observed import BINS, histogram, observe
@@ -163,17 +162,6 @@ def test_a_build_is_of_its_pictures(seen, zoo):
         assert ("calibration" in record["manifest"]["variants"]["int8"]) == bool(more)
     (found,) = zoo.json(*EXPORT, "--target", "openvino")
     assert set(found["variants"]["int8"]["calibration"]["candidates"]) == {"minmax", "entropy"}
-
-
-def test_what_is_no_folder_of_pictures(seen, tmp_path):
-    """In Python; the command says the same."""
-    model = from_pretrained("vit_digits")
-    (seen / "bad.png").write_bytes(b"no picture")
-    wrong = {"is no folder": tmp_path / "nowhere", "bad.png' is no picture that": seen}
-    for said, folder in wrong.items():
-        with pytest.raises(BadRequest, match=said):
-            to_onnx(model, tmp_path / "a.onnx", precision="int8", calibrate=folder)
-    assert not [*tmp_path.glob("*.onnx")]
 
 
 def test_many_pictures_are_taken_evenly(tmp_path):

@@ -88,29 +88,12 @@ def test_a_module_around_a_network(fine_tuned, tmp_path):
 
 
 @pytest.mark.full
-def test_images_of_eight_bits(fine_tuned, tmp_path):
-    zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", input="uint8", batch=2, opset=18)
-    images = [image.resize((50, 40)) for image in photographs(2)]
-    wanted = outputs(fine_tuned, zoo.preprocess(fine_tuned, images))
-    assert_outputs(tmp_path / "mine.onnx", np.stack([np.asarray(x) for x in images]), wanted)
-
-
-@pytest.mark.full
 def test_parameters_of_bfloat16_keep_their_values(digits, tmp_path):
     model = zoo.from_pretrained("vit_digits", dtype=jnp.bfloat16)
     zoo.to_onnx(model, tmp_path / "mine.onnx")
     pixels = zoo.preprocess(model, photographs(1))
     float32 = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model)
     assert_outputs(tmp_path / "mine.onnx", pixels, outputs(float32, pixels))
-
-
-@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
-def test_precisions(fine_tuned, tmp_path, precision):
-    for outputs in (None, ["attentions", "class_attention"]):
-        options = {"precision": precision, "outputs": outputs}
-        manifest = zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", **options)
-        assert manifest.only.precision == precision and manifest.only.passed
-    assert [each.name for each in manifest.only.outputs] == outputs
 
 
 def test_the_manifest_has_the_digest_of_equinoxs_file(fine_tuned, tmp_path):

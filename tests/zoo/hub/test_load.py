@@ -11,7 +11,7 @@ from PIL import Image
 import zoo as package
 from tests import folders
 from tests.command import Command
-from tests.hub_server import COMMIT, Hub, serving
+from tests.hub_server import COMMIT, hub_of, serving
 from weights.errors import Unreachable
 from zoo.errors import BadFile, BadRequest
 
@@ -108,12 +108,11 @@ def test_what_is_refused(folder):
 
 
 def test_from_a_hub_then_from_our_cache(zoo, at, monkeypatch):
-    repository, other, named = f"somebody/{MODEL}", "e" * 40, {}
-    for commit, files in ((COMMIT, FILES), (other, folders.contents(1))):
-        held = folders.published(files).items()
-        named |= {f"{repository}@{commit}/{name}": data for name, data in held}
-    branches = {f"{repository}@main": [COMMIT, COMMIT, COMMIT, other]}
-    hub = at(serving(Hub(named, branches=branches)))
+    repository, other = f"somebody/{MODEL}", "e" * 40
+    hub = at(serving(hub_of(repository, folders.published(FILES))))
+    held = folders.published(folders.contents(1)).items()
+    hub.files |= {f"{repository}@{other}/{name}": data for name, data in held}
+    hub.branches = {f"{repository}@main": [COMMIT, COMMIT, COMMIT, other]}
     monkeypatch.delenv("ZOO_CACHE_DIR", raising=False)
 
     def loads(scale, **options):

@@ -4,7 +4,7 @@ import pytest
 
 from tests import folders
 from tests.command import Command
-from tests.hub_server import COMMIT, Hub, serving
+from tests.hub_server import COMMIT, hub_of, serving
 
 MODEL = folders.MODEL
 REPOSITORY = f"somebody/{MODEL}"
@@ -15,11 +15,10 @@ PULL = ("pull", MODEL)
 FP16 = (*PULL, "--variant", "fp16")
 
 
-def hub_of(files=None, **behaviour):
-    """Runs a hub with a built folder at one commit, which `main` is at."""
+def serve(files=None, **behaviour):
+    """Runs a hub with a built folder."""
     held = folders.published(FILES) if files is None else files
-    named = {f"{REPOSITORY}@{COMMIT}/{name}": data for name, data in held.items()}
-    return serving(Hub(named, branches={f"{REPOSITORY}@main": [COMMIT]}, **behaviour))
+    return serving(hub_of(REPOSITORY, held, **behaviour))
 
 
 def content(folder) -> dict[str, bytes]:
@@ -37,7 +36,7 @@ def expected(*variants, files=FILES) -> dict[str, bytes]:
 
 
 def test_a_variant_then_another_then_nothing_new(zoo, at):
-    hub, folder = at(hub_of()), zoo.here / MODEL
+    hub, folder = at(serve()), zoo.here / MODEL
     wanted = {name: len(data) for name, data in expected("fp32", "fp16").items()}
     del wanted["manifest.json"]
     plan = zoo.json(*PULL, "--variant", "fp32,fp16", "--dry-run")
@@ -67,7 +66,7 @@ def test_a_variant_then_another_then_nothing_new(zoo, at):
 
 
 def test_wrong_bytes_are_removed_and_fetched_again(zoo, at):
-    hub, name = at(hub_of()), f"{REPOSITORY}@{COMMIT}/onnx/model.onnx"
+    hub, name = at(serve()), f"{REPOSITORY}@{COMMIT}/onnx/model.onnx"
     right = hub.files[name]
     hub.files[name] = bytes([right[0] ^ 1]) + right[1:]
     told = zoo(*PULL, code=2).error
@@ -84,7 +83,7 @@ def test_wrong_bytes_are_removed_and_fetched_again(zoo, at):
 
 def test_a_file_that_differs(zoo, at):
     """It is somebody's, or the branch has moved, be it while files are brought."""
-    hub = at(hub_of())
+    hub = at(serve())
     zoo(*PULL, "--variant", "fp32", "--variant", "fused")
     licence, fused = (zoo.here / MODEL / name for name in ("LICENSE", "onnx/model_fused.onnx"))
     licence.write_text("Mine.\n")
@@ -114,7 +113,7 @@ def test_a_file_that_differs(zoo, at):
 
 @pytest.mark.parametrize("name", ["onnx", ".zoo-pull", ".zoo-pull/manifest.json", ".zoo-pull/a/b"])
 def test_nothing_goes_through_a_link(name, zoo, at):
-    at(hub_of())
+    at(serve())
     folders.write(zoo.here / "elsewhere", {"model.onnx": b"mine"})
     (zoo.here / MODEL / name).parent.mkdir(parents=True)
     (zoo.here / MODEL / name).symlink_to(zoo.here / "elsewhere")
@@ -123,7 +122,7 @@ def test_nothing_goes_through_a_link(name, zoo, at):
 
 
 def test_offline(zoo, at):
-    hub, offline = at(hub_of()), (*PULL, "--offline")
+    hub, offline = at(serve()), (*PULL, "--offline")
     assert "--offline forbids" in zoo(*offline, code=2).error
     zoo(*PULL)
     count = len(hub.asked)
@@ -138,7 +137,7 @@ def test_from_the_cache_of_the_hub(zoo, at):
     place = zoo.home / ".cache/huggingface/hub" / f"models--{REPOSITORY.replace('/', '--')}"
     folders.write(place / "snapshots" / COMMIT, folders.published(FILES))
     folders.write(place / "refs", {"main": COMMIT.encode()})
-    hub = at(hub_of())
+    hub = at(serve())
     zoo(*FP16, "--offline")
     assert not hub.asked
     assert content(zoo.here / MODEL) == expected("fp16")
@@ -164,7 +163,7 @@ def test_from_the_cache_of_the_hub(zoo, at):
 )
 def test_refusals(behaviour, arguments, message, zoo, at):
     (zoo.here / "file").touch()
-    at(hub_of(**behaviour))
+    at(serve(**behaviour))
     assert message in zoo(*PULL, *arguments, code=2).error
     assert [path.name for path in zoo.here.iterdir()] == ["file"]
 
@@ -182,7 +181,7 @@ UNCHECKED["fp32"]["verification"] = None
 def test_a_hostile_hub(changes, zoo, at):
     """A manifest that is too large is not even downloaded."""
     large = {**FILES, "manifest.json": b" " * ((4 << 20) + 1)}
-    hub = at(hub_of(folders.published(FILES, **changes) if changes else large))
+    hub = at(serve(folders.published(FILES, **changes) if changes else large))
     zoo(*PULL, code=2)
     assert len(hub.asked) == (2 if changes else 1) and not (zoo.here / MODEL).exists()
 
@@ -195,14 +194,14 @@ def test_another_owner_and_no_server(zoo):
 
 
 def test_a_token_is_not_shown_to_another_host(zoo, at):
-    at(hub_of(token="t0ken", cdn=True))
+    at(serve(token="t0ken", cdn=True))
     zoo.patch.setenv("HF_TOKEN", "t0ken")
     zoo(*PULL)
     assert content(zoo.here / MODEL) == expected("fp32")
 
 
 def test_two_at_once(tmp_path):
-    with hub_of() as hub:
+    with serve() as hub:
         zoo = Command(tmp_path, hub.url)
         both = [zoo.start(*FP16) for _ in range(2)]
         told = [process.communicate(timeout=60)[1] for process in both]

@@ -46,31 +46,28 @@ def test_a_tower_for_texts_agrees_with_transformers(name, reference):
     assert_near(forward(model_of(config), *texts.values()), wanted)
 
 
-@pytest.mark.parametrize("size", [pytest.param((64, 64), marks=pytest.mark.full), (48, 80)])
-def test_both_towers_agree_with_transformers(size):
-    config = nano(zoo.info("siglip2_vitb16_224_dual").config)
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        pytest.param("siglip2_vitb16_224_dual", (64, 64), marks=pytest.mark.full),
+        ("siglip2_vitb16_224_dual", (48, 80)),
+        # Positions of another grid are interpolated linearly.
+        ("tipsv2_vitb14_dual", (42, 98)),
+        ("tipsv2_vitg14_dual", (42, 98)),
+    ],
+)
+def test_both_towers_agree_with_transformers(name, size):
+    config = nano(zoo.info(name).config)
     pixels = np.stack([make_image(seed, *size) for seed in (1, 2)])
     texts = texts_of(config.words, 3)
+    is_siglip = name.startswith("siglip")
+    asks = {"interpolate_pos_encoding": True} if is_siglip else {}
+    theirs = (siglip2 if is_siglip else tips).both(config, values_of(config))
     with torch.no_grad():
-        wanted = siglip2.both(config, values_of(config))(
-            pixel_values=torch.from_numpy(pixels), interpolate_pos_encoding=True, **in_torch(texts)
-        )
+        wanted = theirs(pixel_values=torch.from_numpy(pixels), **in_torch(texts), **asks)
     got = forward(model_of(config), pixels, *texts.values())
     assert got["logits_per_image"].shape == (2, 3)
     assert_near(got, wanted)
-
-
-@pytest.mark.parametrize("name", ["tipsv2_vitb14_dual", "tipsv2_vitg14_dual"])
-def test_both_towers_of_tips_agree_with_transformers(name):
-    """Positions of another grid are interpolated linearly."""
-    config = nano(zoo.info(name).config)
-    pixels = np.stack([make_image(seed, 42, 98) for seed in (1, 2)])
-    texts = texts_of(config.words, 3)
-    with torch.no_grad():
-        wanted = tips.both(config, values_of(config))(
-            pixel_values=torch.from_numpy(pixels), **in_torch(texts)
-        )
-    assert_near(forward(model_of(config), pixels, *texts.values()), wanted)
 
 
 @pytest.mark.full

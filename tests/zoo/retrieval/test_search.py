@@ -15,6 +15,7 @@ import zoo as package
 from tests import folders
 from tests.references.towers import SENTENCES, save_towers
 from tests.vector_datasets import table_of, write_dataset
+from tests.zoo.embedding.conftest import stub_folder
 from weights.progress import Quiet
 from zoo.errors import BadRequest
 from zoo.images.photograph import photograph
@@ -159,26 +160,15 @@ def jpeg(colour):
 COLOURS = np.array([[250, 10, 10], [240, 20, 30], [10, 250, 10], [20, 10, 240], [90, 90, 90]])
 
 
-def published(held):
-    """Files and their manifest, which says what the networks take and give."""
-    record = folders.manifest(held)
-    for variant in record["variants"].values():
-        shape = ["n", 3, *folders.SIZE]
-        variant["inputs"] = [{"name": "pixel_values", "dtype": "float32", "shape": shape}]
-        variant["outputs"] = [{"name": "pooler_output", "dtype": "float32", "shape": ["n", 3]}]
-    return folders.published(held, variants=record["variants"])
-
-
 @pytest.fixture
 def colours(tmp_path):
     """A folder of a model that gives the mean of each channel, and a dataset of five colours."""
-    held = folders.contents()
-    made = folders.write(tmp_path / "made", published(held))
+    made = stub_folder(tmp_path / "made")
     means = ((COLOURS / 255 - folders.MEAN) / folders.STD).astype(np.float16)
     keys = [f"deep/{row}.png" for row in range(len(COLOURS))]
     pictures = pa.array([jpeg(tuple(colour)) for colour in COLOURS.tolist()], pa.binary())
     table = table_of(keys, means).append_column("thumbnail", pictures)
-    digest = hashlib.sha256(held["onnx/model.onnx"]).hexdigest()
+    digest = hashlib.sha256(folders.mean_of_pixels(1)).hexdigest()
     made_by = {"model": folders.MODEL, "model_sha256": digest, "place": str(made)}
     write_dataset(tmp_path / "colours.lance", [table], **made_by)
     Image.new("RGB", (64, 40), (245, 15, 20)).save(tmp_path / "red.png")
@@ -207,7 +197,7 @@ def test_a_picture_is_searched_by_the_dataset_s_own_model(colours, zoo):
     ]
     assert "deep/1.png" in zoo("search", data, "--key", "deep/0.png").out
     # Another network of the same name and shape; none at all; and words that it does not know.
-    other = folders.write(colours / "other", published(folders.contents(seed=3)))
+    other = stub_folder(colours / "other", 4)
     for model, told in ((other, "is of another model than"), (colours, "has no model")):
         said = zoo("search", data, colours / "red.png", "--model", model, code=2).error
         assert told in said
@@ -245,17 +235,8 @@ def test_pictures_of_a_sheet_stay_below_their_folder(colours, zoo):
     write_dataset(colours / "y.lance", [table_of(keys, vectors)])
     said = zoo("search", colours / "y.lance", "--key", keys[0], "--out", "a.png", code=2).error
     assert "has no thumbnails" in said
-    zoo(
-        "search",
-        colours / "y.lance",
-        "--duplicates",
-        "--above",
-        0.5,
-        "--out",
-        "a.png",
-        "--pictures",
-        root,
-    )
+    places = ("--out", "a.png", "--pictures", root)
+    zoo("search", colours / "y.lance", "--duplicates", "--above", 0.5, *places)
     sheet = np.asarray(Image.open("a.png").convert("RGB"))
     shown = [tuple(sheet[88, 88 + 168 * place].tolist()) for place in range(3)]
     assert shown == [(245, 15, 20), (224, 224, 224), (224, 224, 224)]

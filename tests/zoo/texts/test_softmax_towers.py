@@ -87,34 +87,6 @@ def differences(path, inputs, wanted):
     }
 
 
-STRUCTURES = {
-    "tips_vitb14_hr_text": (320, 202, {"Attention": 12, "LayerNormalization": 25}),
-    "dinov3_vitl16_dinotxt_text": (
-        *(691, 355),
-        {"Attention": 24, "LayerNormalization": 49, "Gelu": 24},
-    ),
-    "tips_vitb14_hr_dual": (680, 406, {"Attention": 24, "LayerNormalization": 50, "Gelu": 12}),
-    "dinov3_vitl16_dinotxt_dual": (
-        *(1687, 831),
-        {"Attention": 50, "RotaryEmbedding": 48, "LayerNormalization": 103, "Gelu": 48},
-    ),
-}
-"""Nodes at opset 18 and 23, and what is fused at 23."""
-
-
-@pytest.mark.each()
-@pytest.mark.parametrize("name", STRUCTURES)
-def test_masks_are_fused_with_attention(name):
-    config, (decomposed, nodes, counts) = package.info(name).config, STRUCTURES[name]
-    size = None if name.endswith("_text") else config.native or (224, 224)
-    for opset, most in ((18, decomposed), (23, nodes)):
-        report = convert_model(abstract(config), opset, Signature(size, None)).report
-        norms = {"LayerNormalization": counts["LayerNormalization"]}
-        assert report.nodes <= most and report.near_misses == []
-        fused = {operator: count for operator, count in report.fused.items() if count}
-        assert fused == (counts if opset == 23 else norms)
-
-
 def save_pair(folder, values, stem="tips_oss_b14_highres_distilled", axis=()):
     """Google's two files, whose temperature may have an axis."""
     for tower, prefix in (("vision", tower_names.IMAGES), ("text", tower_names.TEXTS)):

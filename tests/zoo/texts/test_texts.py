@@ -104,16 +104,3 @@ def test_what_is_no_tokenizer(own):
     (own / "tokenizer.json").unlink()
     with pytest.raises(BadFile, match="cannot be read"):
         read_tokenizer(own, 64)
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "told"),
-    [
-        ("siglip2_vitb16_224_text", ("--size", 64), "takes texts, which have no size"),
-        ("siglip2_vitb16_224_dual", ("--input", "uint8"), "input uint8 is for models of images"),
-        ("siglip2_vitb16_224_text", ("--layers", "1"), "gives no hidden states"),
-        ("siglip2_vitb16_224_text", ("--target", "portable"), "give batch 1"),
-    ],
-)
-def test_what_texts_have_not(model, options, told, zoo):
-    assert told in zoo("export", model, "--weights", "random", *options, code=2).error
