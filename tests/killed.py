@@ -26,6 +26,9 @@ PRELOADED = (
 REMOVALS = {"os.remove", "os.rmdir"}
 WRITES = REMOVALS | {"os.rename", "os.mkdir", "os.truncate", "os.utime", "open"}
 
+STOPPED = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
+"""What happens at a change of the files, and the exit status after it."""
+
 
 @dataclass(frozen=True)
 class Order:

@@ -15,10 +15,11 @@ import pytest
 import torch
 from PIL import Image
 
+import converter
 import zoo
 from tests.browser import chromium_of_debian, served
 from tests.clients import environments, folders
-from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, cosine, levels
+from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, levels
 from tests.clients.tensors import decode, decode_all
 from tests.formats import in_transformers, leaves, small
 from tests.references.classifiers import BREEDS, trained
@@ -85,7 +86,7 @@ def test_transformers_js(node, folder, tmp_path):
         wanted = pixel_values([image], folder.preprocessing, folder.preprocessing.size)
     np.testing.assert_allclose(pixels[str(fits)], wanted, rtol=0, atol=ROUNDING)
     for name, value in decode_all(answer["features"]).items():
-        assert cosine(value, folder.outputs[name]) >= FEATURES
+        assert converter.compare(value, folder.outputs[name]).cosine >= FEATURES
 
 
 def test_onnxruntime_web(node, folder):
@@ -195,7 +196,7 @@ def test_labels_in_words(node, tmp_path):
             np.testing.assert_allclose([scores[x] for x in LABELS], shares, rtol=0, atol=limit)
             for name, wanted in (("texts", texts), ("image", vector)):
                 got = decode(answers[dtype][name])
-                assert got.shape == wanted.shape and cosine(got, wanted.numpy()) >= 1 - limit
+                assert converter.compare(got, wanted.numpy()).cosine >= 1 - limit
 
 
 def in_chromium(node, place, request):

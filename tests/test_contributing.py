@@ -66,8 +66,6 @@ def test_tables_list_every_room_in_the_order_of_imports(package):
     assert set(table(package)) == folders(package)
 
 
-
-
 def test_every_precision_has_what_the_pages_say():
     assert set(get_args(Precision)) == LIMITS.keys() == BITS.keys()
     page = (ROOT / "docs" / "concepts" / "precision.md").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import folders
-from tests.killed import Order
+from tests.killed import STOPPED, Order
 
 EMBEDDED = Path(__file__).parents[1] / "zoo" / "data" / "vit_digits.safetensors"
 
@@ -17,9 +17,6 @@ COMMANDS = {
     "pull": ["pull", folders.MODEL, "--out", "out", "--variant", "fp32", "--force"],
     "build": ["build", "vit_digits", "--out", ".", "--variant", "fp32"],
 }
-
-ACTIONS = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
-"""What happens, and the exit status after it."""
 
 MEASURED = ("README.md", "manifest.json")
 
@@ -53,7 +50,7 @@ def test_a_command_that_is_stopped(name, points, run, tmp_path):
     new = content(tmp_path / "whole")
     old = {} if name == "build" else dict.fromkeys(new, LEFT_FROM_BEFORE)
     for point in range(points):
-        action = list(ACTIONS)[point % len(ACTIONS)]
+        action = list(STOPPED)[point % len(STOPPED)]
         place = folders.write(tmp_path / str(point), old)
         place.mkdir(exist_ok=True)
         at = 1 + point * whole // points
@@ -62,7 +59,7 @@ def test_a_command_that_is_stopped(name, points, run, tmp_path):
         left = content(place, hidden=True)
         assert all(Path(file).parts[0].startswith(".") or ".zoo-" in file for file in left), left
         # What fails may be nothing that the command needs.
-        assert status in (ACTIONS[action], 0), (name, action, at)
+        assert status in (STOPPED[action], 0), (name, action, at)
         if action != "SIGKILL" and name not in ("pull", "build"):
             assert not left, (name, action, at)
         assert run(Order(str(place), COMMANDS[name]))[0] == 0

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from converter import compare
+
 LARGEST = {"fp32": 1e-4, "fused": 1e-4}
 """Absolute error; measured 6e-6."""
 
@@ -28,14 +30,9 @@ def assert_equals(variant, got, wanted):
     for name, value in got.items():
         assert value.shape == wanted[name].shape
         if variant in COSINE:
-            assert cosine(value, wanted[name]) >= COSINE[variant], (variant, name)
+            assert compare(value, wanted[name]).cosine >= COSINE[variant], (variant, name)
         else:
             np.testing.assert_allclose(value, wanted[name], rtol=0, atol=LARGEST[variant])
-
-
-def cosine(a, b):
-    a, b = (x.ravel().astype(np.float64) for x in (a, b))
-    return a @ b / np.sqrt((a @ a) * (b @ b))
 
 
 def levels(a, b, how):

@@ -14,6 +14,7 @@ from tests.seeded import as_file
 from weights.mapping import Naming
 from weights.tensors import LazyArrays, Provenance, Weights
 from weights.writers.items import items_for
+from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.models.config import Config
 
 Values = Mapping[str, np.ndarray]
@@ -81,6 +82,15 @@ def transformers_model(
     logger.setLevel(level)
     assert {*report["missing_keys"]} <= {*unread} and not report["unexpected_keys"], report
     return model.eval()
+
+
+def by_settings(naming: Naming, config: Config, values: Values) -> Any:
+    """The same of the class and the settings that the zoo writes for a configuration."""
+    import transformers
+
+    made = transformers_kind(config)
+    kind = getattr(transformers, made.name)
+    return transformers_model(kind, kind.config_class(**made.settings(config)), naming, values)
 
 
 FEATURES = ("last_hidden_state", "pooler_output")

@@ -1,11 +1,11 @@
 """SigLIP 2 by Equimo, which has no head, and by transformers, at any size."""
 
+from functools import partial
+
 from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import huggingface_names
-from zoo.checkpoints.settings.huggingface import transformers_kind
-from zoo.models.config import Config, DualConfig
-from zoo.models.text_config import TextConfig
+from zoo.models.config import Config
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
@@ -26,20 +26,7 @@ def by_transformers(config: Config, values: Values, image) -> Arrays:
     return running.run_transformers(model, image, interpolate_pos_encoding=True)
 
 
-def texts(config: TextConfig, values: Values):
-    from transformers import SiglipTextConfig, SiglipTextModel
-
-    settings = SiglipTextConfig(**transformers_kind(config).settings(config))
-    return running.transformers_model(
-        SiglipTextModel, settings, huggingface_names.SIGLIP_TEXT, values
-    )
-
-
-def both(config: DualConfig, values: Values):
-    from transformers import SiglipConfig, SiglipModel
-
-    settings = SiglipConfig(**transformers_kind(config).settings(config))
-    return running.transformers_model(SiglipModel, settings, huggingface_names.SIGLIP_DUAL, values)
-
+texts = partial(running.by_settings, huggingface_names.SIGLIP_TEXT)
+both = partial(running.by_settings, huggingface_names.SIGLIP_DUAL)
 
 REFERENCES = running.both(by_equimo, by_transformers, siglip2_vitb16_224="siglip2_vitb16_224")

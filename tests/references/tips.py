@@ -1,33 +1,17 @@
 """TIPS by Equimo, and by transformers, whose TIPSv2 has the same networks."""
 
+from functools import partial
+
 from tests.references import Arrays, running
 from tests.references.dinov2 import by_equimo
 from tests.references.running import Values
-from weights.mapping import Naming
 from weights.namings import tower_names
-from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.models.config import Config
 
-
-def transformers(config: Config, values: Values):
-    return _model(config, values, tower_names.HUB_TIPS_VIT)
-
-
-def texts(config: Config, values: Values):
-    return _model(config, values, tower_names.HUB_TIPS_TEXT)
-
-
-def both(config: Config, values: Values):
-    return _model(config, values, tower_names.HUB_TIPS_DUAL)
-
-
-def _model(config: Config, values: Values, names: Naming):
-    import transformers
-
-    made = transformers_kind(config)
-    kind = getattr(transformers, made.name)
-    settings = kind.config_class(**made.settings(config))
-    return running.transformers_model(kind, settings, names, values)
+transformers, texts, both = (
+    partial(running.by_settings, names)
+    for names in (tower_names.HUB_TIPS_VIT, tower_names.HUB_TIPS_TEXT, tower_names.HUB_TIPS_DUAL)
+)
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:

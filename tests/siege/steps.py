@@ -13,14 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from tests.killed import Order, Outcome
+from tests.killed import STOPPED, Order, Outcome
 from tests.siege.doors import DOORS
 from tests.siege.rules import Said, wrong_words
 from tests.siege.things import NAMES, OUTSIDE, THINGS
 from tests.siege.world import HERE, Run, State, fresh, state
-
-STOPPED = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
-"""What happens at a change of the files, and the exit status after it."""
 
 SCARCE = {
     "few files may be open": ((resource.RLIMIT_NOFILE, 12),),
