@@ -12,7 +12,7 @@ from converter.decompositions.matrices import (
     collect_rows,
     entry,
     exchange,
-    repeat,
+    iterate,
     taken,
 )
 from converter.decompositions.registered import decomposition
@@ -149,7 +149,7 @@ def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax
     def step(k: Index, order: jax.Array) -> jax.Array:
         return taken(order, exchange(k, entry(pivots, k, -1), permutation_size), -2)
 
-    return repeat(count, step, jnp.broadcast_to(rows, (*stack, permutation_size, 1)))[..., 0]
+    return iterate(count, step, jnp.broadcast_to(rows, (*stack, permutation_size, 1)))[..., 0]
 
 
 @decomposition("triangular_solve", of_complex=True)

@@ -18,7 +18,7 @@ UNROLLED = 4
 """Loops of so many rounds are written out."""
 
 
-def repeat(rounds: int, body: Callable[[Index, State], State], state: State) -> State:
+def iterate(rounds: int, body: Callable[[Index, State], State], state: State) -> State:
     """``body(i, state)`` for every ``i`` from zero to ``rounds - 1``."""
     return collect(rounds, lambda i, each: (body(i, each), ()), state)[0]
 
@@ -26,7 +26,7 @@ def repeat(rounds: int, body: Callable[[Index, State], State], state: State) -> 
 def collect(
     rounds: int, body: Callable[[Index, State], tuple[State, tuple[jax.Array, ...]]], state: State
 ) -> tuple[State, tuple[jax.Array, ...]]:
-    """``repeat``, of a body that gives more than the state: that of all rounds, along a new first
+    """``iterate``, of a body that gives more than the state: that of all rounds, along a new first
     axis.
     """
     if rounds > UNROLLED:
