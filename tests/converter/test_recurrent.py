@@ -14,11 +14,10 @@ T, B, D, H = 7, 3, 4, 5
 X = np.random.default_rng(0).standard_normal((B, T, D)).astype(np.float32)
 KEY = jax.random.key(0)
 TURNED = {"Transpose": 2}
-
-
 BACK = {"reverse": True, "keep_order": True, "return_carry": True}
 LAYERS = {
     "mgu": (nn.RNN(nn.MGUCell(H)), {"GRU": 1, "Reshape": 1} | TURNED),
+    "simple": (nn.RNN(nn.SimpleCell(H)), {"RNN": 1, "Reshape": 1} | TURNED),
     "lstm, reversed": (nn.RNN(nn.LSTMCell(H), **BACK), {"LSTM": 1, "Reshape": 3} | TURNED),
 }
 
@@ -31,7 +30,7 @@ def test_operators(name, opset):
     params = module.init(KEY, X)
     export = converter.to_onnx(module.apply, [("B", "T", D)], params=params, opset=opset)
     assert export.report.histogram == wanted, export.graph
-    assert export.report.fused == {op: 1 for op in ("LSTM", "GRU") if op in wanted}
+    assert export.report.fused == {op: 1 for op in ("LSTM", "GRU", "RNN") if op in wanted}
     assert_right(export, jax.tree.leaves(module.apply(params, X)))
 
 

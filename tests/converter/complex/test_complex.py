@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import onnx_ir as ir
 import pytest
-from jax import lax
 
 import converter
 from tests.programs.complex_numbers import normal
@@ -59,20 +58,6 @@ def test_known_reals_are_real():
     assert counted(lambda z: z @ (z.real.T + 0j), 3, 4)["MatMul"] == 2
     assert counted(lambda z: jnp.fft.fft(z.real), 3, 4)["MatMul"] == 1
     assert counted(jnp.fft.fft, 3, 4) == {"MatMul": 1, "Reshape": 2}
-
-
-@pytest.mark.full
-def test_rotary_embeddings_written_with_complex_numbers():
-    """As Llama's: pairs as complex numbers, turned by known ones."""
-    turns = jnp.exp(1j * jnp.outer(jnp.arange(6.0), 100.0 ** (-jnp.arange(4) / 4)))
-
-    def turned(x):
-        pairs = lax.complex(x[..., ::2], x[..., 1::2]) * turns
-        return jnp.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
-
-    export = converter.to_onnx(turned, [(2, 3, 6, 8)])
-    assert export.report.fused["RotaryEmbedding"] == 1
-    assert converter.check(export, turned, [normal(2, 3, 6, 8).real]).passed
 
 
 @pytest.mark.full

@@ -68,7 +68,6 @@ GROUPS = {
         "highest": lambda x, y: (x - x.max(1, keepdims=True)) * lax.rsqrt(x.var(1)[:, None] + 1),
         "mean of others": lambda x, y: (x - x.mean(0)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
         "variance of all": lambda x, y: (x - mean(x)) * lax.rsqrt(x.var() + 1e-3),
-        "of a sample": lambda x, y: (x - mean(x)) * lax.rsqrt(x.var(1, ddof=1)[:, None]),
         "plain square": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(x**2) + 1e-3),
         "other": lambda x, y: (y - mean(x)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
         "power": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(abs(x - mean(x)) ** 3) + 1e-3),
@@ -82,7 +81,6 @@ GROUPS = {
     },
     "Attention": {
         "along queries": lambda x, y: attend(x, y, axis=0)[0],
-        "weights are wanted": attend,
         "sine of scores": lambda x, y: attend(x, y, lambda s: jnp.sin(s / 5) * 5)[0],
         "truncated weights": lambda x, y: jnp.trunc(4 * attend(x, y)[1]) @ y,
         "values kept apart": lambda x, y: jnp.einsum("qk,kv->qkv", attend(x, y)[1], y),
