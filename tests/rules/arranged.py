@@ -292,13 +292,6 @@ def padded_pool(d: Drawn) -> Expr:
     return d.apply(lambda a: a / 4, y) if combine is lax.add and d.chance() else y
 
 
-def resized(d: Drawn) -> Expr:
-    x = d.input((2, 3, 4), "float32", SMALL)
-    shape = (2, d.pick([3, 6]), d.pick([8, 2]))
-    method = d.pick(["nearest", "linear"])
-    return d.apply(lambda a: jax.image.resize(a, shape, method, antialias=False), x)
-
-
 def contracted(graph: Graph) -> bool:
     rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
     return swept({ops.einsum: rule})(graph)
