@@ -287,7 +287,7 @@ def pool(
     none = ((0, 0), (0, 0))
     return lax.reduce_window(
         x,
-        jnp.asarray(start, x.dtype),
+        np.asarray(start, x.dtype),  # while JAX traces, an array of its own would be unknown
         combine,
         (1, 1, *size),
         (1, 1, *strides),
