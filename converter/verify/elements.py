@@ -158,7 +158,8 @@ def _settle(
     """Of elements that the scatter does not explain: which are wrong, open, or right either way.
 
     ``seen`` are the moved evaluations. Where all of them are finite, or all the same infinity or
-    NaN, the element is wrong. Else it is right if it is as near to the ``truth`` as JAX is. If it
+    NaN, the element is wrong, unless XLA has taken what leads to it for zero and the file, which
+    has not, is beside the ``truth``. Else it is right if it is as near to the ``truth`` as JAX is. If it
     is not, moved evaluations that end as it does excuse it where JAX gives no number either, or
     another one than the truth; where JAX is right, it is open.
     """
@@ -170,7 +171,8 @@ def _settle(
     could_be = _could_be(got, seen, reach) & _could_be(wanted, seen, reach)
     excused = is_right | (could_be & (is_far | ~np.isfinite(wanted)))
     is_open = is_shifting & could_be & ~excused
-    wrong = ~is_shifting | ~(excused | is_open)
+    is_lost = is_right & is_far & (wanted == 0)
+    wrong = (~is_shifting & ~is_lost) | ~(excused | is_open)
     both = np.isfinite(got) & np.isfinite(wanted)
     return wrong, is_open, ~wrong & ~is_open & ~both
 

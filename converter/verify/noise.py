@@ -4,7 +4,8 @@ A runtime may round differently from JAX at every step, and what that does to an
 the element: a sum that cancels moves much, a large product next to it hardly. So the graph is
 evaluated several times, each step moved at random by up to two units in the last place, and an
 element may be as wrong as these evaluations scatter (stochastic arithmetic; Vignes, 2004,
-doi:10.1023/B:NUMA.0000049483.75679.ce). What is moved is the result of a step; where a step has
+doi:10.1023/B:NUMA.0000049483.75679.ce). Subnormal results, which XLA takes for zero and other
+runtimes do not, are zero in some of the evaluations. What is moved is the result of a step; where a step has
 many roundings inside, its operands too, which is how far they can carry (backward error). Steps
 that only choose numbers are left exact, and so is arithmetic on numbers of few digits.
 """
@@ -169,7 +170,9 @@ class _Mover:
     def _off(self, value: Any, exact: Any, floor: Any = None) -> Any:
         """Every element a little up or down, but for numbers of few digits where ``exact`` holds.
 
-        Numbers below ``floor`` move as much as it does, but not beyond zero.
+        Numbers below ``floor`` move as much as it does, but not beyond zero. What a processor may
+        take for zero is taken for zero by half of the evaluations: multiplied by a large number,
+        it would be another result.
         """
         if not is_float(value.dtype):
             return value
@@ -179,9 +182,10 @@ class _Mover:
         far = xp.copysign(abs(value) + least * abs(step), value)
         small = (abs(value) < least) & ((value != 0) | (floor is not None))
         moved = xp.where(small, far, value * (1 + step))
-        if isinstance(exact, bool) and not exact:
-            return moved
-        return xp.where(exact & _is_short(value), value, moved)
+        if not isinstance(exact, bool) or exact:
+            moved = xp.where(exact & _is_short(value), value, moved)
+        is_flushed = (abs(value) < value.dtype.type(_flushed_below(info))) & (step < 0)
+        return xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), moved)
 
     def _off_as_a_whole(self, value: Any, node: Node) -> Any:
         """Every element of a matrix off as much as its largest; in a large matrix more.
@@ -204,6 +208,11 @@ class _Mover:
         if start + size <= POOL:
             return self._pool[start : start + size].reshape(shape)
         return self._np.resize(self._pool[start:], shape)
+
+
+def _flushed_below(info: Any) -> float:
+    """Below what XLA takes numbers for zero; half precision it computes in float32."""
+    return min(float(info.smallest_normal), float(jnp.finfo(np.float32).smallest_normal))
 
 
 def _is_short(x: Any) -> Any:

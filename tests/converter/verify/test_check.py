@@ -114,6 +114,25 @@ def test_rounding_is_no_error(name):
     assert verdict.passed, verdict.differences
 
 
+FLUSHED = {
+    "function": lambda x: jnp.exp(x * 0 - 88) * 1e10,
+    "product": lambda x: (x * 2.0**-70) * 2.0**-70 * 2.0**60,
+    "sum": lambda x: jnp.exp(x * 0 - 88) * 1e10 + 1e-30,
+    "mish": lambda x: jax.nn.mish(x - 87.8),
+    "loop": lambda x: lax.fori_loop(0, 3, lambda i, y: jnp.exp(y * 0 - 88) * 1e10, x),
+}
+"""Subnormal numbers on the way, which XLA takes for zero and ONNX Runtime does not."""
+
+
+@pytest.mark.parametrize("name", FLUSHED)
+def test_what_is_flushed_to_zero_is_no_error(name):
+    fn, x = jax.jit(FLUSHED[name]), np.array([1, 0.5, -0.25], np.float32)
+    export = converter.to_onnx(fn, [x])
+    verdict = converter.check(export, fn, [x])
+    assert verdict.passed, verdict.differences
+    assert not converter.check(export, lambda x: fn(x) - 1e-20, [x]).passed
+
+
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
 def test_where_jax_itself_is_off(name):
     """XLA's formulas cancel near the zeros; a file that is nearer to the truth is right."""
