@@ -158,37 +158,41 @@ def _settle(
     """Of elements that the scatter does not explain: which are wrong, open, or right either way.
 
     ``seen`` are the moved evaluations. Where all of them are finite, or all the same infinity or
-    NaN, the element is wrong, unless XLA has taken what leads to it for zero and the file, which
-    has not, is beside the ``truth``. Else it is right if it is as near to the ``truth`` as JAX is. If it
-    is not, moved evaluations that end as it does excuse it where JAX gives no number either, or
+    NaN, the element is wrong, unless XLA took what leads to it for zero, and the file, which did
+    not, is beside the ``truth``. Else it is right if it is as near to the ``truth`` as JAX is. If
+    it is not, moved evaluations that end as it does excuse it where JAX gives no number either, or
     another one than the truth; where JAX is right, it is open.
     """
     type_, (got, wanted, seen) = wanted.dtype, map(_wide, (got, wanted, seen))
     is_shifting = ~_alike(seen, seen[0]).all(0)
-    is_right, is_far = np.zeros((2, *got.shape), bool)
+    is_right, is_far, is_lost = np.zeros((3, *got.shape), bool)
     if truth is not None:
-        is_right, is_far = _beside_truth(got, wanted, _wide(truth), reach, jnp.finfo(type_))
+        is_right, is_far, is_lost = _beside_truth(
+            got, wanted, _wide(truth), reach, jnp.finfo(type_)
+        )
     could_be = _could_be(got, seen, reach) & _could_be(wanted, seen, reach)
     excused = is_right | (could_be & (is_far | ~np.isfinite(wanted)))
     is_open = is_shifting & could_be & ~excused
-    is_lost = is_right & is_far & (wanted == 0)
-    wrong = (~is_shifting & ~is_lost) | ~(excused | is_open)
+    wrong = ~is_lost & (~is_shifting | ~(excused | is_open))
     both = np.isfinite(got) & np.isfinite(wanted)
     return wrong, is_open, ~wrong & ~is_open & ~both
 
 
 def _beside_truth(
     got: np.ndarray, wanted: np.ndarray, truth: np.ndarray, reach: np.ndarray, info: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where a file is as near to the truth as JAX is, and where JAX is far from it."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where a file is as near to the truth as JAX is, where JAX is far from it, and where JAX has
+    zero instead of it and the file does not."""
     size = np.where(np.isfinite(truth), abs(truth), 0.0)
     own = ROUNDING * float(info.eps) * size
     off = _gap(wanted, truth)
-    allowed = np.maximum(reach, own) + SCATTER * np.where(np.isfinite(off), off, 0.0)
+    rounded = np.maximum(reach, own)
+    allowed = rounded + SCATTER * np.where(np.isfinite(off), off, 0.0)
     # What is nearly as large as the largest number may be rounded to infinity.
     is_edge = np.isinf(got) & (np.sign(got) == np.sign(truth)) & (size + own >= float(info.max))
     is_right = (_gap(got, truth) <= allowed) | is_edge
-    return is_right, off > np.maximum(own, FLUSHED)
+    is_far = off > np.maximum(own, FLUSHED)
+    return is_right, is_far, is_far & (wanted == 0) & (_gap(got, truth) <= rounded)
 
 
 def _could_be(got: np.ndarray, seen: np.ndarray, reach: np.ndarray) -> np.ndarray:

@@ -5,9 +5,9 @@ the element: a sum that cancels moves much, a large product next to it hardly. S
 evaluated several times, each step moved at random by up to two units in the last place, and an
 element may be as wrong as these evaluations scatter (stochastic arithmetic; Vignes, 2004,
 doi:10.1023/B:NUMA.0000049483.75679.ce). Subnormal results, which XLA takes for zero and other
-runtimes do not, are zero in some of the evaluations. What is moved is the result of a step; where a step has
-many roundings inside, its operands too, which is how far they can carry (backward error). Steps
-that only choose numbers are left exact, and so is arithmetic on numbers of few digits.
+runtimes do not, are zero in some of the evaluations. What is moved is the result of a step; where a
+step has many roundings inside, its operands too, which is how far they can carry (backward error).
+Steps that only choose numbers are left exact, and so is arithmetic on numbers of few digits.
 """
 
 import math

@@ -133,6 +133,17 @@ def test_what_is_flushed_to_zero_is_no_error(name):
     assert not converter.check(export, lambda x: fn(x) - 1e-20, [x]).passed
 
 
+def test_another_number_than_what_is_flushed_is_an_error():
+    """In a loop, of which every evaluation is compiled and has zero."""
+
+    def fn(factor):
+        return jax.jit(lambda x: lax.map(lambda y: jnp.exp(y * 0 - 88) * factor, x))
+
+    x = np.array([1, 0.5, -0.25], np.float32)
+    assert not fn(1e20)(x).any()
+    assert not converter.check(converter.to_onnx(fn(2e20), [x]), fn(1e20), [x]).passed
+
+
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
 def test_where_jax_itself_is_off(name):
     """XLA's formulas cancel near the zeros; a file that is nearer to the truth is right."""
