@@ -62,7 +62,7 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         },
         "elementwise uint8 arithmetic 17": "Integers of 8 bits beyond their range",
         "elementwise uint8 arithmetic 23": "Integers of 8 bits beyond their range",
-        "elementwise and or xor not 17": SHIFTS,
+        **{f"elementwise {n} 17": SHIFTS for n in ("and or xor not", "frexp", "ldexp", "signs")},
         **{f"elementwise bitcast{n} 26": NEW for n in ("", " back")},
         **{f"elementwise {n} 23": MAXIMUM for n in ("max", "min", "relu", "erf_inv")},
         "elementwise compare 23": COMPARED,
