@@ -1,17 +1,17 @@
 """ONNX Runtime as it is installed here: its providers, what it raises, which nodes run where."""
 
+from __future__ import annotations
+
 import errno
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import onnx_ir as ir
 
 import converter
-from converter.model.verdict import Level
-from converter.verify.sessions import levels
 from weights.opening import open_regular
 from zoo.errors import BadRequest, MissingLibrary
 
@@ -23,6 +23,9 @@ except ModuleNotFoundError as error:
         f"{error.name} is not installed: `pip install onnxruntime`, or `onnxruntime-gpu` or "
         "`onnxruntime-directml` for those builds of it."
     ) from error
+
+if TYPE_CHECKING:
+    from converter.model.verdict import Level
 
 Session: TypeAlias = ort.InferenceSession
 NodeArg: TypeAlias = ort.NodeArg
@@ -75,6 +78,9 @@ def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -
 
 def lower_sessions(model: Path | ir.Model, provider: str = CPU) -> Iterator[tuple[Level, Session]]:
     """Sessions at all levels of optimisation below the one that users have, one after the other."""
+    # JAX is imported only where a model is verified.
+    from converter.verify.sessions import levels
+
     for level in levels(model)[:-1]:
         yield level, session(model, provider, level)
 
