@@ -93,7 +93,7 @@ def test_commands_turn_telemetry_off(monkeypatch):
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-AT_ONCE = {"onnxruntime", "torch", "huggingface_hub", "jax", "onnx_ir", "converter", "httpx2"}
+AT_ONCE = {"onnxruntime", "torch", "huggingface_hub", "jax", "onnx_ir", "httpx2"}
 CALL = "from zoo.cli.app import app; from zoo.cli.console import call"
 READ = "import converter, zoo.cli.export_command, zoo.export.run"
 
