@@ -381,7 +381,8 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
 
 
 def test_files_of_other_families_do_not_fit():
-    """No naming of one takes another's file for its own, square tables and single rows included."""
+    """No naming of one takes another's file for its own, square tables and single rows included;
+    two of one entry may, as timm's keys of DINOv2 without registers are Meta's."""
     # In one size EUPE is DINOv3's network, and TIPS that of TIPSv2.
     entries = [small(name) for name in NAMES if name not in ("eupe_vitt16", "tips_vits14_hr")]
     for source in entries:
@@ -390,8 +391,10 @@ def test_files_of_other_families_do_not_fit():
         fitting = [
             entry.name
             for entry in entries
-            for other in entry.namings
-            if fits(other, state, model_shapes(entry.config_for(other.name)))
+            if any(
+                fits(other, state, model_shapes(entry.config_for(other.name)))
+                for other in entry.namings
+            )
         ]
         assert fitting == [source.name]
 
