@@ -193,13 +193,11 @@ class DualConfig(Opaque):
 
 
 FeatureConfig = ViTConfig | ConvNeXtConfig
+"""Networks that give features, and logits if they are classifiers."""
+
+Config = FeatureConfig | DepthConfig | MaskConfig | SegmenterConfig | TextConfig | DualConfig
 
 
 def scores_of(config: object) -> str:
     """What makes answers of a network's logits."""
-    return config.scores if isinstance(config, ViTConfig | ConvNeXtConfig) else "softmax"
-
-
-"""Networks that give features, and logits if they are classifiers."""
-
-Config = FeatureConfig | DepthConfig | MaskConfig | SegmenterConfig | TextConfig | DualConfig
+    return config.scores if isinstance(config, FeatureConfig) else "softmax"
