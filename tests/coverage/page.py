@@ -46,8 +46,7 @@ Your browser finds a name with Ctrl+F.
 - **Dtypes** are those that a test finds right in ONNX Runtime, or *all* that JAX has for it.
 - **Operators** are those that one test's file has, with the opset where they depend on it.
 - **Tests**: how many programs there are, by their subject in `tests/programs/`. `test_rules` shows
-  what a primitive is given, and `harness` is JAX's own
-  table, all of which the full tier tries.
+  what a primitive is given, and `harness` is JAX's own table, all of which the full tier tries.
 """
 
 FLOATS = ("float32", "float16", "bfloat16")
