@@ -46,8 +46,8 @@ def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--draw",
-        metavar="SEED/MINUTES",
-        help="run the tests in an order that follows from the seed, for so many minutes",
+        metavar="SEED/COUNT/MINUTES",
+        help="run so many tests that follow from the seed, and start none after so many minutes",
     )
 
 
@@ -60,8 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_draw(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw from those that `-m` has left."""
     if chosen := config.getoption("--draw"):
-        seed, _, minutes = chosen.rpartition("/")
-        items[:] = tiers.drawn(items, seed)
+        seed, count, minutes = chosen.split("/")
+        items[:] = tiers.drawn(items, seed)[: int(count)]
         config.pluginmanager.register(tiers.Deadline(float(minutes)))
 
 

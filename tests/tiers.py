@@ -5,9 +5,8 @@ product, `@pytest.mark.each("form", "dtype.kind")` leaves in the default tier th
 between them every value of each of these arguments, or of their attributes, and marks the others
 `full`. Without arguments it leaves the first case alone. Rows that are marked `full` stay so.
 
-`--draw SEED/MINUTES` puts the chosen tests into an order that follows from the seed, and starts no
-test after so many minutes. Of a cross product of three arguments and more it has every pair of
-values.
+`--draw SEED/COUNT/MINUTES` takes so many tests, which follow from the seed, and starts none after
+so many minutes. Of a cross product of three arguments and more it has every pair of values.
 """
 
 import random
