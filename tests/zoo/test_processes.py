@@ -26,7 +26,9 @@ def trap(tmp_path, monkeypatch):
     return said
 
 
-def test_workers_execute_nothing_of_the_folder(trap):
+def test_workers_execute_nothing_of_the_folder(trap, monkeypatch):
+    # Coverage imports multiprocessing before the folder is on the path.
+    monkeypatch.delenv("COVERAGE_PROCESS_START", raising=False)
     with fresh() as context, workers(context, 1) as pool:
         assert pool.submit(len, "abc").result() == 3
     # The second job of a build has a process of its own, which is started later.

@@ -53,6 +53,13 @@ SMALL = {name: nano(config) for name, config in NETWORKS.items()}
 MOVES = {"Concat", "Expand", "Shape", "Reshape", "Transpose"}
 """Tokens of the network's own are as they are, and need not be repeated for each image."""
 
+KINDS = [
+    pytest.param(type(config), name, marks=pytest.mark.full if is_slow else ())
+    for name, config in SMALL.items()
+    for is_slow in [isinstance(config, OnBackbone)]
+]
+"""Networks by their kind; decoders of depths and areas take half a minute."""
+
 forward = eqx.filter_jit(batched)
 
 
@@ -144,7 +151,7 @@ def test_a_fixed_batch_of_one(name, opset):
 
 @pytest.mark.each("kind", "opset")
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
-@pytest.mark.parametrize(("kind", "name"), [(type(SMALL[name]), name) for name in SMALL])
+@pytest.mark.parametrize(("kind", "name"), KINDS)
 def test_small_networks_in_onnx_runtime(kind, name, opset, tmp_path):
     """All switches of a network: at a fixed size, and with hidden states at any size.
 
