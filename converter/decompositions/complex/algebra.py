@@ -93,6 +93,17 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
     return whole if y >= 0 else divided(one_like(x), whole)
 
 
+@meaning("polynomial")
+def horner(x: Pair, *coefficients: Pair) -> Pair:
+    """Of the coefficients from the constant one to that of the highest power; of jax >= 0.12."""
+    *lower_ones, highest = coefficients
+    result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
+    for coefficient in reversed(lower_ones):
+        step = times(result, x)
+        result = Pair(step.re + coefficient.re, step.im + coefficient.im)
+    return result
+
+
 @meaning("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
     """Of any number. JAX's own table of uses has the second spelling of the parameter."""
