@@ -61,7 +61,7 @@ def test_a_tower_for_texts_as_a_file(opset, zoo, own):
 def test_a_folder_of_both_towers(zoo, own):
     model = save_towers(own)
     zoo("build", "--weights", own, "--out", "made", "--variant", "fp32", "--size", 64)
-    folder = zoo.here / "made" / "siglip2_dual"
+    folder = zoo.here / "made" / "own"
     zoo("verify", folder)
     asked = {"tokenizer": AutoTokenizer.from_pretrained(own)}
     asked |= {"image_processor": AutoImageProcessor.from_pretrained(own)}
