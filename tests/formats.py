@@ -62,10 +62,13 @@ def leaves(name: str, who: str) -> dict[str, Float32]:
     """Seeded leaves of the network whose weights somebody publishes.
 
     Where it is that of the first who publishes them, they are what that file gives: with
-    DINOv3's masks in its biases.
+    DINOv3's masks in its biases. Google's own file has what `write` puts there.
     """
     entry = small(name)
     first, config = entry.namings[0], entry.config_for(who)
+    if who == "google":
+        naming = next(each for each in entry.namings if each.name == who)
+        return leaves_of(config, naming, state_of(config, naming, 4))
     if config != entry.config_for(first.name) and entry.family == "dinov2":
         # As timm converts Meta's: the class token has its position.
         found = leaves(name, first.name)

@@ -106,7 +106,12 @@ class Naming:
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""
-        return next((leaf for rule in self.rules if (leaf := rule.leaf(key))), None)
+        about = ((rule, leaf) for rule in self.rules if (leaf := rule.leaf(key)))
+        return next((leaf for rule, leaf in about if rule is self._deciding(leaf)), None)
+
+    def _deciding(self, leaf: str) -> Rule | None:
+        """The rule that says what a leaf is called: the first that matches it."""
+        return next((rule for rule in self.rules if rule.match(leaf) is not None), None)
 
     def knows(self, key: str) -> bool:
         """Whether files with these names have such a key, used or not."""

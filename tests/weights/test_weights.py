@@ -15,6 +15,7 @@ from weights.errors import MappingError, WeightsNotFound, WrongDigest
 from weights.initializers import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
+from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
 from weights.sources.locate import Published, find_named, searched
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
@@ -46,6 +47,13 @@ def test_files_of_dinov3_have_the_published_keys(name):
 def test_a_leaf_without_a_rule_is_a_mistake_in_the_table():
     with pytest.raises(KeyError, match=r"no rule gives the leaf 'b\.c'"):
         plan([Rule("a.{x}", ("a.{x}",))], {"a.b": (1,), "b.c": (1,)})
+
+
+def test_the_first_rule_about_a_leaf_says_alone_what_it_is_called():
+    """transformers' file of TIPS differs from Google's in the names of one layer."""
+    hub, google = "blocks.3.mlp.c_fc.weight", "blocks.3.mlp.fc1.weight"
+    assert TIPS_VIT.leaf(google) == HUB_TIPS_VIT.leaf(hub) == google
+    assert not HUB_TIPS_VIT.knows(google)
 
 
 def test_values_are_read_one_by_one(vits16):
