@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +16,9 @@ import onnx
 
 from tests.judges.evaluator import evaluate
 from tests.runtimes import load
+
+if TYPE_CHECKING:
+    import openvino as ov
 
 Arrays: TypeAlias = Sequence[np.ndarray]
 
@@ -33,9 +36,22 @@ def openvino(model: bytes, inputs: Arrays) -> list[np.ndarray]:
     import openvino as ov
 
     core = ov.Core()
-    request = core.compile_model(core.read_model(model), "CPU", EXACT).create_infer_request()
-    outputs = request.infer({i: _tensor(x) for i, x in enumerate(inputs)})
-    return [request.get_output_tensor(i).data.copy() for i in range(len(outputs))]
+    compiled = core.compile_model(core.read_model(model), "CPU", EXACT)
+    request = compiled.create_infer_request()
+    names = [value.name for value in onnx.load_from_string(model).graph.input]
+    # It leaves out an input that nothing uses.
+    kept = {name for each in compiled.inputs for name in each.names}
+    outputs = request.infer(
+        {name: _tensor(x) for name, x in zip(names, inputs, strict=True) if name in kept}
+    )
+    return [_array(request.get_output_tensor(i)) for i in range(len(outputs))]
+
+
+def _array(tensor: "ov.Tensor") -> np.ndarray:
+    """The numbers of a tensor; those of bfloat16 come as float16's."""
+    numbers = tensor.data.copy()
+    kind = tensor.get_element_type().get_type_name()
+    return numbers.view(ml_dtypes.bfloat16) if kind == "bf16" else numbers
 
 
 def _tensor(array: np.ndarray) -> object:
@@ -43,7 +59,7 @@ def _tensor(array: np.ndarray) -> object:
 
     if array.dtype == ml_dtypes.bfloat16:  # not one of numpy's own, so told by its name here
         tensor = ov.Tensor(ov.Type.bf16, ov.Shape(array.shape))
-        tensor.data[...] = array
+        tensor.data[...] = array.view(np.float16)  # as which it shows the bits
         return tensor
     return ov.Tensor(np.ascontiguousarray(array).reshape(array.shape))
 

@@ -51,6 +51,7 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         **dict.fromkeys((f"window {name} 23" for name in GROUPED), GROUPS),
     },
     "openvino": {
+        "control cond inside scan 23": "A scan whose body reads a value outside of it",
         "control scan of length zero 23": EMPTY,
         "window nothing left of a window 18": EMPTY,
         "window nothing left of a window 23": EMPTY,
