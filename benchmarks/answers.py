@@ -42,7 +42,9 @@ THREADS = 1
 Arrays = Mapping[str, np.ndarray]
 
 
-def given(network: AnswerNetwork, size: Size, model: zoo.models.builder.Model | None) -> Arrays:
+def given(
+    network: AnswerNetwork, size: Size, model: zoo.architectures.builder.Model | None
+) -> Arrays:
     """Two pictures, and three texts. With the preprocessing of a model it is photographs, and
     normal numbers otherwise."""
     rng = np.random.default_rng(0)

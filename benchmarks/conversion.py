@@ -29,7 +29,7 @@ from converter.lower import lower
 from converter.opsets import DEFAULT_TARGET
 from converter.pipeline import passes
 from converter.targets import find_target
-from zoo.models.builder import abstract, batched
+from zoo.architectures.builder import abstract, batched
 
 OPSET = 23
 TARGET = find_target(DEFAULT_TARGET)

@@ -21,6 +21,7 @@ import onnxruntime as ort
 import converter
 import zoo
 from weights import random_weights
+from zoo.architectures.builder import abstract
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
 from zoo.export.quantise.blocks import BLOCK, Blocks
@@ -34,7 +35,6 @@ from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.models.builder import abstract
 
 CONTRIB = "com.microsoft"
 

@@ -27,10 +27,10 @@ from tests.runtimes import load
 from tests.runtimes.networks import NETWORKS, furthest, pixels, size_of, write
 from tests.seeded import values_of
 from tests.synthetic import make_image
+from zoo.architectures.builder import abstract
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.manifest.choices import Precision, Target
-from zoo.models.builder import abstract
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "q4")
 TIMED = ("dinov3_vits16", "dinov3_convnext_tiny")

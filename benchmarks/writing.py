@@ -31,9 +31,9 @@ import zoo
 from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.convert import naming_to_write, read_format, write_as
 from zoo.checkpoints.load import model_shapes
-from zoo.registry.entry import ModelInfo
 
 NAMES = {
     "pth": "model.pth",

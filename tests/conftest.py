@@ -11,7 +11,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # Before anything imports the models: their shape annotations are checked in every test.
-install_import_hook(["zoo.models"], "beartype.beartype")
+install_import_hook(["zoo.architectures"], "beartype.beartype")
 
 from tests import tiers  # noqa: E402
 from tests.seeded import TINY7B, state_of  # noqa: E402
@@ -20,8 +20,8 @@ from tests.synthetic import digest, save_pth  # noqa: E402
 from weights.initializers import Float32, Shape  # noqa: E402
 from weights.namings.meta_names import DINOV3_VIT  # noqa: E402
 from zoo import info  # noqa: E402
+from zoo.architectures.vit.vit_config import ViTConfig  # noqa: E402
 from zoo.checkpoints.load import model_shapes  # noqa: E402
-from zoo.models.config import ViTConfig  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden"
 

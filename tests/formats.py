@@ -20,9 +20,10 @@ from tests.synthetic import save_pth
 from weights.initializers import Float32
 from weights.mapping import Naming
 from weights.namings import convnext_names, timm_names
-from zoo.models.config import Config, ViTConfig
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.registry.entry import ModelInfo
+from zoo.architectures.config import Config
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.vit.vit_config import ViTConfig
 
 NANO = ViTConfig(dim=32, depth=2, heads=2, hidden=128, untied_norms=True)
 """The network of `golden/equimo_v1_dinov3_nano.tar.lz4`."""

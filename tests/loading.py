@@ -3,8 +3,8 @@
 from weights import Weights, load_weights, open_checkpoint
 from weights.load import nearest
 from weights.mapping import Naming
-from zoo.registry.entry import ModelInfo
-from zoo.registry.families import dinov3
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.families import dinov3
 
 
 def load(path, shapes, namings=dinov3.NAMINGS) -> Weights:

@@ -25,12 +25,12 @@ from tests.references import Arrays, Reference
 from tests.seeded import TINY7B, leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
 from weights import bind
+from zoo.architectures.builder import Model, abstract
+from zoo.architectures.config import Config
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.parts.output import by_name
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.builder import Model, abstract
-from zoo.models.config import Config
-from zoo.models.output import by_name
-from zoo.registry.entry import ModelInfo
 
 FAMILIES = (
     "dinov3",
@@ -247,7 +247,7 @@ One representative of each family at its native size. The others have the same w
 unmodified Equimo 1.1.0 in JAX (difference relative to the largest output), transformers in PyTorch
 (absolute; features are of unit size, the logits of EoMT's masks reach 40). `ONNX N` is the file at
 opset N in ONNX Runtime against our model in JAX. ViT-5 is compared with stored outputs of Equimo
-2.7.0, which wants a newer Python, in `tests/zoo/models/test_vit_families.py`.
+2.7.0, which wants a newer Python, in `tests/zoo/architectures/test_vit_families.py`.
 """
 
 GOLDEN_TEXT = """## Against the original networks

@@ -12,18 +12,16 @@ from weights import LazyTensor, bind
 from weights.initializers import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
+from zoo.architectures.builder import Model, abstract
+from zoo.architectures.config import Config
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
-from zoo.models.builder import Model, abstract
-from zoo.models.config import (
-    Config,
-    DepthConfig,
-    DualConfig,
-    MaskConfig,
-    SegmenterConfig,
-    ViTConfig,
-)
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.models.text_config import TextConfig
 
 State = Mapping[str, Float32]
 

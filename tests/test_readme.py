@@ -9,10 +9,10 @@ import pytest
 from tests import folders
 from tests.command import Command
 from tests.hub_server import hub_of, serving
+from zoo.architectures.builder import abstract
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
-from zoo.models.builder import abstract
 from zoo.registry.lookup import info
 
 README = (Path(__file__).parents[1] / "README.md").read_text()

@@ -38,7 +38,7 @@ def is_users_line(file: str) -> bool:
 
 
 def portable_line(node: Node) -> str:
-    """The line of a node, the same on every machine: ``zoo/models/layers.py:44 (gelu)``."""
+    """The line of a node, the same on every machine: ``zoo/bench/floor.py:44 (gelu)``."""
     parts = _LINE.fullmatch(line_of(node.source))
     return f"{_within(parts['file'])}:{parts['rest']}" if parts else ""
 

@@ -19,10 +19,10 @@ from safetensors.numpy import load_file
 from tests.clients.environments import HERE
 from tests.clients.tensors import encode
 from zoo import info
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.huggingface import portable_config
 from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.images.photograph import photograph
-from zoo.models.preprocessing import Preprocessing
 
 REPOSITORY = HERE.parent.parent
 

@@ -14,7 +14,7 @@ from converter.ir.formulas import ALIGNED
 from converter.verify.sessions import run, session
 from tests.conformance import Case, assert_close, assert_exports
 from tests.programs.resize import corners, half_pixel, hats, keep, to, translated
-from zoo.models.resize import resize_aligned
+from zoo.architectures.parts.resize import resize_aligned
 
 
 def test_the_equal_rows_of_a_loop():

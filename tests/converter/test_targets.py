@@ -18,11 +18,11 @@ from tests.converter.test_edges import BINARY, UNARY, taken
 from tests.converter.test_every_operation import CHOOSING, SUMMING, known, matrix
 from tests.judges.evaluator import evaluate
 from tests.judges.runtimes import Apart
+from zoo.architectures.builder import abstract
 from zoo.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Options, Signature, read_request
 from zoo.files.staging import NAME
-from zoo.models.builder import abstract
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")

@@ -25,7 +25,7 @@ from tests.programs.table import at_opsets, of
 from tests.programs.window import FORMS
 from tests.runtimes import networks
 from tests.seeded import model_of, nano
-from zoo.models.builder import batched
+from zoo.architectures.builder import batched
 
 Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax.image import resize, scale_and_translate
 
 from tests.conformance import DEFAULT, JUDGES, Case
-from zoo.models.resize import resize_aligned
+from zoo.architectures.parts.resize import resize_aligned
 
 OPSETS = (17, 18, 23)
 NEW = (18, 23)

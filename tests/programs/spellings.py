@@ -11,7 +11,7 @@ from jax import lax
 
 from tests.conformance import Case
 from tests.programs.resize import to
-from zoo.models.resize import resize_aligned
+from zoo.architectures.parts.resize import resize_aligned
 
 KEY = jax.random.key(0)
 

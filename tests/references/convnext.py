@@ -10,7 +10,7 @@ import zoo
 from tests.references import Arrays, Reference
 from tests.references.running import Values, run_transformers, transformers_model
 from weights.namings import convnext_names
-from zoo.models.convnext_config import ConvNeXtConfig
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 
 # What our paths become in timm's files; written down from its state dicts, not from our table.
 TIMM = (

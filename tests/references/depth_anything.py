@@ -12,7 +12,7 @@ from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation, D
 from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import depth_names
-from zoo.models.config import DepthConfig
+from zoo.architectures.depth.depth_config import DepthConfig
 
 HEAD = "depth_head."
 BLOCK = "pretrained.blocks."

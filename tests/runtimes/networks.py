@@ -10,12 +10,12 @@ import numpy as np
 import zoo
 from tests.seeded import model_of, nano, values_of
 from tests.synthetic import make_image
+from zoo.architectures.builder import abstract, batched
+from zoo.architectures.config import Config
 from zoo.export.make import convert_model
 from zoo.export.precision import derive
 from zoo.export.request import Signature
 from zoo.manifest.choices import Precision, Target
-from zoo.models.builder import abstract, batched
-from zoo.models.config import Config
 
 NETWORKS: Mapping[str, Config] = {
     "vit_digits": zoo.info("vit_digits").config,

@@ -9,12 +9,13 @@ from PIL.Image import Image
 
 from zoo.answers.answer import Answered, Fed, answer
 from zoo.answers.labels import in_sentences, likeliest_first
+from zoo.architectures.builder import Model, batched
+from zoo.architectures.config import scores_of
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.dual.dual_encoder import DualEncoder
+from zoo.architectures.text.text_transformer import TextTransformer
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
-from zoo.models.builder import Model, batched
-from zoo.models.config import DualConfig, scores_of
-from zoo.models.dual import DualEncoder
-from zoo.models.text import TextTransformer
 from zoo.texts.tokenizer import Tokenizer
 
 

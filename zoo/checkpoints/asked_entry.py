@@ -1,9 +1,9 @@
 """Which network is asked for: one that is named, or whatever somebody's checkpoint is of."""
 
 from weights import Checkpoint
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, Given
 from zoo.errors import BadRequest
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import FAMILY_NAMES, info
 
 

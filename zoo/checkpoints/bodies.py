@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
-from zoo.models.config import Config, DualConfig, OnBackbone, ViTConfig
-from zoo.models.text_config import TextConfig
+from zoo.architectures.config import Config
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import ViTConfig
 
 
 def body(config: Config) -> Config:

@@ -19,6 +19,8 @@ from weights.writers.eqx_writer import write_eqx
 from weights.writers.items import Items, items_for, size
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
+from zoo.architectures.config import Config, FeatureConfig
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
 from zoo.checkpoints.settings.equimo import equimo_metadata
@@ -27,8 +29,6 @@ from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import check_free, put, staged, write_text, writing
-from zoo.models.config import Config, FeatureConfig
-from zoo.registry.entry import ModelInfo
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from weights.progress import Progress
 from weights.sources import cache, transfer
 from weights.sources.hub import ask
 from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
+from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadOutput
 from zoo.files.staging import locked_output, staged, writing
-from zoo.registry.entry import ModelInfo
 
 
 @dataclass(frozen=True)

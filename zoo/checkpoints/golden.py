@@ -16,13 +16,13 @@ from weights.mapping import plan, source_shapes
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from weights.tensors import FLOATS
+from zoo.architectures.builder import abstract, batched
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
-from zoo.models.builder import abstract, batched
-from zoo.registry.entry import ModelInfo
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
 PARTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")

@@ -23,14 +23,17 @@ from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
 from weights.views import Parts, choose_prefix, views_of
+from zoo.architectures.builder import abstract
+from zoo.architectures.config import Config, FeatureConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.settings.beside import with_temperature
 from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
-from zoo.models.builder import abstract
-from zoo.models.config import Config, DualConfig, FeatureConfig, OnBackbone, ViTConfig
-from zoo.models.text_config import TextConfig
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
 MOST_PERIODS = 256  # rotary periods and frequencies of a model, at most

@@ -11,6 +11,15 @@ from weights.errors import MappingError
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape
 from weights.views import Parts, choose_prefix, views_of
+from zoo.architectures.config import Config
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.bodies import body
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings, with_temperature
@@ -20,11 +29,6 @@ from zoo.checkpoints.sizes import read_sizes
 from zoo.checkpoints.use import tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.errors import BadRequest
-from zoo.models.config import Config, DepthConfig, DualConfig, OnBackbone, ViTConfig
-from zoo.models.position_config import RopePeriods
-from zoo.models.preprocessing import Preprocessing
-from zoo.models.text_config import TextConfig
-from zoo.registry.entry import ModelInfo
 
 Gelu = Literal["gelu", "gelu_tanh"]
 Activated = TypeVar("Activated", Gelu, Literal["gelu", "gelu_tanh", "relu"])
@@ -110,7 +114,7 @@ def described(
     if config == usual and like_usual and how in (None, entry.preprocessing):
         return entry
     # JAX is imported only where there is a model to build.
-    from zoo.models.builder import abstract, count_parameters
+    from zoo.architectures.builder import abstract, count_parameters
 
     pictures = entry.preprocessing
     if config.native is not None and config.native != usual.native:

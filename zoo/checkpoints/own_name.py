@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from zoo.architectures.entry import Licence, ModelInfo
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
-from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.lookup import MODELS
 
 SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")

@@ -15,7 +15,7 @@ from zoo.registry.lookup import registered_name
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
 
-    from zoo.models.builder import Model
+    from zoo.architectures.builder import Model
 
 FLOAT32 = "local_pos_embed."
 """Leaves that stay float32: the periods of rotary positions, whose angles need it."""
@@ -70,8 +70,8 @@ def from_pretrained(
         )
 
     from weights import bind
+    from zoo.architectures.builder import abstract
     from zoo.checkpoints.load import open_weights
-    from zoo.models.builder import abstract
 
     with bar() as progress:
         loaded = open_weights(choice, entry, progress)

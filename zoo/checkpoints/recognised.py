@@ -10,6 +10,16 @@ from weights.errors import MappingError, NotACheckpoint
 from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.views import choose_prefix, views_of
+from zoo.architectures.config import Config
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.bodies import body, text_body, vit_body
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import described, readings
@@ -19,18 +29,6 @@ from zoo.checkpoints.settings.transformers_kinds import MODEL_TYPES
 from zoo.checkpoints.use import tell_guess, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
-from zoo.models.config import (
-    Config,
-    DepthConfig,
-    DualConfig,
-    MaskConfig,
-    OnBackbone,
-    SegmenterConfig,
-    ViTConfig,
-)
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.models.text_config import TextConfig
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 
 

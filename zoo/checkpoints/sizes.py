@@ -7,19 +7,16 @@ from itertools import count, takewhile
 from typing import Literal
 
 from weights.initializers import Shape
-from zoo.models.config import (
-    Config,
-    DepthConfig,
-    DualConfig,
-    FeatureConfig,
-    MaskConfig,
-    SegmenterConfig,
-    ViTConfig,
-)
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.models.position_config import RopePeriods
-from zoo.models.text_config import TextConfig
-from zoo.models.top_config import TopBlocks
+from zoo.architectures.config import Config, FeatureConfig
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.parts.top_config import TopBlocks
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.vit_config import ViTConfig
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""

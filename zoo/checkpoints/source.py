@@ -9,8 +9,8 @@ from weights.progress import Progress
 from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
 from weights.sources.locate import Found
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
-from zoo.registry.entry import ModelInfo
 
 
 @dataclass(frozen=True)

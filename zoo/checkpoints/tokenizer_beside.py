@@ -6,14 +6,14 @@ from pathlib import Path
 from weights.errors import WeightsError
 from weights.progress import Progress
 from weights.sources import cache, hub
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.text.text_config import TextConfig
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Seed, read_weights
 from zoo.errors import BadRequest
-from zoo.models.config import DualConfig
-from zoo.models.text_config import TextConfig
 from zoo.progress import bar
-from zoo.registry.entry import ModelInfo
 from zoo.texts.tokenizer import (
     SETTINGS,
     WORDS,

@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 from weights.load import PERIODS
 from weights.progress import Quiet
 from weights.writers.items import items_for
+from zoo.architectures.config import Config
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
-from zoo.models.config import Config, DepthConfig, MaskConfig, OnBackbone, ViTConfig
-from zoo.registry.entry import ModelInfo
 
 DEPTHS, MASKS = ("predicted_depth",), ("class_queries_logits", "masks_queries_logits")
 """Outputs of networks on top of others."""

@@ -8,15 +8,16 @@ from weights.errors import MappingError
 from weights.mapping import Naming, plan, unused
 from weights.terminal import say_aside
 from weights.views import grouped, heads_left, views
+from zoo.architectures.config import Config
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.weights_argument import Given
-from zoo.models.config import Config, ViTConfig
 
 
 def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, given: Given) -> None:
     """Say from where in a file a network was taken, and what was left out. **Raises**
     `MappingError` where that would be a head that nobody gave up."""
     # JAX is imported only where there is a model to build.
-    from zoo.models.builder import abstract
+    from zoo.architectures.builder import abstract
 
     needed = plan(naming.rules, leaf_shapes(abstract(config)))
     left = unused(naming, needed, view.tensors)

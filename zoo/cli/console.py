@@ -18,12 +18,12 @@ import typer
 from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
 from weights.terminal import complain, leave_closed, say, say_json, survive
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:

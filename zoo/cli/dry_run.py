@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weights import Checkpoint
 from weights.terminal import say
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, publisher
@@ -14,7 +15,6 @@ from zoo.errors import WRONG_USE, BadRequest, ZooError
 from zoo.export.resources import LARGEST, written
 from zoo.files.staging import sidecar_path
 from zoo.manifest.choices import Precision
-from zoo.registry.entry import ModelInfo
 
 Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
 """Of which network, from which weights, to write which files."""

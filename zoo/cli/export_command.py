@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Given, read_weights
 from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import info, select
 
 FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}

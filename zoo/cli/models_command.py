@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from weights.sources.locate import searched
 from weights.terminal import say
+from zoo.architectures.entry import ModelInfo
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.places import here, publisher
 from zoo.manifest.words import position_words, preprocessing_words
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import fitting, info
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from weights.sources.locate import hub_files, places
-from zoo.registry.entry import ModelInfo
+from zoo.architectures.entry import ModelInfo
 
 Giver = Literal["package", "hub", "publisher", "nobody"]
 

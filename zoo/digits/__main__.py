@@ -18,9 +18,9 @@ from zoo.files.staging import check_free, replacing
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
+    from zoo.architectures.builder import Model
+    from zoo.architectures.entry import ModelInfo
     from zoo.digits.data import Digits
-    from zoo.models.builder import Model
-    from zoo.registry.entry import ModelInfo
 
 Tell: TypeAlias = Callable[[int, float], None]
 Trained: TypeAlias = Literal["vit_digits", "depth_digits", "siglip_digits_dual"]

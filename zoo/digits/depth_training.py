@@ -11,11 +11,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.architectures.builder import Model
+from zoo.architectures.depth.depth_network import DepthAnything
+from zoo.architectures.entry import ModelInfo
 from zoo.digits.scenes import LARGEST, SMALLEST, Scenes
 from zoo.digits.training import Recipe, Rows, fit, initial, normalised
-from zoo.models.builder import Model
-from zoo.models.depth import DepthAnything
-from zoo.registry.entry import ModelInfo
 
 RECIPE = Recipe(epochs=14, batch=32, rate=2e-3)
 

@@ -20,11 +20,11 @@ from weights.load import PERIODS
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from weights.writers.safetensors_writer import write_safetensors
+from zoo.architectures.builder import Features, Model, build_model
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.digits.data import Digits
 from zoo.images.pixel_values import channels
-from zoo.models.builder import Features, Model, build_model
-from zoo.models.preprocessing import Preprocessing
-from zoo.registry.entry import ModelInfo
 
 Images = Float[Array, "n height width"]  # grey, 0 to 1
 Rows = Int[Array, " batch"]

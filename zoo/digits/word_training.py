@@ -11,14 +11,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from zoo.architectures.builder import Model
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.dual.dual_encoder import DualEncoder
+from zoo.architectures.entry import DATA, ModelInfo
+from zoo.architectures.text.text_config import TextConfig
 from zoo.digits.data import CLASSES, Digits
 from zoo.digits.sentences import DECIDING, Sentences
 from zoo.digits.training import Recipe, Rows, fit, grey, initial, jittered, normalised
-from zoo.models.builder import Model
-from zoo.models.config import DualConfig
-from zoo.models.dual import DualEncoder
-from zoo.models.text_config import TextConfig
-from zoo.registry.entry import DATA, ModelInfo
 from zoo.texts.tokenizer import Tokenizer, read_tokenizer
 
 RECIPE = Recipe(epochs=45, batch=32, rate=1e-3)

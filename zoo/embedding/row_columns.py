@@ -76,8 +76,8 @@ class RowColumns:
     @cached_property
     def prefix(self) -> int:
         """Tokens before the patches. **Raises** `BadRequest` for a network without tokens."""
-        from zoo.models.config import ViTConfig
-        from zoo.models.convnext_config import ConvNeXtConfig
+        from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+        from zoo.architectures.vit.vit_config import ViTConfig
 
         config = stated_entry(self.found.manifest).config
         if not isinstance(config, ViTConfig | ConvNeXtConfig):

@@ -12,6 +12,8 @@ import onnx_ir as ir
 import converter
 from converter.opsets import DEFAULT_TARGET, FUSED
 from weights import Provenance
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.text.text_config import TextConfig
 from zoo.export.make import Made
 from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
@@ -19,8 +21,6 @@ from zoo.manifest import schema
 from zoo.manifest.choices import Target
 from zoo.manifest.schema import File, Manifest, Tensor, Variant
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
-from zoo.models.text_config import TextConfig
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import MODELS
 from zoo.version import __version__
 

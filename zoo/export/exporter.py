@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weights import Provenance, Weights
 from weights.progress import Progress
+from zoo.architectures.builder import Model
 from zoo.export.describe import describe_file
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
@@ -14,7 +15,6 @@ from zoo.export.request import Request, check_targets
 from zoo.files.staging import locked_output, manifest_path, publish, write_text, writing
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
-from zoo.models.builder import Model
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from converter.ir.names import Names
 from converter.opsets import DEFAULT_TARGET
 from weights import Weights
 from weights.progress import Progress
+from zoo.architectures.builder import Model, batched, networks_in
+from zoo.architectures.entry import ModelInfo
 from zoo.export.network_inputs import BATCHES, input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import FileSpec, Signature
@@ -27,8 +29,6 @@ from zoo.images.in_graph import front
 from zoo.images.picture_folder import PictureFolder
 from zoo.manifest.choices import Layout, Precision, Target
 from zoo.manifest.measured import Calibration, Verification
-from zoo.models.builder import Model, batched, networks_in
-from zoo.registry.entry import ModelInfo
 
 if TYPE_CHECKING:
     # ONNX Runtime is imported only where a file is verified.

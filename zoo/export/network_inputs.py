@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.architectures.config import Config
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.parts.common_config import Taken
+from zoo.architectures.text.text_config import TextConfig
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.models.config import Config, DualConfig
-from zoo.models.text_config import Taken, TextConfig
-from zoo.registry.entry import ModelInfo
 
 Inputs = Mapping[str, NDArray[Any]]
 """By the names that they have in a file."""

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 import converter
 from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
+from zoo.architectures.config import Config
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.matrices import quantise
@@ -20,7 +23,6 @@ from zoo.export.quantise.products import Codec
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.manifest.choices import Precision, Target
 from zoo.manifest.measured import Comparison, Measure
-from zoo.models.config import Config, DualConfig, OnBackbone
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
 from converter.opsets import DEFAULT_TARGET
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, chosen_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
 from zoo.manifest.choices import Input, Layout, Precision, Target
-from zoo.registry.entry import ModelInfo
 
 if TYPE_CHECKING:
     from converter.targets import Target as Runtime
@@ -238,7 +238,7 @@ def chosen_outputs(
     """Names of outputs, each once and in the order of a file."""
     if not outputs:
         return ()
-    from zoo.models.builder import output_choices
+    from zoo.architectures.builder import output_choices
 
     known = output_choices(entry.config, layers)
     if strange := [name for name in outputs if name not in known]:

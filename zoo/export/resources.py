@@ -3,11 +3,11 @@
 import shutil
 
 from weights.progress import Progress
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.errors import BadOutput
 from zoo.export.request import Request
 from zoo.manifest.choices import Precision
-from zoo.models.config import ViTConfig
-from zoo.registry.entry import ModelInfo
 
 LARGEST = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""

@@ -17,9 +17,9 @@ def run_export(request: Request, progress: Progress) -> "list[Exported]":
     check_resources(request, progress)
     entry = request.model
     with opened(request.weights, entry, progress, request.options.offline) as source:
+        from zoo.architectures.builder import abstract
         from zoo.checkpoints.load import begin, settle
         from zoo.export.exporter import export_model
-        from zoo.models.builder import abstract
 
         loaded = begin(source, entry)
         model, provenance = abstract(loaded.config), partial(settle, loaded, source, entry)

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
+from zoo.architectures.builder import Features, count_parameters, networks_in
+from zoo.architectures.config import FeatureConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.errors import BadRequest
-from zoo.models.builder import Features, count_parameters, networks_in
-from zoo.models.config import FeatureConfig, ViTConfig
-from zoo.registry.entry import ModelInfo
 from zoo.registry.lookup import architecture
 
 

@@ -20,6 +20,8 @@ from converter.verify.sessions import levels
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
+from zoo.architectures.builder import Model, batched
+from zoo.architectures.entry import ModelInfo
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Signature
@@ -28,8 +30,6 @@ from zoo.images.photograph import photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
 from zoo.manifest.measured import Comparison, Verification
-from zoo.models.builder import Model, batched
-from zoo.registry.entry import ModelInfo
 
 BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open; with more sizes than these, 1 again."""

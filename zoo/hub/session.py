@@ -88,8 +88,8 @@ class VisionModel:
     def answer(self, images: Pictures) -> list[Answered]:
         """What the model says of each picture: classes, depths, or its features."""
         from zoo.answers.answer import Fed, answer
+        from zoo.architectures.config import scores_of
         from zoo.manifest.stated_entry import stated_entry
-        from zoo.models.config import scores_of
 
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
         scores = scores_of(entry.config)

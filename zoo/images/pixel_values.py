@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.errors import BadRequest
 from zoo.images.pictures import Part, Pictures, ReadPicture, pictures
-from zoo.models.preprocessing import Preprocessing
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
     from PIL.Image import Image
 
-    from zoo.models.builder import Model
+    from zoo.architectures.builder import Model
 
 Float32 = NDArray[np.float32]
 Size = tuple[int, int]  # (height, width)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from zoo.architectures.entry import Licence, ModelInfo
 from zoo.manifest.schema import Manifest
-from zoo.registry.entry import Licence, ModelInfo
 from zoo.registry.lookup import architecture, info
 
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.manifest.fields import Model, Side, Three
-from zoo.models.preprocessing import Preprocessing
 
 
 class StatedPreprocessing(Model):

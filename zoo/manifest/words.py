@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zoo.models.config import Config, DepthConfig
-from zoo.models.preprocessing import Preprocessing
+from zoo.architectures.config import Config
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.parts.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
+    from zoo.architectures.entry import ModelInfo
     from zoo.manifest.measured import Calibration, Comparison, Verification
     from zoo.manifest.schema import Manifest, StatedWeights, Variant
-    from zoo.registry.entry import ModelInfo
 
 NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
 

@@ -8,28 +8,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from zoo.architectures.convnext import convnext_family
+from zoo.architectures.depth import depth_anything
+from zoo.architectures.dual import dinotxt_family, siglip2, tips
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.families import digits_family, dinov3, eupe
+from zoo.architectures.masks import eomt_family
+from zoo.architectures.segmenter import dinov2_segmentation
+from zoo.architectures.vit import dinov2, vit5, vit_family
 from zoo.errors import BadRequest, UnknownModel
-from zoo.registry.entry import ModelInfo
-from zoo.registry.families import (
-    convnext_family,
-    depth_anything,
-    digits_family,
-    dinotxt_family,
-    dinov2,
-    dinov2_segmentation,
-    dinov3,
-    eomt_family,
-    eupe,
-    siglip2,
-    tips,
-    vit5,
-    vit_family,
-)
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from zoo.models.builder import Model
+    from zoo.architectures.builder import Model
 
 FAMILIES = (
     dinov3,
@@ -155,7 +147,7 @@ def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False
     """
     model = info(name)
     # `zoo list` and `zoo info` must answer at once, so JAX is imported only here.
-    from zoo.models import builder as models
+    from zoo.architectures import builder as models
 
     if key is None and not abstract:
         raise ValueError(f"create({name!r}) got neither `key` nor `abstract=True`: pass one.")

@@ -14,6 +14,9 @@ import psutil
 
 from weights.progress import Progress
 from zoo import runtime
+from zoo.architectures.builder import abstract
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.reported import Task
 from zoo.artifacts.audit.jax import first_residuals
 from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.machine import machine
@@ -29,9 +32,6 @@ from zoo.files.golden_file import Golden
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import Float32, pixel_values
-from zoo.models.builder import abstract
-from zoo.registry.entry import ModelInfo
-from zoo.registry.reported import Task
 from zoo.report.content import Against, Measured, OneFile
 from zoo.report.depths import DepthTask, depth_error
 from zoo.report.labelled import LabelledTask

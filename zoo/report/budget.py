@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from zoo.registry.entry import ModelInfo
+from zoo.architectures.entry import ModelInfo
 
 SECONDS = 15.0
 """Of a small model: JAX compiles it, and several libraries are loaded."""

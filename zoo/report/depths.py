@@ -18,10 +18,10 @@ from PIL import Image
 
 from weights.containers.npy import read_eqx
 from zoo.answers.depth_map import depth_map
+from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import Float32, Size, pixel_values
-from zoo.registry.entry import ModelInfo
 from zoo.report.content import Depths
 from zoo.report.neighbours import RIDGE
 from zoo.runtime import Session

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights.errors import WeightsError
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import fitting_models, open_named
 from zoo.errors import BadRequest
-from zoo.registry.entry import ModelInfo
 
 
 @dataclass(frozen=True)

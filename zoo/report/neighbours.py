@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.reported import Task
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import Float32, pixel_values
-from zoo.models.preprocessing import Preprocessing
-from zoo.registry.entry import ModelInfo
-from zoo.registry.reported import Task
 from zoo.report.labelled import LabelledTask, class_order
 from zoo.runtime import Session
 

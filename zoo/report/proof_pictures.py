@@ -6,11 +6,11 @@ from pathlib import Path
 
 from weights import bind
 from weights.progress import Progress
+from zoo.architectures.builder import abstract
+from zoo.architectures.config import FeatureConfig
+from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import Loaded
 from zoo.images.photograph import photographs
-from zoo.models.builder import abstract
-from zoo.models.config import FeatureConfig
-from zoo.registry.entry import ModelInfo
 from zoo.report.content import ERRORS, FEATURES
 from zoo.show.chart import ResidualRow, draw_residuals, save_chart
 from zoo.show.draw import draw_grid

@@ -15,13 +15,13 @@ from weights import bind
 from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.answers.labels import in_sentences
+from zoo.architectures.builder import abstract, batched
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.families.shared import class_names
+from zoo.architectures.text.text_config import TextConfig
 from zoo.checkpoints.load import Loaded, open_weights
 from zoo.checkpoints.weights_argument import Given
 from zoo.images.pixel_values import Float32
-from zoo.models.builder import abstract, batched
-from zoo.models.text_config import TextConfig
-from zoo.registry.entry import ModelInfo
-from zoo.registry.families.shared import class_names
 from zoo.registry.lookup import MODELS
 from zoo.report.labelled import SYNSET
 from zoo.texts.tokenizer import WORDS, read_tokenizer

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo import runtime
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32, Size, pixel_values
 from zoo.manifest.stated_entry import stated_entry
-from zoo.models.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from zoo.models.builder import Model
+    from zoo.architectures.builder import Model
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def of_model(model: Model, images: Sequence[Image], size: Size | None, note: str
     """In JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
     import jax.numpy as jnp
 
-    from zoo.models.builder import Features as Network
-    from zoo.models.builder import batched
+    from zoo.architectures.builder import Features as Network
+    from zoo.architectures.builder import batched
 
     if not isinstance(model, Network):
         raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")

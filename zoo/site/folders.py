@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
+from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.audit.listed import AGAIN, check_listed, present
 from zoo.errors import BadFile, BadRequest
 from zoo.manifest.measured import Speeds
 from zoo.manifest.read import read_folder_manifest
 from zoo.manifest.schema import File, Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
-from zoo.registry.entry import ModelInfo
 from zoo.texts.tokenizer import SETTINGS, WORDS
 
 SERVED = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")

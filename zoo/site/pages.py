@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from zoo.architectures.reported import TASKS
 from zoo.artifacts.build.extras import PHOTOGRAPH, card
 from zoo.manifest.measured import Speeds
 from zoo.manifest.words import (
@@ -18,7 +19,6 @@ from zoo.manifest.words import (
     preprocessing_words,
     purpose,
 )
-from zoo.registry.reported import TASKS
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
 from zoo.site.searchable import Searchable, search_facts

@@ -21,9 +21,10 @@ from transformers import AutoConfig
 from tests import folders
 from tests.command import Command
 from tests.folders import listed
-from tests.zoo.models.test_digits import accuracy
+from tests.zoo.architectures.test_digits import accuracy
 from weights import bind, random_weights
 from zoo import info, list_models
+from zoo.architectures.builder import abstract
 from zoo.artifacts.build import schedule
 from zoo.artifacts.build.extras import card, for_transformers_js, golden, golden_sample
 from zoo.artifacts.build.ledger import Ledger, read_ledger
@@ -38,7 +39,6 @@ from zoo.export.verify import reference
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.read import parse, to_text
-from zoo.models.builder import abstract
 
 MODEL = "vit_digits"
 BUILD = ("build", MODEL, "--out", "out")

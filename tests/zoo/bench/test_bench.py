@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModel
 
 from zoo import info
+from zoo.architectures.builder import abstract
 from zoo.bench.against import torch_task
 from zoo.bench.floor import CALL, floor, tasks
 from zoo.bench.footprint import footprint
@@ -26,7 +27,6 @@ from zoo.errors import ZooError
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.manifest.measured import is_busy
-from zoo.models.builder import abstract
 
 PIXELS = [Spec("pixel_values", "float32", (2, 3, 160, 224))]
 TOKENS, WIDTH, HIDDEN = 145, 384, 1536

@@ -32,6 +32,13 @@ from weights.namings import equimo_names, huggingface_names, meta_names, origina
 from weights.progress import Quiet
 from weights.views import views_of
 from weights.writers.items import items_for
+from zoo.architectures.builder import abstract
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.checkpoints import convert
 from zoo.checkpoints.load import (
     Loaded,
@@ -42,10 +49,6 @@ from zoo.checkpoints.load import (
 )
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
-from zoo.models.builder import abstract
-from zoo.models.config import DepthConfig, MaskConfig, OnBackbone, SegmenterConfig
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.models.position_config import LearnedPositions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

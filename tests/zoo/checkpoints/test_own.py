@@ -21,6 +21,12 @@ from weights import LazyTensor
 from weights.files import Checkpoint
 from weights.mapping import plan, source_shapes
 from weights.tensors import Provenance
+from zoo.architectures.builder import abstract
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import Processor
@@ -30,8 +36,6 @@ from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
-from zoo.models.builder import abstract
-from zoo.models.config import DepthConfig, DualConfig, MaskConfig, SegmenterConfig, ViTConfig
 
 NOISE = 1e-5
 """Four times the largest difference of logits of about 1 between PyTorch and ONNX Runtime here."""

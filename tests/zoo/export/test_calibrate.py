@@ -11,8 +11,8 @@ from PIL import Image
 import converter
 from tests.runtimes import load
 from tests.runtimes.networks import furthest
+from tests.zoo.architectures.test_digits import accuracy
 from tests.zoo.export.test_precision import MODELS, pixels, write
-from tests.zoo.models.test_digits import accuracy
 from zoo import from_pretrained, to_onnx
 from zoo.digits.data import split_digits
 from zoo.export.calibrate.choice import choose

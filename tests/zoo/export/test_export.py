@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.command import Command
 from weights.files import sha256
-from zoo.registry.entry import DATA
+from zoo.architectures.entry import DATA
 
 EXPORT = [sys.executable, "-m", "zoo.export"]
 NAME = "vit_digits-opset23.onnx"

@@ -15,13 +15,13 @@ from tests.converter.test_mapped import is_mapped
 from tests.seeded import nano, values_of
 from tests.synthetic import make_image
 from zoo import runtime
+from zoo.architectures.builder import abstract
 from zoo.errors import BadOutput
 from zoo.export import resources
 from zoo.export.make import convert_model
 from zoo.export.precision import derive, runnable
 from zoo.export.request import Options, Signature, read_request
 from zoo.export.verify import reference, verify_file
-from zoo.models.builder import abstract
 
 ENTRY = zoo.info("dinov3_vits16")
 

@@ -13,12 +13,12 @@ import pytest
 import converter
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo import info
+from zoo.architectures.builder import abstract, batched
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.builder import abstract, batched
-from zoo.models.config import OnBackbone
-from zoo.models.text_config import TextConfig
 
 ATOL = 1e-4
 

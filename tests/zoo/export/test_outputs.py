@@ -10,9 +10,9 @@ import zoo
 from tests.references import dinov2, dinov3, vit
 from tests.seeded import NETWORKS, model_of, nano, values_of
 from tests.synthetic import make_image
+from zoo.architectures.builder import abstract, batched, output_choices
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.models.builder import abstract, batched, output_choices
 
 ATOL, ONNX_ATOL = 3e-6, 1e-5
 """Of shares of one. Measured: 4e-7 in JAX, 7e-7 in files."""

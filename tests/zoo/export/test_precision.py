@@ -17,6 +17,8 @@ from converter.verify.sessions import run, sessions
 from tests.seeded import NETWORKS, nano, native, values_of
 from tests.synthetic import make_image
 from zoo import runtime
+from zoo.architectures.builder import abstract
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.export.make import convert_model
 from zoo.export.precision import CODECS, LIMITS, derive, outgrown, runnable
 from zoo.export.quantise.matrices import quantise
@@ -25,8 +27,6 @@ from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, verify_file
-from zoo.models.builder import abstract
-from zoo.models.convnext_config import ConvNeXtConfig
 
 FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 

@@ -8,10 +8,10 @@ import pytest
 
 import zoo
 from tests.folders import listed
+from zoo.architectures.builder import batched
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.errors import NotVerified
-from zoo.models.builder import batched
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "q4", "q4f16")
 CASES = [

@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 import converter
 import zoo
 from weights.files import sha256
+from zoo.architectures.builder import batched
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.errors import BadRequest, NotVerified
 from zoo.images.photograph import photographs
 from zoo.manifest.read import read_manifest
-from zoo.models.builder import batched
 
 ATOL = 1e-5
 """Three times what float32 rounding makes of these outputs of unit size (3e-6)."""

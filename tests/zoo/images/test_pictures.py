@@ -12,11 +12,11 @@ from PIL import Image
 
 import zoo
 from tests.files import changes
+from zoo.architectures.builder import abstract
 from zoo.errors import BadRequest
 from zoo.images.photograph import photographs
 from zoo.images.pictures import FORMATS, PIXELS, pictures
 from zoo.images.pixel_values import pixel_values
-from zoo.models.builder import abstract
 
 HOW = zoo.info("dinov3_vits16").preprocessing
 

@@ -15,6 +15,8 @@ import converter
 import zoo as package
 from converter.verify.sessions import run
 from tests.seeded import nano, values_of
+from zoo.architectures.builder import abstract
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
@@ -22,8 +24,6 @@ from zoo.export.verify import reference, verify_file
 from zoo.images.in_graph import front
 from zoo.images.photograph import photograph, photographs
 from zoo.images.pixel_values import pixel_values, resized_size
-from zoo.models.builder import abstract
-from zoo.models.preprocessing import Preprocessing
 
 HOW = {name: package.info(name).preprocessing for name in package.list_models()}
 DISTINCT = {how: name for name, how in reversed(HOW.items())}.values()

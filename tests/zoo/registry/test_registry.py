@@ -6,10 +6,10 @@ import re
 import pytest
 
 import zoo
+from zoo.architectures.reported import TASKS
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.errors import BadRequest, UnknownModel
-from zoo.models.config import ViTConfig
 from zoo.registry.lookup import MODELS
-from zoo.registry.reported import TASKS
 
 
 @pytest.mark.parametrize("name", zoo.list_models())

@@ -21,12 +21,12 @@ from tests.synthetic import make_image, save_pth
 from weights import open_checkpoint
 from weights.errors import WeightsError
 from weights.namings import tower_names
+from zoo.architectures.builder import abstract
 from zoo.checkpoints.load import load_checkpoint, named
 from zoo.export.make import convert_model
 from zoo.export.precision import LIMITS, derive
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
-from zoo.models.builder import abstract
 from zoo.texts.tokenizer import read_tokenizer
 
 ATOL = 1e-4

@@ -8,6 +8,8 @@ import numpy as np
 from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo import runtime
+from zoo.architectures.builder import abstract, output_choices
+from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.audit.golden_check import Compare, finding
 from zoo.checkpoints.load import open_weights
@@ -20,8 +22,6 @@ from zoo.export.verify import Sample, reference, verify_file
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import worst_of
-from zoo.models.builder import abstract, output_choices
-from zoo.registry.entry import ModelInfo
 
 
 def compare_with_jax(

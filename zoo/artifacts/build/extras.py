@@ -10,6 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from zoo.architectures.entry import UNSTATED
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.huggingface import portable_config
@@ -29,9 +32,6 @@ from zoo.manifest.words import (
     preprocessing_words,
     purpose,
 )
-from zoo.models.config import ViTConfig
-from zoo.models.preprocessing import Preprocessing
-from zoo.registry.entry import UNSTATED
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from weights.progress import Progress
+from zoo.architectures.builder import abstract
 from zoo.artifacts.build.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.artifacts.build.ledger import Ledger
-from zoo.artifacts.build.parts import Part, parts_of
 from zoo.artifacts.build.plan import FILES, VARIANTS, FolderPlan
 from zoo.artifacts.build.similarity import similarity
 from zoo.artifacts.build.speed import speeds
 from zoo.artifacts.build.tokenizer_files import write_words
+from zoo.artifacts.build.towers import Part, parts_of
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import read_for_model
 from zoo.checkpoints.source import opened
@@ -27,7 +28,6 @@ from zoo.export.request import Signature
 from zoo.export.verify import runs
 from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, write_text, writing
 from zoo.manifest.schema import MANIFEST, Variant
-from zoo.models.builder import abstract
 from zoo.runtime import Session
 
 CARD = "README.md"

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from converter.opsets import FUSED
+from zoo.architectures.config import Config
+from zoo.architectures.dual.dual_config import DualConfig
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
 from zoo.images.picture_folder import PictureFolder
-from zoo.models.config import Config, DualConfig
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 import math
 
+from zoo.architectures.dual.dual_config import DualConfig
 from zoo.checkpoints.load import Loaded
 from zoo.manifest.measured import StatedSimilarity
-from zoo.models.config import DualConfig
 
 
 def similarity(loaded: Loaded) -> StatedSimilarity | None:

@@ -19,9 +19,9 @@ from weights.errors import MappingError
 from weights.namings.tower_names import TEXTS
 from weights.opening import read_at_most
 from weights.tensors import LazyTensor
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.manifest.fields import Line, Model, Side, Three
 from zoo.manifest.read import wrong
-from zoo.models.preprocessing import Preprocessing
 
 CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
 WHOLE = "processor_config.json"

@@ -3,9 +3,10 @@
 from importlib.metadata import version
 from typing import Any
 
-from zoo.models.config import FeatureConfig, ViTConfig
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.models.position_config import LearnedPositions, RopeGrid
+from zoo.architectures.config import FeatureConfig
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid
+from zoo.architectures.vit.vit_config import ViTConfig
 
 EQUIMO = "1.1.0"  # the version whose format is written
 

@@ -5,6 +5,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from zoo.architectures.config import Config, scores_of
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.settings.transformers_kinds import (
     CONVNEXT,
     CONVNEXT_V2,
@@ -29,19 +39,6 @@ from zoo.checkpoints.settings.transformers_kinds import (
     Kind,
 )
 from zoo.errors import BadRequest
-from zoo.models.config import (
-    Config,
-    DepthConfig,
-    DualConfig,
-    MaskConfig,
-    OnBackbone,
-    SegmenterConfig,
-    ViTConfig,
-    scores_of,
-)
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.models.position_config import LearnedPositions, RopePeriods
-from zoo.models.text_config import TextConfig
 
 PROBLEMS = {"sigmoid": "multi_label_classification", "none": "regression"}
 """transformers' words for what makes answers of logits, where that is no softmax."""

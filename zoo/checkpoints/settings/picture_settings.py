@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from zoo.models.preprocessing import Preprocessing
+from zoo.architectures.parts.preprocessing import Preprocessing
 
 RESAMPLE = {"bilinear": 2, "bicubic": 3}
 

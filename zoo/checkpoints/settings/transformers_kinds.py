@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zoo.models.config import DepthConfig, DualConfig, MaskConfig, ViTConfig
-from zoo.models.convnext_config import ConvNeXtConfig
-from zoo.models.position_config import RopePeriods
-from zoo.models.text_config import TextConfig
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.vit_config import ViTConfig
 
 ACTIVATION = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 PICTURES = {"num_channels": 3}

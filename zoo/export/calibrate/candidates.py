@@ -12,6 +12,7 @@ import numpy as np
 
 import converter
 from weights.progress import Progress
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import Task, interleave, run_once
 from zoo.export.calibrate.choice import choose
@@ -25,7 +26,6 @@ from zoo.images.picture_folder import PictureFolder, pixel_batches
 from zoo.images.pixel_values import Size
 from zoo.manifest.choices import Target
 from zoo.manifest.measured import Calibration, RangedFile, Ranging
-from zoo.models.preprocessing import Preprocessing
 from zoo.runtime import session
 
 FIXED: tuple[Ranging, ...] = ("minmax", "entropy")

@@ -1,0 +1,219 @@
+"""Every family of networks against other people's implementations of it."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import zoo
+from tests.conftest import GOLDEN
+from tests.formats import TRANSFORMERS, in_equimo
+from tests.measure import REFERENCES
+from tests.references import convnext, digits, dinov3, segmenter, tips
+from tests.references.running import equimo_abstract, run_equimo
+from tests.seeded import NETWORKS, model_of, nano, native, values_of
+from tests.synthetic import digest, make_image, make_state
+from weights import bind
+from zoo.architectures.builder import abstract, batched, count_parameters
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.checkpoints.load import model_shapes
+
+RELATIVE = 1e-5
+"""Of Equimo and timm, in the largest value. Measured: 8e-7."""
+
+ATOL = 3e-5
+"""Of transformers. Measured: 6e-6."""
+
+forward = eqx.filter_jit(lambda model, image: model(image))
+
+
+def numbers(tree):
+    """How many numbers all arrays of a tree have."""
+    leaves = jax.tree.leaves(tree)
+    return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct))
+
+
+def equimos_parameters(name):
+    """Without its tables of positions; None where Equimo has no such network."""
+    from equimo.models import vit
+    from equimo.models.convnext import ConvNeXt
+
+    config = zoo.info(name).config
+    if isinstance(config, ConvNeXtConfig) and not config.classes:
+        sizes = {"depths": list(config.depths), "dims": list(config.dims), "num_classes": 0}
+        return numbers(eqx.filter_eval_shape(ConvNeXt, **sizes, key=jax.random.PRNGKey(0)))
+    for known in (name, *zoo.info(name).aliases):
+        if known in vit._VIT_REGISTRY:
+            model = equimo_abstract(known)
+            return numbers(model) - numbers(model.local_pos_embed)
+    return None
+
+
+@pytest.mark.each()
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_parameters_are_those_of_equimos_model(name):
+    entry = zoo.info(name)
+    assert count_parameters(abstract(entry.config)) == entry.parameters
+    theirs = equimos_parameters(name)
+    # It gives the 7B model biases that the published file has not.
+    if theirs and "7b" not in name:
+        assert theirs == count_parameters(abstract(entry.config_for("equimo")))
+
+
+def test_parameters_of_other_peoples_models():
+    for name, naming, parameters in (
+        # timm's own counts, classifier included
+        ("vit_tiny_patch16_224", "timm", 5_717_416),
+        ("vit_huge_patch14_224", "timm", 632_045_800),
+        ("convnext_large", "timm", 197_767_336),
+        ("convnextv2_atto", "timm", 3_708_400),
+        ("convnextv2_huge", "timm", 660_289_640),
+        # transformers' `SiglipVisionModel`
+        ("siglip2_vitb16_224", "huggingface", 92_884_224),
+        # the original's: Equimo's without a bias in each of 4 norms a block and in the last
+        ("vit5_small", "original", 22_050_280 - 12 * (2 * 384 + 2 * 64) - 384),
+        ("vit5_xlarge", "original", 448_574_824 - 28 * (2 * 1152 + 2 * 72) - 1152),
+        # the class token's position is in the token itself
+        ("dinov2_vits14_reg", "timm", 22_058_112 - 384),
+        # the published files'
+        ("dinov3_convnext_tiny", "meta", 27_820_128),
+    ):
+        assert count_parameters(abstract(zoo.info(name).config_for(naming))) == parameters
+
+
+def assert_near(got, want):
+    """Relative to the largest value."""
+    assert "last_hidden_state" in want or "pooler_output" in want
+    for output, values in want.items():
+        error = np.abs(np.asarray(got[output]) - values).max() / np.abs(values).max()
+        assert error <= RELATIVE, output
+
+
+EQUIMO = [
+    name for name, found in REFERENCES.items() if "equimo" in found and "eupe_conv" not in name
+]
+
+
+@pytest.mark.each()
+@pytest.mark.parametrize("name", EQUIMO)
+def test_agrees_with_equimo(name):
+    """Two blocks of each; convolutions at a size that the strides do not divide."""
+    config = nano(zoo.info(name).config)
+    size = (75, 130) if isinstance(config, ConvNeXtConfig) else native(config)
+    image, values = make_image(3, *size), values_of(config)
+    if isinstance(config, ConvNeXtConfig):
+        want = convnext.run_equimo(config, values, image)
+    else:
+        body = {p: v for p, v in values.items() if not p.startswith("attn_pool.")}
+        want = run_equimo(in_equimo(name, config, body), image, logits=bool(config.classes))
+    assert_near(forward(model_of(config), image)._asdict(), want)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", EQUIMO)
+def test_the_published_network_agrees_with_equimo(name):
+    config = zoo.info(name).config
+    image = make_image(3, *native(config))
+    want = REFERENCES[name]["equimo"](config, values_of(config), image)
+    assert_near(forward(model_of(config), image)._asdict(), want)
+
+
+def test_convnext_agrees_with_timm():
+    pytest.importorskip("timm", exc_type=ImportError)
+    config = nano(zoo.info("dinov3_convnext_tiny").config)
+    image, values = make_image(3, 75, 130), values_of(config)
+    want = convnext.run_timm(config, values, image)
+    assert_near(forward(model_of(config), image)._asdict(), want)
+
+
+@pytest.mark.each()
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    [
+        # The others interpolate positions by another rule than the weights were trained with.
+        ("dinov3_vits16", (6, 9)),
+        ("dinov3_vith16plus", (3, 5)),
+        ("dinov3_vit7b16", (5, 3)),
+        ("dinov3_convnext_tiny", (3, 5)),
+        ("eupe_vitt16", (5, 7)),
+        ("dinov2_vits14", None),
+        ("dinov2_vits14_reg", (6, 9)),
+        ("dinov2_vitg14_reg", (3, 2)),
+        ("tips_vits14_hr", (6, 9)),
+        ("siglip2_vitb16_224", (6, 9)),
+        ("siglip2_vitb16_224", (24, 16)),
+        ("vit_tiny_patch16_224", None),
+        ("vit_digits", (4, 3)),
+        ("depth_anything_v2_vits", (6, 9)),
+        ("depth_anything_v2_vits", (3, 2)),
+        ("depth_anything_v2_outdoor_vits", (5, 7)),
+        ("eomt_dinov3_coco_panoptic_small_640", (6, 9)),
+        ("eomt_dinov3_coco_panoptic_small_640", (5, 3)),
+    ],
+)
+def test_agrees_with_transformers(name, factors):
+    others = {"eupe": dinov3, "tips": tips, "digits": digits}
+    config = nano(zoo.info(name).config_for("huggingface"))
+    family = convnext if "convnext" in name else (TRANSFORMERS | others)[zoo.info(name).family]
+    size = [config.stride * n for n in factors] if factors else native(config)
+    image = make_image(3, *size)
+    want = family.by_transformers(config, values_of(config), image)
+    got = forward(model_of(config), image)._asdict()
+    for output, values in want.items():
+        np.testing.assert_allclose(got[output], values, rtol=0, atol=ATOL, err_msg=output)
+
+
+@pytest.mark.parametrize("name", segmenter.REFERENCES)
+def test_agrees_with_a_head_in_pytorch(name):
+    """Without the offset of the authors' positions, which transformers' backbone has not."""
+    config = nano(zoo.info(name).config)
+    positions = replace(config.backbone.positions, offset=0.0)
+    config = replace(config, backbone=replace(config.backbone, positions=positions))
+    image = make_image(3, 6 * config.stride, 9 * config.stride)
+    want = segmenter.by_pytorch(config, values_of(config), image)["logits"]
+    got = forward(model_of(config), image).logits
+    assert got.shape == want.shape == (7, 6, 9)
+    np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)
+
+
+@pytest.mark.each()
+@pytest.mark.parametrize("size", ["64x64", "48x80"])
+@pytest.mark.parametrize("who", ["equimo", "original"])
+def test_vit5_agrees_with_equimo_2(who, size):
+    """Written by Equimo 2.7.0, which needs another Python: `golden/make_vit5_nano.py`."""
+    expected = np.load(GOLDEN / "vit5_nano.npz")
+    positions = LearnedPositions(grid=4, cls_token=False, antialias=True)
+    sizes = {"dim": 96, "depth": 2, "heads": 2, "hidden": 384, "classes": 7}
+    config = replace(zoo.info("vit5_small").config_for(who), **sizes, positions=positions)
+    state = make_state(model_shapes(config), int(expected["seed"]))
+    assert digest(state) == str(expected[f"{who}/state_sha256"])
+    image = make_image(int(expected["seed"]), *map(int, size.split("x")))
+    got = forward(bind(abstract(config), state), image)
+    for output in ("last_hidden_state", "logits"):
+        want = expected[f"{who}/{size}/{output}"]
+        np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
+
+
+@pytest.mark.each()
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_switch_works_in_half_precision_and_by_vmap(name):
+    config = nano(NETWORKS[name])
+    model = jax.tree.map(lambda leaf: leaf.astype("bfloat16"), model_of(config))
+    images = np.stack([make_image(s, 3 * config.stride, 5 * config.stride) for s in (1, 2)])
+    with jax.numpy_dtype_promotion("strict"):
+        out = eqx.filter_jit(batched)(model, images.astype("bfloat16"))
+    assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {np.dtype("bfloat16")}
+    if isinstance(config, OnBackbone):
+        scale = {DepthConfig: config.stride, MaskConfig: 4, SegmenterConfig: 1}[type(config)]
+        assert [*out.values()][-1].shape[-2:] == (3 * scale, 5 * scale)
+        return
+    assert out["last_hidden_state"].shape == (2, config.prefix_tokens + 15, config.dim)
+    assert ("pooler_output" in out) == (config.pool is not None)
+    assert ("logits" in out) == (config.classes != 0)

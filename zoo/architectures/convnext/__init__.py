@@ -1,0 +1,1 @@
+"""ConvNeXts, of both versions."""

@@ -1,0 +1,67 @@
+"""Hyperparameters of ConvNeXts: plain data without JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from zoo.architectures.parts.common_config import DEEPEST, MOST, TASKS, Four, Taken, class_words
+
+
+@dataclass(frozen=True)
+class ConvNeXtConfig:
+    """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`.
+
+    `response_norm` is what the second version has in place of a layer scale. `final_norm_eps` is
+    that of the norm behind the stages, where it is not that of all others.
+    """
+
+    depths: Four
+    dims: Four
+    activation: Literal["gelu", "gelu_tanh"] = "gelu"
+    norm_eps: float = 1e-6
+    final_norm_eps: float | None = None
+    layer_scale: float | None = 1e-6
+    response_norm: bool = False
+    pool: Literal["token"] = "token"
+    classes: int = 0
+    scores: Literal["softmax", "sigmoid", "none"] = "softmax"
+
+    # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
+    prefix_tokens: ClassVar[int] = 1
+    stride: ClassVar[int] = 32
+    native: ClassVar[None] = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        sized = all(0 < count <= MOST for count in (*self.dims, *self.depths))
+        return sized and self.depth <= DEEPEST and 0 <= self.classes <= MOST
+
+    @property
+    def dim(self) -> int:
+        """Channels of the last stage."""
+        return self.dims[-1]
+
+    @property
+    def depth(self) -> int:
+        """Blocks of all stages."""
+        return sum(self.depths)
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the stages."""
+        return len(self.depths)
+
+    @property
+    def task(self) -> str:
+        """What hubs call that which it does."""
+        return TASKS[self.classes > 0]
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        stages = zip(self.depths, self.dims, strict=True)
+        told = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
+        return f"4 stages of blocks: {told}{class_words(self.classes)}"

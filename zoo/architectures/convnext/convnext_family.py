@@ -1,0 +1,91 @@
+"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545) and its second version (Woo et al., 2023,
+arXiv:2301.00808): classifiers of ImageNet-1k that were trained on nothing else.
+
+transformers (5.23) has an epsilon of 1e-12 in the norm behind the stages alone, where the authors
+and timm (1.0.31) have 1e-6 everywhere.
+"""
+
+from dataclasses import replace
+
+from weights.namings import convnext_names
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.families import shared
+from zoo.architectures.reported import IMAGENET, reported
+
+FIRST, SECOND = "facebookresearch/ConvNeXt", "facebookresearch/ConvNeXt-V2"
+
+MIT = Licence(
+    name="MIT License",
+    text="mit.txt",
+    page=f"https://github.com/{FIRST}/blob/main/LICENSE",
+    download=f"https://github.com/{FIRST}#results-and-pre-trained-models",
+)
+NONCOMMERCIAL = Licence(
+    name="Creative Commons Attribution-NonCommercial 4.0",
+    text="cc-by-nc-4.0.txt",
+    page=f"https://github.com/{SECOND}#license",
+    download=f"https://github.com/{SECOND}#results-and-pre-trained-models",
+)
+
+LARGE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(192, 384, 768, 1536))
+
+# size, blocks and channels, parameters, how much of ImageNet-1k is right (`README.md`)
+VARIANTS = (
+    ("tiny", shared.CONVNEXT_TINY, 28_589_128, 82.1),
+    ("small", shared.CONVNEXT_SMALL, 50_223_688, 83.1),
+    ("base", shared.CONVNEXT_BASE, 88_591_464, 83.8),
+    ("large", LARGE, 197_767_336, 84.3),
+)
+
+# The same of the second version.
+SECOND_VARIANTS = (
+    ("atto", ConvNeXtConfig((2, 2, 6, 2), (40, 80, 160, 320)), 3_708_400, 76.7),
+    ("femto", ConvNeXtConfig((2, 2, 6, 2), (48, 96, 192, 384)), 5_233_240, 78.5),
+    ("pico", ConvNeXtConfig((2, 2, 6, 2), (64, 128, 256, 512)), 9_066_280, 80.3),
+    ("nano", ConvNeXtConfig((2, 2, 8, 2), (80, 160, 320, 640)), 15_623_800, 81.9),
+    ("tiny", shared.CONVNEXT_TINY, 28_635_496, 83.0),
+    ("base", shared.CONVNEXT_BASE, 88_717_800, 84.9),
+    ("large", LARGE, 197_956_840, 85.8),
+    ("huge", ConvNeXtConfig((3, 3, 27, 3), (352, 704, 1408, 2816)), 660_289_640, 86.3),
+)
+
+
+def _model(
+    size: str, config: ConvNeXtConfig, parameters: int, right: float, second: bool
+) -> ModelInfo:
+    config = replace(config, classes=1000)
+    if second:
+        config = replace(config, layer_scale=None, response_norm=True)
+    version, trained = ("convnextv2", "1k-") if second else ("convnext", "")
+    in_timm = f"timm/{version}_{size}.{'fcmae_ft_in1k' if second else 'fb_in1k'}"
+    repository = f"facebook/{version}-{size}-{trained}224"
+    return ModelInfo(
+        name=f"{version}_{size}",
+        family="convnext",
+        aliases=(in_timm,),
+        config=config,
+        namings=convnext_names.CLASSIFIERS,
+        # 224 / 0.875 for the shorter edge, in both libraries.
+        preprocessing=shared.imagenet(resize=256, resample="bicubic"),
+        licence=NONCOMMERCIAL if second else MIT,
+        checkpoint=f"{version}_{size}_1k_224_ema.{'pt' if second else 'pth'}",
+        repository=repository,
+        hub=(shared.safetensors(repository),),
+        mirrors=(shared.safetensors(in_timm),),
+        parameters=parameters,
+        source=SECOND if second else FIRST,
+        papers=("2301.00808",) if second else ("2201.03545",),
+        pooler=shared.MEAN_OF_MAP,
+        labels=shared.IMAGENET,
+        published={"huggingface": replace(config, final_norm_eps=1e-12)},
+        reported=reported(
+            f"README.md of {SECOND if second else FIRST}", IMAGENET, classifier=right
+        ),
+    )
+
+
+MODELS = (
+    *(_model(*row, second=False) for row in VARIANTS),
+    *(_model(*row, second=True) for row in SECOND_VARIANTS),
+)

@@ -1,0 +1,300 @@
+"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545), its second version (Woo et al., 2023,
+arXiv:2301.00808), and as DINOv3 and EUPE distilled it.
+
+Everything but a convolution has the channels last, the residual stream too: norms and matrix
+products want them there, and ONNX Runtime, which reorders around every convolution anyway, takes
+all transposes into that (measured: none is left). Pointwise convolutions of 1 x 1 would be 6 %
+faster in float32, but int8 makes matrix products 2.4 times as fast and convolutions 4 times slower.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.parts.layers import Activation, LayerScale, MakeNorm, Norm, pointwise
+from zoo.architectures.parts.output import Output, check_layers
+from zoo.architectures.parts.preprocessing import Preprocessing
+
+
+def convolve(
+    conv: eqx.nn.Conv2d, x: Float[Array, "height width dim"]
+) -> Float[Array, "height2 width2 dim2"]:
+    """A convolution of a map whose channels are its last axis."""
+    return conv(x.transpose(2, 0, 1)).transpose(1, 2, 0)
+
+
+class Stem(eqx.Module):
+    """Cuts the image into patches of 4 x 4 pixels: `norm(conv(image))`.
+
+    Source: section 2.2 of the paper, "patchify stem".
+    """
+
+    conv: eqx.nn.Conv2d
+    norm: Norm
+
+    def __init__(self, dim: int, *, in_channels: int = 3, norm: MakeNorm, key: PRNGKeyArray):
+        """**Arguments:** channels of the map that it makes, and of the image; the norm."""
+        self.conv = eqx.nn.Conv2d(in_channels, dim, 4, stride=4, key=key)
+        self.norm = norm(dim)
+
+    def __call__(self, image: Float[Array, "in_channels H W"]) -> Float[Array, "height width dim"]:
+        """**Returns** a map of `height = H // 4` and `width = W // 4`.
+
+        What does not fill a patch at the right and bottom edge is dropped.
+        """
+        return pointwise(self.norm, self.conv(image).transpose(1, 2, 0))
+
+
+class Downsampler(eqx.Module):
+    """Halves height and width between stages: `conv(norm(x))`.
+
+    Source: section 2.6 of the paper, "separate downsampling layers".
+    """
+
+    norm: Norm
+    conv: eqx.nn.Conv2d
+
+    def __init__(self, dim: int, wider: int, *, norm: MakeNorm, key: PRNGKeyArray):
+        """**Arguments:** channels of the map that it takes, and of the one that it makes."""
+        self.norm = norm(dim)
+        self.conv = eqx.nn.Conv2d(dim, wider, 2, stride=2, key=key)
+
+    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height2 width2 wider"]:
+        """**Returns** a map of `height2 = height // 2` and `width2 = width // 2`."""
+        return convolve(self.conv, pointwise(self.norm, x))
+
+
+class GlobalResponseNorm(eqx.Module):
+    """`x + weight * x * n + bias`: channels compete by `n`, their length (that of the vector of
+    their pixels) over the mean of all lengths.
+
+    Source: section 3.2 of the second paper; `GRN` of facebookresearch/ConvNeXt-V2.
+    """
+
+    weight: Float[Array, " dim"]
+    bias: Float[Array, " dim"]
+
+    def __init__(self, dim: int):
+        """**Arguments:** channels of the map."""
+        self.weight, self.bias = jnp.zeros(dim), jnp.zeros(dim)
+
+    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        length = jnp.sqrt((x * x).sum(axis=(0, 1)))
+        share = length / (length.mean() + 1e-6)
+        return x * (1 + self.weight * share) + self.bias
+
+
+class ConvNeXtBlock(eqx.Module):
+    """`x + ls(pwconv2(grn(activation(pwconv1(norm(dwconv(x)))))))`.
+
+    The depthwise convolution of 7 x 7 mixes pixels, the two linear layers, which the paper calls
+    pointwise convolutions, mix channels; `ls` is the layer scale, which the second version gives up
+    for the global response norm `grn`.
+
+    Source: sections 2.4 to 2.6 of the paper.
+    """
+
+    dwconv: eqx.nn.Conv2d
+    norm: Norm
+    pwconv1: eqx.nn.Linear
+    grn: GlobalResponseNorm | None
+    pwconv2: eqx.nn.Linear
+    ls: LayerScale | None
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        norm: MakeNorm,
+        activation: Activation,
+        layer_scale: float | None,
+        response_norm: bool,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`: channels of the map; there are `4 * dim` between the linear layers.
+        - `activation`: between the linear layers; a function of a module.
+        - `layer_scale`: what the factors of the branch begin with; None for none.
+        - `response_norm`: whether there is a global response norm.
+        """
+        conv_key, key1, key2 = jr.split(key, 3)
+        self.dwconv = eqx.nn.Conv2d(dim, dim, 7, padding=3, groups=dim, key=conv_key)
+        self.norm = norm(dim)
+        self.pwconv1 = eqx.nn.Linear(dim, 4 * dim, key=key1)
+        self.pwconv2 = eqx.nn.Linear(4 * dim, dim, key=key2)
+        self.grn = GlobalResponseNorm(4 * dim) if response_norm else None
+        self.ls = None if layer_scale is None else LayerScale(dim, layer_scale)
+        self.activation = activation
+
+    @eqx.filter_jit  # traced once for all blocks of one width
+    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        y = pointwise(self.norm, convolve(self.dwconv, x))
+        y = self.activation(pointwise(self.pwconv1, y))
+        y = pointwise(self.pwconv2, y if self.grn is None else self.grn(y))
+        return x + (y if self.ls is None else self.ls(y))
+
+
+class Stage(eqx.Module):
+    """Fewer pixels of more channels, then blocks: `blocks(downsample(x))`."""
+
+    downsample: Stem | Downsampler
+    blocks: tuple[ConvNeXtBlock, ...]
+
+    def __init__(
+        self,
+        narrower: int | None,
+        dim: int,
+        depth: int,
+        block: Callable[..., ConvNeXtBlock],
+        *,
+        norm: MakeNorm,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `narrower`: channels of the map that it takes; None for a stage that takes the image.
+        - `dim`, `depth`: channels of the map that it makes, and how many blocks there are.
+        - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
+        """
+        down_key, *keys = jr.split(key, 1 + depth)
+        if narrower is None:
+            self.downsample = Stem(dim, norm=norm, key=down_key)
+        else:
+            self.downsample = Downsampler(narrower, dim, norm=norm, key=down_key)
+        self.blocks = tuple(block(dim, norm=norm, key=block_key) for block_key in keys)
+
+    def __call__(
+        self, x: Float[Array, "height2 width2 narrower"] | Float[Array, "3 H W"]
+    ) -> Float[Array, "height width dim"]:
+        """**Returns** a map of half the height and width, or of a quarter of the image's."""
+        x = self.downsample(x)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class ConvNeXt(eqx.Module):
+    """Stages, each with half the height and width of the one before, and a final norm.
+
+        x = stage(x)                                for every stage; the first takes the image
+        last_hidden_state = norm([mean(x), x])      rows: the mean, then the pixels
+        pooler_output = last_hidden_state[0]
+        logits = head(pooler_output)
+
+    DINOv3's ConvNeXt-T, with initial parameters:
+
+        config = ConvNeXtConfig(depths=(3, 3, 9, 3), dims=(96, 192, 384, 768))
+        model = build_model(config, key=jax.random.key(0))
+        output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
+
+    Names of leaves are those of Equimo's `ConvNeXt`: `blocks` are the stages. Pointwise
+    convolutions are linear layers.
+
+    Source: `dinov3/models/convnext.py` of facebookresearch/dinov3.
+    """
+
+    blocks: tuple[Stage, ...]
+    norm: Norm
+    head: eqx.nn.Linear | None
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: ConvNeXtConfig | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        depths: Sequence[int],
+        dims: Sequence[int],
+        block: Callable[..., ConvNeXtBlock],
+        *,
+        norm: MakeNorm,
+        final_norm: MakeNorm,
+        classes: int,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: ConvNeXtConfig | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `depths`, `dims`: blocks and channels of every stage.
+        - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
+        - `norm`, `final_norm`: make the norms of the stages, and the last, over so many channels.
+        - `classes`: outputs of a linear classifier on top; 0 for none.
+        - `name`, `preprocessing`: what the model is called, and what is done to its images.
+        - `labels`: what the classes are called, in their order.
+        - `config`: what all of these arguments but the last were made of.
+        """
+        keys = jr.split(key, len(dims))
+        rows = zip((None, *dims[:-1]), dims, depths, keys, strict=True)
+        self.blocks = tuple(
+            Stage(before, dim, depth, block, norm=norm, key=key) for before, dim, depth, key in rows
+        )
+        self.norm = final_norm(dims[-1])
+        # The draws of all other leaves are those without a classifier.
+        head_key = jr.fold_in(key, len(dims))
+        self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None
+        self.name, self.preprocessing = name, preprocessing
+        self.labels, self.config = labels, config
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output: 32 for four stages."""
+        return math.prod(stage.downsample.conv.stride[0] for stage in self.blocks)
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Rows in front of the pixels of the last map: their mean."""
+        return 1
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the stages."""
+        return len(self.blocks)
+
+    def __call__(
+        self,
+        pixel_values: Float[Array, "3 H W"],
+        layers: Sequence[int] = (),
+        *,
+        as_maps: bool = False,
+    ) -> Output:
+        """Features of one image; `jax.vmap` gives a batch.
+
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill `stride`
+          pixels at the right and bottom edge is dropped.
+        - `layers`: stages, counted from 1, whose maps are wanted as well, their mean in front.
+          Only the last has a norm: the reference trains none for the others.
+        - `as_maps`: give those as `[dim, height, width]`, without the mean.
+
+        **Returns** `1 + height * width` rows of the last stage, the first of which is pooled.
+        """
+        check_layers(layers, self.num_hidden_states)
+        x, maps = pixel_values, []
+        for stage in self.blocks:
+            x = stage(x)
+            maps.append(x)
+        rows = pointwise(self.norm, with_mean(x))
+        if as_maps:
+            maps[-1] = rows[1:].reshape(x.shape)
+            states = [each.transpose(2, 0, 1) for each in maps]
+        else:
+            states = [*map(with_mean, maps[:-1]), rows]
+        logits = None if self.head is None else self.head(rows[0])
+        return Output(rows, rows[0], logits, tuple(states[number - 1] for number in layers))
+
+
+def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]:
+    """The mean of all pixels, then the pixels by rows."""
+    height, width, dim = x.shape
+    return jnp.concatenate([x.mean(axis=(0, 1))[None], x.reshape(height * width, dim)])

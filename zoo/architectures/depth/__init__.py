@@ -1,0 +1,1 @@
+"""Networks that say how far away every pixel is."""

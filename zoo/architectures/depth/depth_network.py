@@ -1,0 +1,199 @@
+"""How far away every pixel is: Depth Anything V2, a dense prediction transformer on DINOv2."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.parts.common_config import Four
+from zoo.architectures.parts.layers import Size
+from zoo.architectures.parts.output import Depth, check_layers
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.parts.resize import resize_aligned
+from zoo.architectures.vit.backboned import Backboned
+from zoo.architectures.vit.vision_transformer import VisionTransformer
+
+Map = Float[Array, "channels height width"]
+Other = Float[Array, "channels2 height2 width2"]
+FACTORS = (4.0, 2.0, 1.0, 0.5)
+"""How many times as many rows and columns the maps of the four layers get as there are patches."""
+
+
+def _conv(kernel: int, inputs: int, outputs: int, key: PRNGKeyArray) -> eqx.nn.Conv2d:
+    """A convolution that keeps rows and columns."""
+    return eqx.nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, key=key)
+
+
+class Reassemble(eqx.Module):
+    """From the patches of a layer to a map of other channels, rows and columns."""
+
+    projection: eqx.nn.Conv2d
+    resize: eqx.nn.ConvTranspose2d | eqx.nn.Conv2d | None
+
+    def __init__(self, dim: int, channels: int, factor: float, *, key: PRNGKeyArray):
+        """**Arguments:** channels of a token and of the map; how many times as many rows and
+        columns it is to have: 4, 2, 1 or 0.5."""
+        key1, key2 = jr.split(key)
+        self.projection = _conv(1, dim, channels, key1)
+        self.resize = None
+        if factor > 1:
+            side = int(factor)
+            self.resize = eqx.nn.ConvTranspose2d(channels, channels, side, side, key=key2)
+        elif factor < 1:
+            self.resize = eqx.nn.Conv2d(channels, channels, 3, int(1 / factor), 1, key=key2)
+
+    def __call__(self, x: Map) -> Other:
+        x = self.projection(x)
+        return x if self.resize is None else self.resize(x)
+
+
+class ResidualUnit(eqx.Module):
+    """`x + conv2(relu(conv1(relu(x))))` (He et al., 2016, arXiv:1603.05027)."""
+
+    conv1: eqx.nn.Conv2d
+    conv2: eqx.nn.Conv2d
+
+    def __init__(self, channels: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of the map."""
+        key1, key2 = jr.split(key)
+        self.conv1 = _conv(3, channels, channels, key1)
+        self.conv2 = _conv(3, channels, channels, key2)
+
+    def __call__(self, x: Map) -> Map:
+        return x + self.conv2(jax.nn.relu(self.conv1(jax.nn.relu(x))))
+
+
+class Fusion(eqx.Module):
+    """`projection(resized(residual2(x + residual1(finer))))`: adds a finer map, and enlarges."""
+
+    residual1: ResidualUnit
+    residual2: ResidualUnit
+    projection: eqx.nn.Conv2d
+
+    def __init__(self, channels: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of all maps."""
+        key1, key2, key3 = jr.split(key, 3)
+        self.residual1 = ResidualUnit(channels, key=key1)
+        self.residual2 = ResidualUnit(channels, key=key2)
+        self.projection = _conv(1, channels, channels, key3)
+
+    def __call__(self, x: Map, finer: Map | None, size: Sequence[Size]) -> Other:
+        """**Arguments:** the map so far, that of the layer before, and (height, width) of the
+        result. The coarsest map is the first: there is none to add to, so `residual1` rests."""
+        x = x if finer is None else x + self.residual1(finer)
+        return self.projection(resize_aligned(self.residual2(x), size))
+
+
+class DepthDecoder(eqx.Module):
+    """Four maps of patches become one of pixels, from the coarsest to the finest.
+
+    Source: Ranftl et al., 2021, arXiv:2103.13413.
+    """
+
+    reassemble: tuple[Reassemble, ...]
+    convs: tuple[eqx.nn.Conv2d, ...]
+    fusion: tuple[Fusion, ...]
+    conv1: eqx.nn.Conv2d
+    conv2: eqx.nn.Conv2d
+    conv3: eqx.nn.Conv2d
+    max_depth: float | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        channels: Four,
+        fused: int,
+        *,
+        hidden: int,
+        max_depth: float | None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:** channels of a token; the others as in `DepthConfig`."""
+        keys = jr.split(key, 4)
+        parts = zip(channels, FACTORS, jr.split(keys[0], 4), strict=True)
+        self.reassemble = tuple(Reassemble(dim, n, factor, key=key) for n, factor, key in parts)
+        inputs = zip(channels, jr.split(keys[1], 4), strict=True)
+        self.convs = tuple(
+            eqx.nn.Conv2d(count, fused, 3, padding=1, use_bias=False, key=key)
+            for count, key in inputs
+        )
+        self.fusion = tuple(Fusion(fused, key=key) for key in jr.split(keys[2], 4))
+        key1, key2, key3 = jr.split(keys[3], 3)
+        self.conv1 = _conv(3, fused, fused // 2, key1)
+        self.conv2 = _conv(3, fused // 2, hidden, key2)
+        self.conv3 = _conv(1, hidden, 1, key3)
+        self.max_depth = max_depth
+
+    def __call__(self, maps: Sequence[Map], size: Sequence[Size]) -> Float[Array, "H W"]:
+        """**Arguments:** the patches of four layers on their grid; (height, width) of the
+        result."""
+        parts = zip(self.convs, self.reassemble, maps, strict=True)
+        fine, middle, coarse, coarsest = (conv(reassemble(x)) for conv, reassemble, x in parts)
+        x = self.fusion[0](coarsest, None, coarse.shape[1:])
+        x = self.fusion[1](x, coarse, middle.shape[1:])
+        x = self.fusion[2](x, middle, fine.shape[1:])
+        x = self.fusion[3](x, fine, [2 * side for side in fine.shape[1:]])
+        x = resize_aligned(self.conv1(x), size)
+        x = self.conv3(jax.nn.relu(self.conv2(x)))[0]
+        return jax.nn.relu(x) if self.max_depth is None else self.max_depth * jax.nn.sigmoid(x)
+
+
+class DepthAnything(Backboned):
+    """Patches of four blocks of a vision transformer are read as maps, and those become depths.
+
+        maps = normed patches of blocks 3, 6, 9 and 12, on their grid
+        predicted_depth = decoder(maps), at the size of the image
+
+    Depth Anything V2's small model, with initial parameters:
+
+        model = zoo.create("depth_anything_v2_vits", key=jax.random.key(0))
+        depth = model(image).predicted_depth  # image is [3, H, W], depth is [H, W]
+
+    Source: Yang et al., 2024, arXiv:2406.09414; `depth_anything_v2/dpt.py` of
+    DepthAnything/Depth-Anything-V2.
+    """
+
+    backbone: VisionTransformer
+    decoder: DepthDecoder
+    layers: tuple[int, ...] = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: DepthConfig | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        backbone: Callable[..., VisionTransformer],
+        decoder: Callable[..., DepthDecoder],
+        *,
+        layers: Four,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: DepthConfig | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `backbone`, `decoder`: make the two parts; are called as `decoder(key=key)`.
+        - `layers`: blocks of the backbone, from 1, that the decoder reads.
+        - `name`, `preprocessing`, `labels`, `config`: as for `VisionTransformer`.
+        """
+        key1, key2 = jr.split(key)
+        self.backbone, self.decoder = backbone(key=key1), decoder(key=key2)
+        check_layers(layers, self.backbone.num_hidden_states)
+        self.layers, self.name, self.preprocessing = layers, name, preprocessing
+        self.labels, self.config = labels, config
+
+    def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
+        """Depths of one image; `jax.vmap` gives a batch.
+
+        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
+        right and bottom edge is dropped.
+        """
+        height, width = (side // self.stride * self.stride for side in pixel_values.shape[1:])
+        maps = self.backbone(pixel_values, self.layers, as_maps=True).hidden_states
+        return Depth(self.decoder(maps, (height, width)))

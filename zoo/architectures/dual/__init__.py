@@ -1,0 +1,1 @@
+"""A network for images beside one for texts, in one space of vectors."""

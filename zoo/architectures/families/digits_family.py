@@ -1,0 +1,99 @@
+"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits;
+`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; and
+`siglip_digits_dual`, two towers of SigLIP 2's for such images and for sentences about digits.
+
+The models whose weights the package itself holds. `zoo/digits` makes them, and
+`zoo/data/README.md` says how well they do.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from weights.namings import depth_names, huggingface_names, meta_names
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.families import shared
+from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.reported import reported
+from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.vit_config import ViTConfig
+
+LICENCE_PAGE = "https://www.apache.org/licenses/LICENSE-2.0"
+
+CONFIG = ViTConfig(
+    *(64, 4, 2, 192), qkv_bias=False, layer_scale=0.1, patch_size=2, mask_token=False, classes=10
+)
+
+# Of scenes, in patches of 8 x 8 pixels.
+BACKBONE = replace(CONFIG, patch_size=8, registers=0, pool=None, classes=0)
+DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
+
+VISION = shared.plain_vit(
+    *(64, 4, 2, 192),
+    activation="gelu_tanh",
+    norm_eps=1e-6,
+    patch_size=2,
+    cls_token=False,
+    positions=LearnedPositions(grid=4, cls_token=False),
+    pool="attention",
+)
+WORDS = TextConfig(*(64, 2, 2, 192), projection=64, vocabulary=60, tokens=16)
+
+_embedded = partial(
+    ModelInfo,
+    family="digits",
+    # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
+    licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
+    source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
+    embedded=True,
+)
+
+_towers = partial(
+    _embedded,
+    preprocessing=shared.centred(size=(8, 8)),
+    examples=("a three", "a seven", "an even number"),
+    checkpoint="siglip_digits.safetensors",
+    digest="c958b2cf76132f561f81fc149319f8574171fa2f6eeb45c81225d77b18b12ed8",
+)
+
+MODELS = (
+    _embedded(
+        name="vit_digits",
+        purpose="Tells handwritten digits of 8 x 8 pixels apart: small enough to look into.",
+        config=CONFIG,
+        namings=(meta_names.DINOV3_VIT,),
+        preprocessing=shared.centred(size=(8, 8), rescale_first=True),
+        checkpoint="vit_digits.safetensors",
+        digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
+        parameters=168_586,
+        pooler=shared.CLASS_TOKEN,
+        reported=reported("zoo/data/README.md", "359 held-out digits", classifier=98.6),
+    ),
+    _embedded(
+        name="depth_digits",
+        purpose="Says how near every digit in a drawn scene is: small enough to look into.",
+        config=DEPTH,
+        namings=(depth_names.ON_DINOV3,),
+        preprocessing=shared.centred(size=(32, 32), rescale_first=True),
+        checkpoint="depth_digits.safetensors",
+        digest="695953f224f147daac0333b4e0543609dc14d4bf6c868ad1b3fcf04356cf5089",
+        parameters=366_797,
+    ),
+    _towers(
+        name="siglip_digits_text",
+        family="digits_text",
+        config=WORDS,
+        namings=(huggingface_names.SIGLIP_TEXT,),
+        parameters=92_608,
+        pooler="a linear layer on the last token",
+    ),
+    _towers(
+        name="siglip_digits_dual",
+        purpose="Says which sentences are about a handwritten digit: small enough to look into.",
+        family="digits_dual",
+        config=DualConfig(VISION, WORDS),
+        namings=(huggingface_names.SIGLIP_DUAL,),
+        parameters=303_170,
+    ),
+)

@@ -1,0 +1,69 @@
+"""What several families have in common."""
+
+import json
+from functools import partial
+from importlib.resources import files
+
+from weights.containers.safetensors import INDEX
+from weights.sources.hub import HubFile
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.entry import Licence
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.vit.vit_config import ViTConfig
+
+Dimensions = tuple[int, int, int, int]  # dim, depth, heads and hidden of a vision transformer
+TINY = (192, 12, 3, 768)
+SMALL = (384, 12, 6, 1536)
+BASE = (768, 12, 12, 3072)
+LARGE = (1024, 24, 16, 4096)
+SO400M = (1152, 27, 16, 4304)
+GIANT = (1536, 40, 24, 4096)
+
+CONVNEXT_TINY = ConvNeXtConfig(depths=(3, 3, 9, 3), dims=(96, 192, 384, 768))
+CONVNEXT_SMALL = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(96, 192, 384, 768))
+CONVNEXT_BASE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(128, 256, 512, 1024))
+
+CLASS_TOKEN = "the class token"
+IMAGENET = "imagenet1k.txt"
+"""The classes of ImageNet-1k as all published classifiers order them: by WordNet's numbers."""
+
+MEAN_OF_MAP = "the mean of the last map, normed"
+
+patches_of_14 = partial(ViTConfig, norm_eps=1e-6, patch_size=14, rope=None)
+plain_vit = partial(ViTConfig, layer_scale=None, registers=0, mask_token=False, rope=None)
+
+# Means and standard deviations of pixels as the papers' code has them; the latter's are in [-1, 1].
+imagenet = partial(Preprocessing, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+centred = partial(Preprocessing, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+
+_PINNED = json.loads((files("zoo") / "data" / "equimo_archives.json").read_text(encoding="utf-8"))
+
+DIGESTS: dict[str, str] = _PINNED["sha256"]
+"""sha256 of Equimo's archives by name, and of which revision: as equimo 2.7.0 records them."""
+
+
+def equimo_files(identifier: str) -> tuple[HubFile, ...]:
+    """Equimo's archive of that name on the hub, pinned, if there is one: a copy for its library."""
+    if identifier not in DIGESTS:
+        return ()
+    family = identifier.partition("_")[0]
+    archive = f"models/default/{family}/{identifier}.tar.lz4"
+    file = HubFile(_PINNED["repository"], archive, _PINNED["revision"], DIGESTS[identifier])
+    return (file,)
+
+
+def safetensors(repository: str, sharded: bool = False) -> HubFile:
+    """The file that transformers or timm read from a repository; of a large model in several files
+    the table of these."""
+    return HubFile(repository, INDEX if sharded else "model.safetensors")
+
+
+def class_names(data: str) -> tuple[str, ...]:
+    """The classes of a data set, in the order of those who publish networks for it."""
+    return tuple((files("zoo") / "data" / f"{data}.txt").read_text(encoding="utf-8").splitlines())
+
+
+def apache(source: str, download: str) -> Licence:
+    """The Apache License of a repository on GitHub, and where on GitHub the weights are."""
+    page = f"https://github.com/{source}/blob/main/LICENSE"
+    return Licence("Apache License 2.0", "apache-2.0.txt", page, f"https://github.com/{download}")

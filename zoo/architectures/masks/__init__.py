@@ -1,0 +1,1 @@
+"""Networks that find areas, and what is in them."""

@@ -1,0 +1,151 @@
+"""Areas of an image and what is in them: an encoder-only mask transformer (EoMT) on DINOv3."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.parts.layers import Activation, pointwise
+from zoo.architectures.parts.output import Masks
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.vit.backboned import Backboned
+from zoo.architectures.vit.vision_transformer import VisionTransformer
+
+Tokens = Float[Array, "tokens dim"]
+
+
+class Upscaling(eqx.Module):
+    """`norm(conv2(activation(conv1(x))))`, which doubles the rows and columns of a map."""
+
+    conv1: eqx.nn.ConvTranspose2d
+    conv2: eqx.nn.Conv2d
+    norm: eqx.nn.LayerNorm
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(self, dim: int, *, activation: Activation, key: PRNGKeyArray):
+        """**Arguments:** channels of the map; the function between the convolutions, the second of
+        which takes each channel alone."""
+        key1, key2 = jr.split(key)
+        self.conv1 = eqx.nn.ConvTranspose2d(dim, dim, 2, 2, key=key1)
+        self.conv2 = eqx.nn.Conv2d(dim, dim, 3, padding=1, groups=dim, use_bias=False, key=key2)
+        self.norm = eqx.nn.LayerNorm(dim, eps=1e-6)
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, "dim height width"]) -> Float[Array, "dim height2 width2"]:
+        x = self.conv2(self.activation(self.conv1(x)))
+        return pointwise(self.norm, x.transpose(1, 2, 0)).transpose(2, 0, 1)
+
+
+class MaskHead(eqx.Module):
+    """From a query to what the pixels of its mask have in common: three layers."""
+
+    fc1: eqx.nn.Linear
+    fc2: eqx.nn.Linear
+    fc3: eqx.nn.Linear
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(self, dim: int, *, activation: Activation, key: PRNGKeyArray):
+        """**Arguments:** channels of a token; the function between the layers."""
+        key1, key2, key3 = jr.split(key, 3)
+        self.fc1 = eqx.nn.Linear(dim, dim, key=key1)
+        self.fc2 = eqx.nn.Linear(dim, dim, key=key2)
+        self.fc3 = eqx.nn.Linear(dim, dim, key=key3)
+        self.activation = activation
+
+    def __call__(self, x: Tokens) -> Tokens:
+        x = self.activation(pointwise(self.fc1, x))
+        return pointwise(self.fc3, self.activation(pointwise(self.fc2, x)))
+
+
+class Eomt(Backboned):
+    """Queries join the tokens of a vision transformer before its last blocks, and find areas.
+
+        x = [queries, cls_token, reg_tokens, patches]        before the last `query_blocks` blocks
+        queries, patches = parts of norm(x)                  behind them
+        class_queries_logits = class_head(queries)           one more than there are classes
+        masks_queries_logits = mask_head(queries) · upscaled(patches)
+
+    The small model of COCO's classes, with initial parameters:
+
+        model = zoo.create("eomt_dinov3_coco_panoptic_small_640", key=jax.random.key(0))
+        masks = model(image).masks_queries_logits  # image is [3, H, W], masks [200, H / 4, W / 4]
+
+    In training, queries attend to the patches of their masks alone, less and less often.
+    `attn_mask_probs`, how often for each block, are zeros in the end: they are there for
+    checkpoints alone, and inference does not use them.
+
+    Source: Kerssies et al., 2025, arXiv:2503.19108; `EomtDinov3ForUniversalSegmentation` of
+    transformers.
+    """
+
+    backbone: VisionTransformer
+    queries: Float[Array, "queries dim"]
+    upscale: tuple[Upscaling, ...]
+    mask_head: MaskHead
+    class_head: eqx.nn.Linear
+    attn_mask_probs: Float[Array, " query_blocks"]
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: MaskConfig | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        backbone: Callable[..., VisionTransformer],
+        dim: int,
+        *,
+        queries: int,
+        query_blocks: int,
+        classes: int,
+        upscalings: int,
+        activation: Activation,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: MaskConfig | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `backbone`: makes the vision transformer; is called as `backbone(key=key)`.
+        - `dim`: channels of its tokens.
+        - `queries`, `query_blocks`, `classes`, `upscalings`: as in `MaskConfig`.
+        - `activation`: the function between the layers of both heads.
+        - `name`, `preprocessing`, `labels`, `config`: as for `VisionTransformer`.
+        """
+        backbone_key, query_key, mask_key, class_key, *keys = jr.split(key, 4 + upscalings)
+        self.backbone = backbone(key=backbone_key)
+        self.queries = jr.normal(query_key, (queries, dim))
+        self.upscale = tuple(Upscaling(dim, activation=activation, key=key) for key in keys)
+        self.mask_head = MaskHead(dim, activation=activation, key=mask_key)
+        self.class_head = eqx.nn.Linear(dim, classes + 1, key=class_key)
+        self.attn_mask_probs = jnp.zeros(query_blocks)
+        self.name, self.preprocessing = name, preprocessing
+        self.labels, self.config = labels, config
+
+    def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
+        """Areas of one image; `jax.vmap` gives a batch.
+
+        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
+        right and bottom edge is dropped.
+        """
+        vit, count = self.backbone, len(self.queries)
+        x, height, width = vit.tokens(vit.patch_embed(pixel_values))
+        first = len(vit.blocks) - len(self.attn_mask_probs)
+        rotation = vit.rotation(height, width)
+        for block in vit.blocks[:first]:
+            x = block(x, rotation)
+        x = jnp.concatenate([self.queries, x])
+        rotation = vit.rotation(height, width, count)
+        for block in vit.blocks[first:]:
+            x = block(x, rotation)
+        x = pointwise(vit.norm, x)
+        queries, patches = x[:count], x[count + vit.prefix_tokens :]
+        pixels = patches.T.reshape(x.shape[1], height, width)
+        for upscaling in self.upscale:
+            pixels = upscaling(pixels)
+        masks = jnp.einsum("qc,chw->qhw", self.mask_head(queries), pixels)
+        return Masks(pointwise(self.class_head, queries), masks)

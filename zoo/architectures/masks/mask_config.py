@@ -1,0 +1,44 @@
+"""Hyperparameters of a mask transformer: plain data without JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zoo.architectures.parts.common_config import MOST, class_words
+from zoo.architectures.vit.backbone_config import OnBackbone
+
+
+@dataclass(frozen=True)
+class MaskConfig(OnBackbone):
+    """Hyperparameters of an encoder-only mask transformer, which finds areas and what is in them.
+
+    That many `queries` join the tokens of the last `query_blocks` blocks. Each becomes a mask, and
+    one of `classes` or none. Every one of the `upscalings` doubles the rows and columns of masks.
+    """
+
+    queries: int
+    query_blocks: int
+    classes: int
+    upscalings: int = 2
+
+    task: ClassVar[str] = "image-segmentation"
+
+    @property
+    def mask_stride(self) -> int:
+        """Pixels of a picture along a side of one of a mask."""
+        return self.stride >> self.upscalings
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST
+        joined = 0 < self.query_blocks <= self.depth and self.backbone.is_sound
+        # No pixel of a mask is smaller than the picture's.
+        return sized and joined and self.upscalings >= 0 and self.stride % 2**self.upscalings == 0
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        joined = f"{self.queries} queries in the last {self.query_blocks} blocks"
+        return f"{self.backbone.text}; {joined}{class_words(self.classes)}"

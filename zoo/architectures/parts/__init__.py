@@ -1,0 +1,1 @@
+"""Layers and data that networks of several kinds share. Uses nothing else of ours."""

@@ -1,0 +1,114 @@
+"""A learned position for every patch, on any grid."""
+
+from collections.abc import Callable
+from functools import partial
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.parts.layers import Size
+
+
+class LearnedPositionEmbedding(eqx.Module):
+    """A table with a row for each patch of a square grid, interpolated to any other grid.
+
+    Interpolation is `rows · table · columnsᵀ` with one matrix for each axis, which is exact at any
+    size, known or symbolic.
+
+    Sources: `interpolate_pos_encoding` of facebookresearch/dinov2 and of google-deepmind/tips,
+    which is `linear`; torch's `upsample_bicubic2d` and `upsample_bilinear2d`.
+    """
+
+    weight: Float[Array, "rows dim"]
+    grid: int = eqx.field(static=True)
+    cls_token: bool = eqx.field(static=True)
+    antialias: bool = eqx.field(static=True)
+    offset: float = eqx.field(static=True)
+    linear: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        grid: int,
+        *,
+        cls_token: bool,
+        antialias: bool,
+        offset: float,
+        linear: bool,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:** channels of a token; else as `LearnedPositions` of `config.py`."""
+        self.grid, self.cls_token = grid, cls_token
+        self.antialias, self.offset, self.linear = antialias, offset, linear
+        self.weight = 0.02 * jr.normal(key, (cls_token + grid**2, dim))
+
+    def __call__(self, height: Size, width: Size) -> Float[Array, "tokens dim"]:
+        """**Arguments:** patches along each side, numbers or symbolic dimensions.
+
+        **Returns** the class token's row where there is one, then `height · width` patches by rows.
+        """
+        if height == width == self.grid:
+            return self.weight
+        dim, prefix = self.weight.shape[-1], int(self.cls_token)
+        native = (jnp.asarray(height) == self.grid) & (jnp.asarray(width) == self.grid)
+        table = self.weight[prefix:].astype(jnp.float32).reshape(self.grid, self.grid, dim)
+        for axis, size in ((0, height), (1, width)):
+            # The grid of training is taken as it is, even where an offset would move it.
+            scale = jnp.where(native, 1.0, (size + self.offset) / self.grid)
+            weights = self.weights(size, scale)
+            table = jnp.tensordot(weights, table, (1, axis))
+            table = jnp.moveaxis(table, 0, axis)
+        patches = table.reshape(height * width, dim).astype(self.weight.dtype)
+        return jnp.concatenate([self.weight[:prefix], patches])
+
+    def weights(self, size: Size, scale: Float[Array, ""]) -> Float[Array, "size grid"]:
+        """The matrix that interpolates one axis."""
+        if self.linear:
+            return widened(self.grid, size, scale, lambda x: jnp.maximum(1 - jnp.abs(x), 0))
+        return cubic_weights(self.grid, size, scale, self.antialias)
+
+
+def cubic_weights(
+    size: int, new_size: Size, scale: Float[Array, ""], antialias: bool
+) -> Float[Array, "new_size size"]:
+    """The matrix that interpolates `size` samples to `new_size` by cubic convolution.
+
+    Pixel centres are half-way, `scale` is new over old. With antialiasing the kernel (a = -0.5)
+    widens where the image shrinks and its weights are normalised over the samples there are;
+    without it (a = -0.75) samples beyond the edge repeat the last one.
+
+    Source: Keys, 1981, doi:10.1109/TASSP.1981.1163711, as torch computes it.
+    """
+    if antialias:
+        return widened(size, new_size, scale, partial(cubic_kernel, a=-0.5))
+    centre = centres(new_size, scale)
+    taps = jnp.floor(centre) + jnp.arange(-1, 3, dtype=jnp.float32)
+    weights = cubic_kernel(taps - centre, a=-0.75)
+    samples = jnp.clip(taps, 0, size - 1)[:, :, None]
+    hits = samples == jnp.arange(size, dtype=jnp.float32)
+    return jnp.where(hits, weights[:, :, None], 0.0).sum(axis=1)
+
+
+def widened(
+    size: int, new_size: Size, scale: Float[Array, ""], kernel: Callable[[Array], Array]
+) -> Float[Array, "new_size size"]:
+    """The same by a kernel that widens where the image shrinks; its weights are normalised over
+    the samples there are."""
+    width = jnp.maximum(1 / scale, 1.0)
+    weights = kernel((jnp.arange(size, dtype=jnp.float32) - centres(new_size, scale)) / width)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def centres(new_size: Size, scale: Float[Array, ""]) -> Float[Array, "new_size 1"]:
+    """Where new pixels lie among the old."""
+    return (jnp.arange(new_size, dtype=jnp.float32)[:, None] + 0.5) / scale - 0.5
+
+
+def cubic_kernel(x: Float[Array, "*shape"], a: float) -> Float[Array, "*shape"]:
+    """The piecewise cubic of Keys, zero from 2 on."""
+    x = jnp.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * a
+    return jnp.where(x <= 1, near, jnp.where(x < 2, far, 0.0))

@@ -1,0 +1,101 @@
+"""What is in each patch of an image: a linear classifier of DINOv2's patches."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.parts.layers import pointwise
+from zoo.architectures.parts.output import ClassMap
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.vit.backboned import Backboned
+from zoo.architectures.vit.vision_transformer import VisionTransformer
+
+
+class BatchNorm(eqx.Module):
+    """`(x - mean) / √(var + ε) · weight + bias`, with the statistics of training.
+
+    Source: Ioffe and Szegedy, 2015, arXiv:1502.03167.
+    """
+
+    weight: Float[Array, " dim"]
+    bias: Float[Array, " dim"]
+    mean: Float[Array, " dim"]
+    var: Float[Array, " dim"]
+
+    def __init__(self, dim: int):
+        """**Arguments:** channels."""
+        self.weight, self.bias = jnp.ones(dim), jnp.zeros(dim)
+        self.mean, self.var = jnp.zeros(dim), jnp.ones(dim)
+
+    def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim"]:
+        scale = self.weight * lax.rsqrt(self.var + 1e-5)
+        return x * scale + (self.bias - self.mean * scale)
+
+
+class Segmenter(Backboned):
+    """A class for every patch of a vision transformer, from what its last blocks make of it.
+
+        x = normed patches of the last `layers` blocks, side by side
+        logits = head(batch_norm(x)), on the grid of the patches
+
+    DINOv2's small model with the classes of ADE20K, with initial parameters:
+
+        model = zoo.create("dinov2_vits14_ade20k_linear", key=jax.random.key(0))
+        classes = model(image).logits.argmax(0)  # image is [3, H, W], classes [H / 14, W / 14]
+
+    Source: Oquab et al., 2023, arXiv:2304.07193; `BNHead` in
+    `dinov2/eval/segmentation/models/decode_heads/linear_head.py` of facebookresearch/dinov2.
+    """
+
+    backbone: VisionTransformer
+    batch_norm: BatchNorm
+    head: eqx.nn.Linear
+    layers: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: SegmenterConfig | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        backbone: Callable[..., VisionTransformer],
+        dim: int,
+        *,
+        layers: int,
+        classes: int,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: SegmenterConfig | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `backbone`: makes the vision transformer; is called as `backbone(key=key)`.
+        - `dim`: channels of its tokens.
+        - `layers`, `classes`: as in `SegmenterConfig`.
+        - `name`, `preprocessing`, `labels`, `config`: as for `VisionTransformer`.
+        """
+        backbone_key, head_key = jr.split(key)
+        self.backbone = backbone(key=backbone_key)
+        self.batch_norm = BatchNorm(layers * dim)
+        self.head = eqx.nn.Linear(layers * dim, classes, key=head_key)
+        self.layers, self.name, self.preprocessing = layers, name, preprocessing
+        self.labels, self.config = labels, config
+
+    def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
+        """Classes of one image's patches; `jax.vmap` gives a batch.
+
+        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
+        right and bottom edge is dropped.
+        """
+        depth = self.backbone.num_hidden_states
+        read = range(depth - self.layers + 1, depth + 1)
+        maps = self.backbone(pixel_values, read, as_maps=True).hidden_states
+        x = self.batch_norm(jnp.concatenate(maps).transpose(1, 2, 0))
+        return ClassMap(pointwise(self.head, x).transpose(2, 0, 1))

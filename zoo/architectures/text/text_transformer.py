@@ -1,0 +1,199 @@
+"""The transformer for texts of SigLIP 2, TIPS and dino.txt."""
+
+from collections.abc import Callable
+from functools import partial
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from zoo.architectures.parts.attention import Mask
+from zoo.architectures.parts.block import Block
+from zoo.architectures.parts.feed_forward import Mlp
+from zoo.architectures.parts.layers import ACTIVATIONS, MakeNorm, Norm, pointwise
+from zoo.architectures.parts.output import Output
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.text.text_config import TextConfig, TextPool
+
+
+class TextTransformer(eqx.Module):
+    """Words become tokens, blocks of attention mix them, and one of them or their mean stands for
+    the text.
+
+        x = token_embed[input_ids] + pos_embed      or √dim token_embed[input_ids] + sinusoids
+        x = block(x, mask)                          for every block
+        last_hidden_state = norm(x)
+        pooler_output = head(pool(last_hidden_state))
+
+    A text that is shorter is padded to the full length. SigLIP 2 has no mask, and its last token,
+    which may be padding, stands for the text. TIPS hides padding. In dino.txt a token attends to
+    itself and to those before it, so that padding, which is behind all words, is not seen.
+
+    SigLIP 2's, with initial parameters:
+
+        model = zoo.create("siglip2_vitb16_224_text", key=jax.random.key(0))
+        output = model(input_ids)  # [64] numbers of words; for a batch jax.vmap(model)
+
+    Sources: `big_vision/models/proj/image_text/text_transformer.py` of google-research/big_vision
+    (Zhai et al., 2023, arXiv:2303.15343; Tschannen et al., 2025, arXiv:2502.14786);
+    `pytorch/text_encoder.py` of google-deepmind/tips (Maninis et al., 2024, arXiv:2410.16512);
+    `dinov3/eval/text/text_transformer.py` and `text_tower.py` of facebookresearch/dinov3 (Jose et
+    al., 2024, arXiv:2412.16334).
+    """
+
+    token_embed: eqx.nn.Embedding
+    pos_embed: Float[Array, "tokens dim"] | None
+    blocks: tuple[Block, ...]
+    norm: Norm
+    head: eqx.nn.Linear | None
+    causal: bool = eqx.field(static=True)
+    pool: TextPool = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: TextConfig | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        block: Callable[..., Block],
+        *,
+        vocabulary: int,
+        tokens: int | None,
+        norm: MakeNorm,
+        causal: bool,
+        pool: TextPool,
+        head: Callable[..., eqx.nn.Linear] | None,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: TextConfig | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`, `depth`: channels of a token, and how many blocks there are.
+        - `block`, `head`: make a block, and the layer behind the pool; are called as
+          `block(dim, key=key)`.
+        - `vocabulary`: how many words there are.
+        - `tokens`: how many of them in a text have a learned position; None for sinusoids.
+        - `norm`: makes the final norm, over `dim` channels.
+        - `causal`, `pool`: as in `TextConfig`.
+        - `name`, `labels`, `config`: as for `VisionTransformer`.
+        - `preprocessing`: what is done to the images that texts are compared with.
+        """
+        token_key, position_key, head_key, *block_keys = jr.split(key, 3 + depth)
+        self.token_embed = eqx.nn.Embedding(vocabulary, dim, key=token_key)
+        self.pos_embed = 0.02 * jr.normal(position_key, (tokens, dim)) if tokens else None
+        self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
+        self.norm = norm(dim)
+        self.head = head(dim, key=head_key) if head else None
+        self.causal, self.pool = causal, pool
+        self.name, self.preprocessing = name, preprocessing
+        self.labels, self.config = labels, config
+
+    @property
+    def num_hidden_states(self) -> int:
+        """No layers can be asked for."""
+        return 0
+
+    def __call__(
+        self, input_ids: Int[Array, " tokens"], attention_mask: Int[Array, " tokens"] | None = None
+    ) -> Output:
+        """Features of one text; `jax.vmap` gives a batch.
+
+        **Arguments:**
+
+        - `input_ids`: numbers of words, at most as many as there are positions. A number that no
+          word has is taken for the nearest that one has.
+        - `attention_mask`: 1 for words, 0 for padding; without it all are words.
+        """
+        x = self.embedded(input_ids)
+        words = None if attention_mask is None else attention_mask != 0
+        mask = self.mask(len(input_ids), words)
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        x = pointwise(self.norm, x)
+        pooled = self.pooled(x, input_ids, words)
+        return Output(x, pooled if self.head is None else self.head(pooled))
+
+    def embedded(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
+        """Words with their positions."""
+        x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
+        if self.pos_embed is not None:
+            return x + self.pos_embed[: len(input_ids)]
+        tokens, dim = x.shape
+        return x * dim**0.5 + jnp.asarray(sinusoids(tokens, dim), x.dtype)
+
+    def mask(self, tokens: int, words: Bool[Array, " tokens"] | None) -> Mask | None:
+        """Which tokens each attends to; None for all."""
+        if self.causal:
+            before = jnp.asarray(np.tri(tokens, dtype=bool))
+            return before if words is None else before & words
+        return None if words is None else words[None]
+
+    def pooled(
+        self,
+        x: Float[Array, "tokens dim"],
+        input_ids: Int[Array, " tokens"],
+        words: Bool[Array, " tokens"] | None,
+    ) -> Float[Array, " dim"]:
+        """What stands for the text; zeros for the mean of no words."""
+        if self.pool == "last":
+            return x[-1]
+        if self.pool == "greatest":
+            return x[jnp.argmax(input_ids)]
+        if words is None:
+            return x.mean(axis=0)
+        counted = words.astype(x.dtype)
+        return counted @ x / jnp.maximum(counted.sum(), 1)
+
+
+def text_maker(config: TextConfig) -> partial[TextTransformer]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+    block = partial(
+        Block,
+        heads=config.heads,
+        hidden=config.hidden,
+        ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
+        norm=norm,
+        qkv_bias=config.qkv_bias,
+        qk_norm=None,
+        layer_scale=None,
+    )
+    head = partial(_linear, config.width, use_bias=config.head_bias)
+    return partial(
+        TextTransformer,
+        config.dim,
+        config.depth,
+        block,
+        vocabulary=config.vocabulary,
+        tokens=config.tokens if config.positions == "learned" else None,
+        norm=norm,
+        causal=config.causal,
+        pool=config.pool,
+        head=None if config.projection is None else head,
+    )
+
+
+def _linear(width: int, dim: int, *, use_bias: bool, key: PRNGKeyArray) -> eqx.nn.Linear:
+    """A layer from `dim` channels to `width`."""
+    return eqx.nn.Linear(dim, width, use_bias=use_bias, key=key)
+
+
+def sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
+    """Positions as sines, and behind them cosines, of periods from 2π to 20,000π tokens.
+
+    They are computed in float32, as TIPS does: `sin(position · 10000^(-i / (dim / 2 - 1)))`.
+
+    Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.5.
+    """
+    half = dim // 2
+    step = np.float32(np.log(10000.0) / (half - 1))
+    rates = np.exp(-step * np.arange(half, dtype=np.float32))
+    angles = np.arange(tokens, dtype=np.float32)[:, None] * rates
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)

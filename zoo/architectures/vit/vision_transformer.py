@@ -1,0 +1,261 @@
+"""The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, EUPE and ViT-5, and the plain one."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.parts.block import Block
+from zoo.architectures.parts.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
+from zoo.architectures.parts.learned_positions import LearnedPositionEmbedding
+from zoo.architectures.parts.output import Output, check_layers
+from zoo.architectures.parts.pool import (
+    AttentionPool,
+    Pool,
+    class_token,
+    mean_of_patches,
+    token_and_mean,
+)
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.parts.rope import RoPE, Rotation
+from zoo.architectures.vit.vit_config import ViTConfig
+
+
+class VisionTransformer(eqx.Module):
+    """Patches become tokens, blocks of attention mix them, and one of them stands for the image.
+
+        x = [cls_token, reg_tokens, patch_embed(image) + positions]
+        x = block(x, rotation)                      for every block
+        last_hidden_state = norm(x)                 or top_norm(top(norm(x)))
+        pooler_output = pool(last_hidden_state)     or attn_pool
+        logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
+
+    DINOv3's ViT-S/16, with initial parameters:
+
+        model = build_model(ViTConfig(384, 12, 6, 1536), key=jax.random.key(0))
+        output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
+
+    Names of leaves are those of Equimo's `VisionTransformer`: `global_pos_embed` is the learned
+    position embedding, `local_pos_embed` the rotary embedding and `reg_tokens` the register tokens;
+    `mask_token` and `local_cls_norm`, the class token's own final norm, are there for checkpoints
+    alone, and inference does not use them. There is no dropout: what does nothing at inference
+    should leave no trace in an exported file.
+
+    Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; `dinov3/models/vision_transformer.py` of
+    facebookresearch/dinov3 (Siméoni et al., 2025, arXiv:2508.10104) and its counterpart of
+    facebookresearch/dinov2; registers: Darcet et al., 2023, arXiv:2309.16588; for the rest see
+    `zoo/architectures/families`.
+    """
+
+    patch_embed: PatchEmbedding
+    cls_token: Float[Array, "1 dim"] | None
+    reg_tokens: Float[Array, "registers dim"] | None
+    mask_token: Float[Array, "1 dim"] | None
+    global_pos_embed: LearnedPositionEmbedding | None
+    local_pos_embed: RoPE | None
+    blocks: tuple[Block, ...]
+    norm: Norm
+    local_cls_norm: Norm | None
+    top: tuple[Block, ...]
+    top_norm: Norm | None
+    attn_pool: AttentionPool | None
+    head: eqx.nn.Linear | None
+    pool: Pool | None = eqx.field(static=True)
+    head_tokens: int | None = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    preprocessing: Preprocessing | None = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+    config: ViTConfig | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        block: Callable[..., Block],
+        *,
+        patch_size: int,
+        cls_token: bool,
+        registers: int,
+        mask_token: bool,
+        positions: Callable[..., LearnedPositionEmbedding] | None,
+        rope: RoPE | None,
+        norm: MakeNorm,
+        untied_norms: bool,
+        top: Sequence[Callable[..., Block]],
+        top_norm: MakeNorm | None,
+        pool: Pool | None,
+        attn_pool: Callable[..., AttentionPool] | None,
+        classes: int,
+        head_tokens: int | None,
+        name: str = "",
+        preprocessing: Preprocessing | None = None,
+        labels: tuple[str, ...] = (),
+        config: ViTConfig | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`, `depth`: channels of a token, and how many blocks there are.
+        - `block`, `positions`, `attn_pool`: make a block, learned positions, a layer that makes
+          `pooler_output` in place of `pool`; are called as `block(dim, key=key)`.
+        - `patch_size`: pixels along a side of a patch.
+        - `cls_token`, `registers`: whether there is a class token, and how many registers.
+        - `rope`: makes rotary positions of a grid, for the blocks' attention.
+        - `norm`: makes the final norm, over `dim` channels.
+        - `mask_token`, `untied_norms`: whether to have the leaves `mask_token`, `local_cls_norm`.
+        - `top`, `top_norm`: make the blocks behind the final norm, and the norm behind these.
+        - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`, `token_and_mean`; None
+          for none.
+        - `classes`: outputs of a linear classifier on top; 0 for none.
+        - `head_tokens`: of how many last blocks the classifier takes the class token, with the mean
+          of the patches behind them; None for a classifier of `pooler_output`.
+        - `name`, `preprocessing`: what the model is called, and what is done to its images.
+        - `labels`: what the classes are called, in their order.
+        - `config`: what all of these arguments but the last were made of.
+        """
+        if (pool in (class_token, token_and_mean) or head_tokens) and not cls_token:
+            raise ValueError(
+                "pool is class_token, and there is none (cls_token=False): give mean_of_patches, "
+                "attention (attn_pool), or None"
+            )
+        keys = jr.split(key, 6 + depth)
+        patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
+        self.patch_embed = PatchEmbedding(dim, patch_size, key=patch_key)
+        self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if cls_token else None
+        self.reg_tokens = 0.02 * jr.normal(reg_key, (registers, dim)) if registers else None
+        self.mask_token = jnp.zeros((1, dim)) if mask_token else None
+        self.global_pos_embed = positions(dim, key=position_key) if positions else None
+        self.local_pos_embed = rope
+        self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
+        self.norm = norm(dim)
+        self.local_cls_norm = norm(dim) if untied_norms else None
+        top_keys = jr.split(jr.fold_in(key, depth), len(top))
+        self.top = tuple(make(dim, key=each) for make, each in zip(top, top_keys, strict=True))
+        self.top_norm = top_norm(dim) if top_norm else None
+        self.attn_pool = attn_pool(dim, key=pool_key) if attn_pool else None
+        width = dim if head_tokens is None else (head_tokens + 1) * dim
+        self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
+        self.head_tokens = head_tokens
+        self.pool, self.name, self.preprocessing = pool, name, preprocessing
+        self.labels, self.config = labels, config
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output: a patch."""
+        return self.patch_embed.patch_size
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens in front of the patches: the class token and the registers."""
+        return sum(len(rows) for rows in (self.cls_token, self.reg_tokens) if rows is not None)
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the blocks."""
+        return len(self.blocks)
+
+    def __call__(
+        self,
+        pixel_values: Float[Array, "3 H W"],
+        layers: Sequence[int] = (),
+        *,
+        as_maps: bool = False,
+        attentions: bool = False,
+    ) -> Output:
+        """Features of one image; `jax.vmap` gives a batch.
+
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill a patch at
+          the right and bottom edge is dropped.
+        - `layers`: blocks, counted from 1, whose normed outputs are wanted as well.
+        - `as_maps`: give those as `[dim, height, width]`, patches only.
+        - `attentions`: give what these blocks, or the last one, attend to as well.
+
+        **Returns** `prefix_tokens + height * width` rows, and what is made of them.
+        """
+        check_layers(layers, self.num_hidden_states)
+        x, height, width = self.tokens(self.patch_embed(pixel_values))
+        rotation = self.rotation(height, width)
+        attending = (layers or range(1, len(self.blocks) + 1)[-1:]) if attentions else ()
+        weights: dict[int, Float[Array, "heads tokens tokens"]] = {}
+        states: list[Float[Array, "tokens dim"]] = []
+        wanted: dict[int, Float[Array, "tokens dim"]] = {}
+        for number, block in enumerate(self.blocks, start=1):
+            if number in attending:
+                x, weights[number] = block.with_weights(x, rotation)
+            else:
+                x = block(x, rotation)
+            states.append(x)
+            if number in layers:
+                wanted[number] = pointwise(self.norm, x)
+        x = wanted[len(self.blocks)] if len(self.blocks) in layers else pointwise(self.norm, x)
+        x = self.topped(x)
+        pooled = self.pooled(x)
+        hidden = tuple(wanted[number] for number in layers)
+        if as_maps:
+            patches = (rows[self.prefix_tokens :] for rows in hidden)
+            hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
+        logits = self.classified(x, pooled, states[:-1])
+        attended = tuple(weights[number] for number in attending)
+        return Output(x, pooled, logits, hidden, attended, self.class_attention(attended))
+
+    def rotation(self, height: Size, width: Size, joined: int = 0) -> Rotation | None:
+        """How queries and keys of a grid are rotated, once for all blocks; `joined` tokens in front
+        of all others are not."""
+        rope = self.local_pos_embed
+        return None if rope is None else rope(height, width, joined + self.prefix_tokens)
+
+    def class_attention(
+        self, attentions: Sequence[Float[Array, "heads tokens tokens"]]
+    ) -> tuple[Float[Array, "heads patches"], ...]:
+        """How much the class token attends to each patch; nothing if there is no class token."""
+        if self.cls_token is None:
+            return ()
+        return tuple(weights[:, 0, self.prefix_tokens :] for weights in attentions)
+
+    def tokens(
+        self, patches: Float[Array, "dim height width"]
+    ) -> tuple[Float[Array, "tokens dim"], Size, Size]:
+        """Class token, registers and patches with their learned positions; the grid's size."""
+        dim, height, width = patches.shape
+        x = patches.reshape(dim, height * width).T
+        token = self.cls_token
+        if self.global_pos_embed is not None:
+            positions = self.global_pos_embed(height, width)
+            first = int(self.global_pos_embed.cls_token)
+            x = x + positions[first:]
+            token = token + positions[:1] if first and token is not None else token
+        prefix = [rows for rows in (token, self.reg_tokens) if rows is not None]
+        return jnp.concatenate([*prefix, x]), height, width
+
+    def topped(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """What the blocks on top make of the normed tokens, normed."""
+        for block in self.top:
+            x = block(x)
+        return x if self.top_norm is None else pointwise(self.top_norm, x)
+
+    def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
+        """One vector for the image."""
+        if self.attn_pool is not None:
+            return self.attn_pool(x)
+        return None if self.pool is None else self.pool(x, self.prefix_tokens)
+
+    def classified(
+        self,
+        x: Float[Array, "tokens dim"],
+        pooled: Float[Array, " width"] | None,
+        before: Sequence[Float[Array, "tokens dim"]],
+    ) -> Float[Array, " classes"] | None:
+        """What the classifier makes of the last block's normed tokens, or of what was pooled of
+        them; the blocks before gave tokens that have no norm yet."""
+        if self.head is None:
+            return None
+        if self.head_tokens is None:
+            return None if pooled is None else self.head(pooled)
+        count = self.head_tokens
+        earlier = before[len(before) + 1 - count :]
+        tokens = [*(self.norm(state[0]) for state in earlier), x[0]][:count]
+        return self.head(jnp.concatenate([*tokens, mean_of_patches(x, self.prefix_tokens)]))

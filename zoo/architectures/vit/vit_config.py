@@ -1,0 +1,121 @@
+"""Hyperparameters of a vision transformer: plain data without JAX."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from zoo.architectures.parts.common_config import DEEPEST, MOST, TASKS, Taken, class_words
+from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
+from zoo.architectures.parts.top_config import TopBlocks
+
+OF_DINOV3 = RopePeriods()
+
+
+@dataclass(frozen=True)
+class ViTConfig:
+    """Hyperparameters of a vision transformer; the defaults are DINOv3's.
+
+    `hidden` is the width between the two layers of the feed-forward network, already rounded as
+    the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
+    `local_cls_norm`, which only training uses. `top` are blocks of another kind behind the final
+    norm, with a norm of their own. `pool` makes `pooler_output`: the class token, the mean of the
+    patches, both of them side by side, attention with a learned query, or nothing. With `classes`
+    a linear classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of
+    that many last blocks and, behind them, the mean of the last one's patches. `scores` says what
+    makes answers of `logits`: they exclude each other, or each is by itself, or is a number as it
+    is.
+    """
+
+    dim: int
+    depth: int
+    heads: int
+    hidden: int
+    ffn: Literal["mlp", "swiglu", "swiglu_fused"] = "mlp"
+    activation: Literal["gelu", "gelu_tanh"] = "gelu"
+    qkv_bias: bool = True
+    qk_norm: bool = False
+    norm: Literal["layer", "rms"] = "layer"
+    norm_bias: bool = True
+    norm_eps: float = 1e-5
+    untied_norms: bool = False
+    layer_scale: float | None = 1e-5
+    patch_size: int = 16
+    cls_token: bool = True
+    registers: int = 4
+    mask_token: bool = True
+    positions: LearnedPositions | None = None
+    rope: RopePeriods | RopeGrid | None = OF_DINOV3
+    top: TopBlocks | None = None
+    pool: Literal["token", "mean", "both", "attention"] | None = "token"
+    classes: int = 0
+    head_tokens: int | None = None
+    scores: Literal["softmax", "sigmoid", "none"] = "softmax"
+
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        counts = (self.dim, self.heads, self.hidden, self.depth, self.patch_size)
+        few = 0 <= self.registers <= MOST and 0 <= self.classes <= MOST
+        grid = self.positions is None or 0 < self.positions.grid <= MOST
+        heads = self.heads > 0 and self.dim % self.heads == 0
+        # Two axes, and two halves of what is rotated.
+        rotated = self.rope is None or (heads and self.head_dim % 4 == 0)
+        tokens = self.head_tokens is None or 0 <= self.head_tokens <= self.depth
+        sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
+        known = self.cls_token or (self.pool not in ("token", "both") and not self.head_tokens)
+        # Registers of ViT-5 are rotated as a square picture.
+        square = math.isqrt(max(self.registers, 0)) ** 2 == self.registers and self.cls_token
+        placed = not isinstance(self.rope, RopeGrid) or (square and self.rope.length > 0)
+        counted = all((sized, few, grid, heads, rotated, tokens, known, placed))
+        return counted and (self.top is None or self.top.is_sound)
+
+    @property
+    def head_dim(self) -> int:
+        """Channels of one attention head."""
+        return self.dim // self.heads
+
+    @property
+    def width(self) -> int:
+        """Channels of `pooler_output`."""
+        return self.dim * (2 if self.pool == "both" else 1)
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens in front of the patches: the class token and the registers."""
+        return self.cls_token + self.registers
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the blocks."""
+        return self.depth
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output."""
+        return self.patch_size
+
+    @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        side = self.positions and self.positions.grid * self.patch_size
+        return (side, side) if side else None
+
+    @property
+    def task(self) -> str:
+        """What hubs call that which it does."""
+        return TASKS[self.classes > 0]
+
+    @property
+    def text(self) -> str:
+        """The architecture in a line."""
+        named = {0: "no registers", 1: "1 register"}
+        rows = named.get(self.registers, f"{self.registers} registers")
+        return (
+            f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
+            f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
+            f"{f', {self.top.depth} blocks on top' if self.top else ''}{class_words(self.classes)}"
+        )

@@ -1,0 +1,40 @@
+"""The networks whose files a folder has: one, or both towers and what they are together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from weights import LazyArrays, Weights
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.artifacts.build.plan import TOWERS, VARIANTS
+from zoo.checkpoints.load import Loaded
+from zoo.export.request import FileSpec
+
+
+@dataclass(frozen=True)
+class Part:
+    """A network, its weights, and the variants that are of it."""
+
+    entry: ModelInfo
+    loaded: Loaded
+    files: dict[str, FileSpec]
+
+
+def parts_of(entry: ModelInfo, loaded: Loaded) -> Iterator[Part]:
+    """The towers, if there are any, and then the whole."""
+    if isinstance(config := loaded.config, DualConfig):
+        for tower, path, within in (
+            ("text", "words.", config.words),
+            ("vision", "vision.", config.vision),
+        ):
+            files = {name: spec for name, spec in TOWERS.items() if name.startswith(tower)}
+            part = Loaded(within, inner(loaded.weights, path))
+            yield Part(replace(entry, config=within), part, files)
+    yield Part(entry, loaded, VARIANTS)
+
+
+def inner(weights: Weights, path: str) -> Weights:
+    """The weights of a part of a network, which lies under `path`."""
+    tensors = weights.arrays.tensors.items()
+    found = {name.removeprefix(path): each for name, each in tensors if name.startswith(path)}
+    return replace(weights, arrays=LazyArrays(found))

@@ -1,1 +1,0 @@
-"""One module a model family, each a table of variants."""
