@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.answers import masks
+from zoo.answers.areas import (
+    QueryMasks,
+    class_map,
+    draw_areas,
+    post_process_panoptic_segmentation,
+)
 from zoo.answers.depth_map import depth_map, draw_depth
 from zoo.answers.scores import sigmoid, softmax
 from zoo.images.pixel_values import Float32, Size
@@ -72,17 +77,17 @@ def answer(
         depth = depth_map(outputs["predicted_depth"], size)
         return Answered("depth", drawing=draw_depth(depth), values=depth)
     if "masks_queries_logits" in outputs:
-        found = masks.post_process_panoptic_segmentation(masks.QueryMasks(outputs, size, *fed))
+        found = post_process_panoptic_segmentation(QueryMasks(outputs, size, *fed))
         told = (Answer(names[each.label_id], each.score) for each in found.segments_info)
         best_first = tuple(sorted(told, key=lambda each: -each.score))
         areas = found.segmentation
-        return Answered("areas", best_first, masks.draw_areas(areas), areas)
+        return Answered("areas", best_first, draw_areas(areas), areas)
     if "logits" in outputs and outputs["logits"].ndim == 3:
-        areas = masks.class_map(outputs["logits"], size)
+        areas = class_map(outputs["logits"], size)
         counts = np.bincount(areas.ravel(), minlength=len(names))
         shares = (counts / areas.size).astype(np.float32)
         seen = best(shares, names, int(np.count_nonzero(counts)))
-        return Answered("areas", seen, masks.draw_areas(areas), areas)
+        return Answered("areas", seen, draw_areas(areas), areas)
     if "logits" in outputs:
         return Answered("classes", best(SCORES[scores](outputs["logits"]), names))
     return Answered("features", features=outputs)

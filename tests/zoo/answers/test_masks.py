@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
 
-from zoo.answers import masks
+from zoo.answers import areas
 from zoo.answers.answer import Fed, answer
 
 SIDE, QUERIES, CLASSES = 64, 12, 5
@@ -43,30 +43,30 @@ def assert_segments(got, want):
 def test_segments_are_those_of_transformers(size):
     for seed in range(5):
         found = outputs(seed)
-        theirs, ours = for_transformers(found), masks.QueryMasks(found, size, (SIDE, SIDE))
+        theirs, ours = for_transformers(found), areas.QueryMasks(found, size, (SIDE, SIDE))
         for stuff in ([], [0, 2, 3]):
             want = PROCESSOR.post_process_panoptic_segmentation(
                 theirs, [size], threshold=0.7, stuff_classes=stuff
             )
-            got = masks.post_process_panoptic_segmentation(ours, 0.7, stuff_classes=stuff)
+            got = areas.post_process_panoptic_segmentation(ours, 0.7, stuff_classes=stuff)
             assert_segments(got, want[0])
         want = PROCESSOR.post_process_instance_segmentation(theirs, [size], threshold=0.6)
-        assert_segments(masks.post_process_instance_segmentation(ours, 0.6), want[0])
+        assert_segments(areas.post_process_instance_segmentation(ours, 0.6), want[0])
         # It takes padding for a part of the picture here.
         want = PROCESSOR.post_process_semantic_segmentation(theirs, [size])[0]
-        whole = masks.QueryMasks(found, size, (SIDE, SIDE), padded=False)
-        np.testing.assert_array_equal(masks.post_process_semantic_segmentation(whole), want)
+        whole = areas.QueryMasks(found, size, (SIDE, SIDE), padded=False)
+        np.testing.assert_array_equal(areas.post_process_semantic_segmentation(whole), want)
 
 
 def test_nothing_is_there():
     found = outputs(0)
     found["class_queries_logits"][:] = [0] * CLASSES + [9]
-    ours = masks.QueryMasks(found, (30, 40), (SIDE, SIDE))
+    ours = areas.QueryMasks(found, (30, 40), (SIDE, SIDE))
     for got in (
-        masks.post_process_panoptic_segmentation(ours),
-        masks.post_process_instance_segmentation(ours),
+        areas.post_process_panoptic_segmentation(ours),
+        areas.post_process_instance_segmentation(ours),
     ):
-        assert got.segments_info == () and (got.segmentation == masks.NOWHERE).all()
+        assert got.segments_info == () and (got.segmentation == areas.NOWHERE).all()
 
 
 def test_what_is_said_of_a_picture():

@@ -10,7 +10,7 @@ from tests.browser import served
 from tests.references.areas import AREAS
 from tests.references.classifiers import BREEDS, CLASSES, trained
 from tests.zoo.texts.test_softmax_towers import build_tips
-from zoo.answers import masks
+from zoo.answers import areas
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.hub.session import load
@@ -119,13 +119,13 @@ def test_areas_of_queries_are_those_of_python(visit, built):
     page = asked(visit, "eomt")
     found, size = outputs(built["eomt"])
     shown = size_inside((photograph().height, photograph().width), size)
-    want = masks.post_process_panoptic_segmentation(masks.QueryMasks(found, shown, size))
+    want = areas.post_process_panoptic_segmentation(areas.QueryMasks(found, shown, size))
     assert len(want.segments_info) >= 2 and shown[0] < size[0]
     drawn = pixels(page, "fp32: areas")
     told = list(legend(page))
     assert drawn.shape == (*size, 3) and not drawn[shown[0] :].any()
     part = drawn[: shown[0]]
-    assert (part[want.segmentation == masks.NOWHERE] == 0).all()
+    assert (part[want.segmentation == areas.NOWHERE] == 0).all()
     for segment, (colour, label, score) in zip(want.segments_info, told, strict=True):
         assert label == CLASSES[segment.label_id] and abs(score / 100 - segment.score) < 6e-4
         assert ((part == colour).all(-1) == (want.segmentation == segment.id)).all()
@@ -136,7 +136,7 @@ def test_areas_of_queries_are_those_of_python(visit, built):
 def test_areas_of_patches_are_those_of_python(visit, built):
     page = asked(visit, "dinov2_segmentation")
     found, size = outputs(built["dinov2_segmentation"])
-    want = masks.class_map(found["logits"], size)
+    want = areas.class_map(found["logits"], size)
     drawn, told = pixels(page, "fp32: areas"), list(legend(page))
     assert len(told) >= 2
     for colour, label, share in told:
