@@ -22,7 +22,6 @@ from converter.fuse.match import grouped_near_misses
 from converter.ir import Graph
 from converter.lower import lower
 from converter.model import saving
-from converter.model.function_calls import outline
 from converter.model.results import Export, Metadata, metadata_of, report
 from converter.pipeline import passes
 from converter.pipeline.settings import PassSettings
@@ -90,8 +89,6 @@ def to_onnx(request: FileRequest) -> Export:
             versions and a description.
         source_lines: each node's ``doc_string`` says where it comes from:
             ``models/layers.py:44 (gelu)``.
-        functions: blocks that repeat, as those of a transformer, are written once, as functions
-            that are called with the parameters of each.
 
     With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
 
@@ -112,7 +109,7 @@ def to_onnx(request: FileRequest) -> Export:
         call = interface.called(request.call)
         watches = [Watch(request.trace, [*samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
-        made = finish(graph, request, request.trace, about, request.source_lines, request.functions)
+        made = finish(graph, request, request.trace, about, request.source_lines)
     for watch in watches if not saving.missing(made.model, graph) else ():
         watch.file(made)
     export = replace(made, interface=interface)
@@ -171,13 +168,11 @@ def finish(
     retrace: Callable[[], Graph],
     about: Metadata | None = None,
     source_lines: bool = False,
-    functions: bool = False,
 ) -> Export:
     """What follows the passes: the model, its parameters bound if they have values."""
     target = settings.runtime
     model = tidy(lower(graph, settings.version, target, lines=source_lines), target)
     (about or Metadata()).write(model)
-    outlined = outline(model) if functions else []
     newer = sorted(settings.newer.items())
     report_of_model = replace(
         report(model),
@@ -187,7 +182,6 @@ def finish(
             for sentence, nodes in settings.deviations.items()
         ],
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
-        functions=outlined,
     )
     export = Export(model, graph, report_of_model, retrace)
     if not saving.missing(model, graph):

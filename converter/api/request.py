@@ -32,7 +32,6 @@ class FileRequest(GraphRequest):
     accept_open: Collection[str] = field(default=(), kw_only=True)
     metadata: Given = field(default=None, kw_only=True)
     source_lines: bool = field(default=False, kw_only=True)
-    functions: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

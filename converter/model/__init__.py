@@ -1,1 +1,1 @@
-"""The ONNX model: results, clean-up, half precision, functions, joining, writing."""
+"""The ONNX model: results, clean-up, half precision, joining, writing."""

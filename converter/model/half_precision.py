@@ -63,7 +63,7 @@ def lower_precision(
         raise SpecError(f"precision must be {' or '.join(HALVES)}, received {precision!r}")
     if model.functions:
         raise SpecError(
-            "convert without functions=True: their nodes have no precision of their own"
+            "the nodes of a model's own functions have no precision: inline the functions first"
         )
     common.ShapeInferencePass()(model)  # what a few nodes are made of has no type yet
     nodes = _lowered(model, precision, frozenset(float32))

@@ -45,7 +45,7 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
 
 def _check(first: ir.Model, second: ir.Model) -> None:
     if first.functions or second.functions:
-        raise SpecError("models with functions cannot be joined: convert without functions=True")
+        raise SpecError("models with functions of their own cannot be joined: inline these first")
     if first.opset_imports != second.opset_imports:
         raise SpecError(
             f"models of opsets {dict(first.opset_imports)} and {dict(second.opset_imports)} cannot "

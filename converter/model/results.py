@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,7 +13,6 @@ from converter.frontend.interface import Interface
 from converter.fuse.match import NearMiss
 from converter.ir import Graph, ops
 from converter.model import saving
-from converter.model.function_calls import OnnxFunction
 from converter.model.streaming import Written
 from converter.model.verdict import Verdict
 
@@ -25,7 +24,7 @@ class Report:
     ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
     zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
     by which nodes. ``newer`` counts the operators that would be fused at newer opsets, by the opset
-    that brought them. What is in ``functions`` counts as often as these are called.
+    that brought them.
     """
 
     fused: Counter[str]
@@ -33,7 +32,6 @@ class Report:
     near_misses: list[NearMiss] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
     newer: dict[int, Counter[str]] = field(default_factory=dict)
-    functions: list[OnnxFunction] = field(default_factory=list)
 
     @property
     def nodes(self) -> int:
@@ -46,7 +44,6 @@ class Report:
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
         newer = self.newer.items()
         lines += [f"would be fused at opset {opset}: {_counted(counts)}" for opset, counts in newer]
-        lines += [f"function {f.name}: {f.nodes} nodes, {f.calls} calls" for f in self.functions]
         return "\n".join(lines)
 
 
@@ -94,7 +91,7 @@ class Export:
 
 def report(model: ir.Model) -> Report:
     """What a model consists of."""
-    nodes = list(_running(model))
+    nodes = list(model.graph.all_nodes())
     counts = Counter(node.op_type for node in nodes)
     fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
     foreign = sorted({node.op_type for node in nodes if node.domain})
@@ -102,13 +99,6 @@ def report(model: ir.Model) -> Report:
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
     )
-
-
-def _running(model: ir.Model) -> Iterator[ir.Node]:
-    """The nodes that a runtime runs: those of functions in place of their calls."""
-    for node in model.graph.all_nodes():
-        function = model.functions.get(node.op_identifier())
-        yield from (node,) if function is None else function.all_nodes()
 
 
 @dataclass(frozen=True)

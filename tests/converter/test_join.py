@@ -62,6 +62,18 @@ def test_initializers_are_not_read():
     assert not list(front.model.graph)
 
 
+def test_models_with_functions_of_their_own_are_refused():
+    """ONNX Script and torch's exporter write such models."""
+    front, back = models()
+    empty = ir.Graph([], [], nodes=[])
+    function = ir.Function("own", "twice", graph=empty, attributes=())
+    front.model.functions[function.identifier()] = function
+    with pytest.raises(converter.SpecError, match="inline these first"):
+        converter.join(front.model, back.model)
+    with pytest.raises(converter.SpecError, match="inline the functions first"):
+        converter.lower_precision(front.model, "float16")
+
+
 def test_what_does_not_fit():
     front, _ = models(18)
     _, back = models(20)
