@@ -6,8 +6,9 @@ drops what a scatter writes there. ONNX has neither, and counts negative indices
 ``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
 drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
 is relied on: where the indices are known, where a gather reads windows wider than one, of which an
-index gives the start alone, and where a mask leaves out some of what is gathered
-(``where(i < n, x[i], 0)``), for the promise may be kept for the rest only.
+index gives the start alone, where a mask leaves out some of what is gathered
+(``where(i < n, x[i], 0)``), for the promise may be kept for the rest only, and where something else
+takes the same indices without a promise, as in JAX's derivative of a scatter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +41,18 @@ def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
     masked = _masked(graph)
     return {
         **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, doubted=strict)),
-        ops.gather: partial(_bounds_gather, strict=strict, masked=masked),
+        ops.gather: partial(_bounds_gather, strict=strict, doubted=masked | _unpromised(graph)),
         ops.dynamic_slice: _dynamic_slice,
+    }
+
+
+def _unpromised(graph: Graph) -> set[int]:
+    """ids of the indices that a gather or a scatter takes without a promise, bodies included."""
+    return {
+        id(node.inputs[1])
+        for node in graph.walk()
+        if node.op is ops.gather or node.op in ops.SCATTERS
+        if Mode.from_any(node.params["mode"]) != Mode.PROMISE_IN_BOUNDS
     }
 
 
@@ -92,15 +103,15 @@ def _cases(cases: list[Value]) -> Iterator[Value]:
             yield from (v for v in case.node.inputs if id(v) not in kept)
 
 
-def _bounds_gather(node: Node, editor: Editor, strict: bool, masked: set[int]) -> Value | None:
+def _bounds_gather(node: Node, editor: Editor, strict: bool, doubted: set[int]) -> Value | None:
     x, indices = node.inputs
-    doubted = strict or id(node.out) in masked
+    is_doubted = strict or bool({id(node.out), id(indices)} & doubted)
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     sizes, pointed = node.params["slice_sizes"], numbers.start_index_map
     limits = _limits(x.shape, sizes, pointed)
     if mode == Mode.PROMISE_IN_BOUNDS:
         wide = any(not dims.same(sizes[a], 1) for a in pointed)
-        if not wide and _promise_kept(indices, limits, doubted):
+        if not wide and _promise_kept(indices, limits, is_doubted):
             return None
         mode = Mode.CLIP
     if mode == Mode.CLIP:

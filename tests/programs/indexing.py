@@ -53,6 +53,9 @@ SCATTERS = [
                                    x.at[::2].set(0.0), x.at[1, 2, 3].set(9.0)), (X,)),
     Case("outside is dropped", lambda x, i: (x.at[i].add(1.0), x.at[i, i].set(7.0, mode="drop"),
                                              x.at[i].mul(2.0)), (X, OUTSIDE), tags=DEFAULT),
+    Case("derivative of what is dropped", lambda x, i: jax.jvp(
+        lambda y: y.at[i, i].set(7.0, mode="drop"), (x,), (jnp.cos(x),)), (X, OUTSIDE),
+        tags=DEFAULT),
     Case("unindexed short window", lambda x, i, u: lax.scatter_add(
         x, i[:, None], u, lax.ScatterDimensionNumbers((1, 2), (0,), (0,)), mode="drop"),
         (X, np.array([2, 0, 7], np.int32), (3, 4, 7))),
