@@ -24,7 +24,8 @@ class Report:
     ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
     zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
     by which nodes. ``newer`` counts the operators that would be fused at newer opsets, by the opset
-    that brought them.
+    that brought them. ``norm_transposes`` counts the transposes in front of norms of channels: ONNX's
+    norms are of the last axes, and written out over another axis they take longer.
     """
 
     fused: Counter[str]
@@ -32,6 +33,7 @@ class Report:
     near_misses: list[NearMiss] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
     newer: dict[int, Counter[str]] = field(default_factory=dict)
+    norm_transposes: int = 0
 
     @property
     def nodes(self) -> int:
@@ -42,6 +44,8 @@ class Report:
         lines = [f"{nodes}: {_counted(self.fused)}" if self.fused else nodes]
         lines += [f"not fused: {miss}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
+        if self.norm_transposes:
+            lines.append(f"in front of norms of the last axes: {self.norm_transposes} Transpose")
         newer = self.newer.items()
         lines += [f"would be fused at opset {opset}: {_counted(counts)}" for opset, counts in newer]
         return "\n".join(lines)
@@ -98,7 +102,16 @@ def report(model: ir.Model) -> Report:
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
+        norm_transposes=sum(_is_turned_norm(node) for node in nodes),
     )
+
+
+def _is_turned_norm(node: ir.Node) -> bool:
+    """Whether a transpose is in front of a norm of the last axes."""
+    if node.op_type not in ("LayerNormalization", "RMSNormalization"):
+        return False
+    before = node.inputs[0] and node.inputs[0].producer()
+    return before is not None and before.op_type == "Transpose"
 
 
 @dataclass(frozen=True)

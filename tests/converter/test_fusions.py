@@ -68,3 +68,23 @@ def test_what_a_newer_opset_would_fuse():
     assert str(converter.to_onnx(jnp.tanh, [X]).report) == "1 node"
     several = converter.to_onnx(lambda x: jax.nn.gelu(x) + jax.nn.mish(x), [X]).report
     assert str(several).splitlines()[0] == "3 nodes: 1 Gelu, 1 Mish"
+
+
+def test_the_report_counts_transposes_in_front_of_norms():
+    """A norm of channels between convolutions; one of the last axis has none."""
+
+    def block(x, kernel, scale):
+        x = jax.lax.conv(x, kernel, (1, 1), "SAME")
+        normed = layer_norm(jnp.moveaxis(x, 1, -1)) * scale
+        return jax.lax.conv(jnp.moveaxis(normed, -1, 1), kernel, (1, 1), "SAME")
+
+    specs = [(2, 3, 5, 7), (3, 3, 3, 3), (3,)]
+    report = converter.to_onnx(block, specs).report
+    assert report.norm_transposes == 1
+    assert "in front of norms of the last axes: 1 Transpose" in str(report)
+    assert converter.to_onnx(layer_norm, [(2, 5, 7)]).report.norm_transposes == 0
+
+
+def layer_norm(x):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
