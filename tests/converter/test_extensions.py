@@ -13,7 +13,7 @@ from jax.extend.core import Primitive
 
 import converter
 from converter.fuse.user_recognisers import names
-from tests.converter.test_channels import conv
+from tests.programs.channels import conv
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 
 import converter
-from tests.converter.test_channels import conv, drawn
+from tests.programs.channels import conv, drawn
 
 PARAMS = {"one": drawn(3, 3, 4, 6), "two": drawn(3, 3, 6, 6), "head": drawn(6, 5)}
 

@@ -91,4 +91,4 @@ def main(disturbed, step):
 
 
 if __name__ == "__main__":
-    main("disturb" in sys.argv, 4 if "more" in sys.argv else 40)
+    main("disturb" in sys.argv, 4 if "more" in sys.argv else 200)

@@ -7,6 +7,7 @@ import pytest
 from tests.conformance import Case
 from tests.programs import (
     calls,
+    channels,
     collectives,
     complex_numbers,
     computations,
@@ -30,6 +31,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
+        channels,
     )
 }
 PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}

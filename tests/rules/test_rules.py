@@ -13,7 +13,7 @@ from tests.rules.registered import registered
 
 RULES = registered()
 ROUNDS = 20
-ENOUGH = {"canonicalize": 12, "legalize": 4, "weight_folding": 8}
+ENOUGH = {"canonicalize": 8, "legalize": 4, "weight_folding": 6}
 """How often a rule has to apply by its room, else twice."""
 
 

@@ -21,7 +21,7 @@ def test_every_parameter_that_is_a_path_is_a_row():
     assert sorted(parameters()) == sorted(DOORS)
 
 
-@pytest.mark.each()
+@pytest.mark.full
 @pytest.mark.parametrize("door", DOORS)
 def test_something_sound_ends_well(door, run, template, tmp_path):
     """What is refused elsewhere was then refused by the reader, and not before it."""
@@ -36,7 +36,7 @@ def test_every_function_that_takes_a_path_is_a_row():
     assert set(functions()) <= set(FUNCTIONS)
 
 
-@pytest.mark.each()
+@pytest.mark.full
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_a_function_is_given(function, thing, run, template, tmp_path):
@@ -64,14 +64,14 @@ def wrong(words, path, make, run, template, folder):
     return found and [*found, shlex.join(words[-5:]), *said.err.splitlines()[-2:]]
 
 
-@pytest.mark.each()
+@pytest.mark.full
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize("door", DOORS)
 def test_what_is_there(door, thing, run, template, tmp_path):
     assert not wrong(*asked(DOORS[door], "thing"), THINGS[thing], run, template, tmp_path)
 
 
-@pytest.mark.each()
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("door", DOORS)
 def test_what_it_is_called(door, name, run, template, tmp_path):
