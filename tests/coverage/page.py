@@ -1,17 +1,15 @@
 """The page: a row for every primitive, and the reason of every refusal."""
 
-from collections import Counter
 from itertools import chain, islice
 
 import jax
 
 from converter.errors import Unsupported
 from converter.frontend.refused import REFUSED
-from tests.converter.harness.refused import REMAINING, TARGETS, shares
-from tests.converter.harness.refused import reason as reason_of
-from tests.converter.harness.table import DTYPES, sample, whole
+from tests.converter.harness.refused import REMAINING
+from tests.converter.harness.table import DTYPES
 from tests.coverage.primitives import opsets, primitives, ways
-from tests.coverage.tables import SAMPLE, Use, tried
+from tests.coverage.tables import Use, tried
 
 HEAD = """# Can my function be converted?
 
@@ -45,8 +43,6 @@ Your browser finds a name with Ctrl+F.
 - **Opsets**: the oldest opset that has it; a second number is a newer opset with a better operator.
 - **Dtypes** are those that a test finds right in ONNX Runtime, or *all* that JAX has for it.
 - **Operators** are those that one test's file has, with the opset where they depend on it.
-- **Tests**: how many programs there are, by their subject in `tests/programs/`. `test_rules` shows
-  what a primitive is given, and `harness` is JAX's own table, all of which the full tier tries.
 """
 
 FLOATS = ("float32", "float16", "bfloat16")
@@ -70,17 +66,15 @@ def page() -> str:
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
-    head = ("primitive", "how", "opsets", "dtypes", "operators", "tests")
+    head = ("primitive", "how", "opsets", "dtypes", "operators")
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _row(name: str) -> tuple[str, ...]:
     uses = tried().get(name, [])
-    counts = sorted(Counter(use.table for use in uses).items())
-    tests = ", ".join(f"{table} {count}" for table, count in counts)
     dtypes = set[str]().union(*(use.dtypes for use in uses))
-    return (f"`{name}`", ways()[name], opsets(name), _dtypes(dtypes), _operators(uses), tests)
+    return (f"`{name}`", ways()[name], opsets(name), _dtypes(dtypes), _operators(uses))
 
 
 def _dtypes(found: set[str]) -> str:
@@ -120,13 +114,6 @@ def _refusals(names: set[str]) -> str:
 
 
 def _harness() -> str:
-    """The shares that the tests hold, and what is left."""
-    table = sample(whole(), SAMPLE)
-    found = shares(table.values(), [name for name in table if reason_of(name) is None])
-    lines = ["| dtypes | right | of | at least |", "|---|---|---|---|"]
-    for row, (right, count) in found.items():
-        least = f"{TARGETS[row]:.0%}" if row in TARGETS else ""
-        lines.append(f"| {row} | {right} | {count} | {least} |")
-    lines += ["", "| left | reason |", "|---|---|"]
-    lines += [f"| `{name}` | {why} |" for name, why in REMAINING.items()]
-    return "\n".join(lines) + "\n"
+    """What is left of it."""
+    lines = ["| left | reason |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{name}` | {why} |" for name, why in REMAINING.items())]) + "\n"

@@ -31,7 +31,6 @@ GROUPS = {
 class Use:
     """A function that a test tries, what draws its inputs, and their dtypes."""
 
-    table: str
     fn: Callable[..., Any]
     draw: Callable[[], Sequence[np.ndarray]]
     dtypes: set[str]
@@ -58,7 +57,7 @@ def _examples() -> Iterator[tuple[str, Use]]:
     for name, (fn, specs) in EXAMPLES.items():
         if ("B", 4) not in specs:
             args = inputs(specs)
-            yield name, Use("test_rules", fn, partial(list, args), {args[0].dtype.name})
+            yield name, Use(fn, partial(list, args), {args[0].dtype.name})
 
 
 def _functions() -> Iterator[tuple[str, Use]]:
@@ -67,7 +66,7 @@ def _functions() -> Iterator[tuple[str, Use]]:
             if case.params is None and not case.x64:
                 args = inputs(case.specs)
                 for name, dtypes in _held(case.fn, args).items():
-                    yield name, Use(subject, case.fn, partial(list, args), dtypes)
+                    yield name, Use(case.fn, partial(list, args), dtypes)
 
 
 def _held(fn: Callable[..., Any], args: Sequence[np.ndarray]) -> dict[str, set[str]]:
@@ -84,5 +83,5 @@ def _harness() -> Iterator[tuple[str, Use]]:
     for name, harness in sample(whole(), SAMPLE).items():
         if reason(name) is None:
             group, dtypes = harness.group_name, {np.dtype(harness.dtype).name}
-            use = Use("harness", harness.dyn_fun, partial(arguments, harness), dtypes)
+            use = Use(harness.dyn_fun, partial(arguments, harness), dtypes)
             yield GROUPS.get(group, group), use
