@@ -49,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SEED/COUNT/MINUTES",
         help="run so many tests that follow from the seed, and start none after so many minutes",
     )
+    parser.addoption("--seed", type=int, default=1, help="of changed files and random commands")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -30,10 +30,6 @@ PLACES = ("new", "out", "out/deeper", "built", "built/vit_digits", "a.onnx", "b.
 """Where commands write and read, and things are put, so that they meet."""
 
 
-Worst = dict[str, tuple[float, float]]
-"""By command the most seconds and megabytes."""
-
-
 @dataclass(frozen=True)
 class Step:
     """A command, and what happens to it."""
@@ -70,7 +66,6 @@ class Siege:
     ours: set[str] = field(default_factory=set)
     """Files that commands made. All others are somebody's."""
     history: list[str] = field(default_factory=list)
-    worst: Worst = field(default_factory=dict)
     statuses: list[int] = field(default_factory=list)
     """How the last commands ended."""
 
@@ -142,7 +137,6 @@ class Siege:
         self.history.append(" & ".join(map(str, steps)))
         for index, (step, outcome) in enumerate(zip(steps, outcomes, strict=True)):
             said = Said.of(self.output(index))
-            note(self.worst, _command(step.door), (outcome.seconds, outcome.megabytes))
             for wrong in wrong_words(self.excused(step, outcome), said):
                 yield f"{step}: {wrong} {said.err.strip().splitlines()[-1:]}"
         yield from self.changes(steps, before, after)
@@ -214,12 +208,6 @@ def _command(door: str) -> str:
 
 FORCED = ("export", "show", "pull", "build", "site", "reports", "golden make", "weights convert")
 """Commands that have `--force`."""
-
-
-def note(worst: Worst, name: str, most: tuple[float, float]) -> None:
-    """Keep what a command took, if it is the most."""
-    seconds, megabytes = worst.get(name, most)
-    worst[name] = max(seconds, most[0]), max(megabytes, most[1])
 
 
 def _below(path: str, target: str) -> bool:

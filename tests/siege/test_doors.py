@@ -79,8 +79,8 @@ def test_what_it_is_called(door, name, run, template, tmp_path):
 
 
 @pytest.mark.full
-def test_a_few_worlds_hold(run, template, tmp_path):
-    """A slice of `python -m tests.siege`."""
+def test_a_few_worlds_hold(run, template, tmp_path, pytestconfig):
     for number in range(6):
-        siege = besieged(run, template, tmp_path / str(number), f"full/{number}", 10)
+        seed = f"{pytestconfig.getoption('--seed')}/{number}"
+        siege = besieged(run, template, tmp_path / str(number), seed, 10)
         assert "WRONG" not in siege.history[-1], "\n".join(siege.history)
