@@ -33,7 +33,8 @@ class Case:
     """``fn`` on inputs of these specs, or on ``params`` and inputs, at these opsets.
 
     ``ops`` are operators and how many of each the file must hold; ``tolerance`` multiplies the
-    dtype's own. ``tags`` are the judges and the ways of JAX's in which the default tests try it.
+    dtype's own. ``said`` is part of the reason that the report gives for what is not fused.
+    ``tags`` are the judges and the ways of JAX's in which the default tests try it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Case:
     opsets: tuple[int, ...] = (23,)
     ops: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1.0
+    said: str = ""
     params: Any = None
     strict: bool = False
     x64: bool = False
@@ -73,6 +75,8 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
         assert_close(actual, wanted, case.tolerance, f"{name} of the file")
     counts = {op: export.report.histogram.get(op, 0) for op in case.ops}
     assert counts == dict(case.ops), export.report.histogram
+    reasons = [miss.reason for miss in export.report.near_misses]
+    assert not case.said or any(case.said in reason for reason in reasons), reasons
     return export
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.image import resize, scale_and_translate
 
-from tests.conformance import DEFAULT, JUDGES, Case
+from tests.conformance import DEFAULT, JUDGES, SAMPLES, Case
 from zoo.architectures.parts.resize import resize_aligned
 
 OPSETS = (17, 18, 23)
@@ -128,7 +130,9 @@ SYMBOLIC = [
         x, 2 * x.shape[2], 3 * x.shape[3], method=m, antialias=m == "linear"), (IMAGE,), NEW,
         EXTRA) for m in ("linear", "cubic", "nearest")),
     Case("to another's size", lambda x, y: keep(x, *y.shape, method="cubic"),
-         (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA),
+         (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA, tags={SAMPLES}),
+    Case("linear to another's size", lambda x, y: keep(x, *y.shape, antialias=False),
+         ((2, "H", "W"), ("B", "N")), ops=EXTRA, tags={SAMPLES}),
     Case("half", lambda x: keep(x, x.shape[2] // 2, x.shape[3] // 2), (("B", 3, "2*H", "2*W"),),
          ops=EXTRA, tags=DEFAULT),
     Case("nearest to fixed", lambda x: keep(x, 12, 7, method="nearest"), (IMAGE,), (17, 23),
@@ -186,6 +190,8 @@ ALIGNED = [
     Case("symbolic to multiples", lambda x: aligned(14 * x.shape[2], 2 * x.shape[3])(x), (IMAGE,),
          (17, 26), EXTRA),
     Case("symbolic to fixed", aligned(12, 7), (IMAGE,), (17, 26), EXTRA),
+    Case("aligned to another's size", lambda x, y: resize_aligned(x, y.shape),
+         ((2, "H", "W"), ("B", "N")), ops=EXTRA, tags={SAMPLES}),
     Case("symbolic to half", lambda x: aligned(x.shape[2] // 2, x.shape[3])(x),
          (("B", 3, "2*H", 5),), ops=EXTRA, tags=DEFAULT),
     Case("translated symbolic", lambda x: translated(x, 7 * x.shape[2], 6),
@@ -203,6 +209,57 @@ GRADIENTS = [
         x, 2 * x.shape[2], method="nearest") ** 2).sum()), (("B", 3, "H"),), (18, 23)),
 ]  # fmt: skip
 
+# ---------------------------------------------------------------------------------- tables, loops
+
+
+class Table(eqx.Module):
+    """Positions that are added, which are a weight where the size is known."""
+
+    positions: jax.Array
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x + resize(self.positions, (3, *x.shape[-2:]), "cubic")
+
+
+def in_loop(x: jax.Array) -> jax.Array:
+    """The rows that it gives are equal: it reads what it needs from outside."""
+    _, rows = lax.scan(lambda c, _: (c, x[0] * 2), 0.0, None, length=5)
+    return resize(rows, (6, 7), "cubic", antialias=False)
+
+
+TABLE = jax.vmap(Table(jax.random.normal(jax.random.key(0), (3, 6, 5))))
+TABLES = [
+    Case("table of a known size", TABLE, ((2, 3, 9, 4),), ops={"Add": 1, "Resize": 0},
+         tags=DEFAULT),
+    Case("table of any size", TABLE, (("B", 3, "H", "W"),), ops={"Resize": 1}, tolerance=2,
+         tags={SAMPLES}),
+    Case("loop", in_loop, tolerance=0.25, tags=DEFAULT),
+]  # fmt: skip
+
+# ------------------------------------------------------------------------------------- near misses
+
+WEIGHTS = np.random.default_rng(0).random((7, 9)).astype(np.float32)
+MIRRORED = hats(7, half_pixel(7, 9))[:, ::-1].copy()
+LEFT = [
+    *(Case(f"left: {name}", fn, (shape,), (opset,), {"Resize": 0}, tolerance=2, said=said,
+           tags=DEFAULT)
+      for name, fn, shape, opset, said in (
+        ("lanczos", to(2, 9, 4, method="lanczos3"), (2, 5, 7), 23, "not those of a kernel"),
+        ("slow", to(2, 3, 4, method="cubic", antialias=False), (2, 5, 7), 23, "slower than produ"),
+        ("old", to(2, 3, 4), (2, 5, 7), 17, "needs opset 18"),
+        ("old, named", lambda x: keep(x, 3, 4), ("B", "H", "W"), 17, "needs opset 18"),
+        ("slow, named", lambda x: keep(x, 4, antialias=False, method="cubic"), ("B", "H"), 23,
+         "slower than"),
+        ("nearest", lambda x: keep(x, 4, method="nearest"), ("B", "H"), 23, "rounding"),
+        ("of size one", lambda x: translated(x, 4), ("B", "H"), 23, "where a size is 1"),
+        ("weights", lambda x: x @ (WEIGHTS / WEIGHTS.sum(0)), (2, 7), 23, ""),
+        ("mirrored", lambda x: x @ MIRRORED, (2, 7), 23, ""),
+        ("twice", lambda x: x @ (resize(jnp.eye(7), (7, 9), "linear") * 2), (2, 7), 23, ""),
+        ("indices", lambda x: x[:, jnp.argsort(x[0])], (2, 7), 23, ""),
+      )),
+]  # fmt: skip
+
 PROGRAMS = [
     *(*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *ALIGNED, *GRADIENTS),
+    *(*TABLES, *LEFT),
 ]
