@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance import Case
 from tests.programs import (
+    attention,
     calls,
     channels,
     collectives,
@@ -31,7 +32,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
-        channels,
+        *(attention, channels),
     )
 }
 PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}
