@@ -228,7 +228,8 @@ def places(name, index):
 
 CACHES = [
     Case("joined", joined, cached("B", "N"), ops={**ONE, "Concat": 2}),
-    *(Case(f"written, {name}, {b} {i} at {opset}", written(put), [*cached(b), places(name, i)], (opset,), ops)
+    *(Case(f"written, {name}, {b} {i} at {opset}", written(put), [*cached(b), places(name, i)],
+           (opset,), ops)
       for name, put in PUTS.items() for b in ("B", 3) for i in (4, LENGTH, -40)
       for opset, ops in ((24, WRITTEN), (23, ONE)) if name != "each" or b == 3),
     *(Case(f"index {i} of {kind}", updated, [X.astype(kind), Y.astype(kind), np.int32(i)[...]],
