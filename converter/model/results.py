@@ -24,8 +24,8 @@ class Report:
     ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
     zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
     by which nodes. ``newer`` counts the operators that would be fused at newer opsets, by the opset
-    that brought them. ``norm_transposes`` counts the transposes in front of norms of channels: ONNX's
-    norms are of the last axes, and written out over another axis they take longer.
+    that brought them. ``norm_transposes`` counts the transposes in front of norms of channels:
+    ONNX's norms are of the last axes, and written out over another axis they take longer.
     """
 
     fused: Counter[str]
