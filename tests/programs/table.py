@@ -19,7 +19,9 @@ from tests.programs import (
     indexing,
     layers,
     layouts,
+    lookalikes,
     public,
+    recurrent,
     reduce,
     resize,
     spellings,
@@ -32,7 +34,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
-        *(attention, channels),
+        *(attention, channels, lookalikes, recurrent),
     )
 }
 PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}

@@ -1,0 +1,314 @@
+"""What only looks like a structure: it stays as it is, and the report says why where it is near."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tests.conformance import DEFAULT, Case
+from tests.programs.spellings import turned
+
+FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "LogSoftmax")
+NONE = dict.fromkeys((*FUSED, "Gelu"), 0)
+
+
+def scores(q, k):
+    return jnp.einsum("hqd,hkd->hqk", q, k)
+
+
+def attend(weights, v):
+    return jnp.einsum("hqk,hkd->hqd", weights, v)
+
+
+def attention(change):
+    """Attention whose scores are changed before the softmax."""
+
+    def fn(q, k, v, *mask):
+        return attend(jax.nn.softmax(change(scores(q, k), *mask), axis=-1), v)
+
+    return fn
+
+
+def returned(place):
+    """Attention that gives its weights too, or the scores below them."""
+
+    def fn(q, k, v):
+        logits = scores(q, k)
+        weights = jax.nn.softmax(logits, axis=-1)
+        return attend(weights, v), (weights, logits)[place]
+
+    return fn
+
+
+def weights_masked(q, k, v, mask):
+    return attend(jnp.where(mask > 0, jax.nn.softmax(scores(q, k), axis=-1), 0), v)
+
+
+def shared_chain(x, v):
+    """Forty steps, each of which reads the last one twice, are 2^40 paths."""
+    for _ in range(40):
+        x = x * 0.5 + x
+    return jax.nn.softmax(x, axis=-1) @ v
+
+
+def unequal_halves(x, table):
+    return turned(x, jnp.cos(table), jnp.sin(table))
+
+
+def centre(x):
+    return x - x.mean(-1, keepdims=True)
+
+
+def simple_norm(x):
+    """timm's SimpleNorm, in Equimo's spelling: the sample variance, times x itself."""
+    deviation = x - x.mean(1, keepdims=True)
+    variance = jnp.sum(jnp.square(deviation), axis=1, keepdims=True) / (x.shape[1] - 1)
+    return x * lax.rsqrt(variance + 1e-6) * jnp.arange(1.0, 9.0)[:, None]
+
+
+def zeroed_by_another(q, k, v, mask):
+    masked = jnp.where(mask > 0, scores(q, k), -1e9)
+    return attend(jnp.where(mask > 0.5, jax.nn.softmax(masked, axis=-1), 0), v)
+
+
+def zeroed_below_a_bias(q, k, v, mask, bias):
+    masked = jnp.where(mask > 0, scores(q, k) + bias, -1e9)
+    return attend(jnp.where(mask > 0, jax.nn.softmax(masked, axis=-1), 0), v)
+
+
+def products_of_nothing(q, k, v, mask):
+    """Rows that show nothing are NaN, and NaN times zero is."""
+    shown = mask > -9
+    masked = jnp.where(shown, scores(q, k), -jnp.inf)
+    return attend(jax.nn.softmax(masked, axis=-1) * shown, v)
+
+
+QKV = ((3, 5, 8), (3, 7, 8), (3, 7, 6))
+MASKED = (*QKV, (5, 7))
+MISSES = {
+    "Attention": [
+        (returned(0), QKV, "weights of the softmax are used elsewhere"),
+        (returned(1), QKV, "scores are used elsewhere"),
+        (weights_masked, MASKED, "between the softmax and the second product"),
+        (zeroed_by_another, MASKED, "weights are hidden that it does not hide"),
+        (zeroed_below_a_bias, (*MASKED, (3, 5, 7)), "may be below what hidden ones are"),
+        (products_of_nothing, MASKED, "hidden throughout is NaN"),
+        (attention(lambda s, m: jnp.where(m > 0, s, -50.0)), MASKED, "not negative enough"),
+        (attention(lambda s, m: jnp.tanh((s + m) / 5) * 5), MASKED, "before they are capped"),
+        (attention(lambda s: -0.5 * s), QKV, "not positive"),
+        (attention(lambda s: s.astype(int).astype(float)), QKV, "not understood"),
+        (shared_chain, ((5, 7), (7, 3)), "scores are used elsewhere"),
+    ],
+    "Softmax": [
+        (lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True), ((5, 7),), "may overflow"),
+        (lambda x: jax.nn.softmax(x, axis=(0, 1)), ((5, 7),), "several axes"),
+    ],
+    "RotaryEmbedding": [
+        (unequal_halves, ((3, 5, 8), (5, 8)), "halves"),
+        (lambda x: unequal_halves(x, jnp.arange(40.0).reshape(5, 8)), ((3, 5, 8),), "differ"),
+    ],
+    "LayerNormalization": [
+        (lambda x: centre(x) / (x.std(-1, keepdims=True) + 1e-5), ((3, 8),), "to the deviation"),
+        (
+            lambda x: centre(x) / jnp.sqrt(x.var(-1, ddof=1, keepdims=True) + 1e-5),
+            ((3, 8),),
+            "ddof",
+        ),
+    ],
+    "RMSNormalization": [(simple_norm, ((3, 8, 5),), "squared only")],
+}
+
+# ------------------------------------------------------------------------- without a word
+
+
+def mean(x):
+    return x.mean(1, keepdims=True)
+
+
+def less(x):
+    """What softmax takes exponentials of."""
+    return x - x.max(1, keepdims=True)
+
+
+def copies(x):
+    """Four copies of each row."""
+    return jnp.broadcast_to(x[:, None], (6, 4, 8))
+
+
+def gelu(inner=1.0, half=0.5, one=1.0, cubic=1.0):
+    """The spelling by tanh, with numbers that may be others."""
+    root, cube = np.sqrt(2 / np.pi) * inner, 0.044715 * cubic
+    return lambda x, y: half * x * (one + jnp.tanh(root * (x + cube * x**3)))
+
+
+def spread(x, other=1.0, average=1.0, twice=False):
+    """x * s - mean * s, as Keras writes it, with what is in one of the products only."""
+    inverse = lax.rsqrt(x.var(1, keepdims=True) + 1e-3)
+    scaled = x * inverse * inverse if twice else x * inverse
+    return scaled - average * mean(x) * (inverse * other)
+
+
+def weighted(q, k, change=lambda s: s, axis=-1):
+    weights = jax.nn.softmax(change(q @ k.T * 0.4), axis)
+    return weights @ k, weights
+
+
+GROUPS = {
+    "Gelu": {
+        "gelu, another root": gelu(inner=1.1),
+        "gelu, another half": gelu(half=0.55),
+        "gelu, another one": gelu(one=1.1),
+        "gelu, another cube": gelu(cubic=1.1),
+        "gelu of two": lambda x, y: y * 0.5 * lax.erfc(-x * 0.5**0.5),
+        "gelu of a sum": lambda x, y: 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + x[:1]))),
+        "gelu, shifted": lambda x, y: (x + 1) * 0.5 * (1 + lax.erf(x / 2**0.5)),
+    },
+    "Softmax": {
+        "base two": lambda x, y: jnp.exp2(less(x)) / jnp.exp2(less(x)).sum(1, keepdims=True),
+        "negative": lambda x, y: jnp.exp(-less(x)) / jnp.exp(-less(x)).sum(1, keepdims=True),
+        "of another": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(y)).sum(1, keepdims=True),
+        "of a whole": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(x)).sum(keepdims=True),
+        "along another": lambda x, y: jnp.exp(less(x)) / jnp.exp(less(x)).sum(0, keepdims=True),
+        "of copies": lambda x, y: jnp.exp(less(x)) / copies(jnp.exp(less(x))).sum((1, 2))[:, None],
+        "logarithm, base two": lambda x, y: less(x) - jnp.log(jnp.exp2(less(x)).sum(1)[:, None]),
+        "logarithm, along another": lambda x, y: less(x) - jnp.log(jnp.exp(less(x)).sum(0)),
+    },
+    "LayerNormalization": {
+        "highest": lambda x, y: (x - x.max(1, keepdims=True)) * lax.rsqrt(x.var(1)[:, None] + 1),
+        "mean of others": lambda x, y: (x - x.mean(0)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
+        "variance of all": lambda x, y: (x - mean(x)) * lax.rsqrt(x.var() + 1e-3),
+        "plain square": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(x**2) + 1e-3),
+        "other": lambda x, y: (y - mean(x)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
+        "power": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(abs(x - mean(x)) ** 3) + 1e-3),
+        "other scale": lambda x, y: spread(x, other=1.25),
+        "half the mean": lambda x, y: spread(x, average=0.5),
+        "other average": lambda x, y: spread(x, average=-1.0),
+        "inverse twice": lambda x, y: spread(x, twice=True),
+        "root mean square of another": lambda x, y: y * lax.rsqrt(mean(x**2) + 1e-3),
+        "root mean cube": lambda x, y: x * lax.rsqrt(mean(abs(x) ** 3) + 1e-3),
+        "root of another count": lambda x, y: x * lax.rsqrt((x**2).sum(1)[:, None] / 7 + 1e-3),
+    },
+    "Attention": {
+        "along queries": lambda x, y: weighted(x, y, axis=0)[0],
+        "sine of scores": lambda x, y: weighted(x, y, lambda s: jnp.sin(s / 5) * 5)[0],
+        "truncated weights": lambda x, y: jnp.trunc(4 * weighted(x, y)[1]) @ y,
+        "values kept apart": lambda x, y: jnp.einsum("qk,kv->qkv", weighted(x, y)[1], y),
+    },
+}
+
+
+def unit(x, edge=0.0, at=0.0):
+    return jnp.where(x > edge, x, jnp.expm1(jnp.where(x > edge, at, x)))
+
+
+NEAR = {
+    "Clip": [
+        lambda x: jnp.minimum(jnp.maximum(x, 2.0), -1.5),
+        lambda x: jnp.minimum(jnp.maximum(x, x[:1]), 6),
+    ],
+    "HardSigmoid": [
+        lambda x: jnp.clip(x + 3, 0, 6) / 6.1,
+        lambda x: jnp.clip(x + 3, 0, 5.9) / 6,
+        lambda x: jnp.clip(x + 3.1, 0, 6) / 6,
+    ],
+    "HardSwish": [
+        lambda x: x * jnp.clip(x + 3.1, 0, 6) / 6,
+        lambda x: x * jnp.clip(x[:1] + 3, 0, 6) / 6,
+    ],
+    "Softplus": [lambda x: jnp.log1p(jnp.exp(x)), lambda x: jnp.log1p(jnp.exp(abs(x)))],
+    "Mish": [lambda x: jnp.tanh(jax.nn.softplus(x)) * (x + 1)],
+    "Softsign": [lambda x: x / (1.1 + abs(x)), lambda x: x / (1 + abs(x[:1]))],
+    "LeakyRelu": [
+        lambda x: jnp.maximum(x, 1.5 * x),
+        lambda x: jnp.minimum(x, 0.2 * x),
+        lambda x: jnp.where(x > 0.25, x, 0.2 * x),
+        lambda x: jnp.where(x[:1] > 0, x, 0.2 * x),
+    ],
+    "Elu": [lambda x: unit(x, edge=0.5), lambda x: unit(x, at=1.0)],
+    "Selu": [
+        lambda x: 1.04 * jnp.where(x > 0, x, 1.6732632423543772 * unit(x)),
+        lambda x: 1.0507009873554805 * jnp.where(x > 0, x, 1.7 * unit(x)),
+    ],
+    "Celu": [lambda x: jnp.maximum(x, 0) + 0.7 * jnp.expm1(jnp.minimum(x, 0) / 0.8)],
+}
+
+
+def moments_that_cancel(x):
+    """The variance of two elements as E[x^2] - E[x]^2 loses digits that the fused node keeps."""
+    variance = mean(jnp.square(x)) - jnp.square(mean(x))
+    return (x - mean(x)) * lax.rsqrt(variance + 1e-5)
+
+
+def padded_with_its_edge(table):
+    """Its last column is repeated by slices that name no strides, on the way to the halves."""
+
+    def fn(x):
+        t = jnp.pad(x, ((0, 2), (0, 0), (0, 1)), mode="edge")
+        return t * jnp.cos(table) + jnp.concatenate([-t[..., 3:], t[..., :3]], -1) * jnp.sin(table)
+
+    return fn
+
+
+def with_a_prefix(head, rest):
+    def fn(x):
+        rows = x[rest]
+        table = jnp.tile(jnp.arange(4.0 * rows.shape[1]).reshape(-1, 4) / 7, 2)
+        return jnp.concatenate([x[head], unequal_halves(rows, table)], 1)
+
+    return fn
+
+
+def standardized(x, epsilon=1e-5):
+    return (x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True) + epsilon)
+
+
+def of_halves(count):
+    """1/383 is 1/384 up to bfloat16's rounding; the mean is taken in float32."""
+
+    def fn(x):
+        centred = x - x.mean(1, keepdims=True)
+        wide = jnp.square(centred.astype(jnp.float32)).sum(1, keepdims=True) / count
+        return centred * lax.rsqrt(wide.astype(x.dtype) + jnp.asarray(1e-3, x.dtype))
+
+    return fn
+
+
+ANGLES = np.linspace(0, 2, 9, dtype=np.float32).reshape(3, 3)
+CLOSE = np.float32(1 + 1e-2 * np.random.default_rng(4).standard_normal((40, 2)))
+LARGE = 8 * np.eye(3, 64, dtype=np.float16)  # 7.9 in one place of each row, -0.13 elsewhere
+SCALES = [np.full(64, 300, np.float16)] * 2
+NORM = "LayerNormalization"
+X, Y = np.random.default_rng(3).standard_normal((2, 6, 8)).astype(np.float32)
+EDGES = np.float32([[0.0, 1e-8, -1e-8, -3.0, 3.0, 6.0, 7.0, -2.9999, -7.5, 5.5]])
+OTHERS = [
+    Case("moments that cancel", moments_that_cancel, [CLOSE], ops={NORM: 1}, tolerance=400),
+    Case("tiled halves", padded_with_its_edge(jnp.tile(ANGLES, 2)), ((1, 1, 5),)),
+    Case("repeated halves", padded_with_its_edge(jnp.repeat(ANGLES, 2, -1)), ((1, 1, 5),)),
+    Case("a prefix", with_a_prefix(np.s_[:, :2], np.s_[:, 2:8:1]), ((3, 8, 8),),
+         ops={"RotaryEmbedding": 1, "Slice": 0}),
+    Case("no prefix", with_a_prefix(np.s_[:, :4], np.s_[:, 1:8:2]), ((3, 8, 8),),
+         ops={"RotaryEmbedding": 1}),
+    # The sample variance of halves is told by the dtype of its divisor.
+    *(Case(f"divided by {n}", of_halves(n), (((5, 384), jnp.bfloat16),), ops={NORM: n == 384})
+      for n in (384.0, 383.0)),
+    # Scales that overflow float16 together stay apart.
+    Case("scales of float16", lambda x, w, g: standardized(x, 1e-3) * w * g, [LARGE, *SCALES],
+         tolerance=3),
+    Case("a scale by position", lambda x, s: standardized(x) * s, ((5, 8), (5, 1)),
+         ops={NORM: 1, "Mul": 1}),
+    *(Case(f"attention of nothing {i}", attention(lambda s: 0.5 * s),
+           [[0 if j == i else n for j, n in enumerate(shape)] for shape in QKV],
+           ops={"Attention": 0}) for i in range(3)),
+]  # fmt: skip
+PROGRAMS = [
+    *(Case(f"near {name} {i}", fn, shapes, ops={**NONE, "Softmax": name == "Attention"}, said=said,
+           tolerance=4, tags=DEFAULT)
+      for name, rows in MISSES.items() for i, (fn, shapes, said) in enumerate(rows)),
+    *(Case(name, fn, [X, Y], ops=NONE if kind == "Attention" else {**NONE, "Softmax": 0},
+           tolerance=4, tags=DEFAULT) for kind, rows in GROUPS.items() for name, fn in rows.items()),
+    *(Case(f"no {name} {i}", fn, [EDGES], (24,), {name: 0}, tags=DEFAULT)
+      for name, fns in NEAR.items() for i, fn in enumerate(fns)),
+    *(replace(case, tags=DEFAULT) for case in OTHERS),
+]  # fmt: skip

@@ -1,0 +1,103 @@
+"""Recurrent layers and what is nearly one; `tests/frameworks/` has others."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tests.conformance import DEFAULT, Case
+
+D, H = 4, 5
+OPEN, CLOSED = (("B", "N", D),), ((3, 7, D),)
+TURNED = {"Transpose": 2}
+BACK = {"reverse": True, "keep_order": True, "return_carry": True}
+
+
+def layer(name, module, ops, opsets=(17, 22, 26)):
+    params = module.init(jax.random.key(0), np.zeros((3, 7, D), np.float32))
+    return Case(name, module.apply, OPEN, opsets, {**TURNED, **ops}, params=params, tags=DEFAULT)
+
+
+def packed(step, gates, states=1, given=0):
+    """A loop by hand over a cell whose gates are one product each with inputs and state."""
+    rng = np.random.default_rng(2)
+    w, r = (rng.standard_normal((n, gates * H)).astype(np.float32) / 2 for n in (D, H))
+
+    def body(carry, x):
+        new = step(carry, x, jnp.split(x @ w + carry[0] @ r, gates, -1))
+        return new, new[given]
+
+    return lambda x: lax.scan(body, (jnp.zeros((x.shape[0], H)),) * states, jnp.swapaxes(x, 0, 1))
+
+
+def lstm(keep=jax.nn.sigmoid, norm=lambda z: z, given=0):
+    def step(carry, x, gates):
+        i, o, f, g = map(norm, gates)
+        i = jax.nn.sigmoid(i)
+        f = 1 - i if keep is None else keep(f)
+        c = f * carry[1] + i * jnp.tanh(g)
+        return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+    return packed(step, 4, 2, given)
+
+
+def simple(after):
+    return packed(lambda carry, x, gates: (after(jnp.tanh(gates[0]), carry[0]),), 1)
+
+
+def normed(z):
+    return (z - z.mean(-1, keepdims=True)) / (jnp.abs(z).max(-1, keepdims=True) + 1)
+
+
+def loop_over(step, *widths):
+    """A loop by hand over states of these widths, and a count of its rounds."""
+    rng = np.random.default_rng(4)
+    w, r = (rng.standard_normal((n, 2 * H)).astype(np.float32) / 2 for n in (D, H))
+
+    def body(carry, row):
+        *states, count = carry
+        states, out = step(w, r, states, row, count)
+        return (*states, count + 1), out
+
+    def run(x):
+        states = [jnp.zeros((x.shape[0], n)) for n in widths]
+        return lax.scan(body, (*states, jnp.float32(0)), jnp.swapaxes(x, 0, 1))
+
+    return run
+
+
+def on_top(w, r, states, row, count):
+    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
+    both = jnp.concatenate([jnp.sin(h), states[1]], -1)
+    top = jax.nn.relu(both @ np.concatenate([r, np.tile(r, (2, 1))]))
+    return [h, top], (top, h)
+
+
+def with_a_count(w, r, states, row, count):
+    h = jnp.tanh(row @ w[:, :H] + states[0] @ r[:, :H])
+    return [h], (h * count, row + count, r * 2)
+
+
+def miss(name, fn, said="", strict=False):
+    return Case(name, fn, CLOSED, ops={"Scan": 1}, said=said, strict=strict, tags=DEFAULT)
+
+
+PROGRAMS = [
+    layer("mgu", nn.RNN(nn.MGUCell(H)), {"GRU": 1, "Reshape": 1}),
+    layer("simple", nn.RNN(nn.SimpleCell(H)), {"RNN": 1, "Reshape": 1}),
+    layer("lstm, reversed", nn.RNN(nn.LSTMCell(H), **BACK), {"LSTM": 1, "Reshape": 3}),
+    miss("coupled", lstm(keep=None), "its cell is not a gate times itself"),
+    miss("other activation", lstm(keep=jnp.tanh), "different activations"),
+    miss("layer norm", lstm(norm=normed), "a gate is more than"),
+    miss("leaky", simple(lambda new, old: 0.5 * new + 0.5 * old), "no sum of gated parts"),
+    miss("masked", simple(lambda new, old: jnp.where(new[:, :1] > 0, new, old)),
+         "a mask leaves its state"),
+    miss("every cell", lstm(given=1), "its cell is wanted after each round"),
+    miss("precise", lstm(), strict=True),
+    # Before a cell and after it; only what counts rounds needs the loop still, without the cell.
+    Case("on top", loop_over(on_top, H, 2 * H), OPEN, ops={"RNN": 2, "Sin": 1, "Tanh": 0}),
+    Case("counted", loop_over(with_a_count, H), OPEN, ops={"RNN": 1, "Tanh": 0}),
+    # What the backward pass needs of each round no operator gives.
+    Case("gradient", jax.grad(lambda x: lstm()(x)[1].sum()), CLOSED, ops={"Scan": 2}),
+]  # fmt: skip
