@@ -24,6 +24,8 @@ RUNS, SAMPLES, JUDGES = "runs", "samples", "judges"
 """Tags of what the default tests try: by `assert_runs`, on numbers of all sizes, by more judges."""
 
 DEFAULT = frozenset({RUNS})
+STRUCTURE = "structure"
+"""The tag of programs whose operators stay the same under `vmap`, `jit` and `scan`."""
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array: then these very values
 
@@ -73,11 +75,16 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
         expected = results(case, arrays)
     for (name, actual), wanted in zip(run(export, arrays).items(), expected, strict=True):
         assert_close(actual, wanted, case.tolerance, f"{name} of the file")
+    assert_operators(case, export)
+    return export
+
+
+def assert_operators(case: Case, export: converter.Export) -> None:
+    """It holds so many of the operators, and says why something was not fused."""
     counts = {op: export.report.histogram.get(op, 0) for op in case.ops}
     assert counts == dict(case.ops), export.report.histogram
     reasons = [miss.reason for miss in export.report.near_misses]
     assert not case.said or any(case.said in reason for reason in reasons), reasons
-    return export
 
 
 def assert_exports(case: Case, opset: int | None = None) -> converter.Export:

@@ -281,9 +281,9 @@ LARGE = 8 * np.eye(3, 64, dtype=np.float16)  # 7.9 in one place of each row, -0.
 SCALES = [np.full(64, 300, np.float16)] * 2
 NORM = "LayerNormalization"
 X, Y = np.random.default_rng(3).standard_normal((2, 6, 8)).astype(np.float32)
-EDGES = np.float32([[0.0, 1e-8, -1e-8, -3.0, 3.0, 6.0, 7.0, -2.9999, -7.5, 5.5]])
+EDGES = np.array([[0, 1e-8, -1e-8, -3, 3], [6, 7, -2.9999, -7.5, 5.5]], np.float32)
 OTHERS = [
-    Case("moments that cancel", moments_that_cancel, [CLOSE], ops={NORM: 1}, tolerance=400),
+    Case("moments that cancel", moments_that_cancel, [CLOSE], ops={NORM: 1}, tolerance=1000),
     Case("tiled halves", padded_with_its_edge(jnp.tile(ANGLES, 2)), ((1, 1, 5),)),
     Case("repeated halves", padded_with_its_edge(jnp.repeat(ANGLES, 2, -1)), ((1, 1, 5),)),
     Case("a prefix", with_a_prefix(np.s_[:, :2], np.s_[:, 2:8:1]), ((3, 8, 8),),
@@ -307,7 +307,8 @@ PROGRAMS = [
            tolerance=4, tags=DEFAULT)
       for name, rows in MISSES.items() for i, (fn, shapes, said) in enumerate(rows)),
     *(Case(name, fn, [X, Y], ops=NONE if kind == "Attention" else {**NONE, "Softmax": 0},
-           tolerance=4, tags=DEFAULT) for kind, rows in GROUPS.items() for name, fn in rows.items()),
+           tolerance=4, tags=DEFAULT)
+      for kind, rows in GROUPS.items() for name, fn in rows.items()),
     *(Case(f"no {name} {i}", fn, [EDGES], (24,), {name: 0}, tags=DEFAULT)
       for name, fns in NEAR.items() for i, fn in enumerate(fns)),
     *(replace(case, tags=DEFAULT) for case in OTHERS),

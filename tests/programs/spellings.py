@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, STRUCTURE, Case
 from tests.programs.resize import to
 from zoo.architectures.parts.resize import resize_aligned
 
@@ -92,13 +92,10 @@ def mha_rotary(q, k, v):
     return MHA(q, k, v, process_heads=lambda q, k, v: (turn(q), turn(k), v))
 
 
-WIDE = frozenset({"wide"})
-"""The tag of what JAX itself refuses in float16 on a CPU; float32 is then the reference."""
-
-
-def spelled(name, fn, shapes, fused, tags=frozenset()):
-    """A program of floats, and how many of which operators it becomes."""
-    return Case(name, fn, shapes, ops=fused, tolerance=2, tags=tags)
+def spelled(name, fn, shapes, fused, *ways):
+    """A program of floats, and how many of which operators it becomes, in some ways by default."""
+    tags = DEFAULT | {STRUCTURE, *ways}
+    return Case(name, fn, shapes, (23, 26), fused, tolerance=2, tags=tags)
 
 
 NORM = perturbed(eqx.nn.LayerNorm(8))
@@ -112,7 +109,7 @@ NORMS, RMS, GELU = {"LayerNormalization": 1}, {"RMSNormalization": 1}, {"Gelu": 
 LOG, ROTARY, ONE = {"LogSoftmax": 1}, {"RotaryEmbedding": 1}, {"Attention": 1}
 FAMILIES = {
     "norm": [
-        spelled("eqx", NORM, ((8,),), NORMS),
+        spelled("eqx", NORM, ((8,),), NORMS, "open batch"),
         spelled("eqx_two_axes", perturbed(eqx.nn.LayerNorm((4, 6), eps=1e-3)), ((4, 6),), NORMS),
         spelled("channels_first", channels_first, ((8, 3, 5),), NORMS),
         spelled(
@@ -123,11 +120,13 @@ FAMILIES = {
     "gelu": [
         spelled("jax_exact", lambda x: jax.nn.gelu(x, approximate=False), ((3, 5),), GELU),
         spelled("jax_tanh", lambda x: jax.nn.gelu(x, approximate=True), ((3, 5),), GELU),
-        spelled("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), GELU),
+        spelled("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), GELU, "vmap 1"),
     ],
     "log_softmax": [
         spelled("jax", jax.nn.log_softmax, ((3, 5),), LOG),
-        spelled("jax_middle", lambda x: jax.nn.log_softmax(x, axis=-2), ((2, 5, 3),), LOG),
+        spelled(
+            "jax_middle", lambda x: jax.nn.log_softmax(x, axis=-2), ((2, 5, 3),), LOG, "vmap last"
+        ),
     ],
     "rotary": [
         spelled("eqx", ROPE, ((5, 8),), ROTARY),
@@ -135,16 +134,16 @@ FAMILIES = {
         spelled("full", rotate_full, ((3, 5, 8),), ROTARY),
         spelled("interleaved", rotate_interleaved, ((3, 5, 8),), ROTARY),
         spelled("interleaved_full", rotate_interleaved_full, ((3, 5, 8),), ROTARY),
-        spelled("prefix", rotate_rest, ((3, 7, 8),), ROTARY),
+        spelled("prefix", rotate_rest, ((3, 7, 8),), ROTARY, "nested vmap"),
     ],
     "attention": [
-        spelled("jax", dot_product(), TNH, ONE, WIDE),
-        spelled("jax_causal", dot_product(is_causal=True), TNH, ONE, WIDE),
-        spelled("jax_grouped", dot_product(), GROUPED, ONE, WIDE),
-        spelled("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE, WIDE),
-        spelled("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE, WIDE),
-        spelled("jax_local", dot_product(local_window_size=2), TNH, ONE, WIDE),
-        spelled("eqx", MHA, OF_MHA, ONE),
+        spelled("jax", dot_product(), TNH, ONE),
+        spelled("jax_causal", dot_product(is_causal=True), TNH, ONE, "vmap in scan"),
+        spelled("jax_grouped", dot_product(), GROUPED, ONE),
+        spelled("jax_bias", dot_product(), (*TNH, (4, 5, 7)), ONE),
+        spelled("jax_mask", dot_product_masked, (*TNH, (4, 5, 7)), ONE),
+        spelled("jax_local", dot_product(local_window_size=2), TNH, ONE),
+        spelled("eqx", MHA, OF_MHA, ONE, "nested vmap"),
         spelled("eqx_rotary", mha_rotary, OF_MHA, {"Attention": 1, "RotaryEmbedding": 2}),
     ],
     "resize": [
@@ -152,7 +151,7 @@ FAMILIES = {
         spelled("linear channels", to(9, 4, 2), ((5, 7, 2),), {"Resize": 1}),
         spelled("cubic", to(3, 9, 4, method="cubic"), ((3, 5, 7),), {"Resize": 1}),
         spelled("nearest", to(2, 10, 14, method="nearest"), ((2, 5, 7),), {"Resize": 1}),
-        spelled("one axis", to(2, 9), ((2, 5),), {"Resize": 1}),
+        spelled("one axis", to(2, 9), ((2, 5),), {"Resize": 1}, "vmap last"),
         spelled("aligned", lambda x: resize_aligned(x, (9, 4)), ((3, 5, 7),), {"Resize": 1}),
         spelled("lanczos3", to(9, 4, method="lanczos3"), ((5, 7),), {}),
     ],
@@ -162,7 +161,32 @@ SPELLINGS = [
     for family, cases in FAMILIES.items()
     for case in cases
 ]
+SINCE = {"Attention": 23, "RotaryEmbedding": 23, "RMSNormalization": 23, "Gelu": 20}
+
+
+def at(case, opset, tags=frozenset()):
+    """With those of its operators that an older opset has."""
+    ops = {op: n if SINCE.get(op, 17) <= opset else 0 for op, n in case.ops.items()}
+    return replace(case, name=f"{case.name}, {opset}", opsets=(opset,), ops=ops, tags=tags)
+
+
+def low(case, dtype, tags=frozenset()):
+    """With weights and inputs of fewer digits."""
+    fn = floats(case.fn, lambda x: x.astype(dtype))
+    specs = [(shape, dtype) for shape in case.specs]
+    name = f"{case.name}, {jnp.dtype(dtype)}"
+    return replace(case, name=name, fn=fn, specs=specs, opsets=(23,), tags=tags)
+
+
+FIRST = SPELLINGS[0]
+OTHERS = [case for case in SPELLINGS if not case.name.startswith("resize")]
+"""What `resize` has no rows of."""
+NARROW = [case for case in OTHERS if not case.name.startswith("attention, jax")]
+"""What JAX itself runs in float16 on a CPU."""
 PROGRAMS = [
     *SPELLINGS,
-    *(replace(case, name=f"{case.name}, older", opsets=(18,), ops={}) for case in SPELLINGS),
-]
+    *(at(case, opset, DEFAULT if case == FIRST else frozenset())
+      for case in OTHERS for opset in (17, 18, 20)),
+    *(low(case, jnp.float16, DEFAULT if case == FIRST else frozenset()) for case in NARROW),
+    *(low(case, jnp.bfloat16, DEFAULT if case == FIRST else frozenset()) for case in OTHERS),
+]  # fmt: skip

@@ -10,7 +10,15 @@ import pytest
 import converter
 from converter.decompositions.registered import OWN_EXPANSIONS
 from converter.frontend.refused import REFUSED
-from tests.conformance import RUNS, SAMPLES, Case, assert_exports, assert_runs, inputs
+from tests.conformance import (
+    RUNS,
+    SAMPLES,
+    Case,
+    assert_exports,
+    assert_operators,
+    assert_runs,
+    inputs,
+)
 from tests.converter.test_rules import equations
 from tests.programs import public
 from tests.programs.table import PROGRAMS, SUBJECTS, at_opsets, tiers
@@ -101,6 +109,7 @@ def test_every_way(name: str, way: str):
     except converter.Unsupported:
         assert may_be_refused
         return
+    assert_operators(case, export)
     # What is open has the numbers that it has where it is known: indices that are in range.
     known = wrapped(PLAIN[name], "vmap0") if way == "open batch" else case
     verdict = converter.check(export, case.fn, inputs(known.specs))
