@@ -10,6 +10,11 @@ import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
+if not hasattr(jax, "enable_x64"):  # before jax 0.8 it has another place
+    from jax.experimental import enable_x64
+
+    jax.enable_x64 = enable_x64
+
 # Before anything imports the models: their shape annotations are checked in every test.
 install_import_hook(["zoo.architectures"], "beartype.beartype")
 

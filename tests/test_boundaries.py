@@ -26,7 +26,8 @@ ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
 
 ROOMS = {
     "converter": (
-        *("errors", "opsets", "ir", "targets", "decompositions", "frontend", "decompose"),
+        *("errors", "opsets", "jax_versions", "ir"),
+        *("targets", "decompositions", "frontend", "decompose"),
         *("canonicalize", "loops", "weight_folding", "fuse", "layout", "legalize", "pipeline"),
         "lower",
         *("model", "verify", "api"),

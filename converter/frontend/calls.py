@@ -17,6 +17,7 @@ from converter.frontend.array_forms import key_kind
 from converter.frontend.diagnostics import RAISED, first_line
 from converter.ir import ops, outside
 from converter.ir.dims import is_symbolic
+from converter.jax_versions import bind_params
 
 _HELD = {
     "jaxpr": "jit pjit checkpoint remat remat2 composite eval_jaxpr xla_metadata_call",
@@ -62,8 +63,8 @@ def _kept_whole(eqn: Any) -> Any:
 
 def as_python(eqn: Any) -> Any:
     """What a primitive does where nothing transforms it, as most say in JAX."""
-    params = eqn.primitive.get_bind_params(eqn.params)
-    return _calls_traced(eqn, lambda *xs: eqn.primitive.impl(*xs, **params))
+    functions, params = bind_params(eqn.primitive, eqn.params)
+    return _calls_traced(eqn, lambda *xs: eqn.primitive.impl(*functions, *xs, **params))
 
 
 def _widened(eqn: Any) -> Any:

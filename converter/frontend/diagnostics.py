@@ -14,6 +14,7 @@ from converter.frontend.source_lines import line_of
 from converter.ir import Value
 from converter.ir.dims import Shape, is_symbolic, size_product
 from converter.ir.named_sizes import all_names, size_names
+from converter.jax_versions import InconclusiveDimensionOperation
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ Works: TypeAlias = Callable[[Mapping[str, int | str]], bool]
 """Whether a function can be traced with these numbers or texts in the place of names."""
 
 RAISED = (
-    errors.InconclusiveDimensionOperation,
+    InconclusiveDimensionOperation,
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -69,9 +70,7 @@ def refusal(
             return False
         return True
 
-    if isinstance(error, errors.InconclusiveDimensionOperation) or any(
-        map(is_symbolic, error.args)
-    ):
+    if isinstance(error, InconclusiveDimensionOperation) or any(map(is_symbolic, error.args)):
         blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
         blame = blamed, ""
     elif names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):

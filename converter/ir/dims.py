@@ -10,9 +10,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from jax import errors, export
+from jax import export
 
 from converter.errors import SpecError
+from converter.jax_versions import InconclusiveDimensionOperation
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ def is_at_least(dim: Dim, least: int) -> bool:
     """Provably not less, whatever the named sizes are."""
     try:
         return bool(dim >= least)
-    except errors.InconclusiveDimensionOperation:
+    except InconclusiveDimensionOperation:
         return False
 
 

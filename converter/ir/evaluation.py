@@ -16,6 +16,7 @@ from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir import named_sizes as named
 from converter.ir.op import Op
 from converter.ir.origins import ancestors, made
+from converter.jax_versions import enable_x64
 
 Sizes = Mapping[str, int]
 Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
@@ -81,7 +82,7 @@ def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:
     """JAX with 64 bits where values have them: the arrangement's may, whatever JAX is set to."""
     dtypes = (v.dtype for node in nodes for v in (*node.inputs, *node.outputs))
     is_wide = any(dtype.itemsize >= (16 if dtype.kind == "c" else 8) for dtype in dtypes)
-    return jax.enable_x64(bool(jax.config.read("jax_enable_x64")) or is_wide)
+    return enable_x64(bool(jax.config.read("jax_enable_x64")) or is_wide)
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:

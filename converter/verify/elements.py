@@ -14,6 +14,7 @@ from converter.frontend.array_forms import graph_numbers, is_key, key_numbers
 from converter.frontend.diagnostics import RAISED
 from converter.ir.complex_pairs import is_complex, packed, real_dtype
 from converter.ir.dtypes import is_float
+from converter.jax_versions import enable_x64
 from converter.verify.noise import Noise
 
 ROUNDING = 16
@@ -126,7 +127,7 @@ class Judge:
         if self._function is None:
             return None
         try:
-            with jax.enable_x64(True):
+            with enable_x64(True):
                 results = self._function(*jax.device_put([_widened(x) for x in self._given]))
                 leaves = [packed(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)]
         except (*RAISED, ConverterError):

@@ -35,6 +35,7 @@ from converter.ir.evaluation import (
 )
 from converter.ir.op import Rounding
 from converter.ir.rewrite import drop_dead
+from converter.jax_versions import enable_x64
 from converter.verify.samples import draw_inputs
 
 UNITS = 2
@@ -150,7 +151,7 @@ class _Mover:
     def _cancelling(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
         """A result moved as far as float64 is from it, besides."""
         result = self._here(self._ran(node, args, sizes)[0])
-        with jax.enable_x64(True), np.errstate(invalid="ignore"):
+        with enable_x64(True), np.errstate(invalid="ignore"):
             truth = run_node(node, [x.astype(np.float64) for x in args], sizes)[0]
             lost = abs(result - self._here(truth)).astype(result.dtype)
         far = self._units(result.shape).astype(result.dtype) * lost

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 
 from converter.frontend.specs import array_slots
+from converter.jax_versions import bind
 
 
 def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any) -> Any:
@@ -56,5 +57,4 @@ def _variables(atoms: Any) -> set[Any]:
 
 def _streaming_evaluation_run(eqn: Any, arguments: list[Any]) -> list[Any]:
     """The results of one equation, which are waited for: JAX would start many at once."""
-    results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
-    return jax.block_until_ready(results if eqn.primitive.multiple_results else [results])
+    return jax.block_until_ready(bind(eqn.primitive, arguments, eqn.params))

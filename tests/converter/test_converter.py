@@ -272,8 +272,9 @@ def test_unsupported_names_everything():
 
 def test_a_librarys_own_function_has_no_line_of_ours():
     (sentence,) = converter.to_onnx(jnp.argmax, [(3, 4)]).report.deviations
-    assert "unknown source line" in sentence
-    assert "converter" not in sentence
+    line = sentence.rpartition("first from ")[2]
+    # Before jax 0.10 its own functions are recorded with the line that traces them.
+    assert line.startswith(("unknown source line", __file__))
 
 
 def test_check_sees_a_difference():

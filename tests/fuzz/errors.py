@@ -4,8 +4,9 @@ The fuzzer asks of code that it does not know to be right, and each of these may
 other ends the worker, which is reported as a crash.
 """
 
-import jax
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+from converter.jax_versions import InconclusiveDimensionOperation
 
 PYTHON = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError),
@@ -14,7 +15,7 @@ PYTHON = (
 """Those that a mistake in Python code ends with; JAX's, onnx_ir's and our own are among them. A
 warning of numpy's is one where warnings are errors, as in the tests."""
 
-IN_JAX = (*PYTHON, jax.errors.InconclusiveDimensionOperation)
+IN_JAX = (*PYTHON, InconclusiveDimensionOperation)
 """In which words JAX says that a line does not fit its operands, or that it cannot run it."""
 
 IN_ONNX_RUNTIME = (

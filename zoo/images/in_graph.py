@@ -13,13 +13,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, core, lax
 from jaxtyping import Float32, Int64, Shaped, UInt8
 
 import converter
+from converter.jax_versions import enable_x64
 from converter.opsets import DEFAULT_TARGET
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.images.pixel_values import Size, centre, channels, resized_size
@@ -94,7 +94,7 @@ def front(
     `pixel_values` `[batch, 3, *size]`; the batch size is open too if it is None. It rounds as numpy
     does, so its factors are not multiplied with each other.
     """
-    with jax.enable_x64(True):
+    with enable_x64(True):
         return converter.to_onnx(
             partial(prepare, how=how, size=size),
             [((batch or "batch_size", "height", "width", 3), np.uint8)],
