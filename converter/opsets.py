@@ -1,5 +1,6 @@
 """Which versions of ONNX are written, and for which runtime. Importing this costs nothing."""
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -25,3 +26,23 @@ TARGET_NAMES = tuple(
 
 DEFAULT_TARGET: Final = "onnxruntime"
 """The runtime that a file is for if no other is asked for."""
+
+OLDEST_RUNTIME: Final = "1.23"
+"""The oldest ONNX Runtime that files are checked in, and are for if no version is asked for."""
+
+
+def is_older(version: str, other: str) -> bool:
+    """Whether a version of a runtime came before another: ``1.9.1`` before ``1.23``."""
+    first, second = (tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, other))
+    return first < second
+
+
+def too_old(version: str) -> str:
+    """What to say of an ONNX Runtime that files cannot be checked in; nothing of a newer one."""
+    if not is_older(version, OLDEST_RUNTIME):
+        return ""
+    return (
+        f"ONNX Runtime {version} is installed, which is older than {OLDEST_RUNTIME}: install a "
+        "newer one here, as with `pip install --upgrade onnxruntime`. A file for that version is "
+        f"written by target onnxruntime=={version}, and runs there without this package"
+    )

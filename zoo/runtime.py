@@ -12,17 +12,22 @@ from typing import TYPE_CHECKING, TypeAlias
 import onnx_ir as ir
 
 import converter
+from converter.opsets import is_older, too_old
 from weights.opening import open_regular
 from zoo.errors import BadRequest, MissingLibrary
 
 try:
     import onnxruntime as ort
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
 except ModuleNotFoundError as error:
     raise MissingLibrary(
         f"{error.name} is not installed: `pip install onnxruntime`, or `onnxruntime-gpu` or "
         "`onnxruntime-directml` for those builds of it."
     ) from error
+
+if outdated := too_old(ort.__version__):
+    raise MissingLibrary(f"{outdated}.")
+
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 if TYPE_CHECKING:
     from converter.model.verdict import Level
@@ -31,6 +36,7 @@ Session: TypeAlias = ort.InferenceSession
 NodeArg: TypeAlias = ort.NodeArg
 
 VERSION = f"ONNX Runtime {ort.__version__}"
+RELEASE: str = ort.__version__
 
 CPU = "CPUExecutionProvider"
 
@@ -125,8 +131,11 @@ def check_started(live: Session, provider: str) -> None:
         )
 
 
-def placed(live: Session) -> dict[str, Counter[str]]:
-    """By provider, how many nodes of which operators a session of `session` gave it."""
+def placed(live: Session) -> dict[str, Counter[str]] | None:
+    """By provider, how many nodes of which operators a session of `session` gave it; None where
+    that is not known, before ONNX Runtime 1.24."""
+    if is_older(ort.__version__, "1.24"):
+        return None
     found: dict[str, Counter[str]] = {}
     for part in live.get_provider_graph_assignment_info():
         counts = found.setdefault(part.ep_name, Counter())

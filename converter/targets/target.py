@@ -17,6 +17,7 @@ from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.opsets import FUSED, OPSETS
+from converter.targets.casts import Casts, avoid_missing_kernels
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
 
@@ -94,6 +95,20 @@ class Quirk:
     deviations: Mapping[Op, Deviation] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Lag:
+    """What ``versions`` of a runtime have not yet: kernels, and opsets after the ``newest``.
+
+    ``casts`` are dtypes to compute in instead; ``model`` writes the ONNX model without what needs
+    more than that, in place.
+    """
+
+    versions: str
+    casts: Casts = field(default_factory=dict)
+    newest: int = OPSETS[-1]
+    model: Callable[[ir.Model], None] | None = None
+
+
 _CONTROL = (ops.cond, ops.scan, ops.while_)
 CARRIED: Mapping[str, frozenset[Op]] = {
     "float8": frozenset({ops.convert_element_type, ops.reshape, ops.transpose, *_CONTROL}),
@@ -105,6 +120,8 @@ CARRIED: Mapping[str, frozenset[Op]] = {
 @dataclass(frozen=True)
 class Target:
     """A runtime, in the ``versions`` that a file is for: what it has, lacks, likes and gets wrong.
+
+    If none are asked for, a file is for the ``usual`` ones; ``lags`` say what older ones have not.
 
     ``kernels`` says by operation of the graph which dtypes take a detour; ``bfloat16`` has the
     operations that take it, and without, all do; ``lacks`` are operators of the standard that are
@@ -120,6 +137,8 @@ class Target:
     bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
     versions: Versions = ALL
+    usual: str = ""
+    lags: tuple[Lag, ...] = ()
     opset: int = FUSED
     opsets: range = OPSETS
     fixed: bool = False
@@ -160,21 +179,38 @@ class Target:
         return all(op in taken for name, taken in CARRIED.items() if dtype.startswith(name))
 
     def settle(self, model: ir.Model) -> None:
-        """Rewrite a model in place where it would meet a quirk."""
-        for quirk in self.quirks:
-            if quirk.model is not None:
-                quirk.model(model)
+        """Rewrite a model in place where it would meet a quirk, or a kernel that is not there."""
+        rewrites = [*(quirk.model for quirk in self.quirks), *(lag.model for lag in self.lags)]
+        for rewrite in filter(None, rewrites):
+            rewrite(model)
+        for lag in self.lags:
+            avoid_missing_kernels(model, lag.casts)
 
     def only(self, version_text: str) -> Target:
-        """The target in some of its versions, with the quirks of these.
+        """The target in some of its versions, with the quirks of these and what one of them lacks.
 
         **Raises** `SpecError` if there is none that files are written for.
         """
-        left = self.versions & versions(version_text)
+        left = self.versions & versions(version_text or self.usual)
         if not left:
-            raise SpecError(f"{self.name}{version_text} has no version that files are written for")
+            oldest = ".".join(map(str, self.versions.low))
+            raise SpecError(
+                f"{self.name}{version_text} has no version that files are written for: the oldest "
+                f"is {oldest}"
+            )
         quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & left)
-        return replace(self, versions=left, quirks=quirks)
+        lags = [lag for lag in self.lags if versions(lag.versions) & left]
+        # Who asks for an opset and no versions means those that have it.
+        newest = min([self.opsets[-1], *(lag.newest for lag in lags if version_text)])
+        opsets = range(self.opsets[0], newest + 1)
+        return replace(
+            self,
+            versions=left,
+            quirks=quirks,
+            lags=tuple(lags),
+            opsets=opsets,
+            opset=min(self.opset, opsets[-1]),
+        )
 
 
 UNWRITTEN = (

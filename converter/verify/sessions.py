@@ -18,6 +18,7 @@ from converter.ir.complex_pairs import packed
 from converter.model.results import Export
 from converter.model.streaming import INLINE, with_external
 from converter.model.verdict import LEVELS, Level
+from converter.opsets import too_old
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -130,6 +131,8 @@ def session(
 
     if isinstance(model, ort.InferenceSession):
         return model
+    if outdated := too_old(ort.__version__):
+        raise CheckError(outdated)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMISATION[level])

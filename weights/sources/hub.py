@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from weights.errors import Unreachable, WrongDigest
+from weights.sources.http_client import is_timeout, request_errors
 
 FORBIDDEN = (401, 403)
 
@@ -65,7 +66,6 @@ def ask(file: HubFile, advice: str) -> HubFile:
     The hub gives no sha256 for small files. **Raises** `Unreachable`, whose message ends in
     `advice`; `WrongDigest` if another sha256 was recorded than the hub gives.
     """
-    import httpx2
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.utils import logging
@@ -76,7 +76,7 @@ def ask(file: HubFile, advice: str) -> HubFile:
         try:
             answer = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
             break
-        except (OSError, httpx2.HTTPError, ValueError) as error:
+        except request_errors(ValueError) as error:
             _, pause = answer_of(error)
             if pause is None or attempt == ATTEMPTS:
                 raise unreachable(file, error, advice) from error
@@ -100,7 +100,6 @@ def unreachable(file: HubFile, error: Exception, advice: str) -> Unreachable:
 
 def reason(error: BaseException) -> str:
     """What went wrong, in a few words. The library hides the answer behind errors of its own."""
-    import httpx2
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RevisionNotFoundError
 
@@ -113,7 +112,7 @@ def reason(error: BaseException) -> str:
             return REASONS.get(code, other).format(code=code)
         if isinstance(cause, OfflineModeIsEnabled):
             return "HF_HUB_OFFLINE forbids it"
-        if isinstance(cause, httpx2.TimeoutException):
+        if is_timeout(cause):
             return (
                 f"the hub did not answer in time, so try later, or wait longer than the "
                 f"{HF_HUB_DOWNLOAD_TIMEOUT} s of HF_HUB_DOWNLOAD_TIMEOUT"

@@ -12,6 +12,7 @@ from weights.containers.safetensors import INDEX, shards
 from weights.errors import WrongDigest
 from weights.files import sha256
 from weights.progress import Progress
+from weights.sources.http_client import is_broken_connection, request_errors
 from weights.sources.hub import ATTEMPTS, DIGEST, HubFile, answer_of, ask, unreachable
 
 PAUSE = 0.5  # seconds before the second of these attempts; the later ones wait longer
@@ -51,8 +52,6 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
     The size of the file has to be known. **Raises** `Unreachable`, and `part` stays for the next
     attempt; or `WrongDigest`, and it is removed.
     """
-    import httpx2
-
     size = file.size
     assert size is not None
     listener.stage(f"downloading {file}", size)
@@ -66,12 +65,12 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
     while (have := part.stat().st_size) < size:
         try:
             _continue(file, size, part, listener)
-        except (OSError, httpx2.HTTPError) as error:
+        except request_errors() as error:
             failures = 0 if part.stat().st_size > have else failures + 1
             status, pause = answer_of(error)
             if status == NOTHING_LEFT:
                 _check_size(have, size, part, file)
-            passing = isinstance(error, httpx2.TransportError) or status >= SERVER_ERROR
+            passing = is_broken_connection(error) or status >= SERVER_ERROR
             if failures == ATTEMPTS or (pause is None and not passing):
                 raise unreachable(file, error, advice) from error
             time.sleep(PAUSE * failures if pause is None else pause)

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
 from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.hf_api import RepoSibling
@@ -15,6 +14,7 @@ from huggingface_hub.utils import disable_progress_bars
 from weights.errors import Unreachable
 from weights.opening import open_inside, read_at_most
 from weights.progress import Progress
+from weights.sources.http_client import request_errors
 from weights.sources.hub import FORBIDDEN, answer_of, reason
 from zoo.artifacts.audit.listed import AGAIN, check_folder
 from zoo.errors import BadFile, BadRequest
@@ -90,7 +90,7 @@ def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
         return f"exists; its branch {target.branch} would be created", {}
     except RepositoryNotFoundError:
         return f"not there, or hidden from this token; would be created, {kind}", {}
-    except (OSError, httpx2.HTTPError) as error:
+    except request_errors() as error:
         return f"unknown: {reason(error)}", None
     return "exists", {file.rfilename: file for file in found.siblings or ()}
 
@@ -142,7 +142,7 @@ def commit(planned: PushPlan) -> str:
         )
     # The library makes a RuntimeError of an upload that failed, a ValueError of a README.md whose
     # head the hub does not accept.
-    except (OSError, httpx2.HTTPError, RuntimeError, ValueError) as error:
+    except request_errors(RuntimeError, ValueError) as error:
         raise Unreachable(
             f"nothing was committed to {target.repository}: {_why(error, target)}. Run the command "
             "again afterwards; what arrived already is not sent twice."

@@ -1,11 +1,14 @@
-"""ONNX Runtime on CPUs, measured on 1.31.1 and 1.32.0: its kernels, and what it gets wrong.
+"""ONNX Runtime on CPUs: its kernels, and what it gets wrong.
+
+The kernels are those of 1.31.1 and 1.32.0, `lags.py` has what older ones lack.
 
 float16 is not listed where it converts to float32 by itself and one rounding more does not matter.
 bfloat16 is computed in float32 where nothing else is said.
 """
 
 from converter.ir import ops
-from converter.opsets import OPSETS
+from converter.opsets import OLDEST_RUNTIME, OPSETS
+from converter.targets.onnxruntime.lags import LAGS
 from converter.targets.onnxruntime.quirks import QUIRKS
 from converter.targets.standard import TARGET as STANDARD
 from converter.targets.target import (
@@ -67,6 +70,8 @@ LACKS = (
 
 TARGET = Target(
     *("onnxruntime", KERNELS, LACKS, QUIRKS, BFLOAT16, "3d"),
-    versions=versions(">=1.31"),
+    versions=versions(">=1.18"),
+    usual=f">={OLDEST_RUNTIME}",
+    lags=LAGS,
     dynamic_integers=True,
 )

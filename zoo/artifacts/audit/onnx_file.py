@@ -106,6 +106,8 @@ def open_model(
 def elsewhere(live: runtime.Session, provider: str) -> tuple[Finding, dict[str, Counter[str]]]:
     """The nodes that the chosen provider leaves to others. Good to know, and not wrong."""
     found = runtime.placed(live)
+    if found is None:
+        return Finding("fallback", True, f"not known to {runtime.VERSION}"), {}
     total = sum(counts.total() for counts in found.values())
     others = {name: counts for name, counts in found.items() if name != provider}
     lines = [

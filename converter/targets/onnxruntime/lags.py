@@ -1,0 +1,63 @@
+"""What came to ONNX Runtime's CPU after the oldest version that files are written for.
+
+Found by loading a file for each operator and dtype in 1.18 to 1.31. What has no wider dtype is not
+here, and does not load: quotients of uint64 before 1.21; places of the largest of int64, and
+products along axes and norms of float64 before 1.20.
+"""
+
+import onnx_ir as ir
+
+from converter.targets.casts import ModelWriter, inferred_dtypes
+from converter.targets.target import Lag
+
+WORDS = {
+    **dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32"),
+    **dict.fromkeys(("uint32", "uint64"), "int64"),
+}
+DIVIDED = {dtype: wide for dtype, wide in WORDS.items() if dtype != "uint64"}
+BYTES = dict.fromkeys(("int8", "uint8"), "int32")
+
+
+def without_cosines(model: ir.Model) -> None:
+    """Write 1 - 2 sin(x / 2)² for cosines of float64; to halve x is exact."""
+    double = ir.DataType.DOUBLE
+    if all(node.op_type != "Cos" for node in model.graph.all_nodes()):
+        return
+    writer, dtypes = ModelWriter(model), inferred_dtypes(model)
+    for node in list(model.graph.all_nodes()):
+        x = node.inputs[0] if node.inputs else None
+        if node.op_type != "Cos" or node.domain or x is None or dtypes[x] != double:
+            continue
+        half, two, one = (writer.number(number, double) for number in (0.5, 2.0, 1.0))
+        sine = writer.before(node, "Sin", _times(writer, node, x, half), dtype=double)
+        square = _times(writer, node, _times(writer, node, sine, sine), two)
+        (old,) = node.outputs
+        made = ir.node("Sub", [one, square], num_outputs=1, name=node.name)
+        (new,) = made.outputs
+        new.name, new.dtype, new.shape = old.name, double, old.shape
+        assert node.graph is not None
+        ir.convenience.replace_nodes_and_values(node.graph, node, [node], [made], [old], [new])
+
+
+def _times(writer: ModelWriter, node: ir.Node, x: ir.Value, y: ir.Value) -> ir.Value:
+    return writer.before(node, "Mul", x, y, dtype=ir.DataType.DOUBLE)
+
+
+LAGS = (
+    Lag("<1.31", {"Where": {"int8": "int32", "uint32": "int64"}}),
+    Lag("<1.30", {"Trilu": {"int32": "int64"}}, model=without_cosines),
+    Lag("<1.26", {"TopK": {**BYTES, "int16": "int32"}}),
+    Lag("<1.25", newest=25),
+    Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTES), newest=23),
+    Lag("<1.23", newest=22),
+    Lag(
+        "<1.21",
+        {
+            **dict.fromkeys(("Add", "Sub", "Mul", "Equal"), WORDS),
+            **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual"), WORDS),
+            **{"Div": DIVIDED, "Neg": {"int16": "int32"}},
+        },
+        newest=21,
+    ),
+    Lag("<1.20", {"ArgMin": BYTES, "Trilu": {"bool": "int64"}}),
+)
