@@ -163,7 +163,10 @@ DOORS = {
         *("zoo/bench/footprint.py", "zoo/bench/machine.py"),
     ),
     r"(?<![\w.])print\(": ("weights/terminal.py",),
-    r"\bimport onnxruntime\b": ("zoo/runtime.py", "converter/verify/sessions.py"),
+    r"\bimport onnxruntime\b": (
+        *("zoo/runtime.py", "converter/verify/sessions.py"),
+        "zoo/export/run_elsewhere.py",
+    ),
 }
 """What can be touched by a stranger, as it is called, and who alone may."""
 

@@ -111,7 +111,10 @@ def test_versions(text):
         ("onnxruntime>=", "versions are written like '>=1.31,<2'; received '>='"),
         ("onnxruntime~=1.32", "versions are written like"),
         ("onnxruntime 1.32", "versions are written like"),
-        ("onnxruntime<1.31", "onnxruntime<1.31 has no version that files are written for"),
+        (
+            "onnxruntime<1.18",
+            "onnxruntime<1.18 has no version that files are written for: the oldest",
+        ),
         ("qnn>=2", "target must be iree, onnxruntime"),
         ("", "target must be iree, onnxruntime"),
     ],

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from converter.opsets import DEFAULT_TARGET
 from zoo.artifacts.build.plan import FILES, USUAL, VARIANTS, FolderPlan, read_variants, with_towers
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import Given, read_weights
@@ -56,6 +57,7 @@ def build(
     output: options.Outputs = None,
     input: options.Images = "float32",
     calibrate: options.Calibrate = None,
+    oldest_runtime: options.OldestRuntime = "",
     jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
     memory: Annotated[
         float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE)
@@ -70,8 +72,9 @@ def build(
     asked = Options(
         size=options.read_size(size), outputs=output or (), input=input, calibrate=calibrate
     )
+    target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
     variants, choice = (
-        read_variants(variant or ()),
+        read_variants(variant or (), target),
         read_weights(weights, take=take, without_head=without_head, name=name, licence=licence),
     )
     if isinstance(choice, Given):
@@ -93,7 +96,7 @@ def build(
     has_int8 = any(VARIANTS[name].precision == "int8" for name in variants)
     pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
     chosen = {entry.name: with_towers(variants, entry.config) for entry in entries}
-    how = (force, keep_inexact, offline, pictures)
+    how = (force, keep_inexact, offline, pictures, target)
     plans = [
         FolderPlan(name, folder / name, choice, signature, chosen[name], *how)
         for name, signature in signatures.items()

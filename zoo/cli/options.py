@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from converter.opsets import OPSETS, TARGET_NAMES
+from converter.opsets import OLDEST_RUNTIME, OPSETS, TARGET_NAMES
 from zoo.errors import BadRequest
 from zoo.manifest import choices
 from zoo.registry.lookup import MODELS
@@ -248,6 +248,17 @@ Target = Annotated[
         "With versions, as in 'onnxruntime>=1.32', it is for "
         "these alone, and does without what only older ones need.",
         FILE,
+    ),
+]
+OldestRuntime = Annotated[
+    str,
+    typer.Option(
+        "--for",
+        metavar="VERSION",
+        help="The oldest version of ONNX Runtime that is to run the files, such as 1.20; variants "
+        "that it cannot run are left out.",
+        rich_help_panel=FILE,
+        show_default=OLDEST_RUNTIME,
     ),
 ]
 AttentionLayout = Annotated[

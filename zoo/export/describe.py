@@ -99,6 +99,7 @@ def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_
             for miss in made.near_misses
         ),
         verification=made.verification,
+        minimum_runtime=made.minimum_runtime,
         **({"calibration": made.calibration} if made.calibration else {}),
     )
 

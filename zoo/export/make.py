@@ -42,7 +42,8 @@ class Made:
 
     `digests` are the sha256 of the file and of what lies beside it, by their names. `live` is the
     session that the file ran in, unless that keeps a file open. `calibration` says on which
-    pictures its activations were ranged, if on any.
+    pictures its activations were ranged, if on any. `minimum_runtime` is the oldest version of ONNX
+    Runtime that it was run in as it is, if there is any.
     """
 
     model: ir.Model
@@ -52,6 +53,7 @@ class Made:
     digests: Mapping[str, str]
     live: Session | None = None
     calibration: Calibration | None = None
+    minimum_runtime: str | None = None
 
     def may_stay(self, keep_inexact: bool) -> bool:
         """Whether it may be put in its place: no check failed, or of a low precision that is known
@@ -136,8 +138,9 @@ class Maker:
         self, file: Path, precision: Precision, source: converter.Export, progress: Progress
     ) -> Made:
         """How far a file is from JAX; `source` is what it was made from."""
-        verification = live = None
+        verification = live = oldest = None
         if self.samples is not None:
+            from zoo.export.other_runtimes import minimum_runtime
             from zoo.export.verify import verify_file
             from zoo.runtime import session
 
@@ -146,6 +149,9 @@ class Maker:
             opened = cache(partial(session, runnable(file, precision)))
             verification = verify_file(file, self.samples(), precision, limit=limit, opened=opened)
             live = opened()
+            # On CPUs a file in bfloat16 is run in a form that no user has.
+            if verification.passed and precision != "bf16":
+                oldest = minimum_runtime(file, self.samples()[0], limit)
         if precision == "bf16" or sidecar_path(file).exists():
             live = None
         # A file that holds just what was converted need not be read again.
@@ -155,7 +161,7 @@ class Maker:
         digests = {name: self.digests[name] for name in names & self.digests.keys()}
         near = source.report.near_misses
         calibration = self.calibrations.get(file.name)
-        return Made(model, near, precision, verification, digests, live, calibration)
+        return Made(model, near, precision, verification, digests, live, calibration, oldest)
 
 
 @contextmanager

@@ -136,6 +136,11 @@ class Variant(Model):
     fused: dict[Line, Count] = Field(description="How many of each that older opsets do not have.")
     near_misses: tuple[StatedNearMiss, ...] = Field(description="What could not be fused, and why.")
     verification: Verification | None = Field(description="How it was checked; null if not at all.")
+    minimum_runtime: Line | None = Field(
+        default=None,
+        description="The oldest version of ONNX Runtime that it was run in, on a CPU, and was "
+        "right; null if it was not run, or not as it is, as bf16 on a CPU.",
+    )
     calibration: Calibration | None = Field(
         default=None,
         description="How activations were ranged, where somebody's own pictures had a part in it.",

@@ -15,6 +15,7 @@ from zoo.artifacts.audit.onnx_file import (
     check_model,
     check_signature,
     elsewhere,
+    newer_runtime,
     open_model,
     read_graph,
 )
@@ -127,7 +128,8 @@ def audit_file(
     # Nothing else may read what is damaged, or points elsewhere.
     if model is not None:
         loaded, live = open_model(file, variant.precision, provider)
-        findings += [check_model(file), check_fused(model, variant.fused), loaded]
+        findings += [check_model(file), check_fused(model, variant.fused)]
+        findings += [*newer_runtime(variant.minimum_runtime, loaded.passed), loaded]
     if live is not None:
         fallback, others = elsewhere(live, provider)
         judged = compare(live, variant)

@@ -1,7 +1,7 @@
 """Checks of one ONNX file, each for itself: a failure hides none of the others."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import onnx_ir as ir
@@ -10,6 +10,7 @@ from onnx import checker, shape_inference
 from onnx_ir.serde import SerdeError
 
 import converter
+from converter.opsets import is_older
 from zoo import runtime
 from zoo.artifacts.audit.findings import Finding
 from zoo.errors import first_line
@@ -101,6 +102,14 @@ def open_model(
         return Finding("loads", False, first_line(error)), None
     told = ", bfloat16 emulated" if precision == "bf16" else ""
     return Finding("loads", True, f"{provider}{told}"), live
+
+
+def newer_runtime(minimum: str | None, loads: bool) -> Iterator[Finding]:
+    """That a file was run in newer versions than the one that is here, if so."""
+    if minimum and is_older(runtime.RELEASE, minimum):
+        advice = "" if loads else ": install that or a newer one"
+        told = f"it was run in {minimum}, and {runtime.RELEASE} is here{advice}"
+        yield Finding("runtime", loads, told)
 
 
 def elsewhere(live: runtime.Session, provider: str) -> tuple[Finding, dict[str, Counter[str]]]:

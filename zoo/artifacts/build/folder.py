@@ -54,6 +54,7 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
             for name in plan.variants
             if name in ledger.content.variants
             and is_ranged_on(ledger.content.variants[name], digest)
+            and ledger.content.variants[name].target == plan.target
         ]
         if there == list(plan.variants) and ledger.content.complete:
             return Outcome(plan.model, [ledger.content], already_there=there)
@@ -90,13 +91,12 @@ def making(
     """What makes the files of a part, and those that are missing, while the block runs."""
     model, weights = abstract(part.loaded.config), part.loaded.weights
     signature = signature_of(part, plan)
-    missing = {
-        spec: name
-        for name, spec in part.files.items()
-        if name in plan.variants and name not in there
-    }
+    specs = plan.specs(part.files)
+    missing = {spec: name for name, spec in specs.items() if name not in there}
     with prefetching(runs(part.entry, model, weights.arrays, signature)) as samples:
-        maker = Maker(part.entry, model, weights, signature, samples, pictures=plan.pictures)
+        maker = Maker(
+            part.entry, model, weights, signature, samples, plan.target, pictures=plan.pictures
+        )
         with making_files([*missing], plan.folder, maker, progress) as files:
             yield maker, ((missing[spec], file, made) for spec, file, made in files)
 
@@ -126,7 +126,7 @@ def _put_variant(plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: 
     # The sidecar first: a model without its tensors would be a wrong file.
     paths = [path for path in (sidecar_path(file), file) if path.exists()]
     names = [(folder / path.name).as_posix() for path in paths]
-    variants = {**ledger.content.variants, name: describe_variant(made, names)}
+    variants = {**ledger.content.variants, name: describe_variant(made, names, plan.target)}
     in_order = {name: variants[name] for name in FILES if name in variants}
     ledger.publish(file.parent, names, made.digests, variants=in_order)
     return True

@@ -1,16 +1,17 @@
 """What a folder is built from, where, and which files are to be in it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from converter.opsets import FUSED
+from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
 from zoo.architectures.config import Config
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
 from zoo.images.picture_folder import PictureFolder
+from zoo.manifest.choices import Target
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class FolderPlan:
 
     With `force` earlier files are replaced; with `keep_inexact` files of low precision are kept
     that are not as near to float32 as is asked of them. Activations of int8 are ranged on
-    `pictures`, if there are any.
+    `pictures`, if there are any. The files are for the runtime `target`.
     """
 
     model: str
@@ -31,6 +32,16 @@ class FolderPlan:
     keep_inexact: bool = False
     offline: bool = False
     pictures: PictureFolder | None = None
+    target: Target = DEFAULT_TARGET
+
+    def specs(self, files: Mapping[str, FileSpec]) -> dict[str, FileSpec]:
+        """Those of some files that are to be made, at opsets that the target has."""
+        newest = newest_opset(self.target)
+        return {
+            name: replace(spec, opset=min(spec.opset, newest))
+            for name, spec in files.items()
+            if name in self.variants
+        }
 
 
 VARIANTS = {
@@ -64,16 +75,38 @@ USUAL = ("fp32", "fused", "fp16", "int8")
 bits are for who counts bytes."""
 
 
-def read_variants(names: Sequence[str]) -> tuple[str, ...]:
-    """The variants to build, in their own order; `all` is every one. **Raises** `BadRequest`."""
+def newest_opset(target: Target) -> int:
+    """The newest opset that a target loads. **Raises** `BadRequest` if there is no such target."""
+    if target == DEFAULT_TARGET:
+        return OPSETS[-1]
+    import converter
+
+    try:
+        return converter.find_target(target).opsets[-1]
+    except converter.SpecError as error:
+        raise BadRequest(f"{error}.") from error
+
+
+def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tuple[str, ...]:
+    """The variants to build, in their own order; `all` is every one that the target runs.
+
+    **Raises** `BadRequest`.
+    """
+    newest = newest_opset(target)
+    new = [name for name in ("fused", "bf16") if VARIANTS[name].opset > newest]
+    if late := [name for name in new if name in names]:
+        raise BadRequest(
+            f"--variant {late[0]} needs opset {VARIANTS[late[0]].opset}, and {target} has {newest} "
+            "at most: leave it out."
+        )
     if "all" in names:
-        return tuple(VARIANTS)
+        return tuple(name for name in VARIANTS if name not in new)
     for name in names:
         if name not in VARIANTS:
             raise BadRequest(
                 f"--variant {name} is not known: choose from {', '.join(VARIANTS)}, all."
             )
-    return tuple(name for name in VARIANTS if name in (names or USUAL))
+    return tuple(name for name in VARIANTS if name in (names or USUAL) and name not in new)
 
 
 def with_towers(names: tuple[str, ...], config: Config) -> tuple[str, ...]:

@@ -1,0 +1,146 @@
+"""Files for older versions of ONNX Runtime: the opset, and kernels that came later.
+
+The full tier runs them in those versions (`tests/onnxruntimes/`); here they are right in the one
+that is installed, and hold nothing that the older one has not.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import converter
+from converter.opsets import OLDEST_RUNTIME, is_older, too_old
+from converter.targets import find_target
+from converter.targets.casts import inferred_dtypes
+from converter.targets.onnxruntime.lags import LAGS
+from converter.targets.versions import versions
+
+NARROW = ("int8", "int16", "uint8", "uint16", "uint32", "uint64")
+ENDS = {
+    name: np.array([np.iinfo(name).min, np.iinfo(name).max, 1, 2, 77], name)
+    for name in (*NARROW, "int32")
+}
+BINARY = {
+    "Add": jax.lax.add,
+    "Sub": jax.lax.sub,
+    "Mul": jax.lax.mul,
+    "Equal": jax.lax.eq,
+    "Less": jax.lax.lt,
+    "LessOrEqual": jax.lax.le,
+    "Greater": jax.lax.gt,
+    "GreaterOrEqual": jax.lax.ge,
+    "Max": jax.lax.max,
+    "Min": jax.lax.min,
+    "Where": lambda x, y: jnp.where(x > y, x, y),
+}
+
+
+def lacking(model, version):
+    """The nodes of a model that a version has no kernel for."""
+    dtypes = inferred_dtypes(model)
+    casts = [lag.casts for lag in LAGS if version in versions(lag.versions)]
+    return [
+        node
+        for node in model.graph.all_nodes()
+        for table in casts
+        for value in node.inputs
+        if (dtype := dtypes.get(value)) and dtype.numpy().name in table.get(node.op_type, {})
+    ]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("operator", BINARY)
+def test_what_an_old_version_has_no_kernel_for_is_computed_in_another_dtype(operator, dtype):
+    x = ENDS[dtype]
+    with jax.enable_x64(True):
+        found = converter.to_onnx(BINARY[operator], [x, x[::-1].copy()], target="onnxruntime==1.18")
+        assert not lacking(found.model, "1.18")
+        assert converter.check(found, BINARY[operator], [x, x[::-1].copy()]).passed
+
+
+UNARY = {
+    "TopK": (lambda x: jax.lax.top_k(x, 3), ("int8", "int16", "uint8")),
+    "ArgMin": (jnp.argmin, ("int8", "uint8")),
+    "Neg": (jnp.negative, ("int16",)),
+    "Trilu": (lambda x: jnp.tril(x[:, None] * x), ("int32",)),
+    "Div": (lambda x: x // 3, ("int8", "int16", "uint8", "uint16", "uint32")),
+    "BitShift": (jax.lax.clz, ("uint32", "uint64")),
+    "Shift": (lambda x: jax.lax.shift_left(x, x), ("uint8", "uint16", "uint32")),
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype"), [(name, dtype) for name in UNARY for dtype in UNARY[name][1]]
+)
+def test_operators_of_one_operand(operator, dtype):
+    fn, x = UNARY[operator][0], ENDS[dtype]
+    with jax.enable_x64(True):
+        found = converter.to_onnx(fn, [x], target="onnxruntime==1.18")
+        assert not lacking(found.model, "1.18")
+        assert converter.check(found, fn, [x]).passed
+
+
+def test_cosines_of_float64():
+    x = np.concatenate([np.linspace(-9, 9, 101), np.pi / 2 * np.arange(1, 9), [1e8, np.inf]])
+    with jax.enable_x64(True):
+        found = converter.to_onnx(jnp.cos, [x], target="onnxruntime==1.22")
+        assert "Cos" not in found.report.histogram
+        (got,) = converter.run(found, [x]).values()
+    with np.errstate(invalid="ignore"):
+        wanted = np.cos(x)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=4 * np.finfo(np.float64).eps)
+    assert converter.to_onnx(jnp.cos, [(3,)], target="onnxruntime==1.22").report.histogram["Cos"]
+
+
+@pytest.mark.parametrize(
+    ("text", "opset", "newest"),
+    [("==1.18.1", 21, 21), (">=1.20", 21, 21), ("==1.22", 22, 22), ("==1.23", 23, 23)],
+)
+def test_the_opset_is_one_that_every_version_loads(text, opset, newest):
+    target = f"onnxruntime{text}"
+    assert converter.to_onnx(jnp.tanh, [(3,)], target=target).model.opset_imports[""] == opset
+    assert find_target(target).opsets[-1] == newest
+    with pytest.raises(converter.SpecError, match=f"opset must be 17 to {newest}"):
+        converter.to_onnx(jnp.tanh, [(3,)], target=target, opset=newest + 1)
+
+
+def test_a_plain_name_means_what_files_are_checked_in():
+    assert OLDEST_RUNTIME in find_target("onnxruntime").versions
+    assert "1.22.1" not in find_target("onnxruntime").versions
+    assert converter.to_onnx(jnp.tanh, [(3,)], opset=26).model.opset_imports[""] == 26
+
+
+def test_the_web_has_no_where_of_bytes():
+    """Of onnxruntime-web 1.30.0, the newest release on npm."""
+    x = np.arange(-8, 8).reshape(4, 4).astype(np.float32)
+    fn = lambda x: jnp.round(x * 20).astype(jnp.int8) // 3  # noqa: E731
+    found = converter.to_onnx(fn, [("n", 4)], target="web")
+    assert not lacking(found.model, "1.30")
+    assert converter.check(found, fn, [x]).passed
+
+
+def test_versions_are_compared_by_number():
+    assert (
+        is_older("1.9.1", "1.23") and is_older("1.22.1", "1.23") and not is_older("1.23.0", "1.23")
+    )
+    assert not too_old(OLDEST_RUNTIME) and "1.22.1 is installed" in too_old("1.22.1")
+
+
+def test_old_runtimes_are_refused_in_a_sentence(monkeypatch):
+    import onnxruntime
+
+    export = converter.to_onnx(jnp.tanh, [(3,)])
+    monkeypatch.setattr(onnxruntime, "__version__", "1.22.1")
+    with pytest.raises(converter.CheckError, match=r"ONNX Runtime 1\.22\.1 is installed"):
+        converter.check(export, jnp.tanh)
+
+
+def test_a_dtype_of_what_a_rule_writes_on_the_way_is_known():
+    """The rule of `clz` stamps its result alone."""
+    found = converter.to_onnx(jax.lax.clz, [((3,), "uint32")])
+    dtypes = inferred_dtypes(found.model)
+    assert all(dtypes[value] for node in found.model.graph for value in node.outputs)
+    assert any(value.dtype is None for node in found.model.graph for value in node.outputs)
+    assert isinstance(found.model, ir.Model)

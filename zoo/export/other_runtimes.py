@@ -1,0 +1,76 @@
+"""Which versions of ONNX Runtime a file was run in: that of this installation, and others.
+
+`ZOO_ONNXRUNTIMES` names a folder of Python environments, each with some version of it.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+import numpy as np
+
+from converter.errors import CheckError
+from converter.model.verdict import compare
+from converter.opsets import is_older
+from zoo import runtime
+from zoo.export.precision import Limit
+from zoo.export.verify import Sample, compared
+from zoo.processes import run_program
+
+ENVIRONMENTS = "ZOO_ONNXRUNTIMES"
+
+CHILD = Path(__file__).with_name("run_elsewhere.py")
+
+INTERPRETERS = ("bin/python", "Scripts/python.exe")
+
+
+def minimum_runtime(file: Path, sample: Sample, limit: Limit) -> str:
+    """The oldest version that a file was run in with errors within a limit.
+
+    In this installation it was, so that its version is given where no older one is.
+    """
+    oldest = runtime.RELEASE
+    for version, python in other_runtimes(os.environ.get(ENVIRONMENTS, "")).items():
+        if is_older(version, oldest) and _is_right(file, sample, limit, python):
+            oldest = version
+    return oldest
+
+
+@cache
+def other_runtimes(folder: str) -> Mapping[str, Path]:
+    """Interpreters by the version of ONNX Runtime that they have, of a folder of environments."""
+    found = {}
+    for environment in sorted(Path(folder).iterdir()) if folder else ():
+        for python in (environment / name for name in INTERPRETERS):
+            if python.exists():
+                done = run_program([str(python), "-P", str(CHILD)], environment)
+                if done.returncode == 0:
+                    found[done.stdout.strip()] = python
+    return found
+
+
+def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
+    """Whether one run gives what JAX does."""
+    with TemporaryDirectory() as scratch:
+        inputs, outputs = (Path(scratch, f"{name}.npz") for name in ("inputs", "outputs"))
+        arrays: dict[str, Any] = {name: np.asarray(array) for name, array in sample.fed.items()}
+        np.savez(inputs, **arrays)
+        names = [str(path) for path in (file.absolute(), inputs, outputs)]
+        done = run_program([str(python), "-P", str(CHILD), *names], Path(scratch))
+        if done.returncode:
+            return False
+        with np.load(outputs) as results:
+            got: dict[str, Any] = dict(results)
+    wanted = jax.tree.leaves(sample.outputs)
+    try:
+        errors = [
+            compared(sample.fed, name, compare(array, np.asarray(right)))
+            for (name, array), right in zip(got.items(), wanted, strict=True)
+        ]
+    except CheckError:
+        return False
+    return all(map(limit.holds, errors))
