@@ -110,7 +110,8 @@ def _is_turned_norm(node: ir.Node) -> bool:
     """Whether a transpose is in front of a norm of the last axes."""
     if node.op_type not in ("LayerNormalization", "RMSNormalization"):
         return False
-    before = node.inputs[0] and node.inputs[0].producer()
+    normed = node.inputs[0]
+    before = None if normed is None else normed.producer()
     return before is not None and before.op_type == "Transpose"
 
 
