@@ -24,7 +24,7 @@ from weights import random_weights
 from zoo.architectures.builder import abstract
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
-from zoo.export.quantise.blocks import BLOCK, Blocks
+from zoo.export.quantise.blocks import BLOCK_SIZE, Blocks
 from zoo.export.quantise.columns import STEPS, Columns
 from zoo.export.quantise.fixed_columns import ActivationRange, FixedColumns
 from zoo.export.quantise.matrices import quantise
@@ -77,7 +77,7 @@ class EightInBlocks(Blocks):
     """Weights of eight bits in blocks of 32, activations quantised by blocks as well."""
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        return outputs, -(-inputs // BLOCK), BLOCK
+        return outputs, -(-inputs // BLOCK_SIZE), BLOCK_SIZE
 
     def scales(self, matrix: Floats) -> Floats:
         return np.maximum(abs(self._blocks(matrix)).max(-1), 1e-9) / np.float32(127)
@@ -95,8 +95,8 @@ class EightInBlocks(Blocks):
         return [node]
 
     def _blocks(self, matrix: Floats) -> Floats:
-        filled = np.pad(matrix, ((0, -len(matrix) % BLOCK), (0, 0)))
-        return np.ascontiguousarray(filled.T).reshape(matrix.shape[1], -1, BLOCK)
+        filled = np.pad(matrix, ((0, -len(matrix) % BLOCK_SIZE), (0, 0)))
+        return np.ascontiguousarray(filled.T).reshape(matrix.shape[1], -1, BLOCK_SIZE)
 
 
 def attend_in_integers(model: ir.Model) -> None:

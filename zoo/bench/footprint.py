@@ -15,7 +15,7 @@ from zoo.bench.rounds import resting_session
 from zoo.errors import BadFile
 from zoo.processes import fresh, workers
 
-RUNS = 3
+MEASURED_RUNS = 3
 STATUS = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")
 
@@ -55,7 +55,7 @@ def measure_here(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     began = time.perf_counter()
     live = resting_session(file, threads)
     load = time.perf_counter() - began
-    for _ in range(RUNS):
+    for _ in range(MEASURED_RUNS):
         live.run(None, feeds)
     found = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
     peak = int(found[1]) * 1024 - before if found else None

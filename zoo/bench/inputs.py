@@ -12,7 +12,7 @@ from zoo.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Size
 from zoo.runtime import NodeArg
 
-FLOATS = {"float": "float32", "double": "float64", "float16": "float16"}
+FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
 SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
 
 
@@ -60,9 +60,9 @@ def settle_inputs(
 
 def _dtype(file: object, declared: NodeArg) -> str:
     inner = declared.type.removeprefix("tensor(").removesuffix(")")
-    if inner not in FLOATS and inner not in SMALL and inner != "uint8":
+    if inner not in FLOAT_NAMES and inner not in SMALL and inner != "uint8":
         raise BadFile(f"{file}: {declared.name} is {declared.type}, which cannot be made up here.")
-    return FLOATS.get(inner, inner)
+    return FLOAT_NAMES.get(inner, inner)
 
 
 def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ def draw_inputs(specs: Sequence[Spec]) -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(0)
     drawn: dict[str, NDArray[Any]] = {}
     for spec in specs:
-        if spec.dtype in FLOATS.values():
+        if spec.dtype in FLOAT_NAMES.values():
             drawn[spec.name] = rng.standard_normal(spec.shape, np.float32).astype(spec.dtype)
         else:
             top = 256 if spec.dtype == "uint8" else 2

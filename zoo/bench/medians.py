@@ -11,7 +11,7 @@ from zoo.manifest.measured import Speed
 ROUNDS = range(5, 26)
 """How often each is run, from least to most."""
 
-SECONDS = 2.0
+MEASURED_SECONDS = 2.0
 """How long all runs take, about, unless they are too slow or too fast for that."""
 
 
@@ -21,8 +21,8 @@ def affordable(tasks: Collection[Task]) -> int:
     for task in tasks:
         task()
     seconds = time.perf_counter() - began
-    fastest = SECONDS / ROUNDS[-1]
-    return max(int(SECONDS / max(seconds, fastest)), ROUNDS[0])
+    fastest = MEASURED_SECONDS / ROUNDS[-1]
+    return max(int(MEASURED_SECONDS / max(seconds, fastest)), ROUNDS[0])
 
 
 def speeds_beside(times: Mapping[Key, Sequence[float]], first: Key) -> dict[Key, Speed]:

@@ -55,7 +55,7 @@ FORMATS = {
 }
 """Whose names a file of each form may have."""
 
-SUFFIXES = {".tar.lz4": "equimo", ".pth": "pytorch", ".eqx": "equinox"}
+CHECKPOINT_SUFFIXES = {".tar.lz4": "equimo", ".pth": "pytorch", ".eqx": "equinox"}
 
 CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
 FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists of
@@ -63,7 +63,7 @@ FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists 
 
 def read_format(target: Path) -> str:
     """Which form of checkpoint to write, by the name of the place for it."""
-    for end, form in SUFFIXES.items():
+    for end, form in CHECKPOINT_SUFFIXES.items():
         if target.name.endswith(end):
             return form
     if not target.suffix or target.is_dir():

@@ -40,7 +40,7 @@ ACTIVATIONS: dict[str, Gelu] = {
 }
 """transformers' words for what the configurations call otherwise."""
 
-FREE = (
+FREE_SETTINGS = (
     *("image_size", "layerscale_value", "layer_scale_init_value"),
     *("mlp_ratio", "temperature_init_value"),
     *("pad_token_id", "bos_token_id", "eos_token_id"),
@@ -152,7 +152,7 @@ def _check_alike(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         theirs = said.get(name, ours)
         if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
             _check_alike(theirs, ours)
-        elif name not in FREE and theirs != ours:
+        elif name not in FREE_SETTINGS and theirs != ours:
             raise MappingError(
                 f"{CONFIG} beside the checkpoint says that {name} is {ascii(theirs)[:60]}, and the "
                 f"zoo's network has {ours}: it has no network for this checkpoint."

@@ -28,7 +28,7 @@ RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
 MEMORY = "How much memory all builds may take together."
 JOBS = "How many models are built at once."
-FREE = "80 % of what is free"
+FREE_MEMORY = "80 % of what is free"
 EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
 
 SHARE = 0.8
@@ -60,7 +60,7 @@ def build(
     oldest_runtime: options.OldestRuntime = "",
     jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
     memory: Annotated[
-        float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE)
+        float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE_MEMORY)
     ] = None,
     scheduler: Annotated[str | None, options.scheduler(RESOURCES)] = None,
 ) -> int:

@@ -12,7 +12,7 @@ from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, publisher
 from zoo.errors import WRONG_USE, BadRequest, ZooError
-from zoo.export.resources import LARGEST, written
+from zoo.export.resources import LARGEST_WHOLE, written
 from zoo.files.staging import sidecar_path
 from zoo.manifest.choices import Precision
 
@@ -51,7 +51,7 @@ def _plan(
     for path, precision in paths.items():
         size = written(entry, precision)
         outside = {str(path): 0, str(sidecar_path(path)): size}
-        files |= outside if size > LARGEST else {str(path): size}
+        files |= outside if size > LARGEST_WHOLE else {str(path): size}
     return Planned(entry.name, _weights(entry, choice, offline), files)
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from zoo.architectures.builder import Model
 from zoo.architectures.depth.depth_network import DepthAnything
 from zoo.architectures.entry import ModelInfo
-from zoo.digits.scenes import LARGEST, SMALLEST, Scenes
+from zoo.digits.scenes import LARGEST_DIGIT, SMALLEST_DIGIT, Scenes
 from zoo.digits.training import Recipe, Rows, fit, initial, normalised
 
 RECIPE = Recipe(epochs=14, batch=32, rate=2e-3)
@@ -82,5 +82,5 @@ def measure(model: Model, entry: ModelInfo, scenes: Scenes) -> DepthScore:
     return DepthScore(
         error=float(abs(found - scenes.nearness)[on].mean()),
         order=float(np.mean(right)),
-        there=float(((found > SMALLEST / LARGEST / 2) == on).mean()),
+        there=float(((found > SMALLEST_DIGIT / LARGEST_DIGIT / 2) == on).mean()),
     )

@@ -12,13 +12,13 @@ from PIL import Image
 
 from zoo.digits.data import Digits
 
-SIDE = 32
+CANVAS_SIDE = 32
 """Pixels along a side of a scene."""
 
-SMALLEST, LARGEST = 8, 24
+SMALLEST_DIGIT, LARGEST_DIGIT = 8, 24
 """Pixels along a side of the farthest and of the nearest digit."""
 
-MOST = 3
+MOST_DIGITS = 3
 """Digits in a scene, at most."""
 
 INK = 0.4
@@ -39,19 +39,21 @@ class Scenes:
 def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
     """Scenes of such digits; the same arguments give the same."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    shape = (count, SIDE, SIDE)
+    shape = (count, CANVAS_SIDE, CANVAS_SIDE)
     found = Scenes(np.zeros(shape, "f4"), np.zeros(shape, "f4"), np.zeros(shape, "u1"))
     for scene in range(count):
         # The farthest is drawn first.
-        sides = rng.choice(np.arange(SMALLEST, LARGEST + 1, 2), rng.integers(1, MOST + 1), False)
+        sides = rng.choice(
+            np.arange(SMALLEST_DIGIT, LARGEST_DIGIT + 1, 2), rng.integers(1, MOST_DIGITS + 1), False
+        )
         sides.sort()
         for number, side in enumerate(sides, start=1):
             grey = Image.fromarray(digits.images[rng.integers(len(digits.labels)), ..., 0])
             ink = np.asarray(grey.resize((side, side), Image.Resampling.BILINEAR), "f4") / 255
-            top, left = rng.integers(0, SIDE - side + 1, 2)
+            top, left = rng.integers(0, CANVAS_SIDE - side + 1, 2)
             place = (scene, slice(top, top + side), slice(left, left + side))
             found.images[place] += ink * (1 - found.images[place])
             there = ink > INK
-            found.nearness[place][there] = side / LARGEST
+            found.nearness[place][there] = side / LARGEST_DIGIT
             found.which[place][there] = number
     return found

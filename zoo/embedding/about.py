@@ -16,7 +16,7 @@ from zoo.manifest.stated_preprocessing import StatedPreprocessing
 
 ABOUT = "embed.json"
 
-LARGEST = 1 << 24
+LARGEST_ABOUT = 1 << 24
 """More bytes than any such file has."""
 
 Place = Annotated[str, Field(max_length=4096)]
@@ -82,7 +82,7 @@ def read_about(dataset: Path) -> About:
     path = dataset / ABOUT
     try:
         with open_regular(path) as file:
-            return About.model_validate_json(file.read(LARGEST))
+            return About.model_validate_json(file.read(LARGEST_ABOUT))
     except FileNotFoundError as error:
         raise BadFile(
             f"{dataset} is no finished dataset of vectors (it has no {ABOUT}): make it with "

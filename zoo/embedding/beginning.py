@@ -20,7 +20,7 @@ from zoo.files.staging import writing
 
 TEXT_TOWER = "text_"  # how the variants of one begin
 
-FREE = {"pictures", "errors", "place", "appended"}
+FREE_FIELDS = {"pictures", "errors", "place", "appended"}
 """What may differ between two runs that make one dataset."""
 
 SAME = "dtype", "draft", "batch", "shard", "sources"
@@ -117,7 +117,7 @@ def _check_latest(dataset: Path, begun: About, about: About) -> None:
 
 def _check_same(dataset: Path, earlier: About, about: About) -> None:
     """**Raises** `BadOutput` where a dataset is one of other pictures or another model."""
-    asked, found = (each.model_dump(exclude=FREE) for each in (about, earlier))
+    asked, found = (each.model_dump(exclude=FREE_FIELDS) for each in (about, earlier))
     different = [name for name in asked if asked[name] != found[name]]
     if not different:
         return

@@ -18,7 +18,7 @@ from zoo.images.pictures import extensions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LARGEST = 256 << 20
+LARGEST_PICTURE = 256 << 20
 """More bytes than the file of a picture may have."""
 
 READ_AT_ONCE = 16
@@ -53,12 +53,14 @@ def _of_names(shard: Shard, system: FileSystem) -> Iterator[Item]:
 
 def _whole(system: FileSystem, place: str) -> bytes:
     with closing(system.open(place)) as file:
-        return _checked(file.read(LARGEST + 1), place)
+        return _checked(file.read(LARGEST_PICTURE + 1), place)
 
 
 def _checked(data: bytes, place: str) -> bytes:
-    if len(data) > LARGEST:
-        raise BadRequest(f"{place} has more than {LARGEST >> 20} MB: give a smaller picture.")
+    if len(data) > LARGEST_PICTURE:
+        raise BadRequest(
+            f"{place} has more than {LARGEST_PICTURE >> 20} MB: give a smaller picture."
+        )
     return data
 
 
@@ -82,8 +84,8 @@ def _of_tar(shard: Shard, system: FileSystem) -> Iterator[Item]:
 
 def _of_member(archive: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> Callable[[], bytes]:
     content = archive.extractfile(member)
-    data = b"" if content is None else content.read(LARGEST + 1)
-    if len(data) < min(member.size, LARGEST + 1):
+    data = b"" if content is None else content.read(LARGEST_PICTURE + 1)
+    if len(data) < min(member.size, LARGEST_PICTURE + 1):
         return _failing(member.name, f"{name} ends in the middle of it").read
     return partial(_checked, data, member.name)
 

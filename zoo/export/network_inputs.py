@@ -28,7 +28,7 @@ BATCHES: dict[Taken, str] = {
 MORE = 2
 """How many more texts than images are tried, where there may be."""
 
-LEAST = 3
+SHORTEST_TEXT = 3
 """Words of the shortest text that is tried; what follows is padding."""
 
 
@@ -71,5 +71,5 @@ def texts(config: TextConfig, count: int) -> NDArray[np.int64]:
     """Texts of random words, of several lengths, padded with zeros: `[count, tokens]`."""
     rng = np.random.default_rng(0)
     words = rng.integers(1, config.vocabulary, (count, config.tokens))
-    lengths = rng.integers(min(LEAST, config.tokens), config.tokens + 1, (count, 1))
+    lengths = rng.integers(min(SHORTEST_TEXT, config.tokens), config.tokens + 1, (count, 1))
     return np.where(np.arange(config.tokens) < lengths, words, 0)

@@ -74,7 +74,7 @@ def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
     return OF_ANY_SIZE if precision == "fp32" and of_any_size else LIMITS[precision]
 
 
-LARGEST = 65504 / 8
+LARGEST_PEAK = 65504 / 8
 """Values above this in a photograph's are not computed in float16: another one may have larger."""
 
 
@@ -139,7 +139,7 @@ def outgrown(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
             found[name] = abs(value.const_value.numpy()).max(initial=0)
     # Not `peak > …`: a NaN is large.
-    return [name for name, peak in found.items() if not peak <= LARGEST]
+    return [name for name, peak in found.items() if not peak <= LARGEST_PEAK]
 
 
 def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:

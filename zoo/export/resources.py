@@ -9,7 +9,7 @@ from zoo.errors import BadOutput
 from zoo.export.request import Request
 from zoo.manifest.choices import Precision
 
-LARGEST = 2_000_000_000
+LARGEST_WHOLE = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""
 
 BITS: dict[Precision, float] = {
@@ -28,7 +28,7 @@ MANY = 16
 WHOLE = 2
 """How many times the float32 model is in memory, if verified as a whole; 1.7 was measured."""
 
-BLOCK = 3
+BLOCK_COPIES = 3
 """How many times a block is in memory that is verified alone; 1.5 to 2.5 were measured."""
 
 FOLDER = 8
@@ -82,8 +82,10 @@ def _tell_memory(request: Request, progress: Progress) -> None:
     from psutil import virtual_memory
 
     entry, asked = request.model, request.options
-    is_whole = asked.verify and written(entry, asked.precision) <= LARGEST
-    copies = WHOLE if is_whole else BLOCK / (entry.config.num_hidden_states or entry.config.depth)
+    is_whole = asked.verify and written(entry, asked.precision) <= LARGEST_WHOLE
+    copies = (
+        WHOLE if is_whole else BLOCK_COPIES / (entry.config.num_hidden_states or entry.config.depth)
+    )
     needed, free = memory(entry, copies), virtual_memory().available
     if needed > free:
         progress.note(

@@ -25,7 +25,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Signature
-from zoo.export.resources import LARGEST
+from zoo.export.resources import LARGEST_WHOLE
 from zoo.images.photograph import photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
@@ -73,8 +73,8 @@ def runs(
     """What has to be run in JAX, in that order and by one thread.
 
     **Arguments:** the registry's entry; the abstract model and the values of its leaves; and what
-    the files take and give. A model larger than `LARGEST` runs block by block, and only one block's
-    values are in memory.
+    the files take and give. A model larger than `LARGEST_WHOLE` runs block by block, and only one
+    block's values are in memory.
     """
     run = partial(
         batched, layers=signature.layers, as_maps=signature.as_maps, outputs=signature.outputs
@@ -82,7 +82,7 @@ def runs(
 
     @cache
     def network() -> Callable[[Any], Any]:
-        if 4 * sum(map(math.prod, leaf_shapes(model).values())) > LARGEST:  # in float32
+        if 4 * sum(map(math.prod, leaf_shapes(model).values())) > LARGEST_WHOLE:  # in float32
             return partial(stepwise, run, model, values)
         return partial(eqx.filter_jit(run), bind(model, values))
 

@@ -5,8 +5,8 @@ numbers, rounded to 22 binary places. They meet the pixels in two parts of at mo
 holds the sums of their products (to 30-fold reductions whatever the pixels, beyond in practice),
 and the factors of a GPU's tensor cores hold the parts.
 
-A pixel of the result depends on few of the image, its neighbours on nearly the same. So `BLOCK` of
-them at a time are the product of coefficients with one window of pixels.
+A pixel of the result depends on few of the image, its neighbours on nearly the same. So
+`BLOCK_PIXELS` at a time are the product of coefficients with one window of pixels.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ DIGITS = (8, 7, 7)
 PLACES = sum(DIGITS)
 LOWER = 12  # how many places the lower part has
 
-BLOCK = 16
+BLOCK_PIXELS = 16
 """So many neighbours are computed from one window: more need longer ones, fewer use them less."""
 
 RGB = np.eye(3, dtype=np.float32)
@@ -113,13 +113,13 @@ def _windows(how: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int
     of the scaled one's, which makes them whole numbers. The larger pixel of the two is the filter's
     unit: so it antialiases.
     """
-    blocks = -(-out // BLOCK)
+    blocks = -(-out // BLOCK_PIXELS)
     unit = core.max_dim(edge, scaled)
     reach = REACH[how.resample] * unit
-    length = core.min_dim(edge, ((BLOCK - 1) * edge + 2 * reach) // scaled + 2)
+    length = core.min_dim(edge, ((BLOCK_PIXELS - 1) * edge + 2 * reach) // scaled + 2)
     # What fills the last block repeats the last pixel, which has neighbours.
-    wanted = 2 * (start + jnp.minimum(jnp.arange(blocks * BLOCK), out - 1)) + 1
-    centres = wanted.reshape(blocks, BLOCK, 1) * jnp.asarray(edge)
+    wanted = 2 * (start + jnp.minimum(jnp.arange(blocks * BLOCK_PIXELS), out - 1)) + 1
+    centres = wanted.reshape(blocks, BLOCK_PIXELS, 1) * jnp.asarray(edge)
     first = (centres[:, 0] - jnp.asarray(2 * reach)) // jnp.asarray(2 * scaled)
     places = jnp.clip(first, 0, jnp.asarray(edge - length)) + jnp.arange(length)
     distance = jnp.abs((2 * places + 1)[:, None] * jnp.asarray(scaled) - centres)
@@ -149,7 +149,7 @@ def _down(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
     lines = pixels.reshape(batch, height, width * 3)
     taken = _taken(lines, rows).astype(np.float32)
     found = products(lambda part: part @ taken, rows.weights)
-    return found.reshape(batch, rows.places.shape[0] * BLOCK, width, 3)
+    return found.reshape(batch, rows.places.shape[0] * BLOCK_PIXELS, width, 3)
 
 
 def _across(pixels: Pixels, columns: Windows, products: Products) -> Pixels:
@@ -162,10 +162,10 @@ def _across(pixels: Pixels, columns: Windows, products: Products) -> Pixels:
 
     def product(part: Coefficients) -> Array:
         each = part.transpose(0, 2, 1)[:, :, None, :, None] * RGB[:, None]
-        return turned @ each.reshape(blocks, length * 3, BLOCK * 3)
+        return turned @ each.reshape(blocks, length * 3, BLOCK_PIXELS * 3)
 
     found = products(product, columns.weights).transpose(1, 0, 2)
-    return found.reshape(batch, height, blocks * BLOCK, 3)
+    return found.reshape(batch, height, blocks * BLOCK_PIXELS, 3)
 
 
 def _taken(lines: Array, windows: Windows) -> Array:
@@ -196,8 +196,8 @@ def _levels(image: Pixels, rows: Windows, columns: Windows, vertical: Edge) -> P
     cut = _first(image, core.max_dim(1, image.shape[1] * horizontal), 1)
     by_columns = _across(_down(image, rows.some(vertical), _rounded), columns, _rounded)
     by_rows = _down(_across(cut, columns, _rounded), rows.some(horizontal), _rounded)
-    begin = jnp.asarray(BLOCK * horizontal)  # behind the one block by columns
-    places = begin + jnp.arange(rows.places.shape[0] * BLOCK)
+    begin = jnp.asarray(BLOCK_PIXELS * horizontal)  # behind the one block by columns
+    places = begin + jnp.arange(rows.places.shape[0] * BLOCK_PIXELS)
     return jnp.take(jnp.concatenate([by_columns, by_rows], 1), places, axis=1, mode="clip")
 
 

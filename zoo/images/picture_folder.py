@@ -12,7 +12,7 @@ from zoo.errors import BadRequest
 from zoo.images.pictures import FORMATS, check_begins, extensions, pictures
 from zoo.images.pixel_values import Float32, Size, pixel_values
 
-MOST = 512
+MOST_PICTURES = 512
 """Pictures that are taken of a folder: NVIDIA's guide to TensorRT calls 500 enough for a network of
 ImageNet."""
 
@@ -50,7 +50,7 @@ class PictureFolder:
 
 
 def read_picture_folder(folder: Path) -> PictureFolder:
-    """The pictures in a folder and in the folders inside of it, or `MOST` of them, spread evenly.
+    """The pictures in a folder and in those inside of it, or `MOST_PICTURES`, spread evenly.
 
     What does not end as a picture does, or is hidden, is passed over. **Raises** `BadRequest` where
     there are fewer than two, or one of them is something else than a picture.
@@ -64,7 +64,7 @@ def read_picture_folder(folder: Path) -> PictureFolder:
             f"calibrate {folder} holds {'one picture' if found else 'no picture'} that can be "
             f"read: give some hundred of the formats {', '.join(FORMATS)}, or two at least."
         )
-    taken = min(len(found), MOST)
+    taken = min(len(found), MOST_PICTURES)
     paths = tuple(found[index * len(found) // taken] for index in range(taken))
     for path in paths:
         check_begins(path)

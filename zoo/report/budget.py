@@ -10,12 +10,12 @@ import numpy as np
 
 from zoo.architectures.entry import ModelInfo
 
-SECONDS = 15.0
+BUDGETED_SECONDS = 15.0
 """Of a small model: JAX compiles it, and several libraries are loaded."""
 
-RUNS = 100.0
+BUDGETED_RUNS = 100.0
 """How many times a model's multiply-adds are done for it and its first file: in JAX and
-transformers, on several sizes and batches. Found on two cores, as `SECONDS`."""
+transformers, on several sizes and batches. Found on two cores, as `BUDGETED_SECONDS`."""
 
 MORE = 0.35
 """Of that for each further file."""
@@ -77,5 +77,5 @@ class Budget:
     def _guess(self, entry: ModelInfo) -> float:
         height, width = entry.native
         patches = height * width / entry.config.stride**2
-        runs = RUNS * (1 + MORE * (self.files - 1))
-        return SECONDS + runs * entry.parameters * patches / self.rate
+        runs = BUDGETED_RUNS * (1 + MORE * (self.files - 1))
+        return BUDGETED_SECONDS + runs * entry.parameters * patches / self.rate

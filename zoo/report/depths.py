@@ -29,7 +29,7 @@ from zoo.runtime import Session
 EVERY = 4
 """One picture in so many is asked; the layer is fitted to the others."""
 
-LEAST = 8
+LEAST_PAIRS = 8
 """Pictures without which nothing can be said."""
 
 PATCHES = "last_hidden_state"
@@ -46,7 +46,7 @@ class DepthTask:
         """The same with at most so many pictures, taken evenly; None where that says nothing."""
         if most >= len(self.pairs):
             return self
-        if most < LEAST:
+        if most < LEAST_PAIRS:
             return None
         places = np.linspace(0, len(self.pairs) - 1, most).round().astype(int)
         left_out = {"left_out": len(self.pairs) - most}
@@ -63,10 +63,10 @@ def read_depth_task(folder: Path) -> DepthTask:
     there = sorted(folder.iterdir()) if folder.is_dir() else ()
     found = [(path, path.with_suffix(".npy")) for path in there if path.suffix.lower() in known]
     pairs = [pair for pair in found if pair[1].is_file()]
-    if len(pairs) < LEAST:
+    if len(pairs) < LEAST_PAIRS:
         raise BadRequest(
-            f"--depths {folder} has {len(pairs)} pictures with depths: give {LEAST} or more, such "
-            "as room.jpg, and metres beside each in room.npy."
+            f"--depths {folder} has {len(pairs)} pictures with depths: give {LEAST_PAIRS} or more, "
+            "such as room.jpg, and metres beside each in room.npy."
         )
     for _, path in pairs:
         tensor = read_eqx(path).tensors["0"]

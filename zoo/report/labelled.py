@@ -17,7 +17,7 @@ from zoo.report.content import Neighbours
 NEAREST = 20
 """Neighbours that vote."""
 
-LEAST = 2
+LEAST_OF_A_CLASS = 2
 """Images of a class without which nothing can be said."""
 
 SYNSET = re.compile(r"n\d{8}")
@@ -32,11 +32,11 @@ class Labelled:
     labels: NDArray[np.int64]
 
     def thinned(self, share: float) -> Labelled:
-        """That share of the images of each class, taken evenly, and of each at least `LEAST`."""
+        """That share of the images of each class, taken evenly, and `LEAST_OF_A_CLASS` at least."""
         kept: list[int] = []
         for label in np.unique(self.labels):
             (places,) = np.nonzero(self.labels == label)
-            count = min(len(places), max(LEAST, int(share * len(places))))
+            count = min(len(places), max(LEAST_OF_A_CLASS, int(share * len(places))))
             kept += places[np.linspace(0, len(places) - 1, count).round().astype(int)].tolist()
         return Labelled([self.paths[place] for place in kept], self.labels[kept])
 
@@ -62,7 +62,7 @@ class LabelledTask:
         """The same with at most so many images; None where that says nothing."""
         if most >= self.images:
             return self
-        if most < LEAST * len(self.classes) * (2 if self.asked else 1):
+        if most < LEAST_OF_A_CLASS * len(self.classes) * (2 if self.asked else 1):
             return None
         share = most / self.images
         known = self.known.thinned(share)

@@ -14,7 +14,7 @@ from zoo.images.pictures import pictures, read_picture
 from zoo.retrieval.vector_table import KEY, THUMBNAIL, VectorTable
 from zoo.show.draw import GAP, INK, PAPER
 
-SIDE = 160
+CELL_SIDE = 160
 """Pixels of the square that a picture is fitted into."""
 
 TEXT = 32
@@ -23,7 +23,7 @@ TEXT = 32
 ACROSS = 5
 """Pictures beside each other."""
 
-MOST = 200
+MOST_CELLS = 200
 """Pictures of a sheet; what comes after them is left out."""
 
 ABSENT = (224, 224, 224)
@@ -49,14 +49,14 @@ def contact_sheet(
     check_pictures(table, root)
     lines = list(_lines(rows))
     across = max((len(line) for line in lines), default=1)
-    size = (across * (SIDE + GAP) + GAP, len(lines) * (SIDE + TEXT + GAP) + GAP)
+    size = (across * (CELL_SIDE + GAP) + GAP, len(lines) * (CELL_SIDE + TEXT + GAP) + GAP)
     sheet = Image.new("RGB", size, PAPER)
     font = ImageFont.load_default(12)
     for place, line in enumerate(lines):
         columns = (KEY,) if root is not None else (KEY, THUMBNAIL)
         found = table.take([cell.row for cell in line], columns)
         for column, (cell, values) in enumerate(zip(line, found, strict=True)):
-            left, top = GAP + column * (SIDE + GAP), GAP + place * (SIDE + TEXT + GAP)
+            left, top = GAP + column * (CELL_SIDE + GAP), GAP + place * (CELL_SIDE + TEXT + GAP)
             picture = _picture_of(values.get(THUMBNAIL), str(values[KEY]), root)
             _draw(sheet, picture, (left, top), (_shortened(str(values[KEY]), font), cell), font)
     return sheet
@@ -75,7 +75,7 @@ def check_pictures(table: VectorTable, root: Path | None) -> None:
 
 def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]:
     """Rows that are broken where they are too long, up to the most that a sheet has."""
-    left = MOST
+    left = MOST_CELLS
     for row in rows:
         for start in range(0, min(len(row), left), ACROSS):
             yield row[start : min(start + ACROSS, left)]
@@ -104,22 +104,22 @@ def _draw(
     left, top = corner
     pen = ImageDraw.Draw(sheet)
     if picture is None:
-        pen.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), fill=ABSENT)
+        pen.rectangle((left, top, left + CELL_SIDE - 1, top + CELL_SIDE - 1), fill=ABSENT)
     else:
-        scale = SIDE / max(picture.size)
+        scale = CELL_SIDE / max(picture.size)
         width, height = (max(1, round(side * scale)) for side in picture.size)
         way = Image.Resampling.NEAREST if scale > 4 else Image.Resampling.BICUBIC
-        place = (left + (SIDE - width) // 2, top + (SIDE - height) // 2)
+        place = (left + (CELL_SIDE - width) // 2, top + (CELL_SIDE - height) // 2)
         sheet.paste(picture.resize((width, height), way), place)
     key, cell = told
-    pen.text((left, top + SIDE), key, INK, font)
-    pen.text((left, top + SIDE + TEXT // 2), f"{cell.number:.4f}", INK, font)
+    pen.text((left, top + CELL_SIDE), key, INK, font)
+    pen.text((left, top + CELL_SIDE + TEXT // 2), f"{cell.number:.4f}", INK, font)
 
 
 def _shortened(key: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
     """The end of a key, as much as there is room for."""
     text = printable(key).replace("\n", " ").replace("\t", " ")
     shown = text
-    while font.getlength(shown) > SIDE and len(shown) > 1:
+    while font.getlength(shown) > CELL_SIDE and len(shown) > 1:
         shown = "…" + shown[2:]
     return shown

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 COUNT = 10
 """Rows that are found unless another number is asked for."""
 
-MOST = 10_000
+MOST_ROWS = 10_000
 """Rows that may be asked for."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.exact import Nearest, exact_nearest
-from zoo.retrieval.found_rows import MOST, Asked, FoundRow
+from zoo.retrieval.found_rows import MOST_ROWS, Asked, FoundRow
 from zoo.retrieval.query_vectors import picture_vector, text_vector
 from zoo.retrieval.vector_index import LARGE, lance_nearest, read_index
 from zoo.retrieval.vector_table import KEY, VectorTable
@@ -21,8 +21,8 @@ def search_table(
     """`search` in an open dataset."""
     if sum(each is not None for each in asked) != 1:
         raise BadRequest("give one thing to search for: a picture, a text or a key.")
-    if not 0 < count <= MOST:
-        raise BadRequest(f"got the count {count}: ask for 1 to {MOST:,} rows.")
+    if not 0 < count <= MOST_ROWS:
+        raise BadRequest(f"got the count {count}: ask for 1 to {MOST_ROWS:,} rows.")
     own = None if asked.key is None else table.row_of(asked.key)
     near = nearest_rows(table, _query(table, asked, own, model), count + (own is not None), where)
     both = zip(near.rows[0].tolist(), near.cosines[0].tolist(), strict=True)

@@ -19,7 +19,7 @@ from zoo.retrieval.vector_table import OFFSET, VectorTable, open_vectors, usable
 LARGE = 100_000
 """Rows up to which a search compares all of them, whether there is an index or not."""
 
-LEAST = 256
+LEAST_INDEXED = 256
 """Rows below which there is nothing to be learned for an index."""
 
 KIND = "IVF_RQ"
@@ -105,10 +105,10 @@ def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
             f"{table.path} is of Parquet files, which have no index: write a dataset in Lance's "
             "format with `zoo embed`."
         )
-    if table.count < LEAST:
+    if table.count < LEAST_INDEXED:
         raise BadRequest(
-            f"{table.path} has {table.count} rows, too few for an index ({LEAST} at least): search "
-            "it without one."
+            f"{table.path} has {table.count} rows, too few for an index ({LEAST_INDEXED} at least)"
+            ": search it without one."
         )
     partitions = max(1, round(table.count / PER_PARTITION))
     progress.stage(f"indexing {table.count:,} rows in {partitions} partitions")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST, MOST = 1e-8, 1.0
+LEAST_ERROR, MOST_ERROR = 1e-8, 1.0
 """Differences between which the axis of errors goes, the same in every picture; a larger one makes
 it longer, and smaller ones are in the first bar."""
 
@@ -163,7 +163,7 @@ def draw_residuals(rows: Sequence[ResidualRow]) -> Figure:
     from matplotlib.figure import Figure
 
     largest = max(float(finite(row.errors).max(initial=0)) for row in rows)
-    most = max(MOST, 10 ** math.ceil(math.log10(max(largest, LEAST))))
+    most = max(MOST_ERROR, 10 ** math.ceil(math.log10(max(largest, LEAST_ERROR))))
     chart = Figure((WIDE, 0.4 + 2.5 * len(rows)), layout="constrained")
     parts = chart.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows, strict=True):
@@ -176,9 +176,9 @@ def draw_residuals(rows: Sequence[ResidualRow]) -> Figure:
 
 def draw_map(axes: Axes, row: ResidualRow, most: float) -> None:
     """The mean error of each patch, in the colours of the axis."""
-    means = np.clip(patch_means(row.errors, row.grid), LEAST, most)
+    means = np.clip(patch_means(row.errors, row.grid), LEAST_ERROR, most)
     shape: Literal["auto", "equal"] = "auto" if len(means) == 1 else "equal"
-    axes.imshow(means, cmap=COLOURS, norm="log", clim=(LEAST, most), aspect=shape)
+    axes.imshow(means, cmap=COLOURS, norm="log", clim=(LEAST_ERROR, most), aspect=shape)
     axes.set(xticks=[], yticks=[])
     kind = "one column a number" if len(means) == 1 else f"{means.shape[0]} x {means.shape[1]}"
     axes.set_xlabel(f"mean of each patch, {kind}" if len(means) > 1 else kind, fontsize=8)
@@ -189,12 +189,12 @@ def draw_magnitudes(axes: Axes, row: ResidualRow, most: float) -> None:
     from matplotlib import colormaps
     from matplotlib.colors import LogNorm
 
-    decades = round(math.log10(most / LEAST))
-    edges = np.geomspace(LEAST, most, BARS_A_DECADE * decades + 1)
+    decades = round(math.log10(most / LEAST_ERROR))
+    edges = np.geomspace(LEAST_ERROR, most, BARS_A_DECADE * decades + 1)
     sizes = np.clip(finite(row.errors).astype(np.float64), edges[0], edges[-1])
     shares = np.full(sizes.shape, 100 / max(row.errors.size, 1))
     axes.hist(sizes, edges.tolist(), weights=shares)
-    colours = colormaps[COLOURS](LogNorm(LEAST, most)(np.sqrt(edges[:-1] * edges[1:])))
+    colours = colormaps[COLOURS](LogNorm(LEAST_ERROR, most)(np.sqrt(edges[:-1] * edges[1:])))
     for bar, colour in zip(axes.patches, colours, strict=True):
         bar.set_facecolor(colour)
     place: dict[str, Any] = {
@@ -204,11 +204,11 @@ def draw_magnitudes(axes: Axes, row: ResidualRow, most: float) -> None:
         "color": MARK,
     }
     if row.allowed is None:
-        axes.text(LEAST, 0.97, " no limit for single numbers", **place)
+        axes.text(LEAST_ERROR, 0.97, " no limit for single numbers", **place)
     else:
         axes.axvline(row.allowed, color=MARK, linestyle="--", linewidth=1.4)
         axes.text(row.allowed, 0.97, f" {row.allowed:.0e} allowed", **place)
-    axes.set(xscale="log", xlim=(LEAST, most))
+    axes.set(xscale="log", xlim=(LEAST_ERROR, most))
     axes.set_ylabel("% of numbers", fontsize=8)
     axes.set_xlabel("absolute difference, in the colours of the map", fontsize=8)
     axes.set_title(summary(row.errors, row.grid), loc="right", fontsize=8)

@@ -14,7 +14,7 @@ PAPER, INK = (255, 255, 255), (32, 32, 32)
 WARNING = (253, 231, 176)
 """Behind a note that is not to be overlooked."""
 
-SIDE = 320
+DRAWN_SIDE = 320
 """Pixels along the longer side of a panel, at least."""
 
 GAP, BAR = 8, 12
@@ -92,7 +92,7 @@ def draw_grid(features: Features, patch: tuple[int, int] | None = None) -> Image
             "patches, counted from 0."
         )
     height, width = features.pixels.shape[1:3]
-    scale = max(1, round(SIDE / max(height, width)))
+    scale = max(1, round(DRAWN_SIDE / max(height, width)))
     grid = _grid(panels(features, patch), (scale * width, scale * height))
     # A frame around the chosen patch of the first image.
     wide, tall = scale * width / columns, scale * height / rows

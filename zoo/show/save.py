@@ -11,7 +11,7 @@ from zoo.files.staging import FORCE, check_free, replacing
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".png", ".jpg", ".webp")
+PICTURE_SUFFIXES = (".png", ".jpg", ".webp")
 
 
 def check_place(option: str, file: Path, replace: bool | None = None) -> None:
@@ -19,8 +19,10 @@ def check_place(option: str, file: Path, replace: bool | None = None) -> None:
 
     `replace` is None where a command has no --force.
     """
-    if file.suffix.lower() not in SUFFIXES:
-        raise BadRequest(f"{option} {file} is no picture: name a {', '.join(SUFFIXES)} file.")
+    if file.suffix.lower() not in PICTURE_SUFFIXES:
+        raise BadRequest(
+            f"{option} {file} is no picture: name a {', '.join(PICTURE_SUFFIXES)} file."
+        )
     check_free(file, bool(replace), "name another file" if replace is None else FORCE)
 
 

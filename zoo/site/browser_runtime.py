@@ -14,7 +14,7 @@ from weights.progress import Progress
 from zoo.errors import BadFile, MissingLibrary, first_line
 from zoo.processes import run_program
 
-LARGEST = 256 << 20
+LARGEST_RUNTIME = 256 << 20
 """Bytes of the archive, and of a file in it."""
 
 
@@ -93,14 +93,14 @@ def _take(package: NpmPackage, given: Path, place: Path) -> None:
     """Copy the files from a folder, or out of an archive."""
     if given.is_dir():
         for name in package.files:
-            (place / name).write_bytes(read_at_most(given / "dist" / name, LARGEST))
+            (place / name).write_bytes(read_at_most(given / "dist" / name, LARGEST_RUNTIME))
         return
     try:
-        archived = BytesIO(read_at_most(given, LARGEST))
+        archived = BytesIO(read_at_most(given, LARGEST_RUNTIME))
         with tarfile.open(fileobj=archived) as archive:
             for name in package.files:
                 if member := archive.extractfile(f"package/dist/{name}"):
-                    (place / name).write_bytes(member.read(LARGEST))
+                    (place / name).write_bytes(member.read(LARGEST_RUNTIME))
     except (tarfile.TarError, KeyError, EOFError) as error:
         told = first_line(error)
         raise BadFile(

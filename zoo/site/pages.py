@@ -40,7 +40,7 @@ DRAWN: Mapping[str, Sequence[Set[str]]] = {
 }
 """By a network's task what the page draws: all outputs of one of these."""
 
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CODE_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "tasks": TASKS,
         "results_page": entry.results_page if manifest.network is None else "",
         "timed": measured(built),
-        "code": dict(BLOCK.findall(card(manifest))),
+        "code": dict(CODE_BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
     }

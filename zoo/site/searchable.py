@@ -19,10 +19,10 @@ from zoo.site.folders import Built
 SEARCH, VECTORS, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
 """The folder of a site, and what is in it."""
 
-MOST = 20_000
+MOST_SEARCHED = 20_000
 """Rows of a set that a visitor downloads: of 384 numbers they are 15 MB."""
 
-SIDE = 128
+THUMBNAIL_SIDE = 128
 """Pixels of the longer side of a thumbnail, at most."""
 
 RUN = ("fp32", "fused")
@@ -79,10 +79,10 @@ def read_searchable(dataset: Path, models: Sequence[Built]) -> Searchable:
     **Raises** `BadRequest` where it is too large or none of them made it, `BadFile`.
     """
     table = open_vectors(dataset)
-    if not 0 < table.count <= MOST:
+    if not 0 < table.count <= MOST_SEARCHED:
         raise BadRequest(
-            f"{dataset} has {table.count:,} rows, and a page searches 1 to {MOST:,}, which every "
-            "visitor downloads: name a smaller one, or search it with `zoo search`."
+            f"{dataset} has {table.count:,} rows, and a page searches 1 to {MOST_SEARCHED:,}, "
+            "which every visitor downloads: name a smaller one, or search it with `zoo search`."
         )
     about = table.about
     for built in models:
@@ -116,7 +116,7 @@ def _write_thumbnail(given: bytes | None, place: Path, row: int) -> bool:
         picture = read_picture(given or b"", str(row)).image
     except BadRequest:
         return False
-    picture.thumbnail((SIDE, SIDE))
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     encoded = io.BytesIO()
     picture.save(encoded, "JPEG", quality=85)
     (place / THUMBNAILS / f"{row}.jpg").write_bytes(encoded.getvalue())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 WORDS, SETTINGS = "tokenizer.json", "tokenizer_config.json"
-LARGEST = 256 << 20  # bytes; Gemma's 256,000 words are 34 MB
+LARGEST_VOCABULARY = 256 << 20  # bytes; Gemma's 256,000 words are 34 MB
 
 
 class AddedWord(Model):
@@ -122,11 +122,11 @@ def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, 
 
 def _content(path: Path) -> bytes:
     try:
-        content = read_at_most(path, LARGEST + 1)
+        content = read_at_most(path, LARGEST_VOCABULARY + 1)
     except OSError as error:
         raise BadFile(
             f"{path} cannot be read ({error.strerror}): put the checkpoint's own there."
         ) from error
-    if len(content) > LARGEST:
+    if len(content) > LARGEST_VOCABULARY:
         raise BadFile(f"{path} is too large for a tokenizer: take the checkpoint's own.")
     return content

@@ -23,7 +23,7 @@ from zoo.export.precision import load_typed
 from zoo.export.quantise.fixed_columns import LEVELS
 from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
-from zoo.images.picture_folder import MOST, read_picture_folder
+from zoo.images.picture_folder import MOST_PICTURES, read_picture_folder
 from zoo.manifest.measured import RangedFile, Speed
 from zoo.manifest.read import near
 
@@ -166,11 +166,13 @@ def test_a_build_is_of_its_pictures(seen, zoo):
 
 def test_many_pictures_are_taken_evenly(tmp_path):
     picture = Image.new("RGB", (1, 1))
-    for index in range(2 * MOST):
+    for index in range(2 * MOST_PICTURES):
         picture.save(tmp_path / f"{index:04}.bmp")
     found = read_picture_folder(tmp_path)
-    assert [path.stem for path in found.paths] == [f"{2 * index:04}" for index in range(MOST)]
-    assert len(found.kept) == 7 * len(found.held_out) and found.found == 2 * MOST
+    assert [path.stem for path in found.paths] == [
+        f"{2 * index:04}" for index in range(MOST_PICTURES)
+    ]
+    assert len(found.kept) == 7 * len(found.held_out) and found.found == 2 * MOST_PICTURES
 
 
 @pytest.mark.full

@@ -45,7 +45,7 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
     if precision != "fp32":
         derive(file, tmp_path / "low.onnx", precision, [make_image(0, 64, 96)[None]])
         file = tmp_path / "low.onnx"
-    monkeypatch.setattr("zoo.export.verify.LARGEST", 0)
+    monkeypatch.setattr("zoo.export.verify.LARGEST_WHOLE", 0)
     samples = reference(entry, model, values, signature)
     within, beside = (verify_file(each, samples, precision) for each in (file, outside(file)))
     assert within.passed and beside.passed
@@ -79,7 +79,7 @@ def notes(tmp_path, monkeypatch):
 
 def test_room_is_asked_for_before_the_work(tmp_path, notes):
     """The sentence says what is needed and what there is; nothing was read or made by then."""
-    assert resources.LARGEST == LARGEST_FILE
+    assert resources.LARGEST_WHOLE == LARGEST_FILE
     with pytest.raises(BadOutput, match=r"takes 26\.9 GB in .*, where 20\.0 GB are free: make"):
         notes("dinov3_vit7b16", room=20e9)
     with pytest.raises(BadOutput, match=r"takes 40\.3 GB"):

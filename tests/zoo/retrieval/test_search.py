@@ -35,7 +35,7 @@ NOISE = 2e-6
 def blocks(monkeypatch):
     """Several blocks, held blocks and tiles of some hundred rows."""
     for module in (vector_table, near_duplicates):
-        monkeypatch.setattr(module, "BLOCK", 70)
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 70)
     monkeypatch.setattr(near_duplicates, "TILE", 33)
 
 

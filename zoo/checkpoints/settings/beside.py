@@ -27,7 +27,7 @@ CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.s
 WHOLE = "processor_config.json"
 OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
 """What transformers and timm call a checkpoint, beside which its settings lie."""
-LARGEST = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
+LARGEST_SETTINGS = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
 PILLOW: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}
 """What Pillow calls the two filters that the zoo has."""
 
@@ -227,7 +227,7 @@ def with_temperature(checkpoint: Checkpoint) -> Checkpoint:
 def _read(path: Path, kind: type[Read]) -> Read | None:
     """The settings in a file, None without one."""
     try:
-        content = read_at_most(path, LARGEST + 1)
+        content = read_at_most(path, LARGEST_SETTINGS + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -235,9 +235,9 @@ def _read(path: Path, kind: type[Read]) -> Read | None:
             f"{path} cannot be read ({error.strerror}): make it readable, or take it away."
         ) from error
     try:
-        if len(content) <= LARGEST:
+        if len(content) <= LARGEST_SETTINGS:
             return kind.model_validate_json(content)
-        told = f"it has more than {LARGEST >> 20} MB"
+        told = f"it has more than {LARGEST_SETTINGS >> 20} MB"
     except ValidationError as error:
         told = wrong(error)
     raise MappingError(f"{path} cannot be used: {told}. Mend it, or take it away.")

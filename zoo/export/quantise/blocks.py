@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from zoo.export.quantise.products import FloatProduct, Floats, Integers
 
-BITS, BLOCK = 4, 32
+BITS, BLOCK_SIZE = 4, 32
 LOWEST, HIGHEST = -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1
 
 TRIED = np.linspace(0.75, 1.05, 7, dtype=np.float32)
@@ -28,7 +28,7 @@ class Blocks:
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
         """By columns, two numbers in a byte; the last block is filled up."""
-        return outputs, -(-inputs // BLOCK), BLOCK * BITS // 8
+        return outputs, -(-inputs // BLOCK_SIZE), BLOCK_SIZE * BITS // 8
 
     def scales(self, matrix: Floats) -> Floats:
         """Those of the least squared error. The number that is largest is the lowest integer, of
@@ -56,7 +56,7 @@ class Blocks:
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
         inputs, outputs = product.shape
-        sizes = {"K": inputs, "N": outputs, "bits": BITS, "block_size": BLOCK}
+        sizes = {"K": inputs, "N": outputs, "bits": BITS, "block_size": BLOCK_SIZE}
         in_float32 = product.type == np.float32
         settings = sizes | ({"accuracy_level": ACCURACY} if in_float32 else {})
         operands = [product.left, integers, scales]
@@ -65,8 +65,8 @@ class Blocks:
 
 def _blocks(matrix: Floats) -> Floats:
     """`[outputs, blocks, 32]`, the last block filled up with zeros."""
-    filled = np.pad(matrix, ((0, -len(matrix) % BLOCK), (0, 0)))
-    return np.ascontiguousarray(filled.T).reshape(matrix.shape[1], -1, BLOCK)
+    filled = np.pad(matrix, ((0, -len(matrix) % BLOCK_SIZE), (0, 0)))
+    return np.ascontiguousarray(filled.T).reshape(matrix.shape[1], -1, BLOCK_SIZE)
 
 
 def _nearest(blocks: Floats, scales: Floats) -> Floats:

@@ -7,14 +7,14 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+HELD_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 Change = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
 def is_parameter(value: ir.Value | None, rank: int) -> bool:
     """Whether this is a parameter of that rank which one node reads."""
-    if value is None or not value.is_initializer() or value.dtype not in FLOATS:
+    if value is None or not value.is_initializer() or value.dtype not in HELD_FLOATS:
         return False
     return value.shape is not None and len(value.shape) == rank and len(value.uses()) == 1
 
