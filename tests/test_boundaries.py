@@ -35,7 +35,7 @@ ROOMS = {
     "weights": (
         *("errors", "terminal", "progress", "lock", "overlapping", "opening", "tensors"),
         *("initializers", "files", "transforms", "mapping", "inverse", "views", "namings"),
-        *("containers", "writers"),
+        *("containers", "adapters", "writers"),
         *("sources", "tree", "load", "random", "synthetic"),
     ),
     "zoo": (

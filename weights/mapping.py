@@ -109,6 +109,18 @@ class Naming:
         about = ((rule, leaf) for rule in self.rules if (leaf := rule.leaf(key)))
         return next((leaf for rule, leaf in about if rule is self._deciding(leaf)), None)
 
+    def renamed(self, key: str, other: Naming) -> str | None:
+        """What a file's key is called in another naming of the same leaves, if both have it."""
+        leaf = self.leaf(key)
+        own, others = (() if leaf is None else each._sources(leaf) for each in (self, other))
+        return dict(zip(own, others, strict=True)).get(key) if len(own) == len(others) else None
+
+    def _sources(self, leaf: str) -> tuple[str, ...]:
+        """The keys of a leaf, those that may be missing too."""
+        rule = self._deciding(leaf)
+        keys = None if rule is None else rule.match(leaf)
+        return tuple(key.removesuffix("?") for key in keys or ())
+
     def _deciding(self, leaf: str) -> Rule | None:
         """The rule that says what a leaf is called: the first that matches it."""
         return next((rule for rule in self.rules if rule.match(leaf) is not None), None)

@@ -139,7 +139,7 @@ def _open_folder(path: Path) -> Checkpoint:
     if ADAPTER in there:
         raise NotACheckpoint(
             f"{path} holds an adapter alone, of a network that is not in it: name that network's "
-            "checkpoint, or merge both first, with peft's `merge_and_unload()`."
+            "checkpoint with --base, or merge both first, with peft's `merge_and_unload()`."
         )
     advice = f"name one of {', '.join(files[:12])}" if files else "give the path of a checkpoint"
     raise WeightsNotFound(

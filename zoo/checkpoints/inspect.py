@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from weights import Checkpoint
 from weights.mapping import Naming
-from zoo.checkpoints.load import fitting_models, open_named, recognise
+from zoo.checkpoints.given_checkpoint import open_given
+from zoo.checkpoints.load import fitting_models, named, recognise
 from zoo.checkpoints.recognised import likely, strange
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.weights_argument import Given
@@ -36,7 +37,7 @@ class Inspection:
 
 def inspect(given: Given) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
-    checkpoint = open_named(given.path)
+    checkpoint = named(open_given(given))
     models = tuple(fitting_models(checkpoint))
     settings, _ = read_settings(checkpoint)
     own = next(iter(likely(checkpoint, settings, given)), None) if not models else None

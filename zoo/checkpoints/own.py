@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from weights import Checkpoint, open_checkpoint
+from weights import Checkpoint
 from weights.containers import npy
 from weights.errors import MappingError
 from weights.load import fits
@@ -21,6 +21,7 @@ from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.bodies import body
+from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import CONFIG, Settings, read_settings, with_temperature
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
@@ -55,7 +56,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     if isinstance(choice, str | Seed):
         return entry, choice
     given = choice if isinstance(choice, Given) else Given(choice.path)
-    checkpoint = open_checkpoint(given.path) if isinstance(choice, Given) else choice
+    checkpoint = open_given(given) if isinstance(choice, Given) else choice
     if checkpoint.container == npy.EQUINOX:
         # JAX is imported only where there is a model to build.
         from zoo.checkpoints.load import named

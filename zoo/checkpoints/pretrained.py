@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.checkpoints.asked_entry import find_entry
@@ -28,6 +29,7 @@ def from_pretrained(
     dtype: DTypeLike | None = None,
     take: str = "",
     without_head: bool = False,
+    base: str | os.PathLike[str] | None = None,
 ) -> Model:
     """A model of the zoo with its weights, as an Equinox module for one image.
 
@@ -48,6 +50,8 @@ def from_pretrained(
     - `take`: of several networks in a checkpoint, the one to take: a word before its tensors'
       names, such as `"teacher"` or `"ema"`; by default the averaged one.
     - `without_head`: leave out the head on the network, which then gives features alone.
+    - `base`: the checkpoint on which an adapter of peft (LoRA) was trained, where `weights` is the
+      folder of one.
 
     **Raises** `UnknownModel`, `BadRequest`, or a `WeightsError` if there are no weights, or if
     they are of something else.
@@ -55,9 +59,8 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
     """
-    entry, choice = find_entry(
-        name, read_weights(os.fspath(weights), take=take, without_head=without_head)
-    )
+    how = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
+    entry, choice = find_entry(name, read_weights(os.fspath(weights), **how))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 

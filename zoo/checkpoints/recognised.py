@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from weights import Checkpoint, open_checkpoint
+from weights import Checkpoint
+from weights.adapters import MERGED
 from weights.errors import MappingError, NotACheckpoint
 from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
@@ -21,6 +22,7 @@ from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.bodies import body, text_body, vit_body
+from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import described, readings
 from zoo.checkpoints.own_name import with_own_facts
@@ -65,7 +67,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     in no table make an entry that is called by its family. **Raises** a `WeightsError`, or
     `BadRequest` where only somebody who knows the checkpoint can tell."""
     given = choice if isinstance(choice, Given) else Given(choice.path)
-    checkpoint = named(open_checkpoint(given.path) if isinstance(choice, Given) else choice)
+    checkpoint = named(open_given(given) if isinstance(choice, Given) else choice)
     settings, how = read_settings(checkpoint)
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(strange(checkpoint, settings))
@@ -96,7 +98,9 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
 
 
 def _is_published(found: Candidate, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint's own name says that it is what somebody published."""
+    """Whether a checkpoint's own name says that it is what somebody published, as it was."""
+    if checkpoint.container == MERGED:
+        return False
     names = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
     repositories = {name.rpartition("/")[2] for name in found.entry.names}
     return bool(names & {*found.entry.files, *repositories})

@@ -8,8 +8,8 @@ from weights import Checkpoint, locate, open_checkpoint
 from weights.progress import Progress
 from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
-from weights.sources.locate import Found
 from zoo.architectures.entry import ModelInfo
+from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 
 
@@ -31,11 +31,13 @@ def opened(
     if isinstance(choice, Seed):
         yield choice
         return
+    known, file = None, None
     if isinstance(choice, Checkpoint):
-        checkpoint, known, file = choice, None, None
+        checkpoint = choice
+    elif isinstance(choice, Given):
+        checkpoint = open_given(choice)
     else:
-        given = Found(choice.path, "") if isinstance(choice, Given) else None
-        found = given or locate(entry.places, listener, offline)
+        found = locate(entry.places, listener, offline)
         checkpoint, known, file = open_checkpoint(found.path), found.sha256, found.source
     with hashing(checkpoint) if known is None else nullcontext(lambda: known) as digest:
         yield Source(checkpoint, digest, file)

@@ -22,7 +22,8 @@ class Given:
 
     `take` names the network to take where there are several, by a part of what comes before its
     tensors' names. Without its head a network gives features alone. `name` is what somebody calls
-    it, and `licence` its terms; both are empty where nobody said.
+    it, and `licence` its terms; both are empty where nobody said. `base` is the checkpoint on which
+    an adapter was trained, where `path` is one.
     """
 
     path: Path
@@ -30,6 +31,7 @@ class Given:
     without_head: bool = False
     name: str = ""
     licence: str = ""
+    base: Path | None = None
 
 
 Choice = Literal["auto"] | Seed | Given | Checkpoint

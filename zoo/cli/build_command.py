@@ -43,6 +43,7 @@ def build(
     weights: options.Weights = "auto",
     take: options.Take = "",
     without_head: options.WithoutHead = False,
+    base: options.Base = None,
     name: options.OwnName = "",
     licence: options.Licence = "",
     out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
@@ -75,7 +76,9 @@ def build(
     target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
     variants, choice = (
         read_variants(variant or (), target),
-        read_weights(weights, take=take, without_head=without_head, name=name, licence=licence),
+        read_weights(
+            weights, take=take, without_head=without_head, base=base, name=name, licence=licence
+        ),
     )
     if isinstance(choice, Given):
         choice = replace(choice, path=choice.path.absolute())

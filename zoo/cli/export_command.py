@@ -41,6 +41,7 @@ def export(
     weights: options.Weights = "auto",
     take: options.Take = "",
     without_head: options.WithoutHead = False,
+    base: options.Base = None,
     name: options.OwnName = "",
     licence: options.Licence = "",
     out: Annotated[Path | None, options.out("the current folder", ONE_FILE)] = None,
@@ -66,7 +67,9 @@ def export(
 
     A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
     """
-    chosen = read_weights(weights, take=take, without_head=without_head, name=name, licence=licence)
+    chosen = read_weights(
+        weights, take=take, without_head=without_head, base=base, name=name, licence=licence
+    )
     asked = Options(
         opsets=options.parse_opsets(opset),
         weights=chosen,

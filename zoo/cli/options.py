@@ -197,6 +197,10 @@ WithoutHead = Annotated[
     bool,
     flag("--without-head", "Leave out the head on a checkpoint's network: features alone.", OWN),
 ]
+Base = Annotated[
+    Path | None,
+    value("PATH", "The checkpoint on which the adapter (LoRA) at --weights was trained.", OWN),
+]
 Plot = Annotated[
     Path | None, value("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")
 ]

@@ -40,12 +40,17 @@ MOST_TENSORS = 1000
 
 
 @app.command("inspect", epilog=options.examples("zoo weights inspect model.safetensors"))
-def inspect_checkpoint(file: Source, take: options.Take = "", json: options.Json = False) -> None:
+def inspect_checkpoint(
+    file: Source,
+    take: options.Take = "",
+    base: options.Base = None,
+    json: options.Json = False,
+) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.inspect import inspect
     from zoo.cli.tables import print_facts
 
-    found = inspect(Given(file, take))
+    found = inspect(Given(file, take, base=base))
     checkpoint, tensors = found.checkpoint, found.checkpoint.tensors
     if json:
         shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in tensors.items()}
@@ -76,6 +81,7 @@ def convert_checkpoint(
     model: Annotated[str | None, MODEL] = None,
     take: options.Take = "",
     without_head: options.WithoutHead = False,
+    base: options.Base = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -83,7 +89,7 @@ def convert_checkpoint(
     from zoo.checkpoints.convert import convert_file
 
     with progress_bar() as progress:
-        given = Given(source, take, without_head)
+        given = Given(source, take, without_head, base=base)
         done = convert_file(given, target, model, force, progress)
     if json:
         print_json(done)
