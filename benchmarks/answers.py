@@ -43,7 +43,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def given(
-    network: AnswerNetwork, size: Size, model: zoo.architectures.builder.Model | None
+    network: AnswerNetwork, size: Size, model: zoo.architectures.base.Network | None
 ) -> Arrays:
     """Two pictures, and three texts. With the preprocessing of a model it is photographs, and
     normal numbers otherwise."""

@@ -15,8 +15,14 @@ if not hasattr(jax, "enable_x64"):  # before jax 0.8 it has another place
 
     jax.enable_x64 = enable_x64
 
-# Before anything imports the models: their shape annotations are checked in every test.
-install_import_hook(["zoo.architectures"], "beartype.beartype")
+# Before anything imports the networks: their shape annotations are checked in every test.
+ZOO = Path(__file__).parents[1] / "zoo"
+NETWORKS = [
+    ".".join(path.relative_to(ZOO.parent).with_suffix("").parts)
+    for path in (ZOO / "architectures").rglob("*.py")
+    if "from jaxtyping" in path.read_text()
+]
+install_import_hook(NETWORKS, "beartype.beartype")
 
 from tests import tiers  # noqa: E402
 from tests.seeded import TINY7B, state_of  # noqa: E402

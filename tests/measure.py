@@ -25,7 +25,8 @@ from tests.references import Arrays, Reference
 from tests.seeded import TINY7B, leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
 from weights import bind
-from zoo.architectures.builder import Model, abstract
+from zoo.architectures.base import Network
+from zoo.architectures.builder import abstract
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import by_name
@@ -75,7 +76,7 @@ def counts(entry: ModelInfo) -> Row:
     return {"nodes": {"18": old.nodes, "23": new.nodes}, "fused": fused}
 
 
-def outputs(model: Model, image: np.ndarray) -> Arrays:
+def outputs(model: Network, image: np.ndarray) -> Arrays:
     """A model's outputs for one image, in JAX."""
     result = eqx.filter_jit(lambda model, x: model(x))(model, image)
     return {name: np.asarray(value) for name, value in by_name(result).items()}
@@ -87,7 +88,7 @@ def worst(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> tu
     return max(error.max_abs for error in errors), max(error.max_rel for error in errors)
 
 
-def files(model: Model, values: Any, signature: Signature) -> Iterator[Any]:
+def files(model: Network, values: Any, signature: Signature) -> Iterator[Any]:
     """(opset, live session) of a model's files."""
     for opset in OPSETS:
         export = convert_model(model, opset, signature)
@@ -132,7 +133,7 @@ class Original:
     expected: Arrays
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> Network:
         return bind(abstract(self.config), self.values)
 
     def at(self, size: str) -> tuple[np.ndarray, Arrays]:

@@ -12,7 +12,8 @@ from weights import LazyTensor, bind
 from weights.initializers import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
-from zoo.architectures.builder import Model, abstract
+from zoo.architectures.base import Network
+from zoo.architectures.builder import abstract
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
@@ -58,7 +59,7 @@ def values_of(config: Config, seed: int = 1) -> dict[str, Float32]:
     return dict(random_weights(model_shapes(config), seed).arrays)
 
 
-def model_of(config: Config, seed: int = 1) -> Model:
+def model_of(config: Config, seed: int = 1) -> Network:
     """A model with random leaves."""
     return bind(abstract(config), values_of(config, seed))
 

@@ -46,11 +46,13 @@ ROOMS = {
             "progress",
             "version",
             "processes",
+            "files",
+            "fields",
             "architectures",
             "registry",
             "images",
         ),
-        *("files", "runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
+        *("runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
         "answers",
         *("artifacts", "report", "hub", "embedding", "retrieval", "digits", "site", "cli"),
     ),
@@ -245,6 +247,37 @@ def test_names_are_found(packages):
     assert [name for name in public if names[name] > 1] == []
     helpers = names.keys() - public - {"_", "main"} if packages == ("converter",) else ()
     assert [name for name in helpers if names[name] > 2] == []
+
+
+KINDS = sorted(
+    path.parent.name for path in (ROOT / "zoo/architectures").glob("*/*_architecture.py")
+)
+"""Folders of `zoo/architectures`, each a kind of network."""
+
+
+def test_no_module_outside_knows_a_kind_of_network():
+    """They ask the record of a configuration (`architecture_of`), and import no kind."""
+    assert len(KINDS) > 5
+    own = {f"zoo.architectures.{kind}" for kind in KINDS}
+    for path in files("zoo"):
+        if not path.is_relative_to(ROOT / "zoo/architectures"):
+            known = {module for _, module in modules(path) if module.rpartition(".")[0] in own}
+            assert not known, path
+            assert not _asked_kinds(path), path
+
+
+def _asked_kinds(path: Path) -> list[str]:
+    """Classes of kinds that `isinstance` or `match` tell apart, however they came to be known."""
+    stated = (parsed(each) for kind in KINDS for each in files(f"zoo/architectures/{kind}"))
+    bodies = (node for tree in stated for node in tree.body)
+    classes = {node.name for node in bodies if isinstance(node, ast.ClassDef)}
+    asked = []
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            asked += re.findall(r"\w+", ast.unparse(node.args[1]))
+        elif isinstance(node, ast.MatchClass):
+            asked += re.findall(r"\w+", ast.unparse(node.cls))
+    return [name for name in asked if name in classes]
 
 
 @pytest.mark.full

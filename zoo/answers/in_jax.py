@@ -9,53 +9,50 @@ from PIL.Image import Image
 
 from zoo.answers.answer import Answered, Fed, answer
 from zoo.answers.labels import in_sentences, likeliest_first
-from zoo.architectures.builder import Model, batched
-from zoo.architectures.config import scores_of
-from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.dual.dual_encoder import DualEncoder
-from zoo.architectures.text.text_transformer import TextTransformer
+from zoo.architectures.base import Network
+from zoo.architectures.builder import batched
+from zoo.architectures.kinds import architecture_of
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
 from zoo.texts.tokenizer import Tokenizer
 
 
-def answers_of(model: Model, images: Sequence[Image]) -> list[Answered]:
+def answers_of(model: Network, images: Sequence[Image]) -> list[Answered]:
     """What a model of `zoo.from_pretrained` says of RGB images. **Raises** `BadRequest` for one
     that does not know its preprocessing."""
     if (how := model.preprocessing) is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
-    if isinstance(model, TextTransformer | DualEncoder):
+    config = model.config
+    if config is None or config.words is not None:
         raise BadRequest(
             "this model takes texts: with both towers, name what may be in pictures with --labels; "
             "with one, build it, and ask the `text` of what `zoo.load` gives."
         )
     run, found = eqx.filter_jit(batched), []
-    scores = scores_of(model.config)
     for image in images:
         fed = Fed(how.fitted(image.height, image.width), how.padded)
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
-        found.append(answer(named, model.labels, (image.height, image.width), fed, scores))
+        found.append(answer(named, model.labels, (image.height, image.width), fed, config.scores))
     return found
 
 
 def answers_in_words(
-    model: Model, tokenizer: Tokenizer, images: Sequence[Image], labels: Sequence[str]
+    model: Network, tokenizer: Tokenizer, images: Sequence[Image], labels: Sequence[str]
 ) -> list[Answered]:
     """How likely each label is about each RGB image. **Raises** `BadRequest` for a model that does
     not compare images with texts."""
     how, config = model.preprocessing, model.config
-    if not isinstance(config, DualConfig) or how is None:
+    if config is None or how is None or not architecture_of(config).towers:
         raise BadRequest(
             "--labels is for a model with towers for pictures and for texts, and this is none: "
             "`zoo list '*_dual'` names them."
         )
     found = tokenizer.encoded(in_sentences(labels))
-    texts = [jnp.asarray(found[name], jnp.int32) for name in config.words.takes]
+    texts = [jnp.asarray(found[name], jnp.int32) for name in config.takes if name in found]
     pixels = jnp.asarray(pixel_values(images, how, how.size))
     logits = np.asarray(eqx.filter_jit(batched)(model, pixels, *texts)["logits_per_image"])
     return [
-        Answered("classes", tuple(likeliest_first(row, labels, config.probabilities)))
-        for row in logits
+        Answered("classes", tuple(likeliest_first(row, labels, config.scores))) for row in logits
     ]

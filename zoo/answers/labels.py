@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from zoo.architectures.parts.common_config import Scores
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import Float32
 
@@ -26,13 +27,9 @@ def in_sentences(labels: Sequence[str], template: str = TEMPLATE) -> list[str]:
     return [template.replace("{}", label) for label in labels]
 
 
-def likeliest_first(
-    logits: Float32, labels: Sequence[str], probabilities: Literal["sigmoid", "softmax"]
-) -> list[Answer]:
+def likeliest_first(logits: Float32, labels: Sequence[str], scores: Scores) -> list[Answer]:
     """How likely each label is, of `logits [labels]`, the likeliest first."""
     # What draws answers takes its time to be imported.
-    from zoo.answers.answer import best
-    from zoo.answers.scores import sigmoid, softmax
+    from zoo.answers.answer import SCORES, best
 
-    scores = (sigmoid if probabilities == "sigmoid" else softmax)(logits)
-    return list(best(scores, labels, len(labels)))
+    return list(best(SCORES[scores](logits), labels, len(labels)))

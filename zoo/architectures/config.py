@@ -12,12 +12,12 @@ from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 
-FeatureConfig = ViTConfig | ConvNeXtConfig
-"""Networks that give features, and logits if they are classifiers."""
-
-Config = FeatureConfig | DepthConfig | MaskConfig | SegmenterConfig | TextConfig | DualConfig
-
-
-def scores_of(config: object) -> str:
-    """What makes answers of a network's logits."""
-    return config.scores if isinstance(config, FeatureConfig) else "softmax"
+Config = (
+    ViTConfig
+    | ConvNeXtConfig
+    | DepthConfig
+    | MaskConfig
+    | SegmenterConfig
+    | TextConfig
+    | DualConfig
+)

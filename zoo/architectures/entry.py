@@ -11,9 +11,10 @@ from weights.mapping import Naming
 from weights.namings.eqx_names import LEAVES
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published
-from zoo.architectures.config import Config, FeatureConfig
+from zoo.architectures.config import Config
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.reported import Reported
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.html import html_table
 
 UNSTATED = "not stated"
@@ -85,7 +86,7 @@ class ModelInfo:
     labels: str | tuple[str, ...] = ()
     examples: tuple[str, str, str] = ("a cat", "a dog", "a car")
     published: Mapping[str, Config] = field(default_factory=dict)
-    libraries: Mapping[str, FeatureConfig] = field(default_factory=dict)
+    libraries: Mapping[str, ViTConfig] = field(default_factory=dict)
     embedded: bool = False
     reported: tuple[Reported, ...] = ()
 

@@ -19,7 +19,7 @@ from weights.writers.eqx_writer import write_eqx
 from weights.writers.items import Items, items_for, size
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
-from zoo.architectures.config import Config, FeatureConfig
+from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
@@ -157,7 +157,6 @@ def write_as(naming: str, path: Path, items: Items, entry: ModelInfo, progress: 
     if naming in FORMATS["pytorch"]:
         write_pth(path, items, progress)
     elif naming == "equimo":
-        assert isinstance(entry.config, FeatureConfig), "Equimo has no others"
         write_archive(path, items, equimo_metadata(entry.config), progress)
     elif naming == "eqx":
         write_eqx(path, items, progress)

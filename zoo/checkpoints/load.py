@@ -24,14 +24,10 @@ from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.builder import abstract
-from zoo.architectures.config import Config, FeatureConfig
-from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.text.text_config import TextConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
 from zoo.checkpoints.settings.beside import with_temperature
-from zoo.checkpoints.sizes import with_head
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.registry.lookup import MODELS
@@ -140,7 +136,8 @@ def _as_recorded(entry: ModelInfo, found: list[Shape]) -> Iterator[tuple[Config,
     classifier that the last two records may be."""
     config, parameters = entry.config, entry.parameters
     yield config, parameters
-    if not isinstance(config, FeatureConfig):
+    with_head = architecture_of(config).with_head
+    if with_head is None:
         return
     if len(found) > 1 and len(found[-2]) == 2 and found[-2][:1] == found[-1]:
         body = parameters - config.classes * (config.dim + 1)
@@ -162,7 +159,7 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoi
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(each for each in fitting if each[1].prefix == prefix)
     if belongs := fitting_models(checkpoint):
-        both = isinstance(entry.config, DualConfig)
+        both = len(parts_of_network(entry.config)) > 1
         wanted = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
@@ -204,22 +201,6 @@ def recognise(checkpoint: Checkpoint) -> Naming:
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """A quick look, before one that has to build the model, at leaves that tell most apart."""
-    within = ""
-    if isinstance(config, OnBackbone):
-        config, within = config.backbone, "backbone."
-    elif isinstance(config, DualConfig):
-        config, within = config.vision, "vision."
-    leaves: dict[str, Shape] = {"norm.weight": (config.dim,)}
-    if isinstance(config, TextConfig):
-        leaves["token_embed.weight"] = (config.vocabulary, config.dim)
-        leaves[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
-    elif isinstance(config, ViTConfig):
-        leaves["patch_embed.proj.weight"] = (config.dim, 3, config.patch_size, config.patch_size)
-        leaves[f"blocks.{config.depth - 1}.norm.weight"] = (config.dim,)
-        if config.positions is not None:
-            rows = config.positions.grid**2 + config.positions.cls_token
-            leaves["global_pos_embed.weight"] = (rows, config.dim)
     file = checkpoint.tensors
-    leaves = {within + path: shape for path, shape in leaves.items()}
-    wanted = source_shapes(plan(naming.rules, leaves))
+    wanted = source_shapes(plan(naming.rules, landmarks(config)))
     return all(key in file and file[key].shape == shape for key, shape in wanted.items())

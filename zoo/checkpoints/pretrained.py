@@ -16,7 +16,7 @@ from zoo.registry.lookup import registered_name
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
 
-    from zoo.architectures.builder import Model
+    from zoo.architectures.base import Network
 
 FLOAT32 = "local_pos_embed."
 """Leaves that stay float32: the periods of rotary positions, whose angles need it."""
@@ -30,7 +30,7 @@ def from_pretrained(
     take: str = "",
     without_head: bool = False,
     base: str | os.PathLike[str] | None = None,
-) -> Model:
+) -> Network:
     """A model of the zoo with its weights, as an Equinox module for one image.
 
     It takes `pixel_values [3, height, width]` (see `zoo.preprocess`) and returns an `Output` with

@@ -12,22 +12,21 @@ from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.views import choose_prefix, views_of
 from zoo.architectures.config import Config
-from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
-from zoo.architectures.text.text_config import TextConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
-from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.checkpoints.bodies import body, text_body, vit_body
+from zoo.architectures.kinds import (
+    MODEL_TYPES,
+    architecture_of,
+    body,
+    towers,
+    unsized,
+    with_one_head,
+)
+from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import described, readings
 from zoo.checkpoints.own_name import with_own_facts
-from zoo.checkpoints.settings.beside import CONFIG, TENSORS, Settings, read_settings
-from zoo.checkpoints.settings.transformers_kinds import MODEL_TYPES
+from zoo.checkpoints.settings.beside import CONFIG, TENSORS, read_settings
 from zoo.checkpoints.use import tell_guess, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
@@ -51,7 +50,7 @@ class Candidate:
     @cached_property
     def used(self) -> frozenset[int]:
         """The tensors that the network has a use for, by their identity."""
-        config = self.config if self.config.is_sound else _one_head(self.config)
+        config = self.config if self.config.is_sound else with_one_head(self.config)
         plans = plan(self.naming.rules, model_shapes(config))
         keys = source_shapes(plans).keys() & self.view.tensors.keys()
         return frozenset(id(self.view.tensors[key]) for key in keys)
@@ -177,7 +176,7 @@ def candidates(
     for entry in MODELS.values():
         for naming, config, view in readings(entry, parts, settings):
             found = Candidate(entry, naming, config, view)
-            alike = found.is_variant or _kind(config) == _kind(entry.config_for(naming.name))
+            alike = found.is_variant or unsized(config) == unsized(entry.config_for(naming.name))
             if alike and _is_of(view, naming, config):
                 yield found
 
@@ -185,89 +184,30 @@ def candidates(
 def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """Whether a checkpoint has just the tensors of a network, however many heads that has."""
     if not config.is_sound:
-        config = _one_head(config)
+        config = with_one_head(config)
     return config.is_sound and fits(naming, checkpoint.tensors, model_shapes(config))
-
-
-def _one_head(config: Config) -> Config:
-    """A network of the same tensors that any number of channels suits."""
-    if isinstance(config, ViTConfig | TextConfig):
-        return replace(config, heads=1)
-    if isinstance(config, OnBackbone):
-        return replace(config, backbone=replace(config.backbone, heads=1))
-    if isinstance(config, DualConfig):
-        vision, words = replace(config.vision, heads=1), replace(config.words, heads=1)
-        return replace(config, vision=vision, words=words)
-    return config
-
-
-def _kind(config: Config) -> Config:
-    """A network without its sizes."""
-    if isinstance(config, ViTConfig):
-        return _vit_kind(config)
-    none = (0, 0, 0, 0)
-    if isinstance(config, DepthConfig):
-        below = _vit_kind(config.backbone)
-        return DepthConfig(below, layers=none, channels=none, fused=0, hidden=0)
-    if isinstance(config, TextConfig):
-        return _text_kind(config)
-    if isinstance(config, DualConfig):
-        vision, words = _vit_kind(config.vision), _text_kind(config.words)
-        return replace(config, vision=vision, words=words)
-    if isinstance(config, MaskConfig):
-        return MaskConfig(_vit_kind(config.backbone), queries=0, query_blocks=0, classes=0)
-    if isinstance(config, SegmenterConfig):
-        return SegmenterConfig(_vit_kind(config.backbone), layers=0, classes=0)
-    common = body(config)
-    assert isinstance(common, ConvNeXtConfig)
-    return replace(common, depths=none, dims=none)
-
-
-def _vit_kind(config: ViTConfig) -> ViTConfig:
-    # The first register changes how positions are interpolated; others are only more of them.
-    few = replace(vit_body(config), ffn="mlp", registers=min(1, config.registers))
-    top = few.top and replace(few.top, depth=0, hidden=0)
-    return replace(few, dim=0, depth=0, heads=0, hidden=0, patch_size=0, top=top)
-
-
-def _text_kind(config: TextConfig) -> TextConfig:
-    sizes = replace(text_body(config), dim=0, depth=0, heads=0, hidden=0)
-    projection = None if config.projection is None else 0
-    return replace(sizes, projection=projection, vocabulary=0, tokens=0)
 
 
 def check_heads(found: Candidate, settings: Settings | None) -> None:
     """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
     has, or where they cannot be as many."""
     by_tensor = leaf_shape(found.naming, found.view.tensors, PERIODS) is not None
-    for config, network in _towers(found.config, settings):
-        told = network is not None and network.num_attention_heads is not None
-        _check_heads(config, found.entry.family, told or by_tensor)
+    for tower in towers(found.config):
+        kind = architecture_of(tower)
+        if kind.heads is not None:
+            told = settings and kind.told(settings).num_attention_heads
+            _check_heads(tower, kind.heads(tower), found.entry.family, bool(told) or by_tensor)
 
 
-def _towers(
-    config: Config, settings: Settings | None
-) -> Iterator[tuple[ViTConfig | TextConfig, Settings | None]]:
-    """The transformers in a network, and the settings that are about them."""
-    if isinstance(config, OnBackbone):
-        config = config.backbone
-    towers = (config.vision, config.words) if isinstance(config, DualConfig) else (config,)
-    for tower in towers:
-        if isinstance(tower, ViTConfig):
-            yield tower, settings and settings.network
-        elif isinstance(tower, TextConfig):
-            yield tower, settings and settings.words
-
-
-def _check_heads(config: ViTConfig | TextConfig, family: str, told: bool) -> None:
+def _check_heads(tower: Config, heads: int, family: str, told: bool) -> None:
     if not told:
         raise BadRequest(
-            f"{family} of {config.dim} channels: no tensor tells how many heads share "
+            f"{family} of {tower.dim} channels: no tensor tells how many heads share "
             f'them. Write {{"num_attention_heads": NUMBER}} into a {CONFIG} beside {TENSORS}, and '
             "give their folder."
         )
-    if not config.is_sound:
+    if not tower.is_sound:
         raise BadRequest(
-            f"{config.heads} heads cannot share {config.dim} channels: mend the "
+            f"{heads} heads cannot share {tower.dim} channels: mend the "
             f"num_attention_heads of {CONFIG} beside the checkpoint."
         )

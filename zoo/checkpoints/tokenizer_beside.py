@@ -6,9 +6,7 @@ from pathlib import Path
 from weights.errors import WeightsError
 from weights.progress import Progress
 from weights.sources import cache, hub
-from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.text.text_config import TextConfig
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Seed, read_weights
@@ -39,7 +37,7 @@ def find_words(
 ) -> Words | None:
     """The tokenizer beside a checkpoint, or in its repository; None for images, and where there is
     none, which is said. **Raises** `BadFile` for one that cannot be used."""
-    if isinstance(source, Seed) or not isinstance(entry.config, TextConfig | DualConfig):
+    if isinstance(source, Seed) or entry.config.words is None:
         return None
     path = source.checkpoint.path
     folder = path if path.is_dir() else path.parent

@@ -11,18 +11,12 @@ from weights.load import PERIODS
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.architectures.config import Config
-from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.kinds import interpolated
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
-
-DEPTHS, MASKS = ("predicted_depth",), ("class_queries_logits", "masks_queries_logits")
-"""Outputs of networks on top of others."""
 
 
 def run_transformers(
@@ -39,11 +33,7 @@ def run_transformers(
     """
     try:
         import torch
-        from transformers import (
-            AutoModel,
-            AutoModelForDepthEstimation,
-            AutoModelForUniversalSegmentation,
-        )
+        import transformers
     except ModuleNotFoundError as error:
         raise MissingLibrary(
             "to compare with transformers, PyTorch and transformers are needed: "
@@ -55,8 +45,9 @@ def run_transformers(
             "name the .npz with --reference."
         )
     config, naming = loaded.config, naming_to_write(entry, "huggingface")
+    kind = transformers_kind(config)
     check_positions(config, pixels.shape[2:])
-    if isinstance(config, MaskConfig) and pixels.shape[2] != pixels.shape[3]:
+    if kind.square and pixels.shape[2] != pixels.shape[3]:
         raise BadRequest(
             "transformers' class for this network takes square pictures: give a square."
         )
@@ -66,42 +57,30 @@ def run_transformers(
         how = entry.preprocessing.at((pixels.shape[2], pixels.shape[3]))
         written = replace(entry, config=config, preprocessing=how)
         write_folder(path, items, written, Quiet())
-        if isinstance(config, DepthConfig):
-            model = AutoModelForDepthEstimation.from_pretrained(path)
-        elif isinstance(config, MaskConfig):
-            model = AutoModelForUniversalSegmentation.from_pretrained(path)
-        else:
-            model = AutoModel.from_pretrained(path)
+        model = getattr(transformers, kind.auto).from_pretrained(path)
     model.train(False)
     for place in (PERIODS, f"backbone.{PERIODS}"):
         if place in loaded.weights.arrays:
             periods = torch.from_numpy(np.array(loaded.weights.arrays[place]))
             model.rope_embeddings.inv_freq = 1 / periods
-    asked = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
+    asked = {"interpolate_pos_encoding": True} if kind.asks else {}
     with torch.no_grad():
         result = model(torch.from_numpy(pixels), **asked)
-    if isinstance(config, OnBackbone):
-        names = DEPTHS if isinstance(config, DepthConfig) else MASKS
-        return {name: result[name].numpy() for name in names}
+    if kind.answers:
+        return {name: result[name].numpy() for name in kind.answers}
     tokens = result.last_hidden_state
-    # ViT's own pooler is none of a classifier's parts.
-    is_token = isinstance(config, ViTConfig) and config.pool == "token"
-    pooled = tokens[:, 0] if is_token else result.pooler_output
+    pooled = result.pooler_output if kind.pooled else tokens[:, 0]
     outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
     return outputs | {"pooler_output": pooled.numpy()}
 
 
 def check_positions(config: Config, size: tuple[int, ...]) -> None:
     """Refuse a size at which transformers' positions are not the network's."""
-    below = config.backbone if isinstance(config, OnBackbone) else config
-    positions = below.positions if isinstance(below, ViTConfig) else None
-    if positions is None:
-        return
-    side = positions.grid * config.stride
-    same = positions.antialias == transformers_kind(config).antialias and not positions.offset
-    if not same and tuple(size) != (side, side):
+    side = config.native
+    same = interpolated(config, transformers_kind(config).antialias) == config
+    if side is not None and not same and tuple(size) != side:
         raise BadRequest(
             "transformers interpolates these positions by another rule than they were trained "
-            f"with, so that its outputs are the network's only at {side} x {side}: compute them "
-            "with another program, and name the .npz with --reference."
+            f"with, so that its outputs are the network's only at {side[0]} x {side[1]}: compute "
+            "them with another program, and name the .npz with --reference."
         )

@@ -9,7 +9,7 @@ from weights.mapping import Naming, plan, unused
 from weights.terminal import say_aside
 from weights.views import grouped, heads_left, views
 from zoo.architectures.config import Config
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.weights_argument import Given
 
 
@@ -35,7 +35,9 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
         return
     said = [f"read as {called}" + (f" from `{view.prefix}`" if view.prefix else "")]
     if view.head:
-        said.append(f"its head `{view.head}` gives logits from {_tokens(config)}")
+        said.append(
+            f"its head `{view.head}` gives logits from {architecture_of(config).head_takes(config)}"
+        )
     if others:
         count = len(view.tensors) + len(view.others)
         said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")
@@ -53,16 +55,6 @@ def tell_guess(given: Given, family: str) -> None:
         "nothing beside it says how pictures are preprocessed, so that they are as for the "
         f"published networks of {family}: put a preprocessor_config.json there if yours were not",
     )
-
-
-def _tokens(config: Config) -> str:
-    """What a head of somebody's own takes."""
-    if isinstance(config, ViTConfig) and config.head_tokens:
-        several = "the class token" if config.head_tokens == 1 else f"{config.head_tokens} tokens"
-        return f"{several} and the mean of the patches"
-    if isinstance(config, ViTConfig) and config.pool == "token":
-        return "the class token"
-    return "what the network pools"
 
 
 def _objects(view: Checkpoint) -> str:

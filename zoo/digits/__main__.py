@@ -18,7 +18,7 @@ from zoo.files.staging import check_free, replacing
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from zoo.architectures.builder import Model
+    from zoo.architectures.base import Network
     from zoo.architectures.entry import ModelInfo
     from zoo.digits.data import Digits
 
@@ -62,7 +62,7 @@ def train_digits(
 
 def _classifier(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
-) -> tuple[Model, str]:
+) -> tuple[Network, str]:
     from zoo.digits.training import Recipe, accuracy, train
 
     model, _ = train(entry, seen, seed, Recipe(), tell)
@@ -71,7 +71,7 @@ def _classifier(
 
 def _depth(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
-) -> tuple[Model, str]:
+) -> tuple[Network, str]:
     from zoo.digits.depth_training import measure, train_depth
     from zoo.digits.scenes import draw_scenes
 
@@ -85,7 +85,7 @@ def _depth(
 
 def _words(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
-) -> tuple[Model, str]:
+) -> tuple[Network, str]:
     from zoo.digits.sentences import NAMES, all_sentences
     from zoo.digits.word_training import train_words, zero_shot
 

@@ -11,8 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.builder import Model
-from zoo.architectures.depth.depth_network import DepthAnything
+from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.digits.scenes import LARGEST_DIGIT, SMALLEST_DIGIT, Scenes
 from zoo.digits.training import Recipe, Rows, fit, initial, normalised
@@ -42,17 +41,16 @@ def train_depth(
     seed: int,
     recipe: Recipe = RECIPE,
     tell: Callable[[int, float], None] = lambda step, loss: None,
-) -> tuple[Model, list[float]]:
+) -> tuple[Network, list[float]]:
     """As `zoo.digits.training.train`, on the mean absolute error, where digits are and where none
     is to the same share: most pixels are empty, and a network that saw nothing would be right."""
     init_key, *keys = jr.split(jr.key(seed), 3)
     model = initial(entry, init_key)
-    assert isinstance(model, DepthAnything)
     bias = jnp.full((1, 1, 1), BRIGHT)
     model = eqx.tree_at(lambda model: model.decoder.conv3.bias, model, bias)
     images, nearness = jnp.asarray(scenes.images), jnp.asarray(scenes.nearness)
 
-    def objective(model: Model, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
+    def objective(model: Network, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
         wanted = nearness[rows]
         error, on = jnp.abs(predict(model, entry, images[rows]) - wanted), wanted > 0
         return error.mean(where=on) + error.mean(where=~on)
@@ -61,14 +59,13 @@ def train_depth(
 
 
 def predict(
-    model: Model, entry: ModelInfo, images: Float[Array, "n height width"]
+    model: Network, entry: ModelInfo, images: Float[Array, "n height width"]
 ) -> Float[Array, "n height width"]:
     """How near a network says everything is."""
-    assert isinstance(model, DepthAnything)
     return jax.vmap(model)(normalised(images, entry.preprocessing)).predicted_depth
 
 
-def measure(model: Model, entry: ModelInfo, scenes: Scenes) -> DepthScore:
+def measure(model: Network, entry: ModelInfo, scenes: Scenes) -> DepthScore:
     """How right a network is."""
     run = eqx.filter_jit(lambda model, images: predict(model, entry, images))
     found = np.asarray(run(model, jnp.asarray(scenes.images)))

@@ -20,7 +20,8 @@ from weights.load import PERIODS
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from weights.writers.safetensors_writer import write_safetensors
-from zoo.architectures.builder import Features, Model, build_model
+from zoo.architectures.base import Network
+from zoo.architectures.builder import build_model
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.digits.data import Digits
@@ -57,14 +58,13 @@ def train(
     seed: int,
     recipe: Recipe,
     tell: Callable[[int, float], None] = lambda step, loss: None,
-) -> tuple[Model, list[float]]:
+) -> tuple[Network, list[float]]:
     """A trained model and the loss of every step. The same arguments give the same bits. `tell`
     hears of every epoch: the steps so far, and the last loss."""
     init_key, *keys = jr.split(jr.key(seed), 3)
     images, labels = grey(digits), jnp.asarray(digits.labels, jnp.int32)
 
-    def objective(model: Model, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
-        assert isinstance(model, Features)
+    def objective(model: Network, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
         pixels = normalised(jittered(images[rows], recipe, key), entry.preprocessing)
         return loss(model, pixels, labels[rows], recipe.smoothing)
 
@@ -72,13 +72,13 @@ def train(
 
 
 def fit(
-    initial: Model,
-    objective: Callable[[Model, Rows, PRNGKeyArray], Float[Array, ""]],
+    initial: Network,
+    objective: Callable[[Network, Rows, PRNGKeyArray], Float[Array, ""]],
     count: int,
     keys: Sequence[PRNGKeyArray],
     recipe: Recipe,
     tell: Callable[[int, float], None],
-) -> tuple[Model, list[float]]:
+) -> tuple[Network, list[float]]:
     """A model trained on an objective of so many examples, some rows of which are asked for at
     once, and the loss of every step. The two `keys` are for the order and for the objective."""
     order_key, objective_key = keys
@@ -87,8 +87,8 @@ def fit(
     model, static = eqx.partition(initial, eqx.is_array)
 
     @jax.jit
-    def step(model: Model, average: Model, state: Any, rows: Rows, key: PRNGKeyArray) -> Any:
-        def value_of(model: Model) -> Float[Array, ""]:
+    def step(model: Network, average: Network, state: Any, rows: Rows, key: PRNGKeyArray) -> Any:
+        def value_of(model: Network) -> Float[Array, ""]:
             return objective(eqx.combine(model, static), rows, key)
 
         value, gradient = jax.value_and_grad(value_of)(model)
@@ -110,7 +110,7 @@ def fit(
     return eqx.combine(average, static), losses
 
 
-def initial(entry: ModelInfo, key: PRNGKeyArray) -> Model:
+def initial(entry: ModelInfo, key: PRNGKeyArray) -> Network:
     """A model to start from. Its rotary periods are rounded to bfloat16, as files hold them."""
     model = build_model(entry.config, name=entry.name, preprocessing=entry.preprocessing, key=key)
     values = leaf_values(model)
@@ -128,7 +128,7 @@ def make_optimiser(recipe: Recipe, steps: int) -> optax.GradientTransformation:
 
 
 def loss(
-    model: Features, pixels: Float[Array, "n 3 H W"], labels: Int[Array, " n"], smoothing: float
+    model: Network, pixels: Float[Array, "n 3 H W"], labels: Int[Array, " n"], smoothing: float
 ) -> Float[Array, ""]:
     """Cross-entropy against smoothed labels, the mean of a batch."""
     logits = jax.vmap(model)(pixels).logits
@@ -171,14 +171,14 @@ def moved(
     return jax.scipy.ndimage.map_coordinates(image, list(rows_and_columns), order=1)
 
 
-def accuracy(model: Model, entry: ModelInfo, digits: Digits) -> float:
+def accuracy(model: Network, entry: ModelInfo, digits: Digits) -> float:
     """The share of images whose largest logit is the right one."""
     pixels = normalised(grey(digits), entry.preprocessing)
     logits = eqx.filter_jit(lambda model, x: jax.vmap(model)(x).logits)(model, pixels)
     return float((np.asarray(logits).argmax(axis=-1) == digits.labels).mean())
 
 
-def save_weights(path: Path, model: Model, entry: ModelInfo) -> None:
+def save_weights(path: Path, model: Network, entry: ModelInfo) -> None:
     """A safetensors file, in the names of the model's first naming."""
     items = items_for(entry.namings[0], leaf_values(model), leaf_shapes(model))
     write_safetensors(path, items, Quiet())

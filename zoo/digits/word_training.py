@@ -2,6 +2,7 @@
 are."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,11 +12,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from zoo.architectures.builder import Model
-from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.dual.dual_encoder import DualEncoder
+from zoo.architectures.base import Network
 from zoo.architectures.entry import DATA, ModelInfo
-from zoo.architectures.text.text_config import TextConfig
 from zoo.digits.data import CLASSES, Digits
 from zoo.digits.sentences import DECIDING, Sentences
 from zoo.digits.training import Recipe, Rows, fit, grey, initial, jittered, normalised
@@ -76,7 +74,7 @@ def train_words(
     seed: int,
     recipe: Recipe = RECIPE,
     tell: Callable[[int, float], None] = lambda step, loss: None,
-) -> tuple[Model, list[float]]:
+) -> tuple[Network, list[float]]:
     """As `zoo.digits.training.train`, on two questions about each image: which of ten sentences is
     right, one for each digit; and of every sentence by itself whether it is."""
     init_key, *keys = jr.split(jr.key(seed), 3)
@@ -84,8 +82,7 @@ def train_words(
     texts = Texts(sentences, tokenizer)
     images, labels = grey(digits), jnp.asarray(digits.labels, jnp.int32)
 
-    def objective(model: Model, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
-        assert isinstance(model, DualEncoder)
+    def objective(model: Network, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
         image_key, draw_key, word_key = jr.split(key, 3)
         pixels = normalised(jittered(images[rows], recipe, image_key), entry.preprocessing)
         drawn = texts.draw(draw_key)
@@ -95,11 +92,10 @@ def train_words(
         return CLASSES * which.mean() + sigmoid_loss(logits, fits)
 
     model = initial(entry, init_key)
-    assert isinstance(model, DualEncoder)
     return fit(begun(model, tokenizer), objective, len(labels), keys, recipe, tell)
 
 
-def begun(model: DualEncoder, tokenizer: Tokenizer) -> DualEncoder:
+def begun(model: Any, tokenizer: Tokenizer) -> Any:
     """A model that can tell places and words apart from the beginning.
 
     Places begin as loud as what is in them: of a digit they say almost everything. Words begin as
@@ -113,7 +109,7 @@ def begun(model: DualEncoder, tokenizer: Tokenizer) -> DualEncoder:
     return eqx.tree_at(_begun_otherwise, model, [*louder, words, jnp.full(1, BIAS)])
 
 
-def _begun_otherwise(model: DualEncoder) -> list[Array]:
+def _begun_otherwise(model: Any) -> list[Array]:
     """What begins otherwise than usual: places of patches, those of words, words, and the bias."""
     places, words = model.vision.global_pos_embed, model.words
     assert places is not None and words.pos_embed is not None and model.logit_bias is not None
@@ -132,13 +128,13 @@ def sigmoid_loss(
 
 def own_tokenizer(entry: ModelInfo) -> Tokenizer:
     """The tokenizer that the package brings along."""
-    assert isinstance(entry.config, TextConfig | DualConfig)
-    return read_tokenizer(DATA, entry.config.words.tokens)
+    words = entry.config.words
+    assert words is not None
+    return read_tokenizer(DATA, words.tokens)
 
 
-def zero_shot(model: Model, entry: ModelInfo, digits: Digits, sentences: Sequence[str]) -> float:
+def zero_shot(model: Network, entry: ModelInfo, digits: Digits, sentences: Sequence[str]) -> float:
     """The share of images of which the likeliest of ten sentences, one for each digit, is right."""
-    assert isinstance(model, DualEncoder)
     ids = jnp.asarray(own_tokenizer(entry)(sentences), jnp.int32)
     pixels = normalised(grey(digits), entry.preprocessing)
     found = eqx.filter_jit(model)(pixels, ids).logits_per_image

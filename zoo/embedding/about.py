@@ -9,8 +9,8 @@ from weights.opening import open_regular
 from zoo.embedding.embed_request import VECTOR, Dtype
 from zoo.embedding.placing import placing
 from zoo.errors import BadFile
+from zoo.fields import Count, Digest, Label, Line, Model, Side
 from zoo.files.staging import write_text
-from zoo.manifest.fields import Count, Digest, Label, Line, Model, Side
 from zoo.manifest.measured import StatedSimilarity
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
 

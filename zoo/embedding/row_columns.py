@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from zoo.answers.answer import best
 from zoo.answers.scores import softmax
+from zoo.architectures.kinds import architecture_of
 from zoo.embedding.embed_request import VECTOR, Dtype, Extra
 from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
@@ -76,11 +77,8 @@ class RowColumns:
     @cached_property
     def prefix(self) -> int:
         """Tokens before the patches. **Raises** `BadRequest` for a network without tokens."""
-        from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-        from zoo.architectures.vit.vit_config import ViTConfig
-
         config = stated_entry(self.found.manifest).config
-        if not isinstance(config, ViTConfig | ConvNeXtConfig):
+        if not architecture_of(config).gives_features:
             raise BadRequest(
                 f"{self.found.manifest.model} has no tokens: leave out --with patches."
             )

@@ -13,7 +13,6 @@ import converter
 from converter.opsets import DEFAULT_TARGET, FUSED
 from weights import Provenance
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.text.text_config import TextConfig
 from zoo.export.make import Made
 from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
@@ -129,8 +128,9 @@ def _distributions(library: str) -> list[str]:
 
 def sizes(entry: ModelInfo, signature: Signature) -> str:
     """What happens at which image size, for who reads the manifest."""
-    if isinstance(entry.config, TextConfig):
-        return f"none: a text is {entry.config.tokens} words, a shorter one is padded"
+    words = entry.config.words
+    if words is not None and "pixel_values" not in entry.config.takes:
+        return f"none: a text is {words.tokens} words, a shorter one is padded"
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
     if signature.size is not None:

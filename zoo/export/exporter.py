@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weights import Provenance, Weights
 from weights.progress import Progress
-from zoo.architectures.builder import Model
+from zoo.architectures.base import Network
 from zoo.export.describe import describe_file
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
@@ -32,7 +32,7 @@ class Exported:
 
 def export_model(
     request: Request,
-    model: Model,
+    model: Network,
     weights: Weights,
     provenance: Callable[[], Provenance],
     progress: Progress,

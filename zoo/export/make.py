@@ -18,7 +18,8 @@ from converter.ir.names import Names
 from converter.opsets import DEFAULT_TARGET
 from weights import Weights
 from weights.progress import Progress
-from zoo.architectures.builder import Model, batched, networks_in
+from zoo.architectures.base import Network
+from zoo.architectures.builder import batched, networks_in
 from zoo.architectures.entry import ModelInfo
 from zoo.export.network_inputs import BATCHES, input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
@@ -71,7 +72,7 @@ class Maker:
     """
 
     entry: ModelInfo
-    model: Model
+    model: Network
     weights: Weights
     signature: Signature
     samples: Callable[[], Sequence[Sample]] | None = None
@@ -188,7 +189,7 @@ def making_files(
 
 
 def convert_model(
-    model: Model,
+    model: Network,
     opset: int | None,
     signature: Signature,
     layout: Layout | None = None,

@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.architectures.config import Config
-from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.common_config import Taken
-from zoo.architectures.text.text_config import TextConfig
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
@@ -41,7 +39,7 @@ def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | 
         batch = signature.batch or (BATCHES[name] if several else "batch_size")
         if name == "pixel_values":
             specs.append(((batch, 3, *sides), np.float32))
-        elif isinstance(config, TextConfig | DualConfig):
+        elif config.words is not None:
             # In JAX they are int32; others' files take what their tokenizers give.
             specs.append(((batch, config.words.tokens), np.int64))
     return specs
@@ -58,18 +56,17 @@ def sample_inputs(
     found: dict[str, NDArray[Any]] = {}
     if "pixel_values" in entry.config.takes:
         found["pixel_values"] = pixel_values(photographs(batch), entry.preprocessing, size)
-    if isinstance(entry.config, TextConfig | DualConfig):
-        both = isinstance(entry.config, DualConfig)
-        ids = texts(entry.config.words, batch + MORE * (both and open_batch))
+    if (words := entry.config.words) is not None:
+        ids = texts(words.vocabulary, words.tokens, batch + (MORE if found and open_batch else 0))
         found["input_ids"] = ids
-        if entry.config.words.masked:
+        if "attention_mask" in entry.config.takes:
             found["attention_mask"] = (ids != 0).astype(np.int64)
     return found
 
 
-def texts(config: TextConfig, count: int) -> NDArray[np.int64]:
+def texts(vocabulary: int, tokens: int, count: int) -> NDArray[np.int64]:
     """Texts of random words, of several lengths, padded with zeros: `[count, tokens]`."""
     rng = np.random.default_rng(0)
-    words = rng.integers(1, config.vocabulary, (count, config.tokens))
-    lengths = rng.integers(min(SHORTEST_TEXT, config.tokens), config.tokens + 1, (count, 1))
-    return np.where(np.arange(config.tokens) < lengths, words, 0)
+    words = rng.integers(1, vocabulary, (count, tokens))
+    lengths = rng.integers(min(SHORTEST_TEXT, tokens), tokens + 1, (count, 1))
+    return np.where(np.arange(tokens) < lengths, words, 0)

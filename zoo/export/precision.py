@@ -13,8 +13,7 @@ import converter
 from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
 from zoo.architectures.config import Config
-from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.kinds import parts_of_network
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.matrices import quantise
@@ -70,7 +69,7 @@ size."""
 
 def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
     """What is asked of a network's file in a precision, made from weights of a kind."""
-    of_any_size = kind == "own" or isinstance(config, OnBackbone | DualConfig)
+    of_any_size = kind == "own" or bool(parts_of_network(config))
     return OF_ANY_SIZE if precision == "fp32" and of_any_size else LIMITS[precision]
 
 

@@ -4,7 +4,6 @@ import shutil
 
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.errors import BadOutput
 from zoo.export.request import Request
 from zoo.manifest.choices import Precision
@@ -98,7 +97,7 @@ def _tell_patches(request: Request, progress: Progress) -> None:
     """Attention compares all patches with all others."""
     (height, width), usual = request.signature.size or (0, 0), request.model.native
     times = height * width / (usual[0] * usual[1])
-    if times >= MANY and isinstance(request.model.config, ViTConfig):
+    if times >= MANY and request.model.config.attends:
         progress.note(
             f"{height} x {width} pixels are {times:,.0f} times the patches that "
             f"{request.model.name} is for: its attention takes {times**2:,.0f} times as long."

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
-from zoo.architectures.builder import Features, count_parameters, networks_in
-from zoo.architectures.config import FeatureConfig
+from zoo.architectures.builder import count_parameters, networks_in
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.kinds import architecture_of
 from zoo.errors import BadRequest
 from zoo.registry.lookup import architecture
 
@@ -54,10 +53,7 @@ def subject_of(model: Callable[..., Any]) -> Subject:
     entry = architecture(network.name)
     # As the network is now: somebody may have cut it, or given it other classes.
     config = network.config or entry.config
-    if isinstance(network, Features) and isinstance(config, FeatureConfig):
-        config = replace(config, classes=len(network.head.weight) if network.head else 0)
-    if isinstance(config, ViTConfig):
-        config = replace(config, depth=network.num_hidden_states)
+    config = architecture_of(config).as_built(config, network)
     # As the network is now. Its licence goes with whatever is made of it.
     entry = replace(
         entry,

@@ -20,7 +20,8 @@ from converter.verify.sessions import levels
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
-from zoo.architectures.builder import Model, batched
+from zoo.architectures.base import Network
+from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precision import LIMITS, Limit, runnable
@@ -61,14 +62,14 @@ class Sample:
 
 
 def reference(
-    entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
+    entry: ModelInfo, model: Network, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Sample]:
     """What a model makes of photographs and texts in JAX: all of `runs`."""
     return [run() for run in runs(entry, model, values, signature)]
 
 
 def runs(
-    entry: ModelInfo, model: Model, values: Mapping[str, ArrayLike], signature: Signature
+    entry: ModelInfo, model: Network, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Callable[[], Sample]]:
     """What has to be run in JAX, in that order and by one thread.
 

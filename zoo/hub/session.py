@@ -88,17 +88,15 @@ class VisionModel:
     def answer(self, images: Pictures) -> list[Answered]:
         """What the model says of each picture: classes, depths, or its features."""
         from zoo.answers.answer import Fed, answer
-        from zoo.architectures.config import scores_of
         from zoo.manifest.stated_entry import stated_entry
 
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
-        scores = scores_of(entry.config)
         found = []
         for image in pictures(images):
             outputs = {name: output[0] for name, output in self([image]).items()}
             size = image.height, image.width
             fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
-            found.append(answer(outputs, entry.class_names, size, fed, scores))
+            found.append(answer(outputs, entry.class_names, size, fed, entry.config.scores))
         return found
 
     @cached_property

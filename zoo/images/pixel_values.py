@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
     from PIL.Image import Image
 
-    from zoo.architectures.builder import Model
+    from zoo.architectures.base import Network
 
 Float32 = NDArray[np.float32]
 Size = tuple[int, int]  # (height, width)
@@ -25,7 +25,7 @@ Box = tuple[int, int, int, int]  # left, top, right and bottom edge
 
 
 def preprocess(
-    name_or_model: str | Model, images: Pictures, *, size: tuple[int, int] | None = None
+    name_or_model: str | Network, images: Pictures, *, size: tuple[int, int] | None = None
 ) -> Float[Array, "batch 3 height width"]:
     """`pixel_values` for a model: pictures resized, cropped, rescaled and normalised.
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from zoo.manifest.fields import Count, Digest, Label, Line, Model, Text
+from zoo.fields import Count, Digest, Label, Line, Model, Text
 
 Measure = Literal["max_abs", "max_rel", "cosine"]
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from weights.opening import read_at_most
 from zoo.errors import BadFile
+from zoo.fields import PATTERNS
 from zoo.files.staging import manifest_path
-from zoo.manifest.fields import PATTERNS
 from zoo.manifest.schema import MANIFEST, Manifest
 
 LARGEST_MANIFEST = 4 << 20

@@ -13,9 +13,9 @@ from weights.files import digest_of, sha256
 from weights.opening import State, open_inside
 from zoo.architectures import config
 from zoo.errors import BadRequest
+from zoo.fields import Count, Digest, Label, Line, Model, Name, Side, Text
 from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Target
-from zoo.manifest.fields import Count, Digest, Label, Line, Model, Name, Side, Text
 from zoo.manifest.measured import Calibration, Speeds, StatedSimilarity, Verification
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
 

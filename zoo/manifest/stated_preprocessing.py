@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.manifest.fields import Model, Side, Three
+from zoo.fields import Model, Side, Three
 
 
 class StatedPreprocessing(Model):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zoo.architectures.config import Config
-from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
@@ -90,34 +90,17 @@ def base_model(manifest: Manifest, entry: ModelInfo) -> str:
     return "" if own else entry.repository
 
 
-PURPOSES = {
-    "image-feature-extraction": "Turns a picture into vectors, one for each patch of {stride} x "
-    "{stride} pixels{whole}: for search, classification, segmentation and what else is trained on "
-    "top of them.",
-    "image-classification": "Says which of {classes:,} classes a picture shows{such}.",
-    "depth-estimation": "Says how {near} everything in a picture is, pixel by pixel{unit}.",
-    "image-segmentation": "Finds what is where in a picture, of {classes:,} classes{such}.",
-    "zero-shot-image-classification": "Says which of some sentences are about a picture, whatever "
-    "the sentences are.",
-    "feature-extraction": "Turns a sentence into a vector, to be compared with those of pictures.",
-}
-"""By a network's task what it is for, in a sentence."""
-
-
 def purpose(entry: ModelInfo) -> str:
     """What a model is for, in a sentence for people who know nothing of how it is built."""
     config = entry.config
     # A class may have several names, and one that nobody named has its number.
     names = [name.partition(",")[0] for name in entry.class_names[:3]]
     named = not "".join(names).isdecimal()
-    metres = config.max_depth if isinstance(config, DepthConfig) else None
-    return entry.purpose or PURPOSES[config.task].format(
+    return entry.purpose or architecture_of(config).purpose(config).format(
         stride=config.stride,
         classes=config.classes,
         whole=" and one for the whole" if entry.pooler else "",
         such=f", such as {names[0]}, {names[1]} or {names[2]}" if names[2:] and named else "",
-        near="far away" if metres else "near",
-        unit=f", in metres up to {metres:g}" if metres else ", without a unit",
     )
 
 

@@ -8,36 +8,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from zoo.architectures.convnext import convnext_family
-from zoo.architectures.depth import depth_anything
-from zoo.architectures.dual import dinotxt_family, siglip2, tips
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.families import digits_family, dinov3, eupe
-from zoo.architectures.masks import eomt_family
-from zoo.architectures.segmenter import dinov2_segmentation
-from zoo.architectures.vit import dinov2, vit5, vit_family
+from zoo.architectures.published import FAMILIES
 from zoo.errors import BadRequest, UnknownModel
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from zoo.architectures.builder import Model
-
-FAMILIES = (
-    dinov3,
-    dinov2,
-    tips,
-    siglip2,
-    eupe,
-    convnext_family,
-    vit_family,
-    vit5,
-    depth_anything,
-    eomt_family,
-    dinov2_segmentation,
-    dinotxt_family,
-    digits_family,
-)
+    from zoo.architectures.base import Network
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
 
@@ -134,7 +112,7 @@ def registered_name(entry: ModelInfo) -> str:
     return entry.name if entry.name in MODELS else entry.family
 
 
-def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Model:
+def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Network:
     """A model without its weights, as an Equinox module that takes one image `[3, H, W]`.
 
     **Arguments:** a name or alias; and a `key`, which draws initial parameters (as for training

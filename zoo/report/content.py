@@ -8,8 +8,8 @@ from pydantic import Field, ValidationError
 from weights.opening import read_at_most
 from zoo.architectures.reported import Task
 from zoo.errors import BadFile
+from zoo.fields import Count, Digest, Line, Model, Name, Side
 from zoo.manifest.choices import Precision
-from zoo.manifest.fields import Count, Digest, Line, Model, Name, Side
 from zoo.manifest.measured import Verification
 from zoo.manifest.read import LARGEST_MANIFEST
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from weights import bind
 from weights.progress import Progress
 from zoo.architectures.builder import abstract
-from zoo.architectures.config import FeatureConfig
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.load import Loaded
 from zoo.images.photograph import photographs
 from zoo.report.content import ERRORS, FEATURES
@@ -27,7 +27,7 @@ def draw_pictures(
 ) -> tuple[str, ...]:
     """Write what can be drawn of a model into a folder; the names of the pictures."""
     drawn = []
-    if isinstance(loaded.config, FeatureConfig):
+    if architecture_of(loaded.config).gives_features:
         progress.stage(f"{entry.name}: drawing features")
         known = {"name": entry.name, "preprocessing": entry.preprocessing}
         model = bind(abstract(loaded.config, **known), loaded.weights.arrays)

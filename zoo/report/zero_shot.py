@@ -18,7 +18,6 @@ from zoo.answers.labels import in_sentences
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families.shared import class_names
-from zoo.architectures.text.text_config import TextConfig
 from zoo.checkpoints.load import Loaded, open_weights
 from zoo.checkpoints.weights_argument import Given
 from zoo.images.pixel_values import Float32
@@ -66,9 +65,9 @@ def sentence_vectors(
 
 def unit_vectors(loaded: Loaded, folder: Path, texts: Sequence[str]) -> Float32:
     """Vectors `[texts, dim]` of a tower, with the tokenizer of a folder."""
-    config = loaded.config
-    assert isinstance(config, TextConfig)
-    fed = read_tokenizer(folder, config.tokens).encoded(texts)
+    config, words = loaded.config, loaded.config.words
+    assert words is not None, "a tower for texts"
+    fed = read_tokenizer(folder, words.tokens).encoded(texts)
     model, run = bind(abstract(config), loaded.weights.arrays), eqx.filter_jit(batched)
     parts = []
     for start in range(0, len(texts), AT_ONCE):

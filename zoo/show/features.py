@@ -19,7 +19,7 @@ from zoo.manifest.stated_entry import stated_entry
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from zoo.architectures.builder import Model
+    from zoo.architectures.base import Network
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,15 @@ def legible(own: Size, stride: int) -> Size:
     return own if min(own) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
 
 
-def of_model(model: Model, images: Sequence[Image], size: Size | None, note: str = "") -> Features:
+def of_model(
+    model: Network, images: Sequence[Image], size: Size | None, note: str = ""
+) -> Features:
     """In JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
     import jax.numpy as jnp
 
-    from zoo.architectures.builder import Features as Network
     from zoo.architectures.builder import batched
 
-    if not isinstance(model, Network):
+    if not model.gives_features:
         raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
     if model.preprocessing is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")

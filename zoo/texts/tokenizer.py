@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from weights.opening import read_at_most
 from zoo.errors import BadFile, BadRequest, MissingLibrary, first_line
-from zoo.manifest.fields import Line, Model
+from zoo.fields import Line, Model
 from zoo.manifest.read import wrong
 
 if TYPE_CHECKING:

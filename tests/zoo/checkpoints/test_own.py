@@ -260,8 +260,8 @@ WRONG = {
         "16 heads cannot share 32 channels",
     ),
     "another network": (
-        *("vit", lambda folder: settings(folder, hidden_act="relu")),
-        "says that hidden_act is 'relu', and the zoo's network has gelu",
+        *("vit", lambda folder: settings(folder, hidden_act="silu")),
+        "says that hidden_act is 'silu', and the zoo's network has gelu",
     ),
     "names of other classes": (
         *("dinov2", lambda folder: settings(folder, id2label={"0": "one", "1": "two"})),

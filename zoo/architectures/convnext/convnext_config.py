@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.parts.common_config import DEEPEST, MOST, TASKS, Four, Taken, class_words
+from zoo.architectures.parts.activation_names import Activation
+from zoo.architectures.parts.common_config import (
+    DEEPEST,
+    MOST,
+    TASKS,
+    Four,
+    Scores,
+    Taken,
+    class_words,
+)
 
 
 @dataclass(frozen=True)
@@ -18,17 +27,19 @@ class ConvNeXtConfig:
 
     depths: Four
     dims: Four
-    activation: Literal["gelu", "gelu_tanh"] = "gelu"
+    activation: Activation = "gelu"
     norm_eps: float = 1e-6
     final_norm_eps: float | None = None
     layer_scale: float | None = 1e-6
     response_norm: bool = False
     pool: Literal["token"] = "token"
     classes: int = 0
-    scores: Literal["softmax", "sigmoid", "none"] = "softmax"
+    scores: Scores = "softmax"
 
     # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
+    words: ClassVar[None] = None
+    attends: ClassVar[bool] = False
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None

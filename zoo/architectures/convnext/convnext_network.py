@@ -9,16 +9,25 @@ faster in float32, but int8 makes matrix products 2.4 times as fast and convolut
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.parts.layers import Activation, LayerScale, MakeNorm, Norm, pointwise
+from zoo.architectures.parts.layers import (
+    ACTIVATIONS,
+    Activation,
+    LayerScale,
+    MakeNorm,
+    Norm,
+    pointwise,
+)
 from zoo.architectures.parts.output import Output, check_layers
-from zoo.architectures.parts.preprocessing import Preprocessing
 
 
 def convolve(
@@ -180,7 +189,7 @@ class Stage(eqx.Module):
         return x
 
 
-class ConvNeXt(eqx.Module):
+class ConvNeXt(Network):
     """Stages, each with half the height and width of the one before, and a final norm.
 
         x = stage(x)                                for every stage; the first takes the image
@@ -203,10 +212,8 @@ class ConvNeXt(eqx.Module):
     blocks: tuple[Stage, ...]
     norm: Norm
     head: eqx.nn.Linear | None
-    name: str = eqx.field(static=True)
-    preprocessing: Preprocessing | None = eqx.field(static=True)
-    labels: tuple[str, ...] = eqx.field(static=True)
-    config: ConvNeXtConfig | None = eqx.field(static=True)
+
+    gives_features: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -217,10 +224,7 @@ class ConvNeXt(eqx.Module):
         norm: MakeNorm,
         final_norm: MakeNorm,
         classes: int,
-        name: str = "",
-        preprocessing: Preprocessing | None = None,
-        labels: tuple[str, ...] = (),
-        config: ConvNeXtConfig | None = None,
+        about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -229,9 +233,7 @@ class ConvNeXt(eqx.Module):
         - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
         - `norm`, `final_norm`: make the norms of the stages, and the last, over so many channels.
         - `classes`: outputs of a linear classifier on top; 0 for none.
-        - `name`, `preprocessing`: what the model is called, and what is done to its images.
-        - `labels`: what the classes are called, in their order.
-        - `config`: what all of these arguments but the last were made of.
+        - `about`: what the network knows of itself.
         """
         keys = jr.split(key, len(dims))
         rows = zip((None, *dims[:-1]), dims, depths, keys, strict=True)
@@ -242,8 +244,7 @@ class ConvNeXt(eqx.Module):
         # The draws of all other leaves are those without a classifier.
         head_key = jr.fold_in(key, len(dims))
         self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None
-        self.name, self.preprocessing = name, preprocessing
-        self.labels, self.config = labels, config
+        self.about = about
 
     @property
     def stride(self) -> int:
@@ -293,8 +294,39 @@ class ConvNeXt(eqx.Module):
         logits = None if self.head is None else self.head(rows[0])
         return Output(rows, rows[0], logits, tuple(states[number - 1] for number in layers))
 
+    def asked(
+        self,
+        *inputs: Float[Array, "3 H W"],
+        layers: Sequence[int],
+        as_maps: bool,
+        attentions: bool,
+    ) -> Output:
+        """Features of one image, with layers; it attends to nothing."""
+        (pixel_values,) = inputs
+        return self(pixel_values, layers, as_maps=as_maps)
+
 
 def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]:
     """The mean of all pixels, then the pixels by rows."""
     height, width, dim = x.shape
     return jnp.concatenate([x.mean(axis=(0, 1))[None], x.reshape(height * width, dim)])
+
+
+def convnext_maker(config: ConvNeXtConfig) -> partial[ConvNeXt]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    activation = ACTIVATIONS[config.activation]
+    block = partial(
+        ConvNeXtBlock,
+        activation=activation,
+        layer_scale=config.layer_scale,
+        response_norm=config.response_norm,
+    )
+    return partial(
+        ConvNeXt,
+        config.depths,
+        config.dims,
+        block,
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        final_norm=partial(eqx.nn.LayerNorm, eps=config.final_norm_eps or config.norm_eps),
+        classes=config.classes,
+    )

@@ -1,20 +1,21 @@
 """How far away every pixel is: Depth Anything V2, a dense prediction transformer on DINOv2."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.parts.common_config import Four
 from zoo.architectures.parts.layers import Size
 from zoo.architectures.parts.output import Depth, check_layers
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.parts.resize import resize_aligned
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
 
 Map = Float[Array, "channels height width"]
 Other = Float[Array, "channels2 height2 width2"]
@@ -159,10 +160,6 @@ class DepthAnything(Backboned):
     backbone: VisionTransformer
     decoder: DepthDecoder
     layers: tuple[int, ...] = eqx.field(static=True)
-    name: str = eqx.field(static=True)
-    preprocessing: Preprocessing | None = eqx.field(static=True)
-    labels: tuple[str, ...] = eqx.field(static=True)
-    config: DepthConfig | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -170,23 +167,19 @@ class DepthAnything(Backboned):
         decoder: Callable[..., DepthDecoder],
         *,
         layers: Four,
-        name: str = "",
-        preprocessing: Preprocessing | None = None,
-        labels: tuple[str, ...] = (),
-        config: DepthConfig | None = None,
+        about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
 
         - `backbone`, `decoder`: make the two parts; are called as `decoder(key=key)`.
         - `layers`: blocks of the backbone, from 1, that the decoder reads.
-        - `name`, `preprocessing`, `labels`, `config`: as for `VisionTransformer`.
+        - `about`: what the network knows of itself.
         """
         key1, key2 = jr.split(key)
         self.backbone, self.decoder = backbone(key=key1), decoder(key=key2)
         check_layers(layers, self.backbone.num_hidden_states)
-        self.layers, self.name, self.preprocessing = layers, name, preprocessing
-        self.labels, self.config = labels, config
+        self.layers, self.about = layers, about
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
         """Depths of one image; `jax.vmap` gives a batch.
@@ -197,3 +190,16 @@ class DepthAnything(Backboned):
         height, width = (side // self.stride * self.stride for side in pixel_values.shape[1:])
         maps = self.backbone(pixel_values, self.layers, as_maps=True).hidden_states
         return Depth(self.decoder(maps, (height, width)))
+
+
+def depth_maker(config: DepthConfig) -> partial[DepthAnything]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    decoder = partial(
+        DepthDecoder,
+        config.dim,
+        config.channels,
+        config.fused,
+        hidden=config.hidden,
+        max_depth=config.max_depth,
+    )
+    return partial(DepthAnything, vit_maker(config.backbone), decoder, layers=config.layers)

@@ -32,7 +32,7 @@ class DualConfig(Opaque):
         return ("pixel_values", *self.words.takes)
 
     @property
-    def probabilities(self) -> Literal["sigmoid", "softmax"]:
+    def scores(self) -> Literal["sigmoid", "softmax"]:
         """What makes probabilities of logits."""
         return "sigmoid" if self.bias else "softmax"
 

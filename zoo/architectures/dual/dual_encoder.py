@@ -1,21 +1,21 @@
 """A network for images beside one for texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
+from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.parts.output import Similarities
-from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.text.text_transformer import TextTransformer
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.text.text_transformer import TextTransformer, text_maker
+from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
 
 
-class DualEncoder(eqx.Module):
+class DualEncoder(Network):
     """Images and texts become vectors of one space, and every image meets every text there.
 
         image_embeds = unit_vector(vision(image).pooler_output)
@@ -35,10 +35,6 @@ class DualEncoder(eqx.Module):
     logit_scale: Float[Array, " 1"] | None
     logit_bias: Float[Array, " 1"] | None
     temperature: Float[Array, ""] | None
-    name: str = eqx.field(static=True)
-    preprocessing: Preprocessing | None = eqx.field(static=True)
-    labels: tuple[str, ...] = eqx.field(static=True)
-    config: DualConfig | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -47,17 +43,14 @@ class DualEncoder(eqx.Module):
         *,
         bias: bool,
         temperature: bool,
-        name: str = "",
-        preprocessing: Preprocessing | None = None,
-        labels: tuple[str, ...] = (),
-        config: DualConfig | None = None,
+        about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
 
         - `vision`, `words`: make the two towers; are called as `words(key=key)`.
         - `bias`, `temperature`: as in `DualConfig`.
-        - `name`, `preprocessing`, `labels`, `config`: as for `VisionTransformer`.
+        - `about`: what the network knows of itself.
         """
         key1, key2 = jr.split(key)
         self.vision, self.words = vision(key=key1), words(key=key2)
@@ -65,18 +58,12 @@ class DualEncoder(eqx.Module):
         self.logit_scale = None if temperature else jnp.log(jnp.array([10.0 if bias else 1 / 0.07]))
         self.logit_bias = jnp.array([-10.0]) if bias else None
         self.temperature = jnp.array(0.07) if temperature else None
-        self.name, self.preprocessing = name, preprocessing
-        self.labels, self.config = labels, config
+        self.about = about
 
     @property
     def stride(self) -> int:
         """Pixels along a side of a patch."""
         return self.vision.stride
-
-    @property
-    def num_hidden_states(self) -> int:
-        """No layers can be asked for."""
-        return 0
 
     def __call__(
         self,
@@ -94,6 +81,16 @@ class DualEncoder(eqx.Module):
         logits = self.logits(text @ image.T)
         return Similarities(logits.T, logits, text, image)
 
+    def batched(
+        self,
+        *inputs: Shaped[Array, "..."],
+        layers: Sequence[int],
+        as_maps: bool,
+        attentions: bool,
+    ) -> Similarities:
+        """Every image of a batch meets every text of one."""
+        return self(*inputs)
+
     def logits(self, cosines: Float[Array, "texts images"]) -> Float[Array, "texts images"]:
         """What a sigmoid or a softmax makes probabilities of."""
         if self.temperature is not None:
@@ -108,3 +105,14 @@ def unit_vector(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
     if vector is None:
         raise ValueError("a tower without pooler_output has no vector: give it a pool")
     return vector / jnp.linalg.norm(vector)
+
+
+def dual_maker(config: DualConfig) -> partial[DualEncoder]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    return partial(
+        DualEncoder,
+        vit_maker(config.vision),
+        text_maker(config.words),
+        bias=config.bias,
+        temperature=config.temperature,
+    )

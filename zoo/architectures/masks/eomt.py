@@ -1,18 +1,19 @@
 """Areas of an image and what is in them: an encoder-only mask transformer (EoMT) on DINOv3."""
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.parts.layers import Activation, pointwise
+from zoo.architectures.parts.layers import ACTIVATIONS, Activation, pointwise
 from zoo.architectures.parts.output import Masks
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
 
 Tokens = Float[Array, "tokens dim"]
 
@@ -87,10 +88,6 @@ class Eomt(Backboned):
     mask_head: MaskHead
     class_head: eqx.nn.Linear
     attn_mask_probs: Float[Array, " query_blocks"]
-    name: str = eqx.field(static=True)
-    preprocessing: Preprocessing | None = eqx.field(static=True)
-    labels: tuple[str, ...] = eqx.field(static=True)
-    config: MaskConfig | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -102,10 +99,7 @@ class Eomt(Backboned):
         classes: int,
         upscalings: int,
         activation: Activation,
-        name: str = "",
-        preprocessing: Preprocessing | None = None,
-        labels: tuple[str, ...] = (),
-        config: MaskConfig | None = None,
+        about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -114,7 +108,7 @@ class Eomt(Backboned):
         - `dim`: channels of its tokens.
         - `queries`, `query_blocks`, `classes`, `upscalings`: as in `MaskConfig`.
         - `activation`: the function between the layers of both heads.
-        - `name`, `preprocessing`, `labels`, `config`: as for `VisionTransformer`.
+        - `about`: what the network knows of itself.
         """
         backbone_key, query_key, mask_key, class_key, *keys = jr.split(key, 4 + upscalings)
         self.backbone = backbone(key=backbone_key)
@@ -123,8 +117,7 @@ class Eomt(Backboned):
         self.mask_head = MaskHead(dim, activation=activation, key=mask_key)
         self.class_head = eqx.nn.Linear(dim, classes + 1, key=class_key)
         self.attn_mask_probs = jnp.zeros(query_blocks)
-        self.name, self.preprocessing = name, preprocessing
-        self.labels, self.config = labels, config
+        self.about = about
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
         """Areas of one image; `jax.vmap` gives a batch.
@@ -149,3 +142,17 @@ class Eomt(Backboned):
             pixels = upscaling(pixels)
         masks = jnp.einsum("qc,chw->qhw", self.mask_head(queries), pixels)
         return Masks(pointwise(self.class_head, queries), masks)
+
+
+def eomt_maker(config: MaskConfig) -> partial[Eomt]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    return partial(
+        Eomt,
+        vit_maker(config.backbone),
+        config.dim,
+        queries=config.queries,
+        query_blocks=config.query_blocks,
+        classes=config.classes,
+        upscalings=config.upscalings,
+        activation=ACTIVATIONS[config.backbone.activation],
+    )

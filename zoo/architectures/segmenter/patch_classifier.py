@@ -1,6 +1,7 @@
 """What is in each patch of an image: a linear classifier of DINOv2's patches."""
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,12 +9,12 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import ClassMap
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
 
 
 class BatchNorm(eqx.Module):
@@ -56,10 +57,6 @@ class Segmenter(Backboned):
     batch_norm: BatchNorm
     head: eqx.nn.Linear
     layers: int = eqx.field(static=True)
-    name: str = eqx.field(static=True)
-    preprocessing: Preprocessing | None = eqx.field(static=True)
-    labels: tuple[str, ...] = eqx.field(static=True)
-    config: SegmenterConfig | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -68,10 +65,7 @@ class Segmenter(Backboned):
         *,
         layers: int,
         classes: int,
-        name: str = "",
-        preprocessing: Preprocessing | None = None,
-        labels: tuple[str, ...] = (),
-        config: SegmenterConfig | None = None,
+        about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -79,14 +73,13 @@ class Segmenter(Backboned):
         - `backbone`: makes the vision transformer; is called as `backbone(key=key)`.
         - `dim`: channels of its tokens.
         - `layers`, `classes`: as in `SegmenterConfig`.
-        - `name`, `preprocessing`, `labels`, `config`: as for `VisionTransformer`.
+        - `about`: what the network knows of itself.
         """
         backbone_key, head_key = jr.split(key)
         self.backbone = backbone(key=backbone_key)
         self.batch_norm = BatchNorm(layers * dim)
         self.head = eqx.nn.Linear(layers * dim, classes, key=head_key)
-        self.layers, self.name, self.preprocessing = layers, name, preprocessing
-        self.labels, self.config = labels, config
+        self.layers, self.about = layers, about
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
         """Classes of one image's patches; `jax.vmap` gives a batch.
@@ -99,3 +92,14 @@ class Segmenter(Backboned):
         maps = self.backbone(pixel_values, read, as_maps=True).hidden_states
         x = self.batch_norm(jnp.concatenate(maps).transpose(1, 2, 0))
         return ClassMap(pointwise(self.head, x).transpose(2, 0, 1))
+
+
+def segmenter_maker(config: SegmenterConfig) -> partial[Segmenter]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    return partial(
+        Segmenter,
+        vit_maker(config.backbone),
+        config.dim,
+        layers=config.layers,
+        classes=config.classes,
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.parts.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
+from zoo.architectures.parts.activation_names import Activation
+from zoo.architectures.parts.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Scores, Taken
 
 TextPool = Literal["last", "greatest", "mean"]
 """What stands for a text: its last token, that of its greatest number, or the mean."""
@@ -30,7 +31,7 @@ class TextConfig(Opaque):
     projection: int | None
     vocabulary: int = 256_000
     tokens: int = 64
-    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu_tanh"
+    activation: Activation = "gelu_tanh"
     norm_eps: float = 1e-6
     positions: Literal["learned", "sinusoidal"] = "learned"
     causal: bool = False
@@ -41,6 +42,7 @@ class TextConfig(Opaque):
 
     # As the properties of `ViTConfig`: a text has no sides.
     classes: ClassVar[int] = 0
+    scores: ClassVar[Scores] = "softmax"
     task: ClassVar[str] = "feature-extraction"
     stride: ClassVar[int] = 1
     native: ClassVar[None] = None

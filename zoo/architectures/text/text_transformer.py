@@ -9,16 +9,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.feed_forward import Mlp
 from zoo.architectures.parts.layers import ACTIVATIONS, MakeNorm, Norm, pointwise
 from zoo.architectures.parts.output import Output
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.text.text_config import TextConfig, TextPool
 
 
-class TextTransformer(eqx.Module):
+class TextTransformer(Network):
     """Words become tokens, blocks of attention mix them, and one of them or their mean stands for
     the text.
 
@@ -50,10 +50,6 @@ class TextTransformer(eqx.Module):
     head: eqx.nn.Linear | None
     causal: bool = eqx.field(static=True)
     pool: TextPool = eqx.field(static=True)
-    name: str = eqx.field(static=True)
-    preprocessing: Preprocessing | None = eqx.field(static=True)
-    labels: tuple[str, ...] = eqx.field(static=True)
-    config: TextConfig | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -67,10 +63,7 @@ class TextTransformer(eqx.Module):
         causal: bool,
         pool: TextPool,
         head: Callable[..., eqx.nn.Linear] | None,
-        name: str = "",
-        preprocessing: Preprocessing | None = None,
-        labels: tuple[str, ...] = (),
-        config: TextConfig | None = None,
+        about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -82,8 +75,8 @@ class TextTransformer(eqx.Module):
         - `tokens`: how many of them in a text have a learned position; None for sinusoids.
         - `norm`: makes the final norm, over `dim` channels.
         - `causal`, `pool`: as in `TextConfig`.
-        - `name`, `labels`, `config`: as for `VisionTransformer`.
-        - `preprocessing`: what is done to the images that texts are compared with.
+        - `about`: what the network knows of itself; its preprocessing is that of the images that
+          texts are compared with.
         """
         token_key, position_key, head_key, *block_keys = jr.split(key, 3 + depth)
         self.token_embed = eqx.nn.Embedding(vocabulary, dim, key=token_key)
@@ -92,13 +85,7 @@ class TextTransformer(eqx.Module):
         self.norm = norm(dim)
         self.head = head(dim, key=head_key) if head else None
         self.causal, self.pool = causal, pool
-        self.name, self.preprocessing = name, preprocessing
-        self.labels, self.config = labels, config
-
-    @property
-    def num_hidden_states(self) -> int:
-        """No layers can be asked for."""
-        return 0
+        self.about = about
 
     def __call__(
         self, input_ids: Int[Array, " tokens"], attention_mask: Int[Array, " tokens"] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architectures.parts.common_config import Opaque, Taken
+from zoo.architectures.parts.common_config import Opaque, Scores, Taken
 from zoo.architectures.vit.vit_config import ViTConfig
 
 
@@ -16,6 +16,8 @@ class OnBackbone(Opaque):
     backbone: ViTConfig
 
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
+    words: ClassVar[None] = None
+    scores: ClassVar[Scores] = "softmax"
 
     @property
     def dim(self) -> int:

@@ -2,10 +2,11 @@
 
 import equinox as eqx
 
+from zoo.architectures.base import Network
 from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 
-class Backboned(eqx.Module):
+class Backboned(Network):
     """A network on a backbone, whose answers are of the image and not tokens."""
 
     backbone: eqx.AbstractVar[VisionTransformer]
@@ -14,13 +15,3 @@ class Backboned(eqx.Module):
     def stride(self) -> int:
         """Pixels along a side of a patch."""
         return self.backbone.stride
-
-    @property
-    def prefix_tokens(self) -> int:
-        """No tokens are given, so none is in front of the patches."""
-        return 0
-
-    @property
-    def num_hidden_states(self) -> int:
-        """No layers can be asked for."""
-        return 0

@@ -1,14 +1,26 @@
 """The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, EUPE and ViT-5, and the plain one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.parts.block import Block
-from zoo.architectures.parts.layers import MakeNorm, Norm, PatchEmbedding, Size, pointwise
+from zoo.architectures.parts.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
+from zoo.architectures.parts.layers import (
+    ACTIVATIONS,
+    MakeNorm,
+    Norm,
+    PatchEmbedding,
+    Size,
+    pointwise,
+)
 from zoo.architectures.parts.learned_positions import LearnedPositionEmbedding
 from zoo.architectures.parts.output import Output, check_layers
 from zoo.architectures.parts.pool import (
@@ -18,12 +30,13 @@ from zoo.architectures.parts.pool import (
     mean_of_patches,
     token_and_mean,
 )
-from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.parts.rope import RoPE, Rotation
+from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.parts.rope import AxialRoPE, GridRoPE, RoPE, Rotation
+from zoo.architectures.parts.top_config import TopBlocks
 from zoo.architectures.vit.vit_config import ViTConfig
 
 
-class VisionTransformer(eqx.Module):
+class VisionTransformer(Network):
     """Patches become tokens, blocks of attention mix them, and one of them stands for the image.
 
         x = [cls_token, reg_tokens, patch_embed(image) + positions]
@@ -64,10 +77,8 @@ class VisionTransformer(eqx.Module):
     head: eqx.nn.Linear | None
     pool: Pool | None = eqx.field(static=True)
     head_tokens: int | None = eqx.field(static=True)
-    name: str = eqx.field(static=True)
-    preprocessing: Preprocessing | None = eqx.field(static=True)
-    labels: tuple[str, ...] = eqx.field(static=True)
-    config: ViTConfig | None = eqx.field(static=True)
+
+    gives_features: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -89,10 +100,7 @@ class VisionTransformer(eqx.Module):
         attn_pool: Callable[..., AttentionPool] | None,
         classes: int,
         head_tokens: int | None,
-        name: str = "",
-        preprocessing: Preprocessing | None = None,
-        labels: tuple[str, ...] = (),
-        config: ViTConfig | None = None,
+        about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -111,9 +119,7 @@ class VisionTransformer(eqx.Module):
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `head_tokens`: of how many last blocks the classifier takes the class token, with the mean
           of the patches behind them; None for a classifier of `pooler_output`.
-        - `name`, `preprocessing`: what the model is called, and what is done to its images.
-        - `labels`: what the classes are called, in their order.
-        - `config`: what all of these arguments but the last were made of.
+        - `about`: what the network knows of itself.
         """
         if (pool in (class_token, token_and_mean) or head_tokens) and not cls_token:
             raise ValueError(
@@ -138,8 +144,7 @@ class VisionTransformer(eqx.Module):
         width = dim if head_tokens is None else (head_tokens + 1) * dim
         self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
         self.head_tokens = head_tokens
-        self.pool, self.name, self.preprocessing = pool, name, preprocessing
-        self.labels, self.config = labels, config
+        self.pool, self.about = pool, about
 
     @property
     def stride(self) -> int:
@@ -202,6 +207,17 @@ class VisionTransformer(eqx.Module):
         attended = tuple(weights[number] for number in attending)
         return Output(x, pooled, logits, hidden, attended, self.class_attention(attended))
 
+    def asked(
+        self,
+        *inputs: Float[Array, "3 H W"],
+        layers: Sequence[int],
+        as_maps: bool,
+        attentions: bool,
+    ) -> Output:
+        """Features of one image, with layers and attentions."""
+        (pixel_values,) = inputs
+        return self(pixel_values, layers, as_maps=as_maps, attentions=attentions)
+
     def rotation(self, height: Size, width: Size, joined: int = 0) -> Rotation | None:
         """How queries and keys of a grid are rotated, once for all blocks; `joined` tokens in front
         of all others are not."""
@@ -259,3 +275,75 @@ class VisionTransformer(eqx.Module):
         earlier = before[len(before) + 1 - count :]
         tokens = [*(self.norm(state[0]) for state in earlier), x[0]][:count]
         return self.head(jnp.concatenate([*tokens, mean_of_patches(x, self.prefix_tokens)]))
+
+
+NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
+POOLS: Mapping[str | None, Pool] = {
+    "token": class_token,
+    "mean": mean_of_patches,
+    "both": token_and_mean,
+}
+
+
+def vit_maker(config: ViTConfig) -> partial[VisionTransformer]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
+    # What blocks and attention pooling have in common.
+    shared: dict[str, Any] = {
+        "heads": config.heads,
+        "hidden": config.hidden,
+        "ffn": _feed_forward(config),
+        "norm": norm,
+    }
+    block = partial(
+        Block,
+        **shared,
+        qkv_bias=config.qkv_bias,
+        qk_norm=norm if config.qk_norm else None,
+        layer_scale=config.layer_scale,
+    )
+    where = config.positions
+    return partial(
+        VisionTransformer,
+        config.dim,
+        config.depth,
+        block,
+        patch_size=config.patch_size,
+        cls_token=config.cls_token,
+        registers=config.registers,
+        mask_token=config.mask_token,
+        positions=partial(LearnedPositionEmbedding, **asdict(where)) if where else None,
+        rope=_rope(config),
+        norm=norm,
+        untied_norms=config.untied_norms,
+        top=(_top_block(config.heads, config.top),) * config.top.depth if config.top else (),
+        top_norm=partial(eqx.nn.LayerNorm, eps=config.top.norm_eps) if config.top else None,
+        pool=POOLS.get(config.pool),
+        attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
+        classes=config.classes,
+        head_tokens=config.head_tokens,
+    )
+
+
+def _top_block(heads: int, config: TopBlocks) -> Callable[..., Block]:
+    return partial(
+        Block,
+        heads=heads,
+        hidden=config.hidden,
+        ffn=SwiGlu,
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        qkv_bias=False,
+        qk_norm=None,
+        layer_scale=1e-5,
+    )
+
+
+def _feed_forward(config: ViTConfig) -> MakeFeedForward:
+    if config.ffn == "mlp":
+        return partial(Mlp, activation=ACTIVATIONS[config.activation])
+    return SwiGlu if config.ffn == "swiglu" else SwiGluFused
+
+
+def _rope(config: ViTConfig) -> RoPE | None:
+    make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
+    return make(config.head_dim, **asdict(config.rope)) if config.rope else None

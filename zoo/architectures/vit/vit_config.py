@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.parts.common_config import DEEPEST, MOST, TASKS, Taken, class_words
+from zoo.architectures.parts.activation_names import Activation
+from zoo.architectures.parts.common_config import DEEPEST, MOST, TASKS, Scores, Taken, class_words
 from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.architectures.parts.top_config import TopBlocks
 
@@ -33,7 +34,7 @@ class ViTConfig:
     heads: int
     hidden: int
     ffn: Literal["mlp", "swiglu", "swiglu_fused"] = "mlp"
-    activation: Literal["gelu", "gelu_tanh"] = "gelu"
+    activation: Activation = "gelu"
     qkv_bias: bool = True
     qk_norm: bool = False
     norm: Literal["layer", "rms"] = "layer"
@@ -51,9 +52,11 @@ class ViTConfig:
     pool: Literal["token", "mean", "both", "attention"] | None = "token"
     classes: int = 0
     head_tokens: int | None = None
-    scores: Literal["softmax", "sigmoid", "none"] = "softmax"
+    scores: Scores = "softmax"
 
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
+    words: ClassVar[None] = None
+    attends: ClassVar[bool] = True
 
     @property
     def is_sound(self) -> bool:

@@ -12,7 +12,6 @@ import numpy as np
 
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.huggingface import portable_config
@@ -124,7 +123,7 @@ def card(manifest: Manifest) -> str:
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
-        is_vit=isinstance(entry.config, ViTConfig),
+        attends=entry.config.attends,
         pooler=entry.pooler,
         examples=entry.examples,
         drawn=entry.family == "digits_dual",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
 from zoo.architectures.config import Config
-from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.kinds import TOWER_NAMES, architecture_of
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
@@ -62,7 +62,7 @@ VARIANTS = {
 
 TOWERS = {
     f"{tower}_{name}": replace(spec, path=spec.path.replace("/model", f"/{tower}_model"))
-    for tower in ("text", "vision")
+    for tower in TOWER_NAMES
     for name, spec in VARIANTS.items()
 }
 """The same of each part of a model of two: transformers.js asks for files of these names."""
@@ -111,6 +111,6 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
 
 def with_towers(names: tuple[str, ...], config: Config) -> tuple[str, ...]:
     """The variants of a folder, with those of the towers of a network that has two."""
-    if not isinstance(config, DualConfig):
+    if not architecture_of(config).towers:
         return names
     return tuple(name for name in FILES if name in names or name.partition("_")[2] in names)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from weights import LazyArrays, Weights
-from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import architecture_of, parts_of_network
 from zoo.artifacts.build.plan import TOWERS, VARIANTS
 from zoo.checkpoints.load import Loaded
 from zoo.export.request import FileSpec
@@ -22,14 +22,11 @@ class Part:
 
 def parts_of(entry: ModelInfo, loaded: Loaded) -> Iterator[Part]:
     """The towers, if there are any, and then the whole."""
-    if isinstance(config := loaded.config, DualConfig):
-        for tower, path, within in (
-            ("text", "words.", config.words),
-            ("vision", "vision.", config.vision),
-        ):
-            files = {name: spec for name, spec in TOWERS.items() if name.startswith(tower)}
-            part = Loaded(within, inner(loaded.weights, path))
-            yield Part(replace(entry, config=within), part, files)
+    parts = parts_of_network(loaded.config)
+    for tower, field in architecture_of(loaded.config).towers.items():
+        files = {name: spec for name, spec in TOWERS.items() if name.startswith(tower)}
+        part = Loaded(parts[field], inner(loaded.weights, f"{field}."))
+        yield Part(replace(entry, config=parts[field]), part, files)
     yield Part(entry, loaded, VARIANTS)
 
 

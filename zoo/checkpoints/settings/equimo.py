@@ -3,95 +3,21 @@
 from importlib.metadata import version
 from typing import Any
 
-from zoo.architectures.config import FeatureConfig
-from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.config import Config
+from zoo.architectures.kinds import architecture_of
 
 EQUIMO = "1.1.0"  # the version whose format is written
 
-# Equimo's names for what the configurations have others for.
-ACTIVATION = {"gelu": "exactgelu", "gelu_tanh": "gelu"}
-FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
-POOL = {"token": "token", "mean": "avg"}
 
-
-def equimo_metadata(config: FeatureConfig) -> dict[str, Any]:
+def equimo_metadata(config: Config) -> dict[str, Any]:
     """`metadata.json` of an Equimo 1.x archive."""
-    settings = _convnext(config) if isinstance(config, ConvNeXtConfig) else _vit(config)
+    settings = architecture_of(config).equimo
+    assert settings is not None, "Equimo has no others"
     return {
-        "model_config": settings,
+        "model_config": settings(config),
         "torch_hub_cfg": {},
         "timm": [],
         "jax_version": version("jax"),
         "equinox_version": version("equinox"),
         "equimo_version": EQUIMO,
-    }
-
-
-def _convnext(config: ConvNeXtConfig) -> dict[str, Any]:
-    return {
-        "in_channels": 3,
-        "depths": list(config.depths),
-        "dims": list(config.dims),
-        "layer_scale_init_value": config.layer_scale,
-        "act_layer": ACTIVATION[config.activation],
-        "num_classes": config.classes,
-        "eps": config.norm_eps,
-    }
-
-
-def _vit(config: ViTConfig) -> dict[str, Any]:
-    # Equimo takes two thirds of this for a gated network's width.
-    gate = 1 if config.ffn == "mlp" else 1.5
-    settings: dict[str, Any] = {
-        "img_size": 224,
-        "in_channels": 3,
-        "patch_size": config.patch_size,
-        "num_classes": config.classes,
-        "use_mask_token": config.mask_token,
-        "use_global_pos_embed": config.positions is not None,
-        "use_local_pos_embed": config.rope is not None,
-        "reg_tokens": config.registers,
-        "init_values": config.layer_scale,
-        "eps": config.norm_eps,
-        "dynamic_img_size": True,
-        "act_layer": ACTIVATION[config.activation],
-        "dim": config.dim,
-        "num_heads": config.heads,
-        "depths": [config.depth],
-        "mlp_ratio": config.hidden / config.dim * gate,
-        "untie_global_and_local_cls_norm": config.untied_norms,
-    }
-    if config.ffn in FEED_FORWARD:
-        settings["ffn_layer"] = FEED_FORWARD[config.ffn]
-    if config.pool in POOL and config.classes:
-        settings["global_pool"] = POOL[config.pool]
-    if config.positions is not None:
-        settings |= _learned(config, config.positions)
-    if isinstance(config.rope, RopeGrid):
-        settings |= _vit5(config, config.rope)
-    return settings
-
-
-def _learned(config: ViTConfig, positions: LearnedPositions) -> dict[str, Any]:
-    return {
-        "img_size": positions.grid * config.patch_size,
-        "class_token": config.cls_token,
-        "global_pos_embed_cls": positions.cls_token,
-        "interpolate_antialias": positions.antialias,
-    }
-
-
-def _vit5(config: ViTConfig, rope: RopeGrid) -> dict[str, Any]:
-    frequencies = {"strategy": "mode", "freqs_for": "lang"}
-    patches = {"theta": rope.theta, "pt_seq_len": rope.length}
-    registers = {"theta": rope.register_theta, "pt_seq_len": round(config.registers**0.5)}
-    return {
-        "local_pos_embed_reg": True,
-        "local_pos_embed_config_patch": frequencies | patches,
-        "local_pos_embed_config_reg": frequencies | registers,
-        "norm_layer": "rmsnorm",
-        "qkv_bias": config.qkv_bias,
-        "qk_norm": config.qk_norm,
     }

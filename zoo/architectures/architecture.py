@@ -1,0 +1,151 @@
+"""What everybody asks of a kind of network, as a record of data and functions.
+
+Whoever works with networks asks the record of a configuration (`kinds.py`) and knows no kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from weights.initializers import Shape
+from zoo.architectures.config import Config
+from zoo.architectures.parts.activation_names import OF_TRANSFORMERS, Activation
+from zoo.architectures.parts.common_config import Scores
+from zoo.errors import BadRequest
+
+if TYPE_CHECKING:
+    from zoo.architectures.library_settings import Settings
+
+C = TypeVar("C", bound=Config)
+
+Shapes = Callable[[str], Shape | None]
+"""The shape that a checkpoint gives a leaf; None where it has none."""
+
+
+@dataclass(frozen=True)
+class TransformersClass:
+    """A class of transformers: its name, its configuration's, and the settings of a network.
+
+    `antialias` says how it interpolates learned positions, `asks` that it only does where it is
+    told to. `nested` is the part of its configuration that the settings are, where they are one.
+    `auto` finds the class by its settings, `answers` are outputs that it has in place of features.
+    One that is not `pooled` has a pooler of its own, which is no part of its classifiers. With
+    `key_bias` it is told whether keys have a bias, and one that is `square` takes squares alone.
+    """
+
+    name: str
+    model_type: str
+    settings: Callable[[Any], dict[str, Any]]
+    antialias: bool = False
+    asks: bool = False
+    nested: str = ""
+    auto: str = "AutoModel"
+    answers: tuple[str, ...] = ()
+    pooled: bool = True
+    key_bias: bool = False
+    square: bool = False
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known beside a checkpoint's tensors: whose names they have, and what is in
+    `config.json`. An `own_head` is one that somebody has put on the network."""
+
+    naming: str
+    settings: Settings | None
+    own_head: bool = False
+
+    @property
+    def of_transformers(self) -> Settings | None:
+        """What transformers says, if the checkpoint is in its names."""
+        return self.settings if self.naming == "huggingface" else None
+
+    def scores(self, classes: int) -> Scores:
+        """What makes answers of logits, as transformers' pipeline for classification does it."""
+        problem = self.of_transformers and self.of_transformers.problem_type
+        if problem == "regression":
+            return "none"
+        alone = self.naming == "huggingface" and classes == 1
+        return "sigmoid" if alone or problem == "multi_label_classification" else "softmax"
+
+
+def told_of_blocks(told: Settings | None, activation: Activation, eps: float) -> dict[str, Any]:
+    """The activation and the epsilon of a network: told, or else the usual ones."""
+    return {
+        "activation": OF_TRANSFORMERS.get((told and told.hidden_act) or "", activation),
+        "norm_eps": (told and told.layer_norm_eps) or eps,
+    }
+
+
+def no_class(config: Config) -> TransformersClass:
+    """**Raises** `BadRequest`: transformers has no class for networks of this kind."""
+    raise BadRequest(
+        "transformers has no class for a classifier of DINOv2's patches, nor for depths on another "
+        "network than DINOv2: write another format."
+    )
+
+
+def unchanged(config: C, *_: object) -> C:
+    """A configuration as it is."""
+    return config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture(Generic[C]):
+    """A kind of network, by its configuration `config`.
+
+    `network` makes what makes the network: `network(config)(key=key)`; JAX is imported there.
+
+    `parts` are the fields of a configuration that are networks of another kind, whose leaves lie
+    under these names; those that folders have files of are `towers`, by transformers.js' names. All
+    functions from configurations to configurations get one whose parts are done.
+
+    - `purpose`: what a network is for, in a sentence in which `{classes:,}`, `{such}` examples of
+      them, `{stride}` and that there is a vector for the `{whole}` are put.
+    - `sizes`: with those that leaves tell; None where not all are there that do.
+    - `landmarks`: shapes of a few leaves that tell networks apart without building them.
+    - `free`: without what somebody's own may have otherwise: classes, grid, details.
+    - `unsized`: without its sizes.
+    - `settled`: with what no tensor tells, from the settings beside them.
+    - `interpolated`: with positions brought to another size with antialiasing, or without.
+    - `below`: without what makes its features answers.
+    - `with_head`: with the classes of a linear layer, and the tokens that it takes; only of kinds
+      that give features, and logits if they are classifiers.
+    - `as_built`: as a network is now, which somebody may have cut.
+    - `head_takes`: what a head of somebody's own is given, in words.
+
+    `told` is the part of `config.json` that is about the network; `heads`, where there are any,
+    says how many share the channels, which nothing else tells. `transformers` is the class of
+    `classes` that computes a network, or **raises** `BadRequest`; `equimo` are Equimo's settings,
+    where it has such networks. `similarity` says what cosines of images and texts are multiplied by
+    and what is added, of a configuration and its leaves; only of kinds that compare them.
+    """
+
+    config: type[C]
+    network: Callable[[C], Callable[..., Any]]
+    parts: tuple[str, ...] = ()
+    towers: Mapping[str, str] = field(default_factory=dict)
+    purpose: Callable[[C], str]
+    sizes: Callable[[C, Shapes], C | None]
+    landmarks: Callable[[C], dict[str, Shape]] = lambda config: {}
+    free: Callable[[C], C] = unchanged
+    unsized: Callable[[C], C] = unchanged
+    settled: Callable[[C, Beside], C] = unchanged
+    interpolated: Callable[[C, bool], C] = unchanged
+    below: Callable[[C], Config] = unchanged
+    with_head: Callable[[C, Shape | None], C] | None = None
+    as_built: Callable[[C, Any], C] = unchanged
+    head_takes: Callable[[C], str] = lambda config: "what the network pools"
+    told: Callable[[Settings], Settings] = lambda settings: settings
+    heads: Callable[[C], int] | None = None
+    transformers: Callable[[C], TransformersClass] = no_class
+    classes: tuple[TransformersClass, ...] = ()
+    equimo: Callable[[C], dict[str, Any]] | None = None
+    similarity: Callable[[C, Mapping[str, Any]], tuple[float, float]] | None = None
+
+    @property
+    def gives_features(self) -> bool:
+        """Whether its networks give tokens, and logits if they are classifiers."""
+        return self.with_head is not None

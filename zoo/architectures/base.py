@@ -1,0 +1,97 @@
+"""What all networks have in common: what they know of themselves, and how batches are run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Shaped
+
+from zoo.architectures.config import Config
+from zoo.architectures.parts.output import Returned
+from zoo.architectures.parts.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a network knows of itself: what it is called, what is done to its images, what its
+    classes are called in their order, and the configuration that it was made of."""
+
+    name: str = ""
+    preprocessing: Preprocessing | None = None
+    labels: tuple[str, ...] = ()
+    config: Config | None = None
+
+
+UNKNOWN = Identity()
+
+
+class Network(eqx.Module):
+    """A network of the zoo, which takes one image or text, or images beside texts."""
+
+    about: Identity = eqx.field(static=True)
+
+    gives_features: ClassVar[bool] = False
+    """Whether it gives tokens of an image, and logits if it is a classifier."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called; empty for one that was built by hand."""
+        return self.about.name
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What is done to its images."""
+        return self.about.preprocessing
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the classes are called, in their order."""
+        return self.about.labels
+
+    @property
+    def config(self) -> Config | None:
+        """What the network was made of."""
+        return self.about.config
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output; a text has no sides."""
+        return 1
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens in front of the patches; none where no tokens are given."""
+        return 0
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for; none where the answers are of the image."""
+        return 0
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Outputs for what the network takes."""
+        raise NotImplementedError
+
+    def asked(
+        self,
+        *inputs: Shaped[Array, "..."],
+        layers: Sequence[int],
+        as_maps: bool,
+        attentions: bool,
+    ) -> Returned:
+        """The output, with what only some can be asked for."""
+        return self(*inputs)
+
+    def batched(
+        self,
+        *inputs: Shaped[Array, "..."],
+        layers: Sequence[int],
+        as_maps: bool,
+        attentions: bool,
+    ) -> Returned:
+        """The outputs for batches of what the network takes."""
+        run = partial(self.asked, layers=layers, as_maps=as_maps, attentions=attentions)
+        return jax.vmap(run)(*inputs)

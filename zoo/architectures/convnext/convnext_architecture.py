@@ -1,0 +1,123 @@
+"""ConvNeXts, as everybody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from weights.initializers import Shape
+from zoo.architectures.architecture import (
+    Architecture,
+    Beside,
+    Shapes,
+    TransformersClass,
+    told_of_blocks,
+)
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.parts.activation_names import CALLED
+from zoo.architectures.parts.common_config import purpose_of_features
+from zoo.architectures.read_shapes import as_four, count_numbered, count_rows
+
+if TYPE_CHECKING:
+    from zoo.architectures.convnext.convnext_network import ConvNeXt
+
+
+def _network(config: ConvNeXtConfig) -> Callable[..., Any]:
+    from zoo.architectures.convnext.convnext_network import convnext_maker
+
+    return convnext_maker(config)
+
+
+def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
+    stages = range(len(config.dims))
+    dims = [count_rows(shapes, f"blocks.{stage}.downsample.conv.bias") for stage in stages]
+    depths = [count_numbered(shapes, f"blocks.{stage}.blocks.{{}}.norm.weight") for stage in stages]
+    if 0 in dims or 0 in depths:
+        return None
+    found = replace(config, depths=as_four(depths), dims=as_four(dims))
+    return _with_head(found, shapes("head.weight"))
+
+
+def _with_head(config: ConvNeXtConfig, head: Shape | None) -> ConvNeXtConfig:
+    return replace(config, classes=head[0] if head and len(head) == 2 else 0)
+
+
+def _free(config: ConvNeXtConfig) -> ConvNeXtConfig:
+    common = replace(config, classes=0, norm_eps=0.0, final_norm_eps=None)
+    return replace(common, activation="gelu", scores="softmax")
+
+
+def _settled(config: ConvNeXtConfig, beside: Beside) -> ConvNeXtConfig:
+    told = beside.settings.network if beside.settings else None
+    blocks = told_of_blocks(told, config.activation, config.norm_eps)
+    # All other norms are fixed in transformers.
+    eps = blocks.pop("norm_eps")
+    last = None if eps == config.norm_eps else eps
+    return replace(config, **blocks, final_norm_eps=last, scores=beside.scores(config.classes))
+
+
+def _dinov3_settings(config: ConvNeXtConfig) -> dict[str, Any]:
+    return {
+        "hidden_sizes": list(config.dims),
+        "depths": list(config.depths),
+        "hidden_act": "gelu",
+        "image_size": 224,
+        "layer_norm_eps": config.norm_eps,
+        "layer_scale_init_value": config.layer_scale,
+    }
+
+
+def _convnext_settings(config: ConvNeXtConfig) -> dict[str, Any]:
+    settings = _dinov3_settings(config)
+    if config.response_norm:
+        del settings["layer_scale_init_value"]
+    return settings | {"layer_norm_eps": config.final_norm_eps or config.norm_eps}
+
+
+DINOV3_CONVNEXT = TransformersClass("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_settings)
+CLASSIFIER = TransformersClass("ConvNextForImageClassification", "convnext", _convnext_settings)
+CLASSIFIER_V2 = TransformersClass(
+    "ConvNextV2ForImageClassification", "convnextv2", _convnext_settings
+)
+
+
+def _class(config: ConvNeXtConfig) -> TransformersClass:
+    if config.response_norm:
+        return CLASSIFIER_V2
+    return CLASSIFIER if config.classes else DINOV3_CONVNEXT
+
+
+def _equimo(config: ConvNeXtConfig) -> dict[str, Any]:
+    return {
+        "in_channels": 3,
+        "depths": list(config.depths),
+        "dims": list(config.dims),
+        "layer_scale_init_value": config.layer_scale,
+        "act_layer": CALLED[config.activation].equimo,
+        "num_classes": config.classes,
+        "eps": config.norm_eps,
+    }
+
+
+def _as_built(config: ConvNeXtConfig, network: ConvNeXt) -> ConvNeXtConfig:
+    return replace(config, classes=len(network.head.weight) if network.head else 0)
+
+
+CONVNEXT = Architecture(
+    config=ConvNeXtConfig,
+    network=_network,
+    purpose=purpose_of_features,
+    sizes=_sizes,
+    landmarks=lambda config: {"norm.weight": (config.dim,)},
+    free=_free,
+    unsized=lambda config: replace(config, depths=(0, 0, 0, 0), dims=(0, 0, 0, 0)),
+    settled=_settled,
+    below=lambda config: replace(config, classes=0),
+    with_head=_with_head,
+    as_built=_as_built,
+    told=lambda settings: settings.network,
+    transformers=_class,
+    classes=(DINOV3_CONVNEXT, CLASSIFIER, CLASSIFIER_V2),
+    equimo=_equimo,
+)

@@ -1,0 +1,64 @@
+"""Networks for images beside those for texts, as everybody asks for them."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zoo.architectures.architecture import Architecture, TransformersClass, unchanged
+from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.parts.common_config import PICTURES
+from zoo.architectures.text.text_architecture import SIGLIP_TEXT, TIPS_TEXT, check_pool
+from zoo.architectures.vit.vit_settings import SIGLIP, TIPS
+
+
+def _network(config: DualConfig) -> Callable[..., Any]:
+    from zoo.architectures.dual.dual_encoder import dual_maker
+
+    return dual_maker(config)
+
+
+def _settings(
+    vision: TransformersClass, words: TransformersClass
+) -> Callable[[DualConfig], dict[str, Any]]:
+    """Those of both towers, as their own classes have them."""
+
+    def of_both(config: DualConfig) -> dict[str, Any]:
+        pictures = {**PICTURES, **vision.settings(config.vision)}
+        return {
+            "text_config": {"model_type": words.model_type, **words.settings(config.words)},
+            "vision_config": {"model_type": vision.model_type, **pictures},
+        }
+
+    return of_both
+
+
+SIGLIP_DUAL = TransformersClass("SiglipModel", "siglip", _settings(SIGLIP, SIGLIP_TEXT), asks=True)
+TIPS_DUAL = TransformersClass("Tipsv2Model", "tipsv2", _settings(TIPS, TIPS_TEXT), antialias=True)
+
+
+def _class(config: DualConfig) -> TransformersClass:
+    check_pool(config.words)
+    return TIPS_DUAL if config.words.pool == "mean" else SIGLIP_DUAL
+
+
+def _similarity(config: DualConfig, leaves: Mapping[str, Any]) -> tuple[float, float]:
+    if config.temperature:
+        scale = 1 / float(leaves["temperature"])
+    else:
+        scale = math.exp(leaves["logit_scale"][0])
+    return scale, float(leaves["logit_bias"][0]) if config.bias else 0.0
+
+
+PURPOSE = "Says which of some sentences are about a picture, whatever the sentences are."
+
+DUAL = Architecture(
+    config=DualConfig,
+    network=_network,
+    purpose=lambda config: PURPOSE,
+    parts=("vision", "words"),
+    towers={"text": "words", "vision": "vision"},
+    similarity=_similarity,
+    sizes=unchanged,
+    transformers=_class,
+    classes=(SIGLIP_DUAL, TIPS_DUAL),
+)

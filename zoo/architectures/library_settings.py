@@ -1,0 +1,92 @@
+"""What other libraries write of a network into `config.json`, and what of it tells networks apart.
+
+It may come from a stranger: every value that is used is checked here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.fields import Line, Model, Side, Three
+
+
+class TimmPictures(Model):
+    """`pretrained_cfg`: what timm does to pictures."""
+
+    tag: Line = ""
+    input_size: tuple[Literal[3], Side, Side]
+    interpolation: Literal["bilinear", "bicubic"]
+    crop_pct: Annotated[float, Field(gt=0.1, le=1)] = 0.875
+    crop_mode: Literal["center", "squash"] = "center"
+    mean: Three
+    std: Three
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The same in the zoo's words."""
+        _, height, width = self.input_size
+        edge = math.floor(min(height, width) / self.crop_pct)
+        stretched = self.crop_mode == "squash" and self.crop_pct == 1
+        return Preprocessing(
+            self.mean,
+            self.std,
+            (height, width),
+            resize=None if stretched else edge,
+            resample=self.interpolation,
+        )
+
+
+class Settings(Model, extra="allow"):
+    """`config.json`. transformers names classes in `id2label`, timm in `label_names`."""
+
+    model_type: Line = ""
+    problem_type: (
+        Literal["single_label_classification", "multi_label_classification", "regression"] | None
+    ) = None
+    architectures: tuple[Line, ...] | None = None
+    num_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    hidden_act: Line | None = None
+    layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
+    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = Field({})
+    vision_config: Settings | None = None
+    text_config: Settings | None = None
+    backbone_config: Settings | None = None
+    out_indices: tuple[Annotated[int, Field(ge=1, le=512)], ...] = ()
+    depth_estimation_type: Literal["relative", "metric"] = "relative"
+    max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    temperature_init_value: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    architecture: Line = ""
+    label_names: tuple[Line, ...] = ()
+    global_pool: Line = ""
+    pretrained_cfg: TimmPictures | None = None
+
+    @property
+    def class_name(self) -> str:
+        """The class whose network it is, or at least of what type that is."""
+        return next(iter(self.architectures or ()), self.model_type or self.architecture)
+
+    @property
+    def network(self) -> Settings:
+        """The part about the network for images, where a model has several."""
+        return self.vision_config or self.backbone_config or self
+
+    @property
+    def words(self) -> Settings:
+        """The part about the network for texts, where a model has several."""
+        return self.text_config or self
+
+    @property
+    def timm_name(self) -> str:
+        """What the hub calls timm's network, with its weights before somebody trained them."""
+        tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
+        return f"timm/{self.architecture}.{tag}"
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called, in their order."""
+        numbered = sorted((int(number), name) for number, name in self.id2label.items())
+        return self.label_names or tuple(name for _, name in numbered)

@@ -1,0 +1,67 @@
+"""Mask transformers, as everybody asks for them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from zoo.architectures.architecture import Architecture, Shapes, TransformersClass
+from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.parts.common_config import PURPOSE_OF_AREAS
+from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.read_shapes import count_numbered, count_rows
+from zoo.architectures.vit.vit_settings import dinov3_settings
+
+
+def _network(config: MaskConfig) -> Callable[..., Any]:
+    from zoo.architectures.masks.eomt import eomt_maker
+
+    return eomt_maker(config)
+
+
+def _sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
+    found = replace(
+        config,
+        queries=count_rows(shapes, "queries"),
+        query_blocks=count_rows(shapes, "attn_mask_probs"),
+        classes=count_rows(shapes, "class_head.weight") - 1,
+        upscalings=count_numbered(shapes, "upscale.{}.norm.weight"),
+    )
+    # transformers has another function in the heads of one with gates.
+    return found if found.classes > 0 and config.backbone.ffn == "mlp" else None
+
+
+def _unsized(config: MaskConfig) -> MaskConfig:
+    return replace(config, queries=0, query_blocks=0, classes=0, upscalings=0)
+
+
+def _settings(config: MaskConfig) -> dict[str, Any]:
+    assert isinstance(config.backbone.rope, RopePeriods)
+    return dinov3_settings(config.backbone) | {
+        "rope_parameters": {"rope_theta": config.backbone.rope.base, "rope_type": "default"},
+        "num_queries": config.queries,
+        "num_blocks": config.query_blocks,
+        "num_upscale_blocks": config.upscalings,
+    }
+
+
+EOMT = TransformersClass(
+    "EomtDinov3ForUniversalSegmentation",
+    "eomt_dinov3",
+    _settings,
+    auto="AutoModelForUniversalSegmentation",
+    answers=("class_queries_logits", "masks_queries_logits"),
+    key_bias=True,
+    square=True,
+)
+
+MASKS = Architecture(
+    config=MaskConfig,
+    network=_network,
+    purpose=lambda config: PURPOSE_OF_AREAS,
+    parts=("backbone",),
+    sizes=_sizes,
+    unsized=_unsized,
+    below=lambda config: config.backbone,
+    transformers=lambda config: EOMT,
+    classes=(EOMT,),
+)

@@ -1,0 +1,25 @@
+"""All tables of what is published, in the order in which models are listed."""
+
+from zoo.architectures.convnext import convnext_family
+from zoo.architectures.depth import depth_anything
+from zoo.architectures.dual import dinotxt_family, siglip2, tips
+from zoo.architectures.families import digits_family, dinov3, eupe
+from zoo.architectures.masks import eomt_family
+from zoo.architectures.segmenter import dinov2_segmentation
+from zoo.architectures.vit import dinov2, vit5, vit_family
+
+FAMILIES = (
+    dinov3,
+    dinov2,
+    tips,
+    siglip2,
+    eupe,
+    convnext_family,
+    vit_family,
+    vit5,
+    depth_anything,
+    eomt_family,
+    dinov2_segmentation,
+    dinotxt_family,
+    digits_family,
+)

@@ -1,0 +1,121 @@
+"""Transformers for texts, as everybody asks for them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from weights.initializers import Shape
+from zoo.architectures.architecture import (
+    Architecture,
+    Beside,
+    Shapes,
+    TransformersClass,
+    told_of_blocks,
+)
+from zoo.architectures.parts.activation_names import CALLED
+from zoo.architectures.read_shapes import channels_between, count_numbered, count_rows
+from zoo.architectures.text.text_config import TextConfig
+from zoo.errors import BadRequest
+
+
+def _network(config: TextConfig) -> Callable[..., Any]:
+    from zoo.architectures.text.text_transformer import text_maker
+
+    return text_maker(config)
+
+
+def _sizes(config: TextConfig, shapes: Shapes) -> TextConfig | None:
+    words, hidden = shapes("token_embed.weight") or (), channels_between(shapes, "fc1", "fc2", 1)
+    # Sinusoids are no leaves.
+    tokens = count_rows(shapes, "pos_embed") if config.positions == "learned" else config.tokens
+    if len(words) != 2 or not tokens or not hidden:
+        return None
+    return replace(
+        config,
+        dim=words[1],
+        depth=count_numbered(shapes, "blocks.{}.prenorm.weight"),
+        hidden=hidden,
+        projection=None if config.projection is None else count_rows(shapes, "head.weight"),
+        vocabulary=words[0],
+        tokens=tokens,
+    )
+
+
+def _landmarks(config: TextConfig) -> dict[str, Shape]:
+    return {
+        "norm.weight": (config.dim,),
+        "token_embed.weight": (config.vocabulary, config.dim),
+        f"blocks.{config.depth - 1}.norm.weight": (config.dim,),
+    }
+
+
+def _unsized(config: TextConfig) -> TextConfig:
+    sizes = replace(config, dim=0, depth=0, heads=0, hidden=0, vocabulary=0, tokens=0)
+    return replace(sizes, projection=None if config.projection is None else 0)
+
+
+def _settled(config: TextConfig, beside: Beside) -> TextConfig:
+    told = beside.settings.words if beside.settings else None
+    heads = (told and told.num_attention_heads) or config.heads
+    blocks = told_of_blocks(told, config.activation, config.norm_eps)
+    return replace(config, **blocks, heads=heads)
+
+
+def _words(config: TextConfig) -> dict[str, Any]:
+    """What all classes of networks for texts ask."""
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.hidden,
+        "hidden_act": CALLED[config.activation].transformers[0],
+        "layer_norm_eps": config.norm_eps,
+        "vocab_size": config.vocabulary,
+        "max_position_embeddings": config.tokens,
+        "pad_token_id": 0,
+    }
+
+
+def siglip_text_settings(config: TextConfig) -> dict[str, Any]:
+    return _words(config) | {
+        "projection_size": config.projection,
+        # Gemma's.
+        **{"eos_token_id": 1, "bos_token_id": 2},
+    }
+
+
+def tips_text_settings(config: TextConfig) -> dict[str, Any]:
+    return _words(config) | {"scale_sqrt_depth": True}
+
+
+SIGLIP_TEXT = TransformersClass("SiglipTextModel", "siglip_text_model", siglip_text_settings)
+TIPS_TEXT = TransformersClass("Tipsv2TextModel", "tipsv2_text_model", tips_text_settings)
+
+
+def check_pool(config: TextConfig) -> None:
+    """**Raises** `BadRequest` for a network for which transformers has no class."""
+    if config.pool == "greatest":
+        raise BadRequest("transformers has no class for dino.txt: write another format.")
+
+
+def _class(config: TextConfig) -> TransformersClass:
+    check_pool(config)
+    return TIPS_TEXT if config.pool == "mean" else SIGLIP_TEXT
+
+
+PURPOSE = "Turns a sentence into a vector, to be compared with those of pictures."
+
+TEXT = Architecture(
+    config=TextConfig,
+    network=_network,
+    purpose=lambda config: PURPOSE,
+    sizes=_sizes,
+    landmarks=_landmarks,
+    free=lambda config: replace(config, norm_eps=0.0, activation="gelu"),
+    unsized=_unsized,
+    settled=_settled,
+    told=lambda settings: settings.words,
+    heads=lambda config: config.heads,
+    transformers=_class,
+    classes=(SIGLIP_TEXT, TIPS_TEXT),
+)

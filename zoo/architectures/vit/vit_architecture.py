@@ -1,0 +1,90 @@
+"""Vision transformers, as everybody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from zoo.architectures.architecture import Architecture, Beside, told_of_blocks
+from zoo.architectures.parts.common_config import purpose_of_features
+from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_equimo import vit_equimo
+from zoo.architectures.vit.vit_settings import CLASSES, vit_class
+from zoo.architectures.vit.vit_sizes import (
+    vit_free,
+    vit_landmarks,
+    vit_sizes,
+    vit_unsized,
+    with_classes,
+)
+
+if TYPE_CHECKING:
+    from zoo.architectures.vit.vision_transformer import VisionTransformer
+
+
+def _network(config: ViTConfig) -> Callable[..., Any]:
+    from zoo.architectures.vit.vision_transformer import vit_maker
+
+    return vit_maker(config)
+
+
+def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
+    told = beside.settings.network if beside.settings else None
+    mean = config.classes and not beside.own_head and _mean_alone(config, beside)
+    return replace(
+        config,
+        **told_of_blocks(told, config.activation, config.norm_eps),
+        heads=(told and told.num_attention_heads) or config.heads,
+        scores=beside.scores(config.classes),
+        head_tokens=0 if mean else config.head_tokens,
+    )
+
+
+def _mean_alone(config: ViTConfig, beside: Beside) -> bool:
+    """Whether a classifier takes the mean of the patches where another network's takes what was
+    pooled: transformers' on SigLIP, and timm's on DINOv3 unless it was told otherwise."""
+    if beside.naming == "timm":
+        pool = beside.settings.global_pool if beside.settings else ""
+        return isinstance(config.rope, RopePeriods) and pool != "token"
+    return config.pool == "attention" and config.head_tokens is None
+
+
+def _interpolated(config: ViTConfig, antialias: bool) -> ViTConfig:
+    where = config.positions and replace(config.positions, antialias=antialias, offset=0.0)
+    return replace(config, positions=where)
+
+
+def _head_takes(config: ViTConfig) -> str:
+    if config.head_tokens:
+        several = "the class token" if config.head_tokens == 1 else f"{config.head_tokens} tokens"
+        return f"{several} and the mean of the patches"
+    return "the class token" if config.pool == "token" else "what the network pools"
+
+
+def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
+    classes = len(network.head.weight) if network.head else 0
+    return replace(config, classes=classes, depth=network.num_hidden_states)
+
+
+VIT = Architecture(
+    config=ViTConfig,
+    network=_network,
+    purpose=purpose_of_features,
+    sizes=vit_sizes,
+    landmarks=vit_landmarks,
+    free=vit_free,
+    unsized=vit_unsized,
+    settled=_settled,
+    interpolated=_interpolated,
+    below=lambda config: replace(config, classes=0, head_tokens=None),
+    with_head=with_classes,
+    head_takes=_head_takes,
+    as_built=_as_built,
+    told=lambda settings: settings.network,
+    heads=lambda config: config.heads,
+    transformers=vit_class,
+    classes=CLASSES,
+    equimo=vit_equimo,
+)

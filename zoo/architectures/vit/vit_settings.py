@@ -1,0 +1,119 @@
+"""transformers' classes (5.24) for vision transformers, and their settings."""
+
+from dataclasses import replace
+from typing import Any
+
+from zoo.architectures.architecture import TransformersClass
+from zoo.architectures.parts.activation_names import CALLED
+from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.errors import BadRequest
+
+
+def dinov3_settings(config: ViTConfig) -> dict[str, Any]:
+    assert isinstance(config.rope, RopePeriods)
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.hidden,
+        "use_gated_mlp": config.ffn == "swiglu",
+        "hidden_act": "silu" if config.ffn == "swiglu" else "gelu",
+        "query_bias": config.qkv_bias,
+        "value_bias": config.qkv_bias,
+        "proj_bias": True,
+        "mlp_bias": True,
+        "num_register_tokens": config.registers,
+        "patch_size": config.patch_size,
+        "image_size": 224,
+        "layer_norm_eps": config.norm_eps,
+        "layerscale_value": config.layer_scale,
+        "rope_theta": config.rope.base,
+    }
+
+
+def _learned(config: ViTConfig) -> dict[str, Any]:
+    """What all classes with learned positions ask."""
+    assert config.positions is not None
+    return {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "hidden_act": CALLED[config.activation].transformers[0],
+        "layer_norm_eps": config.norm_eps,
+        "patch_size": config.patch_size,
+        "image_size": config.positions.grid * config.patch_size,
+    }
+
+
+def dinov2_settings(config: ViTConfig) -> dict[str, Any]:
+    gated = config.ffn == "swiglu_fused"
+    registers = {"num_register_tokens": config.registers} if config.registers else {}
+    return _learned(config) | {
+        # A whole number; a gated network's width is two thirds, rounded up to a multiple of 8.
+        "mlp_ratio": int(config.hidden * (1.5 if gated else 1) / config.dim),
+        "use_swiglu_ffn": gated,
+        "layerscale_value": config.layer_scale,
+        "qkv_bias": config.qkv_bias,
+        **registers,
+    }
+
+
+def tips_settings(config: ViTConfig) -> dict[str, Any]:
+    # transformers rounds the product down, and 1152 channels have no whole ratio.
+    ratio = config.hidden / config.dim
+    return dinov2_settings(config) | ({} if config.ffn == "swiglu_fused" else {"mlp_ratio": ratio})
+
+
+def plain_settings(config: ViTConfig) -> dict[str, Any]:
+    return _learned(config) | {"intermediate_size": config.hidden}
+
+
+DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", dinov3_settings, key_bias=True)
+DINOV2 = TransformersClass("Dinov2Model", "dinov2", dinov2_settings)
+DINOV2_WITH_REGISTERS = TransformersClass(
+    "Dinov2WithRegistersModel", "dinov2_with_registers", dinov2_settings, antialias=True
+)
+DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
+DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
+    DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
+)
+SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", plain_settings, asks=True)
+SIGLIP_CLASSIFIER = replace(
+    SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
+)
+TIPS = TransformersClass("Tipsv2VisionModel", "tipsv2_vision_model", tips_settings, antialias=True)
+PLAIN_CLASSIFIER = TransformersClass(
+    "ViTForImageClassification", "vit", plain_settings, asks=True, pooled=False
+)
+PLAIN = replace(PLAIN_CLASSIFIER, name="ViTModel")
+
+CLASSES = (
+    *(DINOV3, DINOV2, DINOV2_WITH_REGISTERS, DINOV2_CLASSIFIER, DINOV2_WITH_REGISTERS_CLASSIFIER),
+    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, PLAIN_CLASSIFIER, PLAIN),
+)
+
+
+def vit_class(config: ViTConfig) -> TransformersClass:
+    """The class that computes a network. **Raises** `BadRequest` if there is none."""
+    if isinstance(config.rope, RopePeriods) and not config.classes:
+        return DINOV3
+    if config.positions and config.positions.linear and not config.classes:
+        return TIPS
+    learned = config.positions is not None and config.rope is None
+    if learned and config.mask_token and config.pool == "token":
+        if not config.classes:
+            return DINOV2_WITH_REGISTERS if config.registers else DINOV2
+        if config.head_tokens == 1:
+            return DINOV2_WITH_REGISTERS_CLASSIFIER if config.registers else DINOV2_CLASSIFIER
+    elif learned and config.pool == "attention":
+        if not config.classes:
+            return SIGLIP
+        if config.head_tokens == 0:
+            return SIGLIP_CLASSIFIER
+    elif learned and config.pool == "token":
+        return PLAIN_CLASSIFIER if config.classes else PLAIN
+    raise BadRequest(
+        "transformers has no class for this network (ViT-5, a classifier of another vector than "
+        "its classes', SigLIP 2 without its head): write another format."
+    )
