@@ -12,7 +12,7 @@ from jaxtyping import Array, PRNGKeyArray, Shaped
 from zoo.architectures.base import Identity, Network
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
-from zoo.architectures.parts.output import by_name
+from zoo.architectures.parts.output import Returned, by_name
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.parts.rope import RoPE
 
@@ -70,9 +70,14 @@ def batched(
 
 def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
     """Fields of all outputs that a network can give where those layers are asked for."""
-    run = partial(abstract(config).batched, layers=layers, as_maps=False, attentions=True)
-    found = eqx.filter_eval_shape(run, *_least(config))
+    run = partial(_everything, layers=layers)
+    found = eqx.filter_eval_shape(run, abstract(config), *_least(config))
     return [field for field, value in found._asdict().items() if jax.tree.leaves(value)]
+
+
+def _everything(model: Network, *inputs: Shaped[Array, "..."], layers: Sequence[int]) -> Returned:
+    """All that a network can be asked for."""
+    return model.batched(*inputs, layers=layers, as_maps=False, attentions=True)
 
 
 def _least(config: Config) -> list[jax.ShapeDtypeStruct]:
