@@ -1,1 +1,1 @@
-"""Handwritten digits, and how `vit_digits` is trained on them."""
+"""The images that the models of digits were trained on."""

@@ -18,6 +18,12 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from converter.verify.sessions import run
+from notebooks.training import __main__ as train_digits
+from notebooks.training import sentences
+from notebooks.training.classifier import Recipe, grey, initial, normalised, save_weights, train
+from notebooks.training.depth_training import RECIPE, measure, predict, train_depth
+from notebooks.training.word_training import RECIPE as WORD_RECIPE
+from notebooks.training.word_training import own_tokenizer, train_words, zero_shot
 from tests.references import siglip2
 from weights import leaf_values
 from zoo import from_pretrained as load
@@ -26,14 +32,8 @@ from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.entry import DATA
 from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.weights_argument import Given
-from zoo.digits import __main__ as train_digits
 from zoo.digits import data as digits
-from zoo.digits import sentences
-from zoo.digits.depth_training import RECIPE, measure, predict, train_depth
 from zoo.digits.scenes import draw_scenes
-from zoo.digits.training import Recipe, grey, initial, normalised, save_weights, train
-from zoo.digits.word_training import RECIPE as WORD_RECIPE
-from zoo.digits.word_training import own_tokenizer, train_words, zero_shot
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.images.pixel_values import pixel_values
 

@@ -2,7 +2,7 @@
 `depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; and
 `siglip_digits_dual`, two towers of SigLIP 2's for such images and for sentences about digits.
 
-The models whose weights the package itself holds. `zoo/digits` makes them, and
+The models whose weights the package itself holds. `notebooks/training` makes them, and
 `zoo/data/README.md` says how well they do.
 """
 
@@ -45,7 +45,7 @@ _embedded = partial(
     family="digits",
     # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
     licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
-    source="zoo/digits, on scikit-learn's copy of UCI's handwritten digits",
+    source="notebooks/training, on scikit-learn's copy of UCI's handwritten digits",
     embedded=True,
 )
 

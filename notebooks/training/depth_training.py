@@ -11,10 +11,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
 from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.digits.scenes import LARGEST_DIGIT, SMALLEST_DIGIT, Scenes
-from zoo.digits.training import Recipe, Rows, fit, initial, normalised
 
 RECIPE = Recipe(epochs=14, batch=32, rate=2e-3)
 
@@ -42,7 +42,7 @@ def train_depth(
     recipe: Recipe = RECIPE,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> tuple[Network, list[float]]:
-    """As `zoo.digits.training.train`, on the mean absolute error, where digits are and where none
+    """As `classifier.train`, on the mean absolute error, where digits are and where none
     is to the same share: most pixels are empty, and a network that saw nothing would be right."""
     init_key, *keys = jr.split(jr.key(seed), 3)
     model = initial(entry, init_key)

@@ -12,11 +12,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from notebooks.training.classifier import Recipe, Rows, fit, grey, initial, jittered, normalised
+from notebooks.training.sentences import DECIDING, Sentences
 from zoo.architectures.base import Network
 from zoo.architectures.entry import DATA, ModelInfo
 from zoo.digits.data import CLASSES, Digits
-from zoo.digits.sentences import DECIDING, Sentences
-from zoo.digits.training import Recipe, Rows, fit, grey, initial, jittered, normalised
 from zoo.texts.tokenizer import Tokenizer, read_tokenizer
 
 RECIPE = Recipe(epochs=45, batch=32, rate=1e-3)
@@ -75,7 +75,7 @@ def train_words(
     recipe: Recipe = RECIPE,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> tuple[Network, list[float]]:
-    """As `zoo.digits.training.train`, on two questions about each image: which of ten sentences is
+    """As `classifier.train`, on two questions about each image: which of ten sentences is
     right, one for each digit; and of every sentence by itself whether it is."""
     init_key, *keys = jr.split(jr.key(seed), 3)
     tokenizer = own_tokenizer(entry)

@@ -1,4 +1,4 @@
-"""`python -m zoo.digits`: trains the weights of `vit_digits`, `depth_digits` and
+"""`python -m notebooks.training`: trains the weights of `vit_digits`, `depth_digits` and
 `siglip_digits_dual`, which the package holds."""
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def train_digits(
 ) -> None:
     """Train, write the weights as safetensors, and say how right they are on held-out digits."""
     _check(out, validate)
+    from notebooks.training.classifier import save_weights
     from zoo.digits.data import split_digits
-    from zoo.digits.training import save_weights
 
     entry = info(model)
     seen, unseen = split_digits(seed, validate)
@@ -63,7 +63,7 @@ def train_digits(
 def _classifier(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
 ) -> tuple[Network, str]:
-    from zoo.digits.training import Recipe, accuracy, train
+    from notebooks.training.classifier import Recipe, accuracy, train
 
     model, _ = train(entry, seen, seed, Recipe(), tell)
     return model, f"{accuracy(model, entry, unseen):.2%} of {len(unseen.labels)}"
@@ -72,7 +72,7 @@ def _classifier(
 def _depth(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
 ) -> tuple[Network, str]:
-    from zoo.digits.depth_training import measure, train_depth
+    from notebooks.training.depth_training import measure, train_depth
     from zoo.digits.scenes import draw_scenes
 
     model, _ = train_depth(entry, draw_scenes(seen, SCENES, seed), seed, tell=tell)
@@ -86,8 +86,8 @@ def _depth(
 def _words(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
 ) -> tuple[Network, str]:
-    from zoo.digits.sentences import NAMES, all_sentences
-    from zoo.digits.word_training import train_words, zero_shot
+    from notebooks.training.sentences import NAMES, all_sentences
+    from notebooks.training.word_training import train_words, zero_shot
 
     model, _ = train_words(entry, seen, all_sentences(), seed, tell=tell)
     texts = [TEMPLATE.format(name) for name in NAMES]
