@@ -48,12 +48,12 @@ ROOMS = {
             "processes",
             "files",
             "fields",
+            "answers",
             "architectures",
             "registry",
             "images",
         ),
         *("runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
-        "answers",
         *("artifacts", "report", "hub", "embedding", "retrieval", "digits", "site", "cli"),
     ),
 }

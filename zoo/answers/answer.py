@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.answers.areas import (
-    QueryMasks,
-    class_map,
-    draw_areas,
-    post_process_panoptic_segmentation,
-)
-from zoo.answers.depth_map import depth_map, draw_depth
-from zoo.answers.scores import sigmoid, softmax
-from zoo.images.pixel_values import Float32, Size
+from weights.initializers import Float32
+from zoo.answers.fed import Fed, Size
+from zoo.answers.scores import SCORES, Scores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,19 +19,6 @@ if TYPE_CHECKING:
 Outputs = Mapping[str, NDArray[Any]]
 
 BEST = 5
-
-SCORES: Mapping[str, Callable[[Float32], Float32]] = {
-    "softmax": softmax,
-    "sigmoid": sigmoid,
-    "none": lambda logits: logits,
-}
-
-
-class Fed(NamedTuple):
-    """(height, width) of a network's input, and whether that was padded."""
-
-    size: Size
-    padded: bool
 
 
 class Answer(NamedTuple):
@@ -65,32 +46,26 @@ class Answered:
     features: Outputs = field(default_factory=dict)
 
 
-def answer(
-    outputs: Outputs, names: Sequence[str], size: Size, fed: Fed, scores: str = "softmax"
-) -> Answered:
-    """What the outputs for a picture of a size say; `names` are those of the classes, `fed` is what
-    the network got of it, and `scores` what makes answers of logits.
+@dataclass(frozen=True)
+class Question:
+    """What an answer is about: the names of the classes, the size of the picture, and what the
+    network got of it."""
 
-    Which task a network has is told by the names of its outputs, which are transformers'.
-    """
-    if "predicted_depth" in outputs:
-        depth = depth_map(outputs["predicted_depth"], size)
-        return Answered("depth", drawing=draw_depth(depth), values=depth)
-    if "masks_queries_logits" in outputs:
-        found = post_process_panoptic_segmentation(QueryMasks(outputs, size, *fed))
-        told = (Answer(names[each.label_id], each.score) for each in found.segments_info)
-        best_first = tuple(sorted(told, key=lambda each: -each.score))
-        areas = found.segmentation
-        return Answered("areas", best_first, draw_areas(areas), areas)
-    if "logits" in outputs and outputs["logits"].ndim == 3:
-        areas = class_map(outputs["logits"], size)
-        counts = np.bincount(areas.ravel(), minlength=len(names))
-        shares = (counts / areas.size).astype(np.float32)
-        seen = best(shares, names, int(np.count_nonzero(counts)))
-        return Answered("areas", seen, draw_areas(areas), areas)
-    if "logits" in outputs:
-        return Answered("classes", best(SCORES[scores](outputs["logits"]), names))
+    names: Sequence[str]
+    size: Size
+    fed: Fed
+
+
+def features(outputs: Outputs) -> Answered:
+    """Of a network whose outputs say nothing yet."""
     return Answered("features", features=outputs)
+
+
+def classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> Answered:
+    """Of a classifier; of a network without one, or a file without its output, the features."""
+    if "logits" not in outputs:
+        return features(outputs)
+    return Answered("classes", best(SCORES[scores](outputs["logits"]), names))
 
 
 def best(scores: Float32, names: Sequence[str], count: int = BEST) -> tuple[Answer, ...]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weights.initializers import Float32
+from zoo.answers.colours import ramp
+from zoo.answers.fed import Size, size_inside
 from zoo.answers.scores import sigmoid, softmax
-from zoo.images.pixel_values import Float32, Size, size_inside
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -170,3 +172,9 @@ def draw_areas(areas: Areas) -> Image:
     colours = np.random.default_rng(0).integers(48, 256, (int(areas.max()) + 2, 3), np.uint8)
     colours[NOWHERE] = 0
     return pil.fromarray(colours[areas])
+
+
+def drawn_maps(maps: Float32) -> tuple[NDArray[np.uint8], str]:
+    """Which of `[1, n, h, w]` is largest where, and what that shows."""
+    areas = ramp(maps[0].argmax(0).astype(np.float32))
+    return areas, "What is where in the photograph of a cat"

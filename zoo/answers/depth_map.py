@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoo.images.pixel_values import Float32, Size
-from zoo.show.draw import ramp
+from weights.initializers import Float32
+from zoo.answers.colours import ramp
+from zoo.answers.fed import Size
 
 if TYPE_CHECKING:
     from PIL.Image import Image

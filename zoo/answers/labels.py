@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoo.architectures.parts.common_config import Scores
+from weights.initializers import Float32
+from zoo.answers.scores import SCORES, Scores
 from zoo.errors import BadRequest
-from zoo.images.pixel_values import Float32
 
 if TYPE_CHECKING:
     from zoo.answers.answer import Answer
@@ -30,6 +30,6 @@ def in_sentences(labels: Sequence[str], template: str = TEMPLATE) -> list[str]:
 def likeliest_first(logits: Float32, labels: Sequence[str], scores: Scores) -> list[Answer]:
     """How likely each label is, of `logits [labels]`, the likeliest first."""
     # What draws answers takes its time to be imported.
-    from zoo.answers.answer import SCORES, best
+    from zoo.answers.answer import best
 
     return list(best(SCORES[scores](logits), labels, len(labels)))

@@ -5,20 +5,28 @@ Whoever works with networks asks the record of a configuration (`kinds.py`) and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weights.initializers import Shape
+from zoo.answers.answer import Answered, Outputs, Question, features
+from zoo.answers.fed import Size
+from zoo.answers.scores import Scores
 from zoo.architectures.config import Config
 from zoo.architectures.parts.activation_names import OF_TRANSFORMERS, Activation
-from zoo.architectures.parts.common_config import Scores
 from zoo.errors import BadRequest
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
 
 C = TypeVar("C", bound=Config)
+
+Thumbnail = tuple[NDArray[np.uint8], str]
+"""A picture [height, width, 3], and what is on it, in words."""
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""
@@ -92,6 +100,11 @@ def unchanged(config: C, *_: object) -> C:
     return config
 
 
+def says_nothing(config: Config, outputs: Outputs, question: Question) -> Answered:
+    """The answer of networks whose outputs are none yet."""
+    return features(outputs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Architecture(Generic[C]):
     """A kind of network, by its configuration `config`.
@@ -121,6 +134,11 @@ class Architecture(Generic[C]):
     `classes` that computes a network, or **raises** `BadRequest`; `equimo` are Equimo's settings,
     where it has such networks. `similarity` says what cosines of images and texts are multiplied by
     and what is added, of a configuration and its leaves; only of kinds that compare them.
+
+    `answer` is what outputs for one picture say of it. `thumbnail` draws what is in the outputs for
+    a batch of one, of pictures of a size, and says what that is; it gets nothing that is not
+    finite, and gives None where there is nothing to draw. `page_draws` are the outputs that the
+    page of a network draws.
     """
 
     config: type[C]
@@ -143,6 +161,9 @@ class Architecture(Generic[C]):
     transformers: Callable[[C], TransformersClass] = no_class
     classes: tuple[TransformersClass, ...] = ()
     equimo: Callable[[C], dict[str, Any]] | None = None
+    answer: Callable[[C, Outputs, Question], Answered] = says_nothing
+    thumbnail: Callable[[C, Outputs, Size], Thumbnail | None] = lambda config, outputs, size: None
+    page_draws: Callable[[C], Set[str]] = lambda config: frozenset()
     similarity: Callable[[C, Mapping[str, Any]], tuple[float, float]] | None = None
 
     @property

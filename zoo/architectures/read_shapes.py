@@ -3,7 +3,7 @@
 from itertools import count, takewhile
 
 from zoo.architectures.architecture import Shapes
-from zoo.architectures.parts.common_config import Four
+from zoo.architectures.common_config import Four
 
 
 def count_rows(shapes: Shapes, leaf: str, axis: int = 0) -> int:

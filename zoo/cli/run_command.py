@@ -115,8 +115,8 @@ def _in_jax(
     from zoo.checkpoints.tokenizer_beside import tokenizer_of
 
     tokenizer = tokenizer_of(name, weights) if labels else None
-    from zoo.answers.in_jax import answers_in_words, answers_of
     from zoo.checkpoints.pretrained import from_pretrained
+    from zoo.hub.in_jax import answers_in_words, answers_of
 
     model = from_pretrained(name, weights)
     return (

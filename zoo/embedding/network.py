@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.answers.fed import size_inside
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import ReadPicture
-from zoo.images.pixel_values import drafted_values, resized_size, size_inside
+from zoo.images.pixel_values import drafted_values, resized_size
 
 if TYPE_CHECKING:
     from zoo.manifest.schema import Manifest, Variant

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.architectures.common_config import Taken
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.parts.common_config import Taken
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values

@@ -87,7 +87,9 @@ class VisionModel:
 
     def answer(self, images: Pictures) -> list[Answered]:
         """What the model says of each picture: classes, depths, or its features."""
-        from zoo.answers.answer import Fed, answer
+        from zoo.answers.answer import Question
+        from zoo.answers.fed import Fed
+        from zoo.architectures.kinds import architecture_of
         from zoo.manifest.stated_entry import stated_entry
 
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
@@ -96,7 +98,8 @@ class VisionModel:
             outputs = {name: output[0] for name, output in self([image]).items()}
             size = image.height, image.width
             fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
-            found.append(answer(outputs, entry.class_names, size, fed, entry.config.scores))
+            question = Question(entry.class_names, size, fed)
+            found.append(architecture_of(entry.config).answer(entry.config, outputs, question))
         return found
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.answers.fed import size_inside
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.errors import BadRequest
 from zoo.images.pictures import Part, Pictures, ReadPicture, pictures
@@ -106,20 +107,6 @@ def resized_size(
         larger(covering[0], covering[1] * height // width),
         larger(covering[1], covering[0] * width // height),
     )
-
-
-def size_inside(image: Size, size: Size) -> Size:
-    """The largest of an image's proportions that fits into `size`, of a pixel at least.
-
-    Source: `get_size_with_aspect_ratio` of transformers, in whose arithmetic the longer side may
-    come to a pixel less.
-    """
-    (height, width), (tall, wide) = image, size
-    if height * wide > width * tall:
-        exact = tall * width / height
-        return int(exact * height / width), max(1, round(exact))
-    exact = wide * height / width
-    return max(1, round(exact)), int(exact * width / height)
 
 
 def centre(image: Size, size: Size) -> Box:

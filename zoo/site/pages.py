@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from zoo.architectures.kinds import architecture_of
 from zoo.architectures.reported import TASKS
 from zoo.artifacts.build.extras import PHOTOGRAPH, card
 from zoo.manifest.measured import Speeds
@@ -30,15 +31,6 @@ ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 
 RUN_HERE = ("fp32", "fused", "int8")
 """Variants that browsers compute well; the first two are equally precise, so one is enough."""
-
-DRAWN: Mapping[str, Sequence[Set[str]]] = {
-    "image-feature-extraction": ({"last_hidden_state"},),
-    "image-classification": ({"last_hidden_state", "logits"},),
-    "depth-estimation": ({"predicted_depth"},),
-    "image-segmentation": ({"logits"}, {"class_queries_logits", "masks_queries_logits"}),
-    "zero-shot-image-classification": ({"logits_per_image"},),
-}
-"""By a network's task what the page draws: all outputs of one of these."""
 
 CODE_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -165,7 +157,8 @@ def demo(built: Built) -> dict[str, Any]:
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
     given = {output.name for variant in built.variants.values() for output in variant.outputs}
-    drawn = any(outputs <= given for outputs in DRAWN[config.task])
+    needed = architecture_of(config).page_draws(config)
+    drawn = bool(needed) and needed <= given
     whole = built.variants.items() if drawn and is_fed(built) else ()
     small = {name: v.file for name, v in whole if len(v.files) == 1}
     chosen = {name: small[name] for name in RUN_HERE if name in small}

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.files.golden_file import read_golden
-from zoo.show.draw import components, ramp
 from zoo.site.folders import Built
 
 LONGEST = 112
@@ -65,18 +65,9 @@ def _drawn(
     """The output that says most to people, as [height, width, 3]."""
     config = built.entry.config
     sound = {name: values for name, values in outputs.items() if _is_sound(values)}
-    if (depth := sound.get("predicted_depth")) is not None:
-        return ramp(depth[0]), "How near everything in the photograph of a cat is"
-    maps = sound.get("masks_queries_logits", sound.get("logits"))
-    if maps is not None and maps.ndim == 4:
-        areas = ramp(maps[0].argmax(0).astype(np.float32))
-        return areas, "What is where in the photograph of a cat"
-    tokens = sound.get("last_hidden_state")
-    rows, columns = (side // config.stride for side in size)
-    if tokens is not None and tokens.ndim == 3 and tokens.shape[1] >= rows * columns >= 3:
-        patches = tokens[:1, -rows * columns :].reshape(1, rows, columns, -1)
-        return components(patches)[0], "Features of the photograph of a cat, as colours"
-    return None
+    drawn: tuple[NDArray[np.uint8], str] | None
+    drawn = architecture_of(config).thumbnail(config, sound, (size[0], size[1]))
+    return drawn
 
 
 def _is_sound(values: NDArray[Any]) -> bool:

@@ -8,7 +8,10 @@ import torch
 from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
 
 from zoo.answers import areas
-from zoo.answers.answer import Fed, answer
+from zoo.answers.answer import Question
+from zoo.answers.fed import Fed
+from zoo.architectures.kinds import architecture_of
+from zoo.registry.lookup import info
 
 SIDE, QUERIES, CLASSES = 64, 12, 5
 PROCESSOR = EomtImageProcessorPil(size={"shortest_edge": SIDE, "longest_edge": SIDE}, do_pad=True)
@@ -71,12 +74,16 @@ def test_nothing_is_there():
 
 def test_what_is_said_of_a_picture():
     names = ("a", "b", "c", "d", "e")
-    told = answer(outputs(0), names, (90, 50), Fed((SIDE, SIDE), True))
+    masks = info("eomt_dinov3_coco_panoptic_small_640").config
+    question = Question(names, (90, 50), Fed((SIDE, SIDE), True))
+    told = architecture_of(masks).answer(masks, outputs(0), question)
     scores = [each.score for each in told.answers]
     assert told.kind == "areas" and told.drawing.size == (50, 90) and len(scores) >= 2
     assert scores == sorted(scores, reverse=True) and {*names} >= {n for n, _ in told.answers}
     logits = np.random.default_rng(2).normal(0, 1, (5, 3, 4)).astype(np.float32)
-    told = answer({"logits": logits}, names, (42, 56), Fed((42, 56), False))
+    patches = info("dinov2_vits14_ade20k_linear").config
+    question = Question(names, (42, 56), Fed((42, 56), False))
+    told = architecture_of(patches).answer(patches, {"logits": logits}, question)
     grown = torch.nn.functional.interpolate(
         torch.from_numpy(logits)[None], (42, 56), mode="bilinear"
     )

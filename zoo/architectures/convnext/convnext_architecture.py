@@ -15,8 +15,13 @@ from zoo.architectures.architecture import (
     told_of_blocks,
 )
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.feature_kinds import (
+    class_answer,
+    drawn_features,
+    draws_features,
+    purpose_of_features,
+)
 from zoo.architectures.parts.activation_names import CALLED
-from zoo.architectures.parts.common_config import purpose_of_features
 from zoo.architectures.read_shapes import as_four, count_numbered, count_rows
 
 if TYPE_CHECKING:
@@ -120,4 +125,7 @@ CONVNEXT = Architecture(
     transformers=_class,
     classes=(DINOV3_CONVNEXT, CLASSIFIER, CLASSIFIER_V2),
     equimo=_equimo,
+    answer=class_answer,
+    thumbnail=drawn_features,
+    page_draws=draws_features,
 )

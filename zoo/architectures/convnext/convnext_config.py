@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from zoo.answers.scores import Scores
+from zoo.architectures.common_config import DEEPEST, MOST, TASKS, Four, Taken, class_words
 from zoo.architectures.parts.activation_names import Activation
-from zoo.architectures.parts.common_config import (
-    DEEPEST,
-    MOST,
-    TASKS,
-    Four,
-    Scores,
-    Taken,
-    class_words,
-)
 
 
 @dataclass(frozen=True)

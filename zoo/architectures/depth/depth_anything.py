@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from weights.namings import depth_names
 from weights.sources.hub import HubFile
+from zoo.architectures.common_config import Four
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.common_config import Four
 from zoo.architectures.vit import dinov2
 
 SOURCE = "DepthAnything/Depth-Anything-V2"

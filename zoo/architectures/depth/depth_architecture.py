@@ -4,10 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from zoo.answers.answer import Answered, Outputs, Question, features
+from zoo.answers.colours import ramp
+from zoo.answers.depth_map import depth_map, draw_depth
+from zoo.answers.fed import Size
 from zoo.architectures.architecture import (
     Architecture,
     Beside,
     Shapes,
+    Thumbnail,
     TransformersClass,
     no_class,
 )
@@ -91,6 +96,19 @@ def _purpose(config: DepthConfig) -> str:
     return f"Says how {near} everything in a picture is, pixel by pixel, {unit}."
 
 
+def _answer(config: DepthConfig, outputs: Outputs, question: Question) -> Answered:
+    if "predicted_depth" not in outputs:
+        return features(outputs)
+    depth = depth_map(outputs["predicted_depth"], question.size)
+    return Answered("depth", drawing=draw_depth(depth), values=depth)
+
+
+def _thumbnail(config: DepthConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
+    if (depth := outputs.get("predicted_depth")) is None:
+        return None
+    return ramp(depth[0]), "How near everything in the photograph of a cat is"
+
+
 DEPTH = Architecture(
     config=DepthConfig,
     network=_network,
@@ -102,4 +120,7 @@ DEPTH = Architecture(
     below=lambda config: config.backbone,
     transformers=_class,
     classes=(DEPTH_ANYTHING,),
+    answer=_answer,
+    thumbnail=_thumbnail,
+    page_draws=lambda config: {"predicted_depth"},
 )

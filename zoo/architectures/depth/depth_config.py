@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architectures.parts.common_config import MOST, Four
+from zoo.architectures.common_config import MOST, Four
 from zoo.architectures.vit.backbone_config import OnBackbone
 
 

@@ -9,8 +9,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.common_config import Four
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.parts.common_config import Four
 from zoo.architectures.parts.layers import Size
 from zoo.architectures.parts.output import Depth, check_layers
 from zoo.architectures.parts.resize import resize_aligned

@@ -15,8 +15,8 @@ from weights.namings import tower_names
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import dinov3, shared
-from zoo.architectures.parts.top_config import TopBlocks
 from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.vit.top_config import TopBlocks
 from zoo.architectures.vit.vit_config import ViTConfig
 
 VISION = replace(ViTConfig(*shared.LARGE), top=TopBlocks(depth=2, hidden=2752), pool="both")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.architectures.architecture import Architecture, TransformersClass, unchanged
+from zoo.architectures.common_config import PICTURES
 from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.parts.common_config import PICTURES
 from zoo.architectures.text.text_architecture import SIGLIP_TEXT, TIPS_TEXT, check_pool
 from zoo.architectures.vit.vit_settings import SIGLIP, TIPS
 
@@ -61,4 +61,5 @@ DUAL = Architecture(
     sizes=unchanged,
     transformers=_class,
     classes=(SIGLIP_DUAL, TIPS_DUAL),
+    page_draws=lambda config: {"logits_per_image"},
 )

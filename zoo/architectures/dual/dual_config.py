@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.parts.common_config import Opaque, Taken
+from zoo.architectures.common_config import Opaque, Taken
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 

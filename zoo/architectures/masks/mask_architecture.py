@@ -4,9 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from zoo.architectures.architecture import Architecture, Shapes, TransformersClass
+from zoo.answers.answer import Answer, Answered, Outputs, Question, features
+from zoo.answers.areas import (
+    QueryMasks,
+    draw_areas,
+    drawn_maps,
+    post_process_panoptic_segmentation,
+)
+from zoo.answers.fed import Size
+from zoo.architectures.architecture import Architecture, Shapes, Thumbnail, TransformersClass
+from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.parts.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
@@ -54,6 +62,24 @@ EOMT = TransformersClass(
     square=True,
 )
 
+MAPS = frozenset({"class_queries_logits", "masks_queries_logits"})
+
+
+def _answer(config: MaskConfig, outputs: Outputs, question: Question) -> Answered:
+    if not outputs.keys() >= MAPS:
+        return features(outputs)
+    found = post_process_panoptic_segmentation(QueryMasks(outputs, question.size, *question.fed))
+    told = (Answer(question.names[each.label_id], each.score) for each in found.segments_info)
+    best_first = tuple(sorted(told, key=lambda each: -each.score))
+    areas = found.segmentation
+    return Answered("areas", best_first, draw_areas(areas), areas)
+
+
+def _thumbnail(config: MaskConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
+    masks = outputs.get("masks_queries_logits")
+    return None if masks is None else drawn_maps(masks)
+
+
 MASKS = Architecture(
     config=MaskConfig,
     network=_network,
@@ -64,4 +90,7 @@ MASKS = Architecture(
     below=lambda config: config.backbone,
     transformers=lambda config: EOMT,
     classes=(EOMT,),
+    answer=_answer,
+    thumbnail=_thumbnail,
+    page_draws=lambda config: MAPS,
 )

@@ -4,8 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from zoo.architectures.architecture import Architecture, Shapes
-from zoo.architectures.parts.common_config import PURPOSE_OF_AREAS
+import numpy as np
+
+from zoo.answers.answer import Answered, Outputs, Question, best, features
+from zoo.answers.areas import class_map, draw_areas, drawn_maps
+from zoo.answers.fed import Size
+from zoo.architectures.architecture import Architecture, Shapes, Thumbnail
+from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.read_shapes import count_rows
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 
@@ -21,6 +26,21 @@ def _sizes(config: SegmenterConfig, shapes: Shapes) -> SegmenterConfig | None:
     return replace(config, layers=read // config.dim, classes=classes) if classes else None
 
 
+def _answer(config: SegmenterConfig, outputs: Outputs, question: Question) -> Answered:
+    if "logits" not in outputs:
+        return features(outputs)
+    areas = class_map(outputs["logits"], question.size)
+    counts = np.bincount(areas.ravel(), minlength=len(question.names))
+    shares = (counts / areas.size).astype(np.float32)
+    seen = best(shares, question.names, int(np.count_nonzero(counts)))
+    return Answered("areas", seen, draw_areas(areas), areas)
+
+
+def _thumbnail(config: SegmenterConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
+    logits = outputs.get("logits")
+    return None if logits is None else drawn_maps(logits)
+
+
 SEGMENTER = Architecture(
     config=SegmenterConfig,
     network=_network,
@@ -29,4 +49,7 @@ SEGMENTER = Architecture(
     sizes=_sizes,
     unsized=lambda config: replace(config, layers=0, classes=0),
     below=lambda config: config.backbone,
+    answer=_answer,
+    thumbnail=_thumbnail,
+    page_draws=lambda config: {"logits"},
 )

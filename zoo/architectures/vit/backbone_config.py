@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architectures.parts.common_config import Opaque, Scores, Taken
+from zoo.answers.scores import Scores
+from zoo.architectures.common_config import Opaque, Taken
 from zoo.architectures.vit.vit_config import ViTConfig
 
 

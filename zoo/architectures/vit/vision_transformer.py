@@ -32,7 +32,7 @@ from zoo.architectures.parts.pool import (
 )
 from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.parts.rope import AxialRoPE, GridRoPE, RoPE, Rotation
-from zoo.architectures.parts.top_config import TopBlocks
+from zoo.architectures.vit.top_config import TopBlocks
 from zoo.architectures.vit.vit_config import ViTConfig
 
 

@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import Architecture, Beside, told_of_blocks
-from zoo.architectures.parts.common_config import purpose_of_features
+from zoo.architectures.feature_kinds import (
+    class_answer,
+    drawn_features,
+    draws_features,
+    purpose_of_features,
+)
 from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
@@ -87,4 +92,7 @@ VIT = Architecture(
     transformers=vit_class,
     classes=CLASSES,
     equimo=vit_equimo,
+    answer=class_answer,
+    thumbnail=drawn_features,
+    page_draws=draws_features,
 )

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from zoo.answers.scores import Scores
+from zoo.architectures.common_config import DEEPEST, MOST, TASKS, Taken, class_words
 from zoo.architectures.parts.activation_names import Activation
-from zoo.architectures.parts.common_config import DEEPEST, MOST, TASKS, Scores, Taken, class_words
 from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
-from zoo.architectures.parts.top_config import TopBlocks
+from zoo.architectures.vit.top_config import TopBlocks
 
 OF_DINOV3 = RopePeriods()
 

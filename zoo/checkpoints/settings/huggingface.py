@@ -5,9 +5,9 @@ from contextlib import suppress
 from typing import Any
 
 from zoo.architectures.architecture import TransformersClass
+from zoo.architectures.common_config import PICTURES
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
-from zoo.architectures.parts.common_config import PICTURES
 from zoo.errors import BadRequest
 
 PROBLEMS = {"sigmoid": "multi_label_classification", "none": "regression"}

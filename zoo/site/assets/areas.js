@@ -1,4 +1,4 @@
-// From masks of queries, or classes of patches, to areas: the arithmetic of zoo.answers.masks.
+// From masks of queries, or classes of patches, to areas: the arithmetic of zoo.answers.areas.
 
 import { softmax } from "./model.js";
 

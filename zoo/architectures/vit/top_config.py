@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from zoo.architectures.parts.common_config import DEEPEST, MOST
+from zoo.architectures.common_config import DEEPEST, MOST
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from PIL.Image import Image
 
-from zoo.answers.answer import Answered, Fed, answer
+from zoo.answers.answer import Answered, Question
+from zoo.answers.fed import Fed
 from zoo.answers.labels import in_sentences, likeliest_first
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
@@ -34,7 +35,8 @@ def answers_of(model: Network, images: Sequence[Image]) -> list[Answered]:
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
-        found.append(answer(named, model.labels, (image.height, image.width), fed, config.scores))
+        question = Question(model.labels, (image.height, image.width), fed)
+        found.append(architecture_of(config).answer(config, named, question))
     return found
 
 

@@ -1,0 +1,61 @@
+"""What networks have in common that give features, and logits if they are classifiers."""
+
+from collections.abc import Set
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.answers.answer import Answered, Outputs, Question, classes
+from zoo.answers.colours import components
+from zoo.answers.fed import Size
+from zoo.answers.scores import Scores
+
+TURNS_INTO_VECTORS = (
+    "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "
+    "search, classification, segmentation and what else is trained on top of them."
+)
+CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
+
+
+class FeatureConfig(Protocol):
+    """Of their configurations."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are; 0 for features alone."""
+
+    @property
+    def scores(self) -> Scores:
+        """What makes answers of logits."""
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output."""
+
+
+def purpose_of_features(config: FeatureConfig) -> str:
+    """What a network is for."""
+    return CLASSIFIES if config.classes else TURNS_INTO_VECTORS
+
+
+def class_answer(config: FeatureConfig, outputs: Outputs, question: Question) -> Answered:
+    """Classes, or features."""
+    return classes(outputs, question.names, config.scores)
+
+
+def drawn_features(
+    config: FeatureConfig, outputs: Outputs, size: Size
+) -> tuple[NDArray[np.uint8], str] | None:
+    """The principal components of patches."""
+    tokens = outputs.get("last_hidden_state")
+    rows, columns = (side // config.stride for side in size)
+    if tokens is None or tokens.ndim != 3 or not tokens.shape[1] >= rows * columns >= 3:
+        return None
+    patches = tokens[:1, -rows * columns :].reshape(1, rows, columns, -1)
+    return components(patches)[0], "Features of the photograph of a cat, as colours"
+
+
+def draws_features(config: FeatureConfig) -> Set[str]:
+    """The outputs that the page of a network draws."""
+    return {"last_hidden_state", *(("logits",) if config.classes else ())}
