@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
-from weights.containers.safetensors import INDEX
+from weights.containers.safetensors import INDEX, TENSORS
 from weights.errors import WeightsNotFound
 from weights.files import hold_to_name, promised, sha256
 from weights.progress import Progress, Quiet
@@ -152,7 +152,7 @@ def places(published: Published) -> Iterator[Path]:
 
 def hub_files(published: Published) -> tuple[HubFile, ...]:
     """Files that a download of somebody's, ours or another program's, may have left."""
-    names = ("model.safetensors", INDEX) if published.repository else ()
+    names = (TENSORS, INDEX) if published.repository else ()
     return (
         *(HubFile(published.repository, name) for name in names),
         *published.hub,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.parts.preprocessing import Filter, Preprocessing
 from zoo.fields import Line, Model, Side, Three
 
 
@@ -19,7 +19,7 @@ class TimmPictures(Model):
 
     tag: Line = ""
     input_size: tuple[Literal[3], Side, Side]
-    interpolation: Literal["bilinear", "bicubic"]
+    interpolation: Filter
     crop_pct: Annotated[float, Field(gt=0.1, le=1)] = 0.875
     crop_mode: Literal["center", "squash"] = "center"
     mean: Three

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from weights import Checkpoint
-from weights.containers.safetensors import INDEX
+from weights.containers.safetensors import INDEX, TENSORS
 from weights.initializers import Shape, round_to_bfloat16
 from weights.mapping import Naming
 from weights.namings.eqx_names import LEAVES
@@ -24,6 +24,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
 from zoo.checkpoints.settings.equimo import equimo_metadata
+from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.checkpoints.weights_argument import Given
@@ -57,7 +58,6 @@ FORMATS = {
 
 CHECKPOINT_SUFFIXES = {".tar.lz4": "equimo", ".pth": "pytorch", ".eqx": "equinox"}
 
-CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
 FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists of
 
 

@@ -26,7 +26,8 @@ from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.own_name import with_own_facts
-from zoo.checkpoints.settings.beside import CONFIG, read_settings, with_temperature
+from zoo.checkpoints.settings.beside import read_settings, with_temperature
+from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
 from zoo.checkpoints.use import tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed

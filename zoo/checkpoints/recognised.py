@@ -7,6 +7,7 @@ from functools import cached_property
 
 from weights import Checkpoint
 from weights.adapters import MERGED
+from weights.containers.safetensors import TENSORS
 from weights.errors import MappingError, NotACheckpoint
 from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
@@ -26,7 +27,8 @@ from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import described, readings
 from zoo.checkpoints.own_name import with_own_facts
-from zoo.checkpoints.settings.beside import CONFIG, TENSORS, read_settings
+from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.use import tell_guess, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest

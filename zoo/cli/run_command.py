@@ -35,7 +35,6 @@ LABELS = options.value(
     "What may be in the pictures, in words; of a model that has a tower for texts too.",
     callback=options.split_commas,
 )
-PHOTOGRAPH = "chelsea.png"
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,9 @@ def run(
 
     asked = [str(image) for image in images or ()]
     given: list[Image] = pictures(list(asked)) if asked else [photograph()]
-    asked = asked or [PHOTOGRAPH]
+    from zoo.images.photograph import STORED
+
+    asked = asked or [STORED]
     found = _answers(model, given, weights, labels or [])
     told = [
         Told(picture, each, _files(each, out / stem))

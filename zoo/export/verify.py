@@ -27,7 +27,7 @@ from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precision import LIMITS, Limit, runnable
 from zoo.export.request import Signature
 from zoo.export.resources import LARGEST_WHOLE
-from zoo.images.photograph import photographs_of_one_size
+from zoo.images.photograph import STORED, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
 from zoo.manifest.measured import Comparison, Verification
@@ -39,9 +39,9 @@ SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1), (1.1, 0.6))
 """Height and width tried where they are open, as multiples of the model's own: the model's, both
 smaller, both larger, and one of each."""
 
-PIXELS = "chelsea.png, preprocessed; mirrored and cropped where the batch is larger"
+PIXELS = f"{STORED}, preprocessed; mirrored and cropped where the batch is larger"
 TEXTS = "random words in texts of several lengths, padded"
-IMAGES = "chelsea.png in 8 bits, and cropped on its side; mirrored where the batch is larger"
+IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
 
 VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""

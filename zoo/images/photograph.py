@@ -5,13 +5,15 @@ from importlib.resources import as_file, files
 from PIL import Image, ImageOps
 from PIL.Image import Transpose
 
+STORED = "chelsea.png"
+
 INSET = 0.04  # what one step of cropping takes off each side
 STEPS = 8  # how many crops there are before they repeat
 
 
 def photograph() -> Image.Image:
     """A cat, 336 x 224 pixels, RGB."""
-    with as_file(files("zoo") / "data" / "chelsea.png") as path, Image.open(path) as image:
+    with as_file(files("zoo") / "data" / STORED) as path, Image.open(path) as image:
         return image.convert("RGB")
 
 

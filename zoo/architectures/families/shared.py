@@ -4,7 +4,7 @@ import json
 from functools import partial
 from importlib.resources import files
 
-from weights.containers.safetensors import INDEX
+from weights.containers.safetensors import INDEX, TENSORS
 from weights.sources.hub import HubFile
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.entry import Licence
@@ -55,7 +55,7 @@ def equimo_files(identifier: str) -> tuple[HubFile, ...]:
 def safetensors(repository: str, sharded: bool = False) -> HubFile:
     """The file that transformers or timm read from a repository; of a large model in several files
     the table of these."""
-    return HubFile(repository, INDEX if sharded else "model.safetensors")
+    return HubFile(repository, INDEX if sharded else TENSORS)
 
 
 def class_names(data: str) -> tuple[str, ...]:

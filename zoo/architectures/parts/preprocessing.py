@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+Filter = Literal["bilinear", "bicubic"]
+
 
 @dataclass(frozen=True)
 class Preprocessing:
@@ -25,7 +27,7 @@ class Preprocessing:
     resize: int | None = None
     rescale: float = 1 / 255
     rescale_first: bool = False
-    resample: Literal["bilinear", "bicubic"] = "bilinear"
+    resample: Filter = "bilinear"
     multiple: int | None = None
     padded: bool = False
 

@@ -14,12 +14,14 @@ from zoo.architectures.entry import UNSTATED
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
+from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import portable_config
 from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.export.make import Maker
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden, write_golden
+from zoo.images.photograph import STORED
 from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
@@ -35,7 +37,6 @@ from zoo.manifest.words import (
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
 LICENCE = "LICENSE"
-CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
 
 EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
 """What they are called, but for the card, which is about all of them; there is no licence where
@@ -60,7 +61,7 @@ def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) 
     write_json(stage / CONFIG, settings)
     write_json(stage / PROCESSOR, transformers_processor(how))
     write_golden(stage / GOLDEN, golden(maker, sample))
-    copies = {PHOTOGRAPH: "chelsea.png"}
+    copies = {PHOTOGRAPH: STORED}
     if entry.licence.text:
         copies[LICENCE] = f"licences/{entry.licence.text}"
     for name, source in copies.items():

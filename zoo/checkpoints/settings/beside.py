@@ -20,16 +20,15 @@ from weights.opening import read_at_most
 from weights.tensors import LazyTensor
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR, WHOLE_PROCESSOR
+from zoo.checkpoints.settings.picture_settings import RESAMPLE
 from zoo.fields import Line, Model, Side, Three
 from zoo.manifest.read import wrong
 
-CONFIG, PROCESSOR, TENSORS = "config.json", "preprocessor_config.json", "model.safetensors"
-WHOLE = "processor_config.json"
 OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
 """What transformers and timm call a checkpoint, beside which its settings lie."""
 LARGEST_SETTINGS = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
-PILLOW: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}
-"""What Pillow calls the two filters that the zoo has."""
+FILTERS = {number: name for name, number in RESAMPLE.items()}
 
 Read = TypeVar("Read", bound=Model)
 
@@ -101,7 +100,7 @@ class Processor(Model):
             resize=None if size.both else edge,
             rescale=self.rescale_factor if self.do_rescale else 1.0,
             rescale_first=self.image_processor_type.startswith("DINOv3"),
-            resample=PILLOW[self.resample],
+            resample=FILTERS[self.resample],
             multiple=self.ensure_multiple_of if self.keep_aspect_ratio else None,
             padded=padded,
         )
@@ -119,7 +118,7 @@ def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessin
         return None, None
     settings = _read(folder / CONFIG, Settings)
     processor = _read(folder / PROCESSOR, Processor)
-    if processor is None and (whole := _read(folder / WHOLE, WholeProcessor)):
+    if processor is None and (whole := _read(folder / WHOLE_PROCESSOR, WholeProcessor)):
         processor = whole.image_processor
     if processor is not None and (how := processor.preprocessing) is None:
         raise MappingError(

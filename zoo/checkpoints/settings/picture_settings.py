@@ -1,10 +1,12 @@
 """transformers' settings of what is done to pictures."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.parts.preprocessing import Filter, Preprocessing
 
-RESAMPLE = {"bilinear": 2, "bicubic": 3}
+RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
+"""What Pillow calls the filters."""
 
 
 def transformers_processor(how: Preprocessing) -> dict[str, Any]:
