@@ -186,7 +186,12 @@ def triangular_solve(
 
 @decomposition("tridiagonal_solve", of_complex=True)
 def tridiagonal_solve(
-    below: jax.Array, middle: jax.Array, above: jax.Array, b: jax.Array, *, perturb_singular: bool
+    below: jax.Array,
+    middle: jax.Array,
+    above: jax.Array,
+    b: jax.Array,
+    *,
+    perturb_singular: bool = False,
 ) -> jax.Array:
     """``X`` of ``A X = b``, for the three diagonals of ``A``, each as long as the middle one.
 

@@ -53,9 +53,10 @@ guard("unvmap_max")(lambda x: jnp.max(x))
 DEVICES = ("axis_name", "axis_index_groups", "axis_size")
 
 
-def _collective(reduce: Any, x: jax.Array, *, axes: Sequence[int | str]) -> Any:
+def _collective(reduce: Any, *xs: jax.Array, axes: Sequence[int | str]) -> list[Any]:
+    """Before jax 0.9 one equation has all arrays of a tree."""
     numbers = [axis for axis in axes if isinstance(axis, int)]
-    return reduce(x, numbers) if numbers else x
+    return [reduce(x, numbers) if numbers else x for x in xs]
 
 
 guard("psum", "psum_invariant", ignores=DEVICES)(partial(_collective, lax.reduce_sum))
@@ -63,7 +64,8 @@ guard("pmax", ignores=DEVICES)(partial(_collective, lax.reduce_max))
 guard("pmin", ignores=DEVICES)(partial(_collective, lax.reduce_min))
 
 
-@guard("preduced", "pvary", "reduced_vary_cast", "vary_unreduced_cast", ignores=("axes",))
+@guard("pvary", ignores=("axes", "axis_index_groups"))
+@guard("preduced", "reduced_vary_cast", "vary_unreduced_cast", ignores=("axes",))
 @guard("reduced_vary_cast_p", "vary_unreduced_cast_p", ignores=("axes",))
 @guard("unreduced_pmax", "unreduced_pmin", "unreduced_psum", ignores=("axes",))
 @guard("pbroadcast", ignores=("axis_name", "source"))
@@ -72,11 +74,11 @@ guard("pmin", ignores=DEVICES)(partial(_collective, lax.reduce_min))
 @guard("nondifferentiable_backward", ignores=("msg", "symbolic"))
 @guard("xla_metadata_value", ignores=("xla_metadata_kvs",))
 @guard("stage")
-def unchanged(x: jax.Array) -> jax.Array:
+def unchanged(*xs: jax.Array) -> tuple[jax.Array, ...]:
     """What says how a value is spread over devices; guards against transformations, which are over;
     and marks for a compiler.
     """
-    return x
+    return xs
 
 
 @guard("axis_index", ignores=("axis_name",))

@@ -193,6 +193,8 @@ def high_half(dtype: str) -> Case:
     return Case(f"mulhi {dtype}", lax.mulhi, (numbers, numbers[::-1].copy()))
 
 
+SINCE = {"scaled": (lax, "scaled_dot"), "ormqr": (lax.linalg, "ormqr")}
+"""Where a newer JAX has what an older one has not."""
 BY_DEFAULT = {
     *("rows", "batch", "scaled", "lu_pivots_to_permutation", "symmetric_product", "reduce_window"),
     *("cholesky", "solve, complex", "triangular_solve", "tridiagonal_solve", "qr, pivoting", "svd"),
@@ -206,5 +208,6 @@ HIGH_HALVES = map(high_half, ("int32", "uint32", "int8", "uint16") * hasattr(lax
 OWN = (
     Case(name, *row, tolerance=16, tags=DEFAULT if name in BY_DEFAULT else frozenset())
     for name, row in ROWS.items()
+    if name not in SINCE or hasattr(*SINCE[name])
 )
 PROGRAMS = [*OWN, *HIGH_HALVES]
