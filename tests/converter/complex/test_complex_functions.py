@@ -138,24 +138,6 @@ def test_any_length(size):
     assert_near(transforms, normal(3, size))
 
 
-@pytest.mark.full
-def test_several_axes():
-    """The whole of `jnp.fft`, at odd and even sizes, with padding, cutting and every norm."""
-
-    def transforms(np, z):
-        fft, real = np.fft, z.real
-        return (
-            *(fft.fft(z, axis=1), fft.fft(z, n=7), fft.fft(z, n=3, axis=1), fft.fft2(z)),
-            *(fft.ifft(z, norm="ortho"), fft.fft(z, norm="forward"), fft.ifft2(z)),
-            *(fft.fftn(z, axes=(1, 2)), fft.ifftn(z, axes=(2, 1)), fft.rfft(real, axis=1)),
-            *(fft.rfft2(real), fft.rfftn(real, axes=(1, 2)), fft.irfft2(z), fft.hfft(z)),
-            *(fft.irfftn(z, s=(6, 9), axes=(1, 2)), fft.ihfft(real), fft.irfft(z, n=8)),
-            *(fft.fftshift(z, axes=(1, 2)), fft.ifftshift(z, axes=(1,))),
-        )
-
-    assert_near(transforms, normal(4, 6, 5))
-
-
 def test_a_length_has_to_be_known():
     with pytest.raises(converter.Unsupported, match=r"of lengths .*n.* have to be known"):
         converter.to_onnx(jnp.fft.fft, [((2, "n"), np.complex64)])
