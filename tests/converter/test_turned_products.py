@@ -25,45 +25,6 @@ def test_transposed_in_a_file_of_lower_precision(case, precision):
     np.testing.assert_allclose(got, case.call(*inputs), rtol=0, atol=atol)
 
 
-@pytest.mark.each("dtype", "order")
-@pytest.mark.parametrize("dtype", [np.int32, np.bool_, np.float16])
-@pytest.mark.parametrize("order", [(1, 0, 2), (1, 2, 0), (2, 0, 1)])
-@pytest.mark.parametrize("axes", [1, 2, 4])
-def test_transposed_and_converted(dtype, order, axes):
-    """In float32 too, as of pixels or tokens."""
-    w = np.arange(10, dtype=np.float32).reshape((1,) * (axes - 2) + (5, 2)) if axes > 1 else W[:, 0]
-
-    def fn(x):
-        return jnp.transpose(x, order).astype(np.float32) @ w
-
-    x = (np.arange(60) % 7).reshape(4, 3, 5).transpose(np.argsort(order)).astype(dtype)
-    converter.to_onnx(fn, [x], verify=[x])
-
-
-def test_inside_a_loop():
-    """A body has products too, whose names are taken in the whole file."""
-
-    def fn(x, carry):
-        def step(c, row):
-            turned = jnp.transpose(row, (1, 0, 2)).astype(np.float32)
-            return c + (turned @ W).sum(), turned @ W
-
-        return jax.lax.scan(step, carry, x)
-
-    inputs = [np.arange(120, dtype=np.int32).reshape(2, 4, 3, 5), np.float32(1)]
-    converter.to_onnx(fn, inputs, verify=inputs)
-
-
-def test_the_first_axis_in_its_place_is_left_alone():
-    """Heads and images are turned so: their products stay as they are written."""
-
-    def fn(x):
-        return jnp.transpose(x, (0, 2, 1)).astype(np.float32) @ W
-
-    model = converter.to_onnx(fn, [((4, 5, 3), np.float16)]).model
-    assert [n.op_type for n in model.graph] == ["Transpose", "Cast", "MatMul"]
-
-
 def test_names_stay():
     def fn(x):
         return jnp.transpose(x, (1, 0, 2)) @ W[:, 0].astype(x.dtype)

@@ -78,7 +78,7 @@ MASKS = [
     *(masked(f"known, {name}", change, ops={**ONE, "Where": 0, "Add": 0, "ReduceMax": 0})
       for name, change in (("added", lambda s: s + hidden(LOWEST, 0.25)),
                            *((f"{fill:.1g}", lambda s, fill=fill: jnp.where(CAUSAL, s, fill))
-                             for fill in FILLS))),
+                             for fill in FILLS if fill != -1e4))),  # which large scores reach
     *(masked(name, change, *given, ops=NONE, said=WEAK) for name, change, *given in (
         ("beside an unknown mask", lambda s, m, more: jnp.where(m, s + more, -1e9), VISIBLE,
          hidden(-1e9)),

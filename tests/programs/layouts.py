@@ -92,6 +92,40 @@ PRODUCTS = [
 ]
 
 
+def turned_and_converted(dtype, order, axes):
+    """As of pixels or tokens."""
+    w = np.arange(10, dtype=np.float32).reshape((1,) * (axes - 2) + (5, 2)) if axes > 1 else W[:, 0]
+    x = (np.arange(60) % 7).reshape(4, 3, 5).transpose(np.argsort(order)).astype(dtype)
+
+    def fn(x):
+        return jnp.transpose(x, order).astype(np.float32) @ w
+
+    tags = DEFAULT if (axes, order) == (2, (1, 0, 2)) else frozenset()
+    return Case(f"{order} of {np.dtype(dtype)}, {axes}", fn, [x], tags=tags)
+
+
+def turned_in_a_loop(x, carry):
+    """A body has products too, whose names are taken in the whole file."""
+
+    def step(c, row):
+        turned = jnp.transpose(row, (1, 0, 2)).astype(np.float32)
+        return c + (turned @ W).sum(), turned @ W
+
+    return jax.lax.scan(step, carry, x)
+
+
+TURNED = [
+    *(turned_and_converted(dtype, order, axes) for dtype in (np.int32, np.bool_, np.float16)
+      for order in ((1, 0, 2), (1, 2, 0), (2, 0, 1)) for axes in (1, 2, 4)),
+    Case("turned in a loop", turned_in_a_loop,
+         [np.arange(120, dtype=np.int32).reshape(2, 4, 3, 5), np.ones((), np.float32)],
+         tags=DEFAULT),
+    # Heads and images are turned so: their products stay as they are written.
+    Case("the first axis in its place",
+         lambda x: jnp.transpose(x, (0, 2, 1)).astype(np.float32) @ W, [((4, 5, 3), np.float16)],
+         ops={"Transpose": 1, "Cast": 1, "MatMul": 1}, tags=DEFAULT),
+]  # fmt: skip
+
 # ------------------------------------------------------------------- axes that are split and cut
 
 
@@ -130,5 +164,5 @@ PROGRAMS = [
     *(Case(f.__name__, f, (ALL,), ops={**NONE, **n}, tags=DEFAULT) for f, n in PARTS.items()),
     Case("parts of parts", parts_of_parts, ((2, 24),)),
     *(Case(c.name, c.fn, (NAMED,), ops={**NONE, **c.ops}, tags=DEFAULT) for c in INDEXED),
-    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS), *SPLIT),
+    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS), *TURNED, *SPLIT),
 ]
