@@ -267,6 +267,17 @@ def windowed(bind: Callable[..., Any]) -> Draw:
     return draw
 
 
+def over_whole_axes(bind: Callable[..., Any]) -> Draw:
+    """Windows as long as an axis of named length."""
+
+    def run(a: Any) -> Any:
+        sizes = {"window_dimensions": (1, a.shape[1], 2), "window_strides": (1, 1, 2)}
+        plain = dict.fromkeys(("base_dilation", "window_dilation"), (1, 1, 1))
+        return bind(a, padding=((0, 0),) * 3, **sizes, **plain)
+
+    return lambda d: d.apply(run, d.input((2, "n", 4), "float32", SMALL), shape=(2, 1, 2))
+
+
 def pooled(strict: bool) -> Step:
     return lambda graph: swept(pooling.pooling_rules(23, strict, find_target("onnxruntime")))(graph)
 
@@ -379,6 +390,12 @@ CASES: dict[str, Case] = {
             ("max", lax.reduce_window_max_p.bind),
             ("min", lax.reduce_window_min_p.bind),
         )
+    },
+    **{
+        f"layout.pooling.pooling_rules whole {bind.__self__.name}": Case(
+            over_whole_axes(bind), pooled(False), zeros=True
+        )
+        for bind in (lax.reduce_window_sum_p.bind, lax.reduce_window_max_p.bind)
     },
     "layout.pooling.pooling_rules select": Case(gradient_of_maximum, pooled(False)),
     "layout.pooling.average_pool": Case(
