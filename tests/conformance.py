@@ -19,7 +19,6 @@ from converter.verify.sessions import run
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
 # what named dimensions are when a case runs
 SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
-MULTIPLES = {f"{n}*{name}": n * size for n in (2, 3, 4, 6) for name, size in SIZES.items()}
 RUNS, SAMPLES, JUDGES = "runs", "samples", "judges"
 """Tags of what the default tests try: by `assert_runs`, on numbers of all sizes, by more judges."""
 
@@ -135,7 +134,7 @@ def inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
 
 
 def _draw(rng: np.random.Generator, shape: Sequence[int | str], dtype: Any) -> np.ndarray:
-    sizes = [{**SIZES, **MULTIPLES}[d] if isinstance(d, str) else d for d in shape]
+    sizes = [eval(d, None, SIZES) if isinstance(d, str) else d for d in shape]
     kind = jnp.dtype(dtype).kind
     if kind == "b":
         return rng.integers(0, 2, sizes).astype(bool)

@@ -6,7 +6,7 @@ import converter
 from converter.fuse.resampling import known_kinds
 from converter.ir.formulas import ALIGNED
 from converter.verify.sessions import run
-from tests.programs.resize import corners, hats, to
+from tests.programs.resize import corners, hats, to, translated
 
 
 def test_a_half_between_neighbours_is_rounded_as_written():
@@ -21,3 +21,8 @@ def test_a_half_between_neighbours_is_rounded_as_written():
 def test_aligned_corners_between_large_sizes():
     """Half-pixel positions are as near as JAX rounds; those of aligned corners are nearer."""
     assert known_kinds(hats(1100, corners(1100, 1101)), 17) == (ALIGNED,)
+
+
+def test_a_size_that_may_be_one_has_no_corners():
+    (miss,) = converter.to_onnx(lambda x: translated(x, 4), [("B", "H")]).report.near_misses
+    assert "where a size is 1" in miss.reason

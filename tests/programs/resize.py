@@ -251,7 +251,6 @@ LEFT = [
         ("slow, named", lambda x: keep(x, 4, antialias=False, method="cubic"), ("B", "H"), 23,
          "slower than"),
         ("nearest", lambda x: keep(x, 4, method="nearest"), ("B", "H"), 23, "rounding"),
-        ("of size one", lambda x: translated(x, 4), ("B", "H"), 23, "where a size is 1"),
         ("weights", lambda x: x @ (WEIGHTS / WEIGHTS.sum(0)), (2, 7), 23, ""),
         ("mirrored", lambda x: x @ MIRRORED, (2, 7), 23, ""),
         ("twice", lambda x: x @ (resize(jnp.eye(7), (7, 9), "linear") * 2), (2, 7), 23, ""),

@@ -20,6 +20,7 @@ from tests.programs import (
     layers,
     layouts,
     lookalikes,
+    named,
     public,
     recurrent,
     reduce,
@@ -34,7 +35,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
-        *(attention, channels, lookalikes, recurrent),
+        *(attention, channels, lookalikes, named, recurrent),
     )
 }
 PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}

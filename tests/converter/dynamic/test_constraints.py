@@ -90,6 +90,20 @@ def test_the_nearest_sizes():
         assert named_sizes.nearest_size(wanted, given) == found
 
 
+BOUNDED = {
+    "sum": jnp.add,
+    "dot": jnp.dot,
+    "pad to 8": lambda x, y: jnp.pad(x, (0, 8 - x.shape[0])),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_bound_and_an_equality(name):
+    made = converter.to_onnx(BOUNDED[name], [("h",), ("w",)], constraints=["h == w", "w <= 8"])
+    assert converter.check(made, BOUNDED[name]).passed
+
+
 def test_an_equality_renames():
     made = converter.to_onnx(jnp.add, [("h",), ("w",)], constraints=["h == w"])
     first, second = made.model.graph.inputs
