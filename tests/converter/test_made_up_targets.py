@@ -14,6 +14,7 @@ from converter.ir import ops
 from converter.targets.schemas import operator
 from converter.targets.target import Quirk, Target, lack
 from converter.targets.versions import versions
+from tests.converter.fuse.test_activations import ACTIVATIONS
 
 
 def scaled(numbers, x):
@@ -26,22 +27,12 @@ def scaled(numbers, x):
 KEY = jax.random.key(0)
 X = (2, 5, 12)
 FUSED = {
+    **ACTIVATIONS,
     "LayerNormalization": jax.vmap(jax.vmap(eqx.nn.LayerNorm(12))),
     "RMSNormalization": jax.vmap(jax.vmap(eqx.nn.RMSNorm(12))),
     "Gelu": lambda x: jax.nn.gelu(x, approximate=False),
     "LogSoftmax": jax.nn.log_softmax,
     "Softmax": jax.nn.softmax,
-    "HardSwish": jax.nn.hard_swish,
-    "Softplus": jax.nn.softplus,
-    "Softsign": jax.nn.soft_sign,
-    "Elu": jax.nn.elu,
-    "Selu": jax.nn.selu,
-    "Celu": lambda x: jax.nn.celu(x, 0.3),
-    "LeakyRelu": jax.nn.leaky_relu,
-    "Mish": jax.nn.mish,
-    "Swish": jax.nn.silu,
-    "Clip": lambda x: jnp.clip(x, -0.5, 0.7),
-    "HardSigmoid": jax.nn.hard_sigmoid,
     "Attention": lambda x: jax.nn.dot_product_attention(*[x.reshape(2, 5, 3, 4)] * 3),
     "RotaryEmbedding": lambda x: jax.vmap(eqx.nn.RotaryPositionalEmbedding(12))(x),
     "Resize": lambda x: jax.image.resize(x, (2, 10, 12), "linear"),
