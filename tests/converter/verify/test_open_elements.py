@@ -137,9 +137,13 @@ def test_a_matrix_that_roundings_leave_without_factors_is_judged_by_float64():
     """All moved evaluations are NaN; the file is off by what its large numbers are rounded by."""
     rng = np.random.default_rng(5)
     basis, _ = np.linalg.qr(rng.standard_normal((90, 90)))
-    matrix = ((basis * np.geomspace(2e3, 8e-3, 90)) @ basis.T).astype(np.float32)
+    matrix = ((basis * np.geomspace(2e3, 1e-3, 90)) @ basis.T).astype(np.float32)
     matrix = (matrix + matrix.T) / 2
-    verdict = converter.check(
-        converter.to_onnx(jnp.linalg.cholesky, [matrix.shape]), jnp.linalg.cholesky, [matrix]
+    right = jnp.linalg.cholesky
+    wrong = (lambda m: right(m).at[0, 0].multiply(1.001), lambda m: right(m).at[50, 3].multiply(-1))
+    verdict, *others = (
+        converter.check(converter.to_onnx(fn, [matrix.shape]), right, [matrix])
+        for fn in (right, *wrong)
     )
     assert verdict.passed, verdict.differences[:1]
+    assert not any(other.passed for other in others)
