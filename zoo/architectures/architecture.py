@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
 
 C = TypeVar("C", bound=Config)
+
+
+class GivenOutput(NamedTuple):
+    """An output's shape, as cards write it, and what it is, in words."""
+
+    shape: str
+    words: str
+
 
 Thumbnail = tuple[NDArray[np.uint8], str]
 """A picture [height, width, 3], and what is on it, in words."""
@@ -135,6 +143,7 @@ class Architecture(Generic[C]):
     where it has such networks. `similarity` says what cosines of images and texts are multiplied by
     and what is added, of a configuration and its leaves; only of kinds that compare them.
 
+    `outputs` says what files may give, of a configuration and words about the pooled vector.
     `answer` is what outputs for one picture say of it. `thumbnail` draws what is in the outputs for
     a batch of one, of pictures of a size, and says what that is; it gets nothing that is not
     finite, and gives None where there is nothing to draw. `page_draws` are the outputs that the
@@ -161,6 +170,7 @@ class Architecture(Generic[C]):
     transformers: Callable[[C], TransformersClass] = no_class
     classes: tuple[TransformersClass, ...] = ()
     equimo: Callable[[C], dict[str, Any]] | None = None
+    outputs: Callable[[C, str], Mapping[str, GivenOutput]]
     answer: Callable[[C, Outputs, Question], Answered] = says_nothing
     thumbnail: Callable[[C, Outputs, Size], Thumbnail | None] = lambda config, outputs, size: None
     page_draws: Callable[[C], Set[str]] = lambda config: frozenset()

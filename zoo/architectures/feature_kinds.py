@@ -10,6 +10,7 @@ from zoo.answers.answer import Answered, Outputs, Question, classes
 from zoo.answers.colours import components
 from zoo.answers.fed import Size
 from zoo.answers.scores import Scores
+from zoo.architectures.architecture import GivenOutput
 
 TURNS_INTO_VECTORS = (
     "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "
@@ -30,8 +31,40 @@ class FeatureConfig(Protocol):
         """What makes answers of logits."""
 
     @property
+    def prefix_tokens(self) -> int:
+        """Rows in front of those of patches."""
+
+    @property
+    def dim(self) -> int:
+        """Channels of a row."""
+
+    @property
+    def width(self) -> int:
+        """Channels of the pooled vector."""
+
+    @property
     def stride(self) -> int:
         """Pixels along a side of what becomes one row of the output."""
+
+
+def feature_outputs(config: FeatureConfig, rows: str, pooler: str) -> dict[str, GivenOutput]:
+    """What they give; `rows` says what those of tokens are."""
+    patches = f"(height / {config.stride}) * (width / {config.stride})"
+    return {
+        "last_hidden_state": GivenOutput(
+            f"[batch_size, {config.prefix_tokens} + {patches}, {config.dim}]",
+            f"a vector for each patch of {config.stride} x {config.stride} pixels, after the final "
+            f"norm; its rows are {rows}, by rows",
+        ),
+        "pooler_output": GivenOutput(
+            f"[batch_size, {config.width}]", f"a vector for the whole picture: {pooler}"
+        ),
+        "logits": GivenOutput(
+            f"[batch_size, {config.classes}]",
+            "a linear classifier's number for each class, larger where it is likelier; id2label in "
+            "config.json names the classes",
+        ),
+    }
 
 
 def purpose_of_features(config: FeatureConfig) -> str:

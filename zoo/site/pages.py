@@ -149,6 +149,7 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
         "code": dict(CODE_BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
+        "described": architecture_of(entry.config).outputs(entry.config, entry.pooler),
     }
 
 

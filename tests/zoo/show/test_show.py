@@ -11,10 +11,11 @@ from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 from zoo import from_pretrained, preprocess
+from zoo.answers.colours import RAMP, components
 from zoo.images.photograph import photographs
 from zoo.manifest.measured import Comparison, Verification
 from zoo.show.chart import TimedRow, draw_residuals, draw_times, patch_means, summary
-from zoo.show.draw import RAMP, WARNING, components, draw_grid, likeness
+from zoo.show.draw import WARNING, draw_grid, likeness
 from zoo.show.features import Features, legible, of_file, of_model
 from zoo.show.residual_rows import residual_rows
 

@@ -9,12 +9,13 @@ import onnxruntime
 import pytest
 from PIL import Image
 
+from zoo.answers.colours import components, ramp
 from zoo.digits.data import load_digits
 from zoo.hub.session import load
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
-from zoo.show.draw import components, likeness, ramp
+from zoo.show.draw import likeness
 
 from .conftest import PICTURES, WORDS
 

@@ -10,6 +10,7 @@ from weights.initializers import Shape
 from zoo.architectures.architecture import (
     Architecture,
     Beside,
+    GivenOutput,
     Shapes,
     TransformersClass,
     told_of_blocks,
@@ -19,6 +20,7 @@ from zoo.architectures.feature_kinds import (
     class_answer,
     drawn_features,
     draws_features,
+    feature_outputs,
     purpose_of_features,
 )
 from zoo.architectures.parts.activation_names import CALLED
@@ -109,6 +111,10 @@ def _as_built(config: ConvNeXtConfig, network: ConvNeXt) -> ConvNeXtConfig:
     return replace(config, classes=len(network.head.weight) if network.head else 0)
 
 
+def _outputs(config: ConvNeXtConfig, pooler: str) -> dict[str, GivenOutput]:
+    return feature_outputs(config, "the mean, then the pixels of the last map", pooler)
+
+
 CONVNEXT = Architecture(
     config=ConvNeXtConfig,
     network=_network,
@@ -125,6 +131,7 @@ CONVNEXT = Architecture(
     transformers=_class,
     classes=(DINOV3_CONVNEXT, CLASSIFIER, CLASSIFIER_V2),
     equimo=_equimo,
+    outputs=_outputs,
     answer=class_answer,
     thumbnail=drawn_features,
     page_draws=draws_features,

@@ -49,6 +49,11 @@ class ConvNeXtConfig:
         return self.dims[-1]
 
     @property
+    def width(self) -> int:
+        """Channels of `pooler_output`."""
+        return self.dim
+
+    @property
     def depth(self) -> int:
         """Blocks of all stages."""
         return sum(self.depths)

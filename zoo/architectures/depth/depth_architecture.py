@@ -11,6 +11,7 @@ from zoo.answers.fed import Size
 from zoo.architectures.architecture import (
     Architecture,
     Beside,
+    GivenOutput,
     Shapes,
     Thumbnail,
     TransformersClass,
@@ -109,6 +110,14 @@ def _thumbnail(config: DepthConfig, outputs: Outputs, size: Size) -> Thumbnail |
     return ramp(depth[0]), "How near everything in the photograph of a cat is"
 
 
+def _outputs(config: DepthConfig, pooler: str) -> dict[str, GivenOutput]:
+    unit = "larger the nearer it is, without a unit"
+    if config.max_depth:
+        unit = f"in metres, at most {config.max_depth:g}"
+    words = f"how far away every pixel is, {unit}"
+    return {"predicted_depth": GivenOutput("[batch_size, height, width]", words)}
+
+
 DEPTH = Architecture(
     config=DepthConfig,
     network=_network,
@@ -120,6 +129,7 @@ DEPTH = Architecture(
     below=lambda config: config.backbone,
     transformers=_class,
     classes=(DEPTH_ANYTHING,),
+    outputs=_outputs,
     answer=_answer,
     thumbnail=_thumbnail,
     page_draws=lambda config: {"predicted_depth"},

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zoo.architectures.architecture import Architecture, TransformersClass, unchanged
+from zoo.architectures.architecture import Architecture, GivenOutput, TransformersClass, unchanged
 from zoo.architectures.common_config import PICTURES
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.text.text_architecture import SIGLIP_TEXT, TIPS_TEXT, check_pool
@@ -51,9 +51,21 @@ def _similarity(config: DualConfig, leaves: Mapping[str, Any]) -> tuple[float, f
 
 PURPOSE = "Says which of some sentences are about a picture, whatever the sentences are."
 
+
+def _outputs(config: DualConfig, pooler: str) -> dict[str, GivenOutput]:
+    fit = "for each picture and each sentence how well they fit"
+    unit = "the vectors, at length 1"
+    return {
+        "logits_per_image": GivenOutput("[image_batch_size, text_batch_size]", fit),
+        "text_embeds": GivenOutput(f"[text_batch_size, {config.dim}]", unit),
+        "image_embeds": GivenOutput(f"[image_batch_size, {config.dim}]", unit),
+    }
+
+
 DUAL = Architecture(
     config=DualConfig,
     network=_network,
+    outputs=_outputs,
     purpose=lambda config: PURPOSE,
     parts=("vision", "words"),
     towers={"text": "words", "vision": "vision"},

@@ -12,7 +12,13 @@ from zoo.answers.areas import (
     post_process_panoptic_segmentation,
 )
 from zoo.answers.fed import Size
-from zoo.architectures.architecture import Architecture, Shapes, Thumbnail, TransformersClass
+from zoo.architectures.architecture import (
+    Architecture,
+    GivenOutput,
+    Shapes,
+    Thumbnail,
+    TransformersClass,
+)
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.parts.position_config import RopePeriods
@@ -80,6 +86,22 @@ def _thumbnail(config: MaskConfig, outputs: Outputs, size: Size) -> Thumbnail | 
     return None if masks is None else drawn_maps(masks)
 
 
+def _outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
+    queries, stride = config.queries, config.mask_stride
+    return {
+        "class_queries_logits": GivenOutput(
+            f"[batch_size, {queries}, {config.classes + 1}]",
+            f"of each of {queries} areas how much it is each class, and the last that it is none, "
+            "before a softmax",
+        ),
+        "masks_queries_logits": GivenOutput(
+            f"[batch_size, {queries}, height / {stride}, width / {stride}]",
+            "how much every pixel is in it, before a sigmoid; zoo.answers.areas makes segments of "
+            "both",
+        ),
+    }
+
+
 MASKS = Architecture(
     config=MaskConfig,
     network=_network,
@@ -90,6 +112,7 @@ MASKS = Architecture(
     below=lambda config: config.backbone,
     transformers=lambda config: EOMT,
     classes=(EOMT,),
+    outputs=_outputs,
     answer=_answer,
     thumbnail=_thumbnail,
     page_draws=lambda config: MAPS,

@@ -9,7 +9,7 @@ import numpy as np
 from zoo.answers.answer import Answered, Outputs, Question, best, features
 from zoo.answers.areas import class_map, draw_areas, drawn_maps
 from zoo.answers.fed import Size
-from zoo.architectures.architecture import Architecture, Shapes, Thumbnail
+from zoo.architectures.architecture import Architecture, GivenOutput, Shapes, Thumbnail
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.read_shapes import count_rows
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
@@ -41,6 +41,12 @@ def _thumbnail(config: SegmenterConfig, outputs: Outputs, size: Size) -> Thumbna
     return None if logits is None else drawn_maps(logits)
 
 
+def _outputs(config: SegmenterConfig, pooler: str) -> dict[str, GivenOutput]:
+    shape = f"[batch_size, {config.classes}, height / {config.stride}, width / {config.stride}]"
+    words = "a linear classifier's number for each class and every patch, larger where likelier"
+    return {"logits": GivenOutput(shape, f"{words}; id2label in config.json names the classes")}
+
+
 SEGMENTER = Architecture(
     config=SegmenterConfig,
     network=_network,
@@ -49,6 +55,7 @@ SEGMENTER = Architecture(
     sizes=_sizes,
     unsized=lambda config: replace(config, layers=0, classes=0),
     below=lambda config: config.backbone,
+    outputs=_outputs,
     answer=_answer,
     thumbnail=_thumbnail,
     page_draws=lambda config: {"logits"},

@@ -8,6 +8,7 @@ from weights.initializers import Shape
 from zoo.architectures.architecture import (
     Architecture,
     Beside,
+    GivenOutput,
     Shapes,
     TransformersClass,
     told_of_blocks,
@@ -105,9 +106,21 @@ def _class(config: TextConfig) -> TransformersClass:
 
 PURPOSE = "Turns a sentence into a vector, to be compared with those of pictures."
 
+
+def _outputs(config: TextConfig, pooler: str) -> dict[str, GivenOutput]:
+    rows = f"[batch_size, {config.tokens}, {config.dim}]"
+    return {
+        "last_hidden_state": GivenOutput(rows, "a vector for each word, after the final norm"),
+        "pooler_output": GivenOutput(
+            f"[batch_size, {config.width}]", f"a vector for the whole text: {pooler}"
+        ),
+    }
+
+
 TEXT = Architecture(
     config=TextConfig,
     network=_network,
+    outputs=_outputs,
     purpose=lambda config: PURPOSE,
     sizes=_sizes,
     landmarks=_landmarks,

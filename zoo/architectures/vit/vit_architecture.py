@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zoo.architectures.architecture import Architecture, Beside, told_of_blocks
+from zoo.architectures.architecture import Architecture, Beside, GivenOutput, told_of_blocks
 from zoo.architectures.feature_kinds import (
     class_answer,
     drawn_features,
     draws_features,
+    feature_outputs,
     purpose_of_features,
 )
 from zoo.architectures.parts.position_config import RopePeriods
@@ -73,6 +74,24 @@ def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
     return replace(config, classes=classes, depth=network.num_hidden_states)
 
 
+def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
+    first = (config.cls_token * "the class token, then ") + (
+        f"{config.registers} registers, then " if config.registers else ""
+    )
+    patches = f"(height / {config.stride}) * (width / {config.stride})"
+    return {
+        **feature_outputs(config, f"{first}the patches", pooler),
+        "attentions": GivenOutput(
+            f"[batch_size, {config.heads}, tokens, tokens]",
+            "how much each token attends to each in the last block",
+        ),
+        "class_attention": GivenOutput(
+            f"[batch_size, {config.heads}, {patches}]",
+            "how much of that the class token gives to each patch, by rows",
+        ),
+    }
+
+
 VIT = Architecture(
     config=ViTConfig,
     network=_network,
@@ -92,6 +111,7 @@ VIT = Architecture(
     transformers=vit_class,
     classes=CLASSES,
     equimo=vit_equimo,
+    outputs=_outputs,
     answer=class_answer,
     thumbnail=drawn_features,
     page_draws=draws_features,

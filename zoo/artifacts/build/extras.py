@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from zoo.architectures.entry import UNSTATED
+from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.build.plan import FILES
 from zoo.checkpoints.convert import write_json
@@ -124,7 +125,7 @@ def card(manifest: Manifest) -> str:
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
-        attends=entry.config.attends,
+        described=architecture_of(entry.config).outputs(entry.config, entry.pooler),
         pooler=entry.pooler,
         examples=entry.examples,
         drawn=entry.family == "digits_dual",
