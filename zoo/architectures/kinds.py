@@ -43,13 +43,13 @@ def parts_of_network(config: Config) -> dict[str, Config]:
     return {name: getattr(config, name) for name in architecture_of(config).parts}
 
 
-def towers(config: Config) -> Iterator[Config]:
-    """The innermost networks: a network's own parts, or itself where it has none."""
+def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
+    """The innermost networks, its parts or itself, and what paths of their leaves begin with."""
     if inner := parts_of_network(config):
-        for part in inner.values():
-            yield from towers(part)
+        for name, part in inner.items():
+            yield from towers(part, f"{path}{name}.")
     else:
-        yield config
+        yield path, config
 
 
 def _with_parts(config: Config, change: Callable[[Config], Config]) -> Config:

@@ -193,12 +193,13 @@ def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
 def check_heads(found: Candidate, settings: Settings | None) -> None:
     """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
     has, or where they cannot be as many."""
-    by_tensor = leaf_shape(found.naming, found.view.tensors, PERIODS) is not None
-    for tower in towers(found.config):
+    for path, tower in towers(found.config):
         kind = architecture_of(tower)
         if kind.heads is not None:
             told = settings and kind.told(settings).num_attention_heads
-            _check_heads(tower, kind.heads(tower), found.entry.family, bool(told) or by_tensor)
+            periods = leaf_shape(found.naming, found.view.tensors, f"{path}{PERIODS}")
+            known = bool(told) or periods is not None
+            _check_heads(tower, kind.heads(tower), found.entry.family, known)
 
 
 def _check_heads(tower: Config, heads: int, family: str, told: bool) -> None:

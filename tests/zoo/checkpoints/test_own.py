@@ -111,6 +111,13 @@ def test_transformers_reads_what_is_written_of_masks(zoo, tmp_path):
         np.testing.assert_allclose(found[name], value, rtol=0, atol=AREA_NOISE)
 
 
+def test_an_activation_that_no_published_network_has(zoo, tmp_path):
+    """It is in the settings, and computed."""
+    own = OWN["vit"](tmp_path / "own", hidden_act="relu")
+    zoo("export", "--weights", own.path, "--size", size_of(own), "--out", "w.onnx")
+    assert_logits(zoo.here / "w.onnx", own)
+
+
 @pytest.mark.full
 def test_leaves_that_equinox_wrote(zoo, tmp_path):
     """The last records are a classifier of another width than the registry's."""
@@ -246,6 +253,10 @@ WRONG = {
     "nobody says how many heads": (
         *("vit", lambda folder: (folder / "config.json").unlink()),
         r"vit of 48 channels: no tensor tells how many heads .*\"num_attention_heads\": NUMBER",
+    ),
+    "nor how many the network below areas has": (
+        *("eomt", lambda folder: (folder / "config.json").unlink()),
+        r"eomt of \d+ channels: no tensor tells how many heads",
     ),
     "nor where timm computes the periods": (
         *("timm's dinov3", lambda folder: settings(folder, num_attention_heads=None)),
