@@ -1,7 +1,5 @@
 """The converter's interface: specs, inputs in pytrees, names, parameters, stages, errors."""
 
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -219,22 +217,6 @@ def test_passes_stand_in_an_order_that_they_agree_with():
         assert step.purpose.endswith(".")
         for other in step.after:
             assert other in names[:place], f"{step.name} wants {other} before it"
-
-
-def test_no_pass_runs_another():
-    """What one does besides its own is a row of the list; patterns are graphs of their own."""
-    whole = re.compile(r"\b(canonicalize|decompose|represent|(batch|shorten)_loops|run_passes)\(\w")
-    folder = Path(converter.__file__).parent
-    rooms = ("canonicalize", "decompose", "fuse", "layout", "legalize", "loops", "weight_folding")
-    files = [*(p for room in rooms for p in (folder / room).rglob("*.py"))]
-    files.append(folder / "pipeline" / "steps.py")
-    calls = {
-        path.name
-        for path in files
-        for line in path.read_text().splitlines()
-        if whole.search(line) and not line.startswith("def ")
-    }
-    assert calls == {"patterns.py"}
 
 
 @pytest.mark.parametrize("changes, turns", [((True, True, False), 3), ((True,) * 9, 4), ((), 1)])
