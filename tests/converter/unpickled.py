@@ -1,8 +1,8 @@
 """A process in which dtypes came out of a pickle before anything else, as in a worker of joblib.
 
-`python -m tests.converter.unpickled disturb` prints a digest of the file of the programs below, of
-more of them if `more` is added; without the word `disturb` the dtypes are numpy's own. Such dtypes
-equal numpy's, but are other objects, and JAX hands on whichever it met first.
+`python -m tests.converter.unpickled disturb` prints a digest of the file of the programs below;
+without the word `disturb` the dtypes are numpy's own. Such dtypes equal numpy's, but are other
+objects, and JAX hands on whichever it met first.
 """
 
 import copy
@@ -11,7 +11,6 @@ import json
 import pickle
 import sys
 import warnings
-from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -53,17 +52,11 @@ def everything(x):
     return casts, turned, jnp.sort(x, 0), x.max(1), jnp.argmin(x, 1)
 
 
-def programs(step):
-    """(name, function, specs, parameters): of every dtype, and each ``step``-th of the table."""
+def programs():
+    """(name, function, specs, parameters) of every dtype."""
     for dtype in NAMES:
         yield f"of {dtype}", everything, [((3, 4), dtype)], None
     yield "weights", lambda p, x: (x @ p["w"].T) * p["n"], [("B", 4)], WEIGHTS
-    from tests.programs.table import PROGRAMS
-
-    for name, case in islice(PROGRAMS.items(), 0, None, step):
-        if case.params is None and not case.x64:
-            specs = [(s.shape, s.dtype) if isinstance(s, np.ndarray) else s for s in case.specs]
-            yield name, case.fn, specs, None
 
 
 def digest(fn, specs, params):
@@ -78,12 +71,12 @@ def digest(fn, specs, params):
     return hashlib.sha256(content).hexdigest()
 
 
-def main(disturbed, step):
+def main(disturbed):
     if disturbed:
         disturb()
     own = WAYS[0] if disturbed else lambda x: x
     found = {}
-    for name, fn, specs, params in programs(step):
+    for name, fn, specs, params in programs():
         given = [(shape, own(np.dtype(dtype))) for shape, dtype in map(spec_of, specs)]
         with jax.enable_x64("64" in name):
             found[name] = digest(fn, given, jax.tree.map(own, params))
@@ -91,4 +84,4 @@ def main(disturbed, step):
 
 
 if __name__ == "__main__":
-    main("disturb" in sys.argv, 4 if "more" in sys.argv else 200)
+    main("disturb" in sys.argv)
