@@ -4,10 +4,14 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weights.progress import Progress
 
-_HELD: set[Path] = set()
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+_HELD: dict[Path, "BaseFileLock"] = {}
 
 
 @contextmanager
@@ -27,16 +31,15 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
         progress.stage(f"waiting for another process that writes {destination}")
         lock.acquire()
     if own:
-        _HELD.add(path)
+        _HELD[path] = lock
     try:
         yield
     finally:
-        _HELD.discard(path)
+        _HELD.pop(path, None)
         # Removed while it is held: who has opened it before sees that it lost its name (filelock
         # looks at the count of links once it has the lock), and begins again with a new file.
         if own:
-            with suppress(OSError):
-                path.unlink()
+            _remove_held(path, lock)
         lock.release()
 
 
@@ -55,8 +58,19 @@ def try_lock(path: Path) -> Callable[[], None] | None:
 
 def discard_locks() -> None:
     """Remove the lock files that are held: for a process that is about to end."""
-    for path in tuple(_HELD):
+    for path, lock in tuple(_HELD.items()):
+        _remove_held(path, lock)
+
+
+def _remove_held(path: Path, lock: "BaseFileLock") -> None:
+    """Remove a lock file that this process has. Windows removes none that is open: there it is
+    released first, and stays if another process has it by then."""
+    try:
         path.unlink(missing_ok=True)
+    except OSError:
+        lock.release(force=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _lock_file(destination: Path) -> Path:

@@ -31,7 +31,8 @@ def open_inside(folder: str | PathLike[str], name: str) -> BufferedReader:
     """Open a regular file of a folder that came from elsewhere: nothing on the way is a link.
     `name` has `/` between its parts. **Raises** `OSError`."""
     parts = PurePosixPath(name).parts
-    if os.open not in os.supports_dir_fd:  # Windows: a link may come in between
+    # Windows: a link may come in between.
+    if sys.platform == "win32" or os.open not in os.supports_dir_fd:
         ways = [Path(folder, *parts[: i + 1]) for i in range(len(parts))]
         if any(way.is_symlink() for way in ways):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(ways[-1]))

@@ -326,11 +326,12 @@ def unstacked(d: Drawn) -> list[Expr]:
 
 # --------------------------------------------------------------------------- sums, scatters, loops
 
+SHARDING = {"out_sharding": None} if jax.__version_info__ >= (0, 8) else {}
 REDUCED: dict[Op, Callable[..., Any]] = {
-    ops.reduce_sum: lambda x, axes: lax.reduce_sum_p.bind(x, axes=axes, out_sharding=None),
-    ops.reduce_prod: lambda x, axes: lax.reduce_prod_p.bind(x, axes=axes, out_sharding=None),
-    ops.reduce_max: lambda x, axes: lax.reduce_max_p.bind(x, axes=axes, out_sharding=None),
-    ops.reduce_min: lambda x, axes: lax.reduce_min_p.bind(x, axes=axes, out_sharding=None),
+    ops.reduce_sum: lambda x, axes: lax.reduce_sum_p.bind(x, axes=axes, **SHARDING),
+    ops.reduce_prod: lambda x, axes: lax.reduce_prod_p.bind(x, axes=axes, **SHARDING),
+    ops.reduce_max: lambda x, axes: lax.reduce_max_p.bind(x, axes=axes, **SHARDING),
+    ops.reduce_min: lambda x, axes: lax.reduce_min_p.bind(x, axes=axes, **SHARDING),
     ops.reduce_and: lambda x, axes: lax.reduce_and_p.bind(x, axes=axes),
     ops.reduce_or: lambda x, axes: lax.reduce_or_p.bind(x, axes=axes),
     ops.reduce_xor: lambda x, axes: lax.reduce_xor_p.bind(x, axes=axes),

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ def watch_others() -> Callable[[], float | None]:
 def _others_seconds() -> float | None:
     """Of processor time since the machine started, without that of this process and of children
     that have ended. Source: `man 5 proc_stat`."""
-    if not STAT.exists():
+    if sys.platform == "win32" or not STAT.exists():
         return None
     ticks = [int(field) for field in STAT.read_text().split("\n", 1)[0].split()[1:9]]
     if not any(ticks):

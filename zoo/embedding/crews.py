@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator
 from concurrent.futures import (
     Executor,
@@ -60,7 +61,7 @@ def local_crew(recipe: ShardRecipe, threads: int | None, tally: Tally) -> Genera
 
 def _cores() -> int:
     """Cores that this process may use."""
-    if "sched_getaffinity" in dir(os):
+    if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

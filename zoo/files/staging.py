@@ -5,7 +5,7 @@ import re
 import secrets
 import shutil
 import signal
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -26,7 +26,8 @@ file can be meant."""
 
 INTERRUPTION = "interrupted; nothing unfinished was put in place"
 
-_OPEN: set[Path] = set()
+_OPEN: dict[Path, Callable[[], None] | None] = {}
+"""What is staged, and what releases the lock in it."""
 
 
 @contextmanager
@@ -47,11 +48,11 @@ def staged(folder: Path) -> Generator[Path]:
             while release is None:
                 stage = folder / f"{PREFIX}{secrets.token_hex(8)}"
                 # Noted before it is there, so that whatever interrupts us next finds it here.
-                _OPEN.add(stage)
-                stack.callback(_OPEN.discard, stage)
+                _OPEN[stage] = None
+                stack.callback(_OPEN.pop, stage, None)
                 stack.callback(shutil.rmtree, stage, ignore_errors=True)
                 stage.mkdir(mode=0o700)
-                release = lock.try_lock(stage / LOCK)
+                _OPEN[stage] = release = lock.try_lock(stage / LOCK)
         stack.callback(release)
         yield stage
 
@@ -86,14 +87,23 @@ def sweep(folder: Path) -> None:
         with suppress(OSError):  # another user's is theirs to remove
             if (release := lock.try_lock(stage / LOCK)) is not None:
                 # While it is held, so that nobody who has just made the folder takes it.
-                shutil.rmtree(stage, ignore_errors=True)
-                release()
+                _remove_staged(stage, release)
+
+
+def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
+    """Remove a staged folder, of which this process has the lock. Windows removes no open file:
+    there it goes once the lock is released."""
+    shutil.rmtree(stage, ignore_errors=True)
+    if release is not None:
+        release()
+    if stage.exists():
+        shutil.rmtree(stage, ignore_errors=True)
 
 
 def discard() -> None:
     """Remove everything that is staged, and locks: for a process that is about to end."""
-    for stage in tuple(_OPEN):
-        shutil.rmtree(stage, ignore_errors=True)
+    for stage, release in tuple(_OPEN.items()):
+        _remove_staged(stage, release)
     lock.discard_locks()
 
 
