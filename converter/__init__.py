@@ -11,6 +11,30 @@ step of a conversion that changes a number, ``join`` puts two models in a row. `
 ``import converter`` costs nothing: each name is imported when it is first used (``__init__.pyi``).
 """
 
-import lazy_loader
+import ast
+from importlib import import_module
+from pkgutil import get_data
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_STUB = ast.parse(get_data(__name__, "__init__.pyi"))
+_MODULES = {
+    name.name: f"{__name__}.{line.module}"
+    for line in _STUB.body
+    if isinstance(line, ast.ImportFrom)
+    for name in line.names
+}
+"""By public name, the module that it is imported from."""
+
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name):
+    """A public name, imported when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__():
+    """The public names."""
+    return __all__

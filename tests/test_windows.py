@@ -82,7 +82,8 @@ PROGRAM = """
 import os, sys, signal
 import equinox, filelock, huggingface_hub, jax, jinja2, numpy, onnx, onnx_ir, onnxruntime, PIL.Image
 import psutil, pydantic, rich.console, typer, subprocess, multiprocessing.connection
-import asyncio, concurrent.futures.process, multiprocessing.pool, rich.progress, rich.live, typer.rich_utils
+import asyncio, concurrent.futures.process, multiprocessing.pool, rich.progress, rich.live
+import typer.rich_utils
 for name in ("O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC", "fork", "sysconf"):
     delattr(os, name)
 for name in ("sched_getaffinity", "getuid", "geteuid", "mkfifo"):

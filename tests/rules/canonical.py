@@ -5,6 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import __version_info__ as jax_version
 from jax import lax
 
 from converter import canonicalize
@@ -326,7 +327,7 @@ def unstacked(d: Drawn) -> list[Expr]:
 
 # --------------------------------------------------------------------------- sums, scatters, loops
 
-SHARDING = {"out_sharding": None} if jax.__version_info__ >= (0, 8) else {}
+SHARDING = {"out_sharding": None} if jax_version >= (0, 8) else {}
 REDUCED: dict[Op, Callable[..., Any]] = {
     ops.reduce_sum: lambda x, axes: lax.reduce_sum_p.bind(x, axes=axes, **SHARDING),
     ops.reduce_prod: lambda x, axes: lax.reduce_prod_p.bind(x, axes=axes, **SHARDING),
