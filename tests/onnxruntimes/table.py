@@ -1,0 +1,77 @@
+"""The table of `docs/how-to/runtimes.md`: files of the zoo by versions of ONNX Runtime."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tests.onnxruntimes import VERSIONS, keep, python_of, run_all
+from weights.progress import Quiet
+from zoo import runtime
+from zoo.artifacts.build.extras import GOLDEN
+from zoo.artifacts.build.folder import build_folder
+from zoo.artifacts.build.plan import FolderPlan, read_variants
+from zoo.export.request import Options, read_signature
+from zoo.files.golden_file import read_golden
+from zoo.manifest.read import read_folder_manifest
+from zoo.registry.lookup import info
+
+MODEL = "vit_digits"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "runtimes.md"
+BEGIN, END = "<!-- versions: written by tests/onnxruntimes -->", "<!-- end of versions -->"
+
+TARGETS = {"`zoo build`": "onnxruntime", "`zoo build --for 1.20`": "onnxruntime>=1.20"}
+
+TOLERANCE = {"fp32": 1e-4}
+"""Of what the installed version gives, relative to the largest number; in low precisions versions
+round at other places."""
+
+
+def build(folder: Path, target: str) -> dict[str, str]:
+    """Every variant for a target, with what it gets and gives; returns their opsets by name."""
+    signature = read_signature(info(MODEL), Options(size="dynamic"))
+    variants = read_variants(["all"], target)
+    plan = FolderPlan(MODEL, folder / MODEL, "auto", signature, variants, target=target)
+    build_folder(plan, Quiet())
+    manifest = read_folder_manifest(folder / MODEL)
+    golden = read_golden(folder / MODEL / GOLDEN)
+    inputs = dict(golden.fed)
+    for name, variant in manifest.variants.items():
+        file = folder / MODEL / variant.file
+        (folder / f"{name}.onnx").write_bytes(file.read_bytes())
+        wanted = [golden.outputs[output.name] for output in variant.outputs]
+        if variant.precision != "bf16":
+            wanted = runtime.open_session(file).run(None, inputs)
+        tolerance = TOLERANCE.get(variant.precision, 0.05)
+        keep(folder, name, list(inputs.values()), [np.asarray(w) for w in wanted], tolerance)
+    return {name: str(variant.opset) for name, variant in manifest.variants.items()}
+
+
+def rows() -> Iterator[str]:
+    """The table, of the versions that there are environments of."""
+    there = [version for version in VERSIONS if python_of(version)]
+    yield f"| written by | file | opset | {' | '.join(there)} |"
+    yield f"|---|---|---:|{'---|' * len(there)}"
+    for label, target in TARGETS.items():
+        with TemporaryDirectory() as scratch:
+            opsets = build(Path(scratch), target)
+            found = {version: run_all(version, Path(scratch)) for version in there}
+        for name, opset in opsets.items():
+            cells = (word(found[version][name]) for version in there)
+            yield f"| {label} | {name} | {opset} | {' | '.join(cells)} |"
+
+
+def word(wrong: str) -> str:
+    """What became of a file."""
+    if not wrong:
+        return "yes"
+    return "no" if re.match("does not (load|run)", wrong) else f"**{wrong}**"
+
+
+def write() -> None:
+    """Put the table into its page."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    table = "\n".join(rows())
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END, 1)[1]}")

@@ -1,0 +1,58 @@
+"""Files in other versions of ONNX Runtime, where `ONNXRUNTIMES` names a folder that has them."""
+
+import re
+
+import jax
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from converter.opsets import OLDEST_RUNTIME, is_older
+from converter.targets import find_target
+from tests.conformance import RUNS, TOLERANCE, inputs, results
+from tests.onnxruntimes import FOLDER, VERSIONS, keep, python_of, run_all
+from tests.onnxruntimes.table import build
+from tests.programs.table import PROGRAMS
+
+pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:left out")]
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request):
+    if python_of(request.param) is None:
+        pytest.skip(f"{FOLDER} names no folder with an environment of ONNX Runtime {request.param}")
+    return request.param
+
+
+def test_files_of_the_zoo(version, tmp_path):
+    """As the oldest version has them that is written for, and as files are by default."""
+    for target in (f"onnxruntime=={version}", "onnxruntime"):
+        folder = tmp_path / re.sub(r"\W+", "-", target)
+        folder.mkdir()
+        opsets = build(folder, target)
+        wrong = {name: text for name, text in run_all(version, folder).items() if text}
+        if is_older(version, OLDEST_RUNTIME) and target == "onnxruntime":
+            late = {name for name, opset in opsets.items() if int(opset) >= 23}
+            assert wrong.keys() == late
+        else:
+            assert wrong.keys() <= {"bf16"}, wrong
+
+
+def test_programs(version, tmp_path):
+    """Each program, written for a version, gives JAX's numbers there."""
+    target = f"onnxruntime=={version}"
+    newest = find_target(target).opsets[-1]
+    for name, case in PROGRAMS.items():
+        with jax.enable_x64(case.x64):
+            arrays = inputs(case.specs)
+            wanted = [np.asarray(array) for array in results(case, arrays)]
+            kinds = {array.dtype.kind for array in (*arrays, *wanted)}
+            if RUNS not in case.tags or not kinds <= set("biuf"):
+                continue
+            export = case.export(min(case.opsets[-1], newest), target=target)
+        stem = re.sub(r"\W+", "-", name)
+        ir.save(export.model, tmp_path / f"{stem}.onnx")
+        floats = (TOLERANCE[w.dtype.name] for w in wanted if w.dtype.kind == "f")
+        keep(tmp_path, stem, arrays, wanted, max(floats, default=0) * case.tolerance)
+    wrong = {name: text for name, text in run_all(version, tmp_path).items() if text}
+    assert not wrong
