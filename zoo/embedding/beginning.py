@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def begin_dataset(
     with writing(dataset):
         for folder in (work.folder, how.part(dataset, 0).parent):
             folder.mkdir(parents=True, exist_ok=True)
-        work.list_shards(cut_shards(about.sources, about.shard))
+        work.list_shards(cut_shards(about.sources, about.shard, Counter()))
     write_about(work.folder, about, work.folder)
     return None
 

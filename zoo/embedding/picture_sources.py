@@ -9,39 +9,49 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from weights.opening import open_regular
 from zoo.embedding.about import StatedSource
 from zoo.embedding.libraries import need_library
 from zoo.errors import BadRequest
-from zoo.images.pictures import extensions
+from zoo.images.picture_names import may_be_picture, name_ending
 
 HOLDERS = {".tar": "tar", ".tgz": "tar", ".gz": "tar", ".parquet": "parquet"}
 """How files that hold many pictures end."""
 
 LIST = ".txt"
 
+NO_PICTURE = "!"
+"""How the stamp of what is in a folder and is no file begins; a reason follows."""
+
+LINKED = NO_PICTURE + "is a link to a folder, which is not followed: name that folder as a source."
+
+TIMES = "mtime", "LastModified", "last_modified", "updated", "ETag", "etag", "created"
+"""How file systems of fsspec call what changes with a file."""
+
+Stamped = tuple[str, str]  # the name of a picture's file, and its stamp
+
 
 @dataclass(frozen=True)
 class Shard:
-    """A piece of the work: some pictures of a folder or a list, or a file that holds many."""
+    """A piece of the work: some pictures of a folder or a list, or a file that holds many.
+
+    A stamp is the size and time of a picture's file, or of the file that holds many, as far as its
+    file system says them: where these are the same, so is the picture.
+    """
 
     index: int
     kind: str
     place: str
     prefix: str
     names: tuple[str, ...]
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What is kept of it in the list of shards."""
-        return vars(self)
+    stamps: tuple[str, ...]
 
 
 def state_sources(given: Sequence[str]) -> tuple[StatedSource, ...]:
@@ -66,6 +76,8 @@ def state_sources(given: Sequence[str]) -> tuple[StatedSource, ...]:
 
 def _sources(text: str) -> Iterator[StatedSource]:
     """What one name or pattern stands for. **Raises** `BadRequest`."""
+    if printable_name(text) != text:
+        raise BadRequest(f"the name {printable_name(text)} is no UTF-8: give it another.")
     system = file_system(text)
     place = text if system.is_remote else os.path.abspath(text)
     if system.is_folder(place):
@@ -79,17 +91,14 @@ def _sources(text: str) -> Iterator[StatedSource]:
     matches = system.matches(place)
     if not matches:
         raise BadRequest(f"{text} matches nothing: name what is there.")
-    known = extensions()
-    pictures = [each for each in matches if Path(each).suffix.lower() in known]
-    if pictures:
+    held = [each for each in matches if name_ending(each) in (*HOLDERS, LIST)]
+    if len(held) < len(matches):
         yield StatedSource(kind="list", place=place)
-    for each in matches:
-        if Path(each).suffix in (*HOLDERS, LIST):
-            yield _file_source(each)
+    yield from map(_file_source, held)
 
 
 def _file_source(place: str) -> StatedSource:
-    kind = HOLDERS.get(Path(place).suffix, "list")
+    kind = HOLDERS.get(name_ending(place), "list")
     return StatedSource(kind=cast(Any, kind), place=place)
 
 
@@ -123,7 +132,14 @@ class FileSystem:
         """What a pattern stands for, sorted."""
         return sorted(glob.iglob(pattern, recursive=True))
 
-    def below(self, folder: str) -> Iterator[str]:
+    def stamp(self, place: str) -> str:
+        """The size and time of a file; empty where it is not there."""
+        try:
+            return _local_stamp(os.stat(place))
+        except OSError:
+            return ""
+
+    def below(self, folder: str) -> Iterator[Stamped]:
         """Names of the files below a folder, relative to it, folder by folder, in order."""
         return _walk(folder, "")
 
@@ -154,10 +170,18 @@ class RemoteFiles(FileSystem):
     def matches(self, pattern: str) -> list[str]:
         return sorted(map(self.system.unstrip_protocol, self.system.glob(pattern)))
 
-    def below(self, folder: str) -> Iterator[str]:
+    def stamp(self, place: str) -> str:
+        try:
+            return _remote_stamp(self.system.info(place))
+        except OSError:
+            return ""
+
+    def below(self, folder: str) -> Iterator[Stamped]:
         root = self.system.unstrip_protocol(folder).rstrip("/") + "/"
-        for each in sorted(map(self.system.unstrip_protocol, self.system.find(folder))):
-            yield each.removeprefix(root)
+        found = self.system.find(folder, detail=True)
+        stamps = {self.system.unstrip_protocol(each): _remote_stamp(found[each]) for each in found}
+        for each in sorted(stamps):
+            yield each.removeprefix(root), stamps[each]
 
     def open(self, place: str) -> BinaryIO:
         return cast(BinaryIO, self.system.open(place, "rb"))
@@ -171,58 +195,104 @@ def file_system(place: str) -> FileSystem:
     return RemoteFiles(place)
 
 
-def _walk(folder: str, prefix: str) -> Iterator[str]:
-    with os.scandir(os.path.join(folder, prefix)) as entries:
-        # A folder sorts among the files as its name with a slash does, so that whole paths sort.
-        found = sorted(
-            (entry.name + "/" * entry.is_dir(follow_symlinks=False))
-            for entry in entries
-            if not entry.name.startswith(".")
-        )
-    for name in found:
+def _local_stamp(told: os.stat_result) -> str:
+    # What could not be read for want of a right can be read with another mode.
+    return f"{told.st_size}-{told.st_mtime_ns}-{told.st_mode:o}"
+
+
+def _remote_stamp(told: Mapping[str, Any]) -> str:
+    times = (told[name] for name in TIMES if told.get(name) is not None)
+    return f"{told.get('size', '')}-{next(times, '')}"
+
+
+def _walk(folder: str, prefix: str) -> Iterator[Stamped]:
+    try:
+        with os.scandir(os.path.join(folder, prefix)) as entries:
+            # A folder sorts among the files as its name with a slash does, so that whole paths do.
+            found = {
+                entry.name + "/" * entry.is_dir(follow_symlinks=False): entry
+                for entry in entries
+                if not entry.name.startswith(".")
+            }
+    except OSError as error:
+        yield prefix.rstrip("/"), f"{NO_PICTURE}cannot be opened ({error.strerror})."
+        return
+    for name in sorted(found):
         if name.endswith("/"):
             yield from _walk(folder, prefix + name)
         else:
-            yield prefix + name
+            yield prefix + name, _entry_stamp(found[name])
 
 
-def cut_shards(sources: Sequence[StatedSource], shard: int) -> Iterator[Shard]:
-    """All shards of the sources, numbered from 0."""
+def _entry_stamp(entry: os.DirEntry[str]) -> str:
+    try:
+        return LINKED if entry.is_dir() else _local_stamp(entry.stat())
+    except OSError:
+        return ""
+
+
+def cut_shards(
+    sources: Sequence[StatedSource], shard: int, passed: Counter[str]
+) -> Iterator[Shard]:
+    """All shards of the sources, numbered from 0. Files that are no pictures by their names are
+    counted in `passed`, by how they end."""
     index = 0
     for source in sources:
         if source.kind in HOLDERS.values():
-            yield Shard(index, source.kind, source.place, source.prefix, ())
+            stamp = file_system(source.place).stamp(source.place)
+            yield Shard(index, source.kind, source.place, source.prefix, (), (stamp,))
             index += 1
             continue
-        place, names = _named(source)
-        while piece := tuple(islice(names, shard)):
-            yield Shard(index, source.kind, place, source.prefix, piece)
+        place, named = _named(source, passed)
+        while piece := tuple(islice(named, shard)):
+            names, stamps = zip(*piece, strict=True)
+            yield Shard(index, source.kind, place, source.prefix, names, stamps)
             index += 1
 
 
-def _named(source: StatedSource) -> tuple[str, Iterator[str]]:
+def _named(source: StatedSource, passed: Counter[str]) -> tuple[str, Iterator[Stamped]]:
     """The folder that names of pictures are below, and the names."""
-    system, known = file_system(source.place), extensions()
+    system = file_system(source.place)
     if source.kind == "folder":
-        below = system.below(source.place)
-        return source.place, (each for each in below if Path(each).suffix.lower() in known)
+        return source.place, _pictures(system.below(source.place), passed)
     folder = source.place.rpartition("/")[0]
-    if Path(source.place).suffix.lower() == LIST:
+    if name_ending(source.place) == LIST:
         return folder, _lines(system, source.place)
-    if Path(source.place).suffix.lower() in known and system.is_file(source.place):
-        return folder, iter([source.place.rpartition("/")[2]])
+    if system.is_file(source.place):
+        name = source.place.rpartition("/")[2]
+        return folder, iter([(name, system.stamp(source.place))])
     root = re.split(r"[*?\[]", source.place)[0].rpartition("/")[0]
-    found = (each for each in system.matches(source.place) if Path(each).suffix.lower() in known)
-    return root, (each.removeprefix(f"{root}/") for each in found)
+    found = (
+        (each.removeprefix(f"{root}/"), system.stamp(each))
+        for each in system.matches(source.place)
+        if name_ending(each) not in (*HOLDERS, LIST) and system.is_file(each)
+    )
+    return root, _pictures(found, passed)
 
 
-def _lines(system: FileSystem, place: str) -> Iterator[str]:
+def _pictures(found: Iterator[Stamped], passed: Counter[str]) -> Iterator[Stamped]:
+    for name, stamp in found:
+        if may_be_picture(name) or stamp.startswith(NO_PICTURE):
+            yield name, stamp
+        else:
+            passed[name_ending(name)] += 1
+
+
+def _lines(system: FileSystem, place: str) -> Iterator[Stamped]:
+    folder = place.rpartition("/")[0]
     with closing(system.open(place)) as file:
         for line in file:
             if name := os.fsdecode(line).strip():
-                yield name
+                # To ask what is behind each URL would take as long as to read it.
+                remote = system.is_remote or "://" in name
+                yield name, "" if remote else system.stamp(picture_place(folder, name))
 
 
 def picture_place(folder: str, name: str) -> str:
     """The place of a picture that a list or a folder names; a list may name any."""
     return name if name.startswith("/") or "://" in name else f"{folder}/{name}"
+
+
+def printable_name(name: str) -> str:
+    """A name as a text, in which bytes that are no UTF-8 are written out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -17,12 +17,12 @@ from zoo.architectures.kinds import architecture_of
 from zoo.embedding.embed_request import VECTOR, Dtype, Extra
 from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
+from zoo.images.pictures import ReadPicture, read_picture
+from zoo.images.pixel_values import size_inside
 from zoo.manifest.stated_entry import stated_entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from zoo.images.pictures import ReadPicture
 
 OUTPUTS = {VECTOR: "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
 OUTPUTS |= {"best": "logits"}
@@ -157,10 +157,22 @@ def read_extra(names: Sequence[str]) -> tuple[Extra, ...]:
     return tuple(cast(Extra, name) for name in names)
 
 
-def thumbnail(read: ReadPicture) -> bytes:
-    """A small JPEG of a picture."""
-    image = read.image.copy()
-    image.thumbnail((THUMBNAIL, THUMBNAIL))
+def thumbnail(read: ReadPicture, data: bytes) -> bytes:
+    """A small JPEG of a picture, in its own proportions; `data` is the picture's file."""
+    from PIL.Image import Resampling
+
+    small = small_sides(*read.sides)
+    if any(own < side for own, side in zip(read.image.size, small[::-1], strict=True)):
+        # For its network it was made smaller than that.
+        read = read_picture(data, "", small_sides)
     file = BytesIO()
+    image = read.image.resize(small[::-1], Resampling.BICUBIC, read.part)
     image.save(file, "JPEG", quality=QUALITY)
     return file.getvalue()
+
+
+def small_sides(height: int, width: int) -> tuple[int, int]:
+    """The sides of a thumbnail."""
+    if max(height, width) <= THUMBNAIL:
+        return height, width
+    return size_inside((height, width), (THUMBNAIL, THUMBNAIL))

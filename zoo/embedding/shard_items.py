@@ -8,12 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from zoo.embedding.picture_sources import FileSystem, Shard, file_system, picture_place
+from zoo.embedding.picture_sources import (
+    NO_PICTURE,
+    FileSystem,
+    Shard,
+    file_system,
+    picture_place,
+    printable_name,
+)
 from zoo.errors import BadFile, BadRequest, first_line
-from zoo.images.pictures import extensions
+from zoo.images.picture_names import may_be_picture, why_unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,11 +40,16 @@ KEYS, IMAGES = ("key", "__key__"), ("image", "jpg", "jpeg", "png", "webp", "pict
 
 @dataclass(frozen=True)
 class Item:
-    """A picture: its key, and what reads the bytes of its file. **Raises** `OSError`, or
-    `BadRequest`."""
+    """A picture: its key, what reads the bytes of its file, and where that is.
+
+    `read` **raises** `OSError`, or `BadRequest`. `stamp` is empty where only the bytes say whether
+    it is the picture that it was.
+    """
 
     key: str
     read: Callable[[], bytes]
+    origin: str = ""
+    stamp: str = ""
 
 
 def items(shard: Shard) -> Iterator[Item]:
@@ -46,9 +58,22 @@ def items(shard: Shard) -> Iterator[Item]:
 
 
 def _of_names(shard: Shard, system: FileSystem) -> Iterator[Item]:
-    for name in shard.names:
-        place = picture_place(shard.place, name)
-        yield Item(shard.prefix + name, partial(_whole, system, place))
+    is_folder = shard.kind == "folder"
+    for name, stamp in zip(shard.names, shard.stamps, strict=True):
+        key, place = shard.prefix + name, picture_place(shard.place, name)
+        read: Callable[[], bytes] = partial(_whole, system, place)
+        if stamp.startswith(NO_PICTURE):
+            read = _failing(f"{printable_name(key)} {stamp[len(NO_PICTURE) :]}")
+        elif is_folder and (reason := why_unread(printable_name(key))):
+            read = _failing(reason)
+        yield _named_item(key, read, place, stamp)
+
+
+def _named_item(key: str, read: Callable[[], bytes], origin: str, stamp: str = "") -> Item:
+    """A picture by a name that may be no UTF-8, as which keys are written."""
+    if (told := printable_name(key)) != key:
+        read = _failing(f"the name {told} is no UTF-8, as keys are: give the picture another.")
+    return Item(told, read, origin, stamp)
 
 
 def _whole(system: FileSystem, place: str) -> bytes:
@@ -66,7 +91,7 @@ def _checked(data: bytes, place: str) -> bytes:
 
 def _of_tar(shard: Shard, system: FileSystem) -> Iterator[Item]:
     """The pictures in a tar file, read from its beginning to its end."""
-    known, name = extensions(), PurePosixPath(shard.place).name
+    name = PurePosixPath(shard.place).name
     try:
         # Without a block of its own a reader of streams asks for 10 KB at once.
         with (
@@ -76,17 +101,22 @@ def _of_tar(shard: Shard, system: FileSystem) -> Iterator[Item]:
             for member in archive:
                 # Else it keeps all that it has seen.
                 archive.members = []  # type: ignore[attr-defined]
-                if member.isreg() and Path(member.name).suffix.lower() in known:
-                    yield Item(member.name, _of_member(archive, member, name))
+                if may_be_picture(member.name) and not member.isdir():
+                    read = _of_member(archive, member, name)
+                    yield _named_item(member.name, read, held_origin(shard.place, member.name))
     except BROKEN as error:
-        yield _failing(name, f"{name} cannot be read any further ({first_line(error)})")
+        yield Item(name, _cut_short(name, error))
 
 
 def _of_member(archive: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> Callable[[], bytes]:
+    if reason := why_unread(printable_name(member.name)):
+        return _failing(reason)
+    if not member.isreg():
+        return _failing(f"{printable_name(member.name)} is a link in {name}, which has no bytes.")
     content = archive.extractfile(member)
     data = b"" if content is None else content.read(LARGEST_PICTURE + 1)
     if len(data) < min(member.size, LARGEST_PICTURE + 1):
-        return _failing(member.name, f"{name} ends in the middle of it").read
+        return _failing(f"{name} ends in the middle of it: give a whole file.")
     return partial(_checked, data, member.name)
 
 
@@ -105,10 +135,11 @@ def _of_parquet(shard: Shard, system: FileSystem) -> Iterator[Item]:
                 keys = batch[key].to_pylist() if key else [None] * len(batch)
                 for own, value in zip(keys, batch[column].to_pylist(), strict=True):
                     told = f"{name}/{row:07d}" if own is None else str(own)
-                    yield Item(told, partial(_cell, value, told))
+                    read = partial(_cell, value, told)
+                    yield Item(told, read, held_origin(shard.place, told))
                     row += 1
     except (*BROKEN, pa.ArrowException) as error:
-        yield _failing(name, f"{name} cannot be read any further ({first_line(error)})")
+        yield Item(name, _cut_short(name, error))
 
 
 def _picture_column(schema: pa.Schema, name: str) -> str:
@@ -134,11 +165,20 @@ def _cell(value: Any, name: str) -> bytes:
     return _checked(data, name)
 
 
-def _failing(key: str, reason: str) -> Item:
-    def fail() -> bytes:
-        raise BadRequest(f"{reason}: give a whole file.")
+def _cut_short(name: str, error: Exception) -> Callable[[], bytes]:
+    return _failing(f"{name} cannot be read any further ({first_line(error)}): give a whole file.")
 
-    return Item(key, fail)
+
+def _failing(reason: str) -> Callable[[], bytes]:
+    def fail() -> bytes:
+        raise BadRequest(reason)
+
+    return fail
+
+
+def held_origin(place: str, key: str) -> str:
+    """Where a picture is that a file holds."""
+    return f"{place}#{key}"
 
 
 READERS: dict[str, Callable[[Shard, FileSystem], Iterator[Item]]] = {

@@ -213,7 +213,7 @@ class ShardWorker:
         height, width = read.sides
         row = {"key": item.key, "width": width, "height": height, "sha256": digest}
         if "thumbnail" in self.asked.extra:
-            row["thumbnail"] = thumbnail(read)
+            row["thumbnail"] = thumbnail(read, data)
         return Prepared(values, row)
 
 

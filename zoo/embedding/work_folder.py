@@ -76,7 +76,7 @@ class WorkFolder:
         with open_regular(self.folder / SHARDS) as file:
             file.seek(offset)
             told = json.loads(file.readline())
-        return Shard(**told | {"names": tuple(told["names"])})
+        return Shard(**told | {name: tuple(told[name]) for name in ("names", "stamps")})
 
     def write_note(self, note: ShardNote) -> None:
         """Write down that a shard is done, when its part is in its place."""

@@ -111,28 +111,44 @@ def read_picture(
     """
     from PIL import Image
 
+    drafted = None
     with _readable(name), Image.open(PictureBytes(data), formats=FORMATS) as it:
         _check_pixels(it, name)
         turn = _orientation(it)
-        sides = (it.width, it.height) if turn in ACROSS else (it.height, it.width)
-        width, height = map(float, it.size)
-        wanted = (sides if least is None else least(*sides))[::-1]
         if least is not None and it.format == "JPEG":
-            drafted = it.draft(None, wanted[::-1] if turn in ACROSS else wanted)
-            if drafted is not None:
-                _, (_, _, width, height) = drafted
-        beside, below = it.width - width, it.height - height
+            sides = (it.width, it.height) if turn in ACROSS else (it.height, it.width)
+            tall, wide = least(*sides)
+            drafted = it.draft(None, (tall, wide) if turn in ACROSS else (wide, tall))
         with LARGE if it.width * it.height > MANY else nullcontext():
             image = _rgb(it)
+    if drafted is None:
+        # Pillow may turn a TIFF while it opens it: only what was decoded is surely upright.
+        return reduced_picture(image, least)
+    _, (_, _, width, height) = drafted
+    beside, below = it.width - width, it.height - height
     if turn in ACROSS:
         beside, below = below, beside
     left, top = (beside if turn in FROM_LEFT else 0.0), (below if turn in FROM_TOP else 0.0)
-    right, bottom = image.width - beside + left, image.height - below + top
+    part = (left, top, image.width - beside + left, image.height - below + top)
+    return _reduced(ReadPicture(image, sides, part), (tall, wide))
+
+
+def reduced_picture(image: Image, least: Callable[[int, int], Sides] | None = None) -> ReadPicture:
+    """A whole picture that is RGB and upright, made smaller as `read_picture` does it."""
+    sides = (image.height, image.width)
+    read = ReadPicture(image, sides, (0.0, 0.0, float(image.width), float(image.height)))
+    return read if least is None else _reduced(read, least(*sides))
+
+
+def _reduced(read: ReadPicture, least: Sides) -> ReadPicture:
+    """The same made smaller by whole numbers, by means of pixels."""
+    image, wanted = read.image, least[::-1]
     across, down = (max(1, int(own / side)) for own, side in zip(image.size, wanted, strict=True))
-    if across * down > 1:
-        image = image.reduce((across, down))
+    if across * down == 1:
+        return read
+    left, top, right, bottom = read.part
     part = (left / across, top / down, right / across, bottom / down)
-    return ReadPicture(image, sides, part)
+    return ReadPicture(image.reduce((across, down)), read.sides, part)
 
 
 class PictureBytes(BytesIO):

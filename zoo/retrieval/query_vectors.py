@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoo.embedding.network import find_network
+from weights.opening import open_regular
+from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.errors import BadFile, BadRequest
 from zoo.hub.session import VisionModel, is_built, open_file, open_folder
+from zoo.images.pictures import ReadPicture, Sides, pictures, read_picture, reduced_picture
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.vector_table import VectorTable, unit_rows
 
@@ -20,10 +23,25 @@ if TYPE_CHECKING:
 
 def picture_vector(table: VectorTable, picture: Picture, place: Path | None) -> Float32:
     """The vector `[1, dim]` of a picture, at length 1. **Raises** a `ZooError`."""
-    model = dataset_model(table, place)
-    if any(each.name == "input_ids" for each in model.variant.inputs):
-        return model.image([picture])
-    return unit_rows(np.array(model([picture])["pooler_output"], np.float32))
+    found, _ = _dataset_network(table, place)
+    values = found.values(_read(picture, found.least if table.about.draft else None))
+    runner = Runner(found, lane_session(found.path), 1)
+    vectors = runner.run([values], ["pooler_output"])["pooler_output"]
+    return unit_rows(np.array(vectors, np.float32))
+
+
+def _read(picture: Picture, least: Callable[[int, int], Sides] | None) -> ReadPicture:
+    """A picture as those of the rows were read. **Raises** `BadRequest`."""
+    if not isinstance(picture, str | os.PathLike):
+        (image,) = pictures(picture)
+        return reduced_picture(image, least)
+    name = repr(os.fspath(picture))
+    try:
+        with open_regular(picture) as file:
+            data = file.read()
+    except OSError as error:
+        raise BadRequest(f"{name} cannot be read ({error.strerror}): name a picture.") from error
+    return read_picture(data, name, least)
 
 
 def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:
@@ -42,6 +60,15 @@ def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:
 
 def dataset_model(table: VectorTable, place: Path | None) -> VisionModel:
     """The model of a dataset, from a file or folder, or from where the dataset notes it.
+    **Raises** `BadFile`."""
+    _, given = _dataset_network(table, place)
+    return (
+        open_file(given) if given.suffix == ".onnx" else open_folder(given, table.network.variant)
+    )
+
+
+def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwork, Path]:
+    """The network of a dataset, and the file or folder that it is in.
 
     **Raises** `BadFile` where there is none or another one: that is told by the digest of its file.
     """
@@ -62,4 +89,4 @@ def dataset_model(table: VectorTable, place: Path | None) -> VisionModel:
             f"{given} is of another model than {table.path}, whose vectors are of "
             f"{made.told}: name that with --model."
         )
-    return open_file(given) if is_file else open_folder(given, made.variant)
+    return found, given
