@@ -17,6 +17,9 @@ from zoo.errors import FAILED_CHECK
 if TYPE_CHECKING:
     from zoo.embedding.embed_request import Embedded
 
+ENDINGS = 5
+"""Kinds of files that are named where they are passed over."""
+
 SPEED, ROWS = "Speed", "The rows of the dataset"
 SOURCES = typer.Argument(
     metavar="SOURCE...",
@@ -46,6 +49,9 @@ APPEND = options.flag(
     "Give a finished dataset a column of this model's vectors, beside those that it has.",
     ROWS,
 )
+PRUNE = options.flag(
+    "--prune", "Remove the rows of pictures that are gone, instead of keeping them.", ROWS
+)
 BATCH = options.value("N", "The number of pictures that run together.", SPEED, min=1)
 PICTURES = options.value("N", "The number of pictures in a part of the dataset.", SPEED, min=1)
 CORES = options.value(
@@ -62,6 +68,7 @@ def embed_command(
     extra: Annotated[list[str] | None, EXTRA] = None,
     exact: Annotated[bool, EXACT] = False,
     append_model: Annotated[bool, APPEND] = False,
+    prune: Annotated[bool, PRUNE] = False,
     force: options.Force = False,
     offline: options.Offline = False,
     batch: Annotated[int, BATCH] = 1,
@@ -72,8 +79,9 @@ def embed_command(
 ) -> int:
     """Make a dataset with a vector of every picture: a table of Lance or Parquet.
 
-    A run that is stopped goes on where it was when the same command is given again. Pictures that
-    cannot be read are listed in NAME.errors.parquet, and the exit code is 1.
+    A run that is stopped goes on where it was when the same command is given again. When it is
+    given after the pictures have changed, those that are new or others are computed, and no more.
+    Pictures that cannot be read are listed in NAME.errors.parquet, and the exit code is 1.
     """
     from zoo.embedding.row_columns import read_extra
 
@@ -91,6 +99,7 @@ def embed_command(
             threads=cores,
             scheduler=scheduler,
             append_model=append_model,
+            prune=prune,
             force=force,
             offline=offline,
             progress=progress,
@@ -104,6 +113,14 @@ def _show(found: Embedded) -> None:
     from zoo.embedding.embed_pictures import errors_path
 
     say(f"{found.dataset}: {found.pictures:,} pictures")
+    if found.computed < found.pictures + found.errors or found.gone:
+        say(_changes(found))
+    if found.passed:
+        endings = sorted(found.passed.items(), key=lambda each: -each[1])
+        named = ", ".join(f"{count:,} {ending}" for ending, count in endings[:ENDINGS])
+        say(
+            f"passed over, as no pictures by their names: {named}{', …' * (len(endings) > ENDINGS)}"
+        )
     if found.computed:
         total = sum(found.seconds.values()) or 1.0
         shares = (f"{name} {seconds / total:.0%}" for name, seconds in found.seconds.items())
@@ -113,3 +130,13 @@ def _show(found: Embedded) -> None:
         )
     if found.errors:
         say(f"{found.errors:,} could not be read: {errors_path(found.dataset)} says why")
+
+
+def _changes(found: Embedded) -> str:
+    """What has become of the rows that there were."""
+    kept = "removed" if found.pruned else "kept, unless you say --prune"
+    gone = f"{found.gone:,} gone ({kept})" if found.gone else "none gone"
+    return (
+        f"{found.kept:,} rows are as they were, {found.added:,} added, {found.again:,} computed "
+        f"again, {gone}"
+    )

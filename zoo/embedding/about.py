@@ -63,6 +63,7 @@ class About(StatedNetwork):
     sources: tuple[StatedSource, ...] = Field(description="Where the pictures came from.")
     pictures: Count = Field(default=0, description="Rows of the dataset.")
     errors: Count = Field(default=0, description="Pictures that could not be read.")
+    gone: Count = Field(default=0, description="Rows whose pictures are gone from the sources.")
     appended: tuple[StatedNetwork, ...] = Field(
         default=(), description="Models whose vectors of the same pictures came later."
     )
@@ -77,15 +78,21 @@ class About(StatedNetwork):
         return type(self).model_validate(dict(self) | changes)
 
 
+def about_path(dataset: Path) -> Path:
+    """Where a dataset says it. Programs that read a folder of Parquet pass over names that begin
+    with an underscore, and would stumble over others."""
+    return dataset / (f"_{ABOUT}" if dataset.suffix == ".parquet" else ABOUT)
+
+
 def read_about(dataset: Path) -> About:
     """What a finished dataset says of itself. **Raises** `BadFile`."""
-    path = dataset / ABOUT
+    path = about_path(dataset)
     try:
         with open_regular(path) as file:
             return About.model_validate_json(file.read(LARGEST_ABOUT))
     except FileNotFoundError as error:
         raise BadFile(
-            f"{dataset} is no finished dataset of vectors (it has no {ABOUT}): make it with "
+            f"{dataset} is no finished dataset of vectors (it has no {path.name}): make it with "
             f"`zoo embed … --out {dataset}`, or run that again to finish it."
         ) from error
     except (OSError, ValidationError) as error:
@@ -94,5 +101,5 @@ def read_about(dataset: Path) -> About:
 
 def write_about(dataset: Path, about: About, work: Path) -> None:
     """Write it whole or not at all, by way of a folder of work; with it the dataset is finished."""
-    with placing(dataset / ABOUT, work) as file:
+    with placing(about_path(dataset), work) as file:
         write_text(file, about.model_dump_json(indent=2) + "\n")

@@ -6,14 +6,23 @@ import os
 import re
 import shutil
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from weights.progress import Progress
-from zoo.embedding.about import ABOUT, About, StatedNetwork, StatedSource, read_about, write_about
+from zoo.embedding.about import (
+    About,
+    StatedNetwork,
+    StatedSource,
+    about_path,
+    read_about,
+    write_about,
+)
+from zoo.embedding.earlier_rows import LISTED, check_untouched, read_listed
 from zoo.embedding.embed_request import VECTOR, EmbedRequest
 from zoo.embedding.part_files import PartFormat
-from zoo.embedding.picture_sources import cut_shards
+from zoo.embedding.picture_sources import GONE, HOLDERS, cut_shards
 from zoo.embedding.row_columns import RowColumns
 from zoo.embedding.work_folder import WORK, WorkFolder
 from zoo.errors import BadOutput
@@ -21,7 +30,7 @@ from zoo.files.staging import writing
 
 TEXT_TOWER = "text_"  # how the variants of one begin
 
-FREE_FIELDS = {"pictures", "errors", "place", "appended"}
+FREE_FIELDS = {"pictures", "errors", "gone", "place", "appended"}
 """What may differ between two runs that make one dataset."""
 
 SAME = "dtype", "draft", "batch", "shard", "sources"
@@ -68,42 +77,125 @@ def state_appended(earlier: About, about: About, columns: RowColumns) -> tuple[A
     return whole, replace(columns, column=column)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """How a dataset was begun: what a finished one says of itself, to which nothing is to be done,
+    or None; and how many files there are that are no pictures, by how they end."""
+
+    finished: About | None
+    passed: dict[str, int] = field(default_factory=dict)
+
+
 def begin_dataset(
-    dataset: Path, how: PartFormat, about: About, force: bool, told: Progress
-) -> About | None:
-    """List the shards of a dataset, unless that was done before; of a finished one what it says.
+    dataset: Path, how: PartFormat, about: About, asked: EmbedRequest, force: bool, told: Progress
+) -> Begun:
+    """List the shards of a dataset, unless that was done before.
 
     **Raises** `BadOutput` where something else is in its place.
     """
     work = WorkFolder(dataset)
-    ours = work.folder.is_dir() or (dataset / ABOUT).is_file()
+    ours = work.folder.is_dir() or about_path(dataset).is_file()
     if force and ours:
         with writing(dataset):
             # What is left of a removal that is interrupted is still known to be ours.
-            for each in sorted(dataset.iterdir(), key=lambda each: each.name in (WORK, ABOUT)):
+            kept = WORK, about_path(dataset).name
+            for each in sorted(dataset.iterdir(), key=lambda each: each.name in kept):
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
-    finished = read_about(dataset) if (dataset / ABOUT).is_file() else None
+    finished = read_about(dataset) if about_path(dataset).is_file() else None
     begun = read_about(work.folder) if work.is_there else None
-    for earlier in filter(None, (finished, begun)):
-        _check_same(dataset, earlier, about)
+    if finished is not None:
+        _check_same(dataset, _with_files(finished, about), about)
+    if begun is not None and finished is not None and work.is_update:
+        same = begun.sources == about.sources and work.totals.prune == asked.prune
+        begun = begun if same else None
+    if begun is not None:
+        _check_same(dataset, begun, about)
     if finished is not None and len(about.appended) <= len(finished.appended):
-        if begun is None or begun.appended == finished.appended:
-            work.remove()
-        return finished
+        if begun is None and not asked.append:
+            return _begin_update(work, how, finished, about, asked.prune, told)
+        if not work.is_update:
+            if begun is None or begun.appended == finished.appended:
+                work.remove()
+            return Begun(finished)
     if begun is not None:
         _check_latest(dataset, begun, about)
         work.sweep()
-        return None
+        return Begun(None, work.totals.passed)
     known = {WORK, how.folder, *(os.listdir(dataset) if finished else ())}
     if os.path.lexists(dataset) and (not dataset.is_dir() or {*os.listdir(dataset)} - known):
         raise BadOutput(f"{dataset} is no dataset that was begun here: choose another place.")
-    told.stage("looking for pictures")
+    if finished is not None and finished.gone:
+        raise BadOutput(
+            f"{dataset} has {finished.gone:,} rows whose pictures are gone, of which another model "
+            "can make nothing: embed the pictures again with --prune first."
+        )
     with writing(dataset):
-        for folder in (work.folder, how.part(dataset, 0).parent):
-            folder.mkdir(parents=True, exist_ok=True)
-        work.list_shards(cut_shards(about.sources, about.shard, Counter()))
+        how.part(dataset, 0).parent.mkdir(parents=True, exist_ok=True)
+    _list_shards(work, about, asked.prune, told)
     write_about(work.folder, about, work.folder)
-    return None
+    return Begun(None, work.totals.passed)
+
+
+def _list_shards(work: WorkFolder, about: About, prune: bool, told: Progress) -> None:
+    told.stage("looking for pictures")
+    work.remove()
+    passed = Counter[str]()
+    with writing(work.dataset):
+        work.folder.mkdir(parents=True, exist_ok=True)
+        work.list_shards(cut_shards(about.sources, about.shard, passed), passed, prune)
+
+
+def _begin_update(
+    work: WorkFolder,
+    how: PartFormat,
+    finished: About,
+    about: About,
+    prune: bool,
+    told: Progress,
+) -> Begun:
+    """List the shards of a dataset that there is, unless its pictures are those that it has rows
+    of. **Raises** `BadFile` or `BadOutput`."""
+    if not (work.dataset / LISTED).is_file():
+        told.note(
+            f"{work.dataset} was made by a version that did not note its pictures: whether they "
+            "have changed is not known. --force makes it again."
+        )
+        return Begun(finished)
+    _list_shards(work, about, prune, told)
+    passed = work.totals.passed
+    before = (each.shard for each in read_listed(work.dataset) if each.shard.kind != GONE)
+    pairs = zip_longest(before, work.all_shards())
+    if all(one == other for one, other in pairs) and not (prune and finished.gone):
+        work.remove()
+        return Begun(finished, passed)
+    if finished.appended:
+        work.remove()
+        columns = ", ".join(each.column for each in finished.appended)
+        raise BadOutput(
+            f"{work.dataset} was made of other pictures than there are now, and has {columns} of "
+            "them, too: make it again with --force, and then append these models."
+        )
+    check_untouched(work.dataset, how, about.columns)
+    with writing(work.dataset):
+        how.part(work.folder / "new", 0).parent.mkdir(parents=True)
+        work.note_earlier(how)
+    write_about(work.folder, about, work.folder)
+    return Begun(None, passed)
+
+
+def _with_files(finished: About, about: About) -> About:
+    """What a dataset says of itself, with other files that hold pictures, such as tar files, where
+    at least one is among those that it has rows of."""
+    held = [
+        {each.place for each in told.sources if each.kind in HOLDERS.values()}
+        for told in (finished, about)
+    ]
+    others = [
+        [each for each in told.sources if each.kind not in HOLDERS.values()]
+        for told in (finished, about)
+    ]
+    same = others[0] == others[1] and (others[0] or held[0] & held[1])
+    return finished.changed(sources=about.sources) if same else finished
 
 
 def _check_latest(dataset: Path, begun: About, about: About) -> None:

@@ -135,5 +135,5 @@ def run_shards(crew: Crew, tally: Tally) -> None:
             give_out(offset, tries + 1)
             continue
         if not crew.counts:
-            tally.count(note.rows + len(note.errors))
+            tally.count(note.rows + len(note.errors), note.fresh)
         tally.finish(note)

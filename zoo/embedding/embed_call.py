@@ -28,11 +28,15 @@ def embed(
     threads: int | None = None,
     scheduler: str | None = None,
     append_model: bool = False,
+    prune: bool = False,
     force: bool = False,
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Embedded:
     """Make a dataset with a row for each picture, or go on with one that was begun.
+
+    Of a dataset that is finished only those rows are made whose pictures are new or have changed
+    since: where size or time of a file are others, its sha256 decides.
 
     **Arguments:**
 
@@ -50,6 +54,7 @@ def embed(
     - `scheduler`: the address of a Dask scheduler, on whose workers the pictures are embedded.
     - `append_model`: give a dataset that is finished, and is one of the same sources, a column of
       this model's vectors, `vector_MODEL_PRECISION`, beside those that it has.
+    - `prune`: remove the rows of pictures that are gone; they are kept by default.
     - `force`: replace a dataset of something else.
     - `offline`: never ask the hub.
 
@@ -64,10 +69,12 @@ def embed(
 
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
-    if append_model and (force or extra):
+    others = {"force": force, "prune": prune, "extra columns": bool(extra)}
+    if append_model and any(others.values()):
+        name = next(name for name in others if others[name])
         raise BadRequest(
             "a model is appended to a dataset as a column of vectors alone: leave out "
-            f"{'force' if force else 'extra columns'}, or leave out append_model."
+            f"{name}, or leave out append_model."
         )
     several = [sources] if isinstance(sources, str | os.PathLike) else sources
     how = EmbedRequest(
@@ -81,5 +88,6 @@ def embed(
         batch,
         shard,
         append_model,
+        prune,
     )
     return make_dataset(how, threads, scheduler, force, offline, progress or Quiet())

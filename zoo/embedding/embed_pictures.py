@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from weights.progress import Progress
-from zoo.embedding.about import About, read_about, write_about
+from zoo.embedding.about import About, about_path, read_about, write_about
 from zoo.embedding.beginning import begin_dataset, state_appended, state_dataset
 from zoo.embedding.crews import cluster_crew, local_crew, run_shards
+from zoo.embedding.earlier_rows import LISTED, ListedShard, check_untouched
 from zoo.embedding.embed_request import Embedded, EmbedRequest
 from zoo.embedding.network import find_network
 from zoo.embedding.part_files import PartFormat, part_format
-from zoo.embedding.picture_sources import state_sources
+from zoo.embedding.picture_sources import GONE, state_sources
 from zoo.embedding.placing import placing
 from zoo.embedding.row_columns import RowColumns
 from zoo.embedding.shard_work import ShardRecipe
 from zoo.embedding.tally import Tally
-from zoo.embedding.work_folder import WorkFolder
+from zoo.embedding.work_folder import ShardNote, WorkFolder
 from zoo.files.staging import locked_output, writing
 
 
@@ -44,8 +47,11 @@ def make_dataset(
             about, columns = state_appended(read_about(dataset), about, columns)
             how = part_format(dataset, columns.column)
         recipe = ShardRecipe(str(found.place), found.digest, asked, columns.column)
-        if finished := begin_dataset(dataset, how, about, force, told):
-            return Embedded(dataset, finished.pictures, finished.errors)
+        begun = begin_dataset(dataset, how, about, asked, force, told)
+        if (done := begun.finished) is not None:
+            counts = (0, done.pictures - done.gone, 0, 0, done.gone)
+            passed = begun.passed
+            return Embedded(dataset, done.pictures, done.errors, *counts, passed=passed)
         tally = Tally(WorkFolder(dataset), how, told)
         if scheduler is None:
             crew = local_crew(recipe, threads, tally)
@@ -53,15 +59,28 @@ def make_dataset(
             crew = cluster_crew(scheduler, recipe)
         with crew as opened:
             run_shards(opened, tally)
-        about = _finish(dataset, how, columns, about)
+        about, changes = _finish(dataset, how, columns, about)
     wall = time.perf_counter() - began
     cores = tally.cores(wall, here=scheduler is None)
-    done = (about.pictures, about.errors, tally.computed)
-    return Embedded(dataset, *done, wall, cores, dict(tally.seconds))
+    return Embedded(
+        dataset,
+        about.pictures,
+        about.errors,
+        tally.computed,
+        **changes,
+        pruned=asked.prune,
+        passed=begun.passed,
+        wall=wall,
+        cores=cores,
+        seconds=dict(tally.seconds),
+    )
 
 
-def _finish(dataset: Path, how: PartFormat, columns: RowColumns, about: About) -> About:
-    """Put the parts together. What is done twice, where this is interrupted, is the same."""
+def _finish(
+    dataset: Path, how: PartFormat, columns: RowColumns, about: About
+) -> tuple[About, dict[str, int]]:
+    """Put the parts together, and count what has changed. What is done twice, where this is
+    interrupted, is the same."""
     work, parts = WorkFolder(dataset), list[tuple[Path, int]]()
     notes = [note for index, _ in work.shards() if (note := work.note(index, how)) is not None]
     parts = [(how.part(dataset, note.index), note.rows) for note in notes if note.rows]
@@ -70,15 +89,63 @@ def _finish(dataset: Path, how: PartFormat, columns: RowColumns, about: About) -
         # Where this is done a second time, they are among those that the file has.
         errors = [*dict.fromkeys([*_read_errors(errors_path(dataset)), *errors])]
     with writing(dataset):
+        if work.is_update:
+            _move_parts(dataset, how, columns, work, notes)
         for note in notes:
             if not note.rows:
                 how.part(dataset, note.index).unlink(missing_ok=True)
         how.commit(dataset, columns.schema(), parts)
         _write_errors(errors_path(dataset), work.folder, errors)
-    about = about.changed(pictures=sum(rows for _, rows in parts), errors=len(errors))
+        if not columns.are_appended:
+            _write_listed(dataset, work, notes)
+    rows = sum(note.rows for note in notes)
+    kept, again, gone, dropped = (
+        sum(note[name] for note in map(vars, notes))
+        for name in ("kept", "again", "gone", "dropped")
+    )
+    if columns.are_appended:
+        kept = rows
+    dropped += work.totals.dropped
+    changes = {"kept": kept, "added": rows - kept - again - gone, "again": again}
+    about = about.changed(pictures=rows, errors=len(errors), gone=gone)
     write_about(dataset, about, work.folder)
     work.remove()
-    return about
+    return about, changes | {"gone": gone + dropped}
+
+
+def _move_parts(
+    dataset: Path,
+    how: PartFormat,
+    columns: RowColumns,
+    work: WorkFolder,
+    notes: Sequence[ShardNote],
+) -> None:
+    """Put new parts in the place of those that there were, when all of them are done. From here on
+    the dataset is not finished, until it is the new one. **Raises** `BadFile`."""
+    if not work.is_moving:
+        check_untouched(dataset, how, columns.names)
+        work.begin_moving()
+    about_path(dataset).unlink(missing_ok=True)
+    for name in how.tables:
+        shutil.rmtree(dataset / name, ignore_errors=True)
+    for note in notes:
+        with suppress(FileNotFoundError):
+            how.part(work.parts, note.index).replace(how.part(dataset, note.index))
+    kept = {how.part(dataset, note.index) for note in notes}
+    for each in how.part(dataset, 0).parent.glob(f"part-*{how.suffix}"):
+        if each not in kept:
+            each.unlink()
+
+
+def _write_listed(dataset: Path, work: WorkFolder, notes: Sequence[ShardNote]) -> None:
+    """Write down what became of each shard, for a run that comes when pictures have changed."""
+    with (
+        placing(dataset / LISTED, work.folder) as path,
+        path.open("w", encoding="utf-8") as file,
+    ):
+        for shard, note in zip(work.all_shards(), notes, strict=True):
+            gone = note.rows if shard.kind == GONE else note.gone
+            file.write(ListedShard(shard, note.rows, note.errors, gone).line)
 
 
 def errors_path(dataset: Path) -> Path:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.embedding.embed_request import ROWS
 from zoo.errors import BadFile
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from lance.schema import LanceSchema
 
 Write = Callable[["pa.RecordBatch"], None]
+
+TABLES = "_versions", "_transactions", "_indices", "_deletions"
+"""Folders of a table that hold no rows."""
 
 LANCE = 2, 1
 """The version of Lance's files."""
@@ -96,12 +100,35 @@ def _first(path: Path) -> str:
     return "-".join(path.stem.split("-")[:2])
 
 
-def read_digests(path: Path) -> dict[str, str]:
-    """The sha256 of each picture of a part of Lance's, by key, in order."""
+def lance_digests(path: Path) -> list[tuple[str, str]]:
+    """The key and the sha256 of each picture of a part, in order."""
     from lance.file import LanceFileReader
 
     table = LanceFileReader(str(path), columns=["key", "sha256"]).read_all().to_table()
-    return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
+    return [*zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)]
+
+
+def lance_rows(path: Path, piece: int) -> pa.Table:
+    """Rows of a part that were written together."""
+    from lance.file import LanceFileReader
+
+    reader, first = LanceFileReader(str(path)), piece * ROWS
+    count = min(ROWS, reader.num_rows() - first)
+    return reader.read_range(first, count, batch_size=ROWS).to_table()
+
+
+def check_table(dataset: Path, columns: Sequence[str], parts: Sequence[tuple[Path, int]]) -> None:
+    """**Raises** `BadFile` where the table has other columns than these, or other rows."""
+    import lance
+
+    table = lance.dataset(str(dataset))
+    told = [_first_part(each.metadata.to_json()) for each in table.get_fragments()]
+    same_rows = told == [(_first(path), rows) for path, rows in parts]
+    if table.schema.names != [*columns] or not same_rows:
+        raise BadFile(
+            f"{dataset} was changed by another program since it was made, which would be lost: "
+            "keep it, and make another dataset of the pictures that there are now."
+        )
 
 
 def _lance_schema(schema: pa.Schema) -> LanceSchema:

@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.embedding.embed_request import VECTOR
-from zoo.embedding.lance_parts import Write, add_column, commit_parts, lance_file
+from zoo.embedding.lance_parts import (
+    TABLES,
+    Write,
+    add_column,
+    check_table,
+    commit_parts,
+    lance_digests,
+    lance_file,
+    lance_rows,
+)
 from zoo.embedding.libraries import need_library
 from zoo.embedding.placing import placing
 from zoo.errors import BadRequest
@@ -30,15 +39,20 @@ FULL = re.compile("No space left|File too large|os error (27|28)")
 
 @dataclass(frozen=True)
 class PartFormat:
-    """A kind of dataset: what it needs, where parts lie, and how they are written and announced."""
+    """A kind of dataset: what it needs, where parts lie, and how they are written, read and
+    announced. `tables` are folders that say of which parts it is made."""
 
     suffix: str
     library: str
     folder: str
     opened: Callable[[Path, pa.Schema], AbstractContextManager[Write]]
+    read: Callable[[Path, int], pa.Table]
+    digests: Callable[[Path], list[tuple[str, str]]]
+    check: Callable[[Path, Sequence[str], Sequence[tuple[Path, int]]], None]
     commit: Callable[[Path, pa.Schema, Sequence[tuple[Path, int]]], None]
     add: Callable[[Path, pa.Schema, Sequence[tuple[Path, int]]], None] | None = None
     mark: str = ""
+    tables: tuple[str, ...] = ()
 
     def part(self, dataset: Path, index: int) -> Path:
         """The file of a shard."""
@@ -71,6 +85,27 @@ def _parquet_file(path: Path, schema: pa.Schema) -> Generator[Write]:
         yield writer.write_batch
 
 
+def _parquet_rows(path: Path, piece: int) -> pa.Table:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        return file.read_row_group(piece)
+
+
+def _parquet_digests(path: Path) -> list[tuple[str, str]]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        table = file.read(["key", "sha256"])
+    return [*zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)]
+
+
+def _check_nothing(
+    dataset: Path, columns: Sequence[str], parts: Sequence[tuple[Path, int]]
+) -> None:
+    """Whether the files have their rows is seen where these are read."""
+
+
 def _commit_nothing(dataset: Path, schema: pa.Schema, parts: Sequence[tuple[Path, int]]) -> None:
     """Parquet files are a dataset by lying beside each other."""
 
@@ -78,8 +113,14 @@ def _commit_nothing(dataset: Path, schema: pa.Schema, parts: Sequence[tuple[Path
 PART_FORMATS = {
     each.suffix: each
     for each in (
-        PartFormat(".lance", "lance", "data", lance_file, commit_parts, add_column),
-        PartFormat(".parquet", "pyarrow", "", _parquet_file, _commit_nothing),
+        PartFormat(
+            *(".lance", "lance", "data", lance_file, lance_rows, lance_digests),
+            *(check_table, commit_parts, add_column, "", TABLES),
+        ),
+        PartFormat(
+            *(".parquet", "pyarrow", "", _parquet_file, _parquet_rows, _parquet_digests),
+            *(_check_nothing, _commit_nothing),
+        ),
     )
 }
 

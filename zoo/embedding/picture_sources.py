@@ -27,6 +27,9 @@ HOLDERS = {".tar": "tar", ".tgz": "tar", ".gz": "tar", ".parquet": "parquet"}
 
 LIST = ".txt"
 
+GONE = "gone"
+"""The kind of a shard of rows whose pictures are not there any more."""
+
 NO_PICTURE = "!"
 """How the stamp of what is in a folder and is no file begins; a reason follows."""
 
@@ -275,7 +278,7 @@ def _pictures(found: Iterator[Stamped], passed: Counter[str]) -> Iterator[Stampe
         if may_be_picture(name) or stamp.startswith(NO_PICTURE):
             yield name, stamp
         else:
-            passed[name_ending(name)] += 1
+            passed[printable_name(name_ending(name))] += 1
 
 
 def _lines(system: FileSystem, place: str) -> Iterator[Stamped]:

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from zoo.embedding.picture_sources import (
+    GONE,
     NO_PICTURE,
     FileSystem,
     Shard,
@@ -24,6 +25,8 @@ from zoo.images.picture_names import may_be_picture, why_unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from zoo.embedding.earlier_rows import EarlierRow
 
 LARGEST_PICTURE = 256 << 20
 """More bytes than the file of a picture may have."""
@@ -50,6 +53,15 @@ class Item:
     read: Callable[[], bytes]
     origin: str = ""
     stamp: str = ""
+    is_gone: bool = False
+    known: EarlierRow | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the picture, by size and time of its file, is the one that it was."""
+        if self.known is None or self.is_gone:
+            return self.is_gone
+        return bool(self.stamp) and self.stamp == self.known.stamp
 
 
 def items(shard: Shard) -> Iterator[Item]:
@@ -176,6 +188,12 @@ def _failing(reason: str) -> Callable[[], bytes]:
     return fail
 
 
+def _of_nothing(shard: Shard, system: FileSystem) -> Iterator[Item]:
+    for origin, stamp in zip(shard.names, shard.stamps, strict=True):
+        key = printable_name(origin)
+        yield Item(key, _failing(f"{key} is gone."), origin, stamp, is_gone=True)
+
+
 def held_origin(place: str, key: str) -> str:
     """Where a picture is that a file holds."""
     return f"{place}#{key}"
@@ -186,4 +204,5 @@ READERS: dict[str, Callable[[Shard, FileSystem], Iterator[Item]]] = {
     "list": _of_names,
     "tar": _of_tar,
     "parquet": _of_parquet,
+    GONE: _of_nothing,
 }

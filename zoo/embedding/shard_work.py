@@ -6,30 +6,30 @@ Its bytes depend on its pictures and the recipe alone, whoever does it and howev
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from weights.errors import WeightsError
-from zoo.embedding.embed_request import EmbedRequest
-from zoo.embedding.lance_parts import read_digests
+from zoo.embedding.earlier_rows import EarlierRow, EarlierRows, ListedShard
+from zoo.embedding.embed_request import ROWS, EmbedRequest
+from zoo.embedding.kept_rows import KeptRows
 from zoo.embedding.network import Runner
 from zoo.embedding.part_files import part_format, part_writer
-from zoo.embedding.picture_sources import Shard
+from zoo.embedding.picture_sources import GONE, HOLDERS, Shard
+from zoo.embedding.placing import placing
 from zoo.embedding.row_columns import RowColumns, thumbnail
 from zoo.embedding.shard_items import Item, items
 from zoo.embedding.work_folder import ShardNote, WorkFolder
 from zoo.errors import BadFile, ZooError, first_line
 from zoo.images.pictures import read_picture
-
-ROWS = 256
-"""Rows that are written together."""
 
 MIXED = 4
 """Batches' worth of pictures that are sorted by shape, where a network takes any."""
@@ -66,6 +66,10 @@ class Broken:
     reason: str
 
 
+Made = dict[str, Any] | Broken | EarlierRow
+"""What becomes of a picture: a row, none, or the row that there is."""
+
+
 @dataclass
 class Clock:
     """Seconds of threads by stage. A run of the network is one thread's, too."""
@@ -83,7 +87,9 @@ class Clock:
 class ShardWorker:
     """Works on shards with threads that it shares between them."""
 
-    def __init__(self, recipe: ShardRecipe, runner: Runner, told: Callable[[int], None] | None):
+    def __init__(
+        self, recipe: ShardRecipe, runner: Runner, told: Callable[[int, int], None] | None
+    ):
         self.asked, self.runner, self.told = recipe.asked, runner, told
         self.columns = RowColumns(
             runner.found, recipe.asked.dtype, recipe.asked.extra, recipe.column
@@ -103,44 +109,104 @@ class ShardWorker:
 
         **Raises** a `ZooError` where it cannot be written, or the network does not load.
         """
-        shard, clock = self.work.shard(offset), Clock()
-        how, rows, errors = part_format(self.work.dataset, self.columns.column), 0, []
-        path, kept = how.part(self.work.dataset, shard.index), list[dict[str, Any]]()
+        shard = self.work.shard(offset)
+        with self.work.earlier() as earlier:
+            whole = None if earlier is None else earlier.shard(shard)
+            if whole is None or (whole.gone and self.work.totals.prune):
+                note = self._written(shard, earlier)
+            else:
+                note = self._copied(shard, whole)
+        self.work.write_note(note)
+        return note
+
+    def _copied(self, shard: Shard, whole: ListedShard) -> ShardNote:
+        """A part of the very pictures that one of the dataset is of."""
+        how = part_format(self.work.dataset)
+        path, gone = how.part(self.work.parts, shard.index), whole.gone
+        with placing(path, self.work.folder) as stage:
+            shutil.copyfile(how.part(self.work.dataset, whole.shard.index), stage)
+        self._tell(whole.rows + len(whole.errors), 0)
+        told = (shard.index, whole.rows, path.stat().st_size, whole.errors)
+        return ShardNote(*told, kept=whole.rows - gone, gone=gone)
+
+    def _written(self, shard: Shard, earlier: EarlierRows | None) -> ShardNote:
+        """A part whose rows are made, or taken from those that there are."""
+        clock, how = Clock(), part_format(self.work.dataset, self.columns.column)
+        path, errors = how.part(self.work.parts, shard.index), list[tuple[str, str]]()
+        kept, counts = list[EarlierRow | dict[str, Any]](), Counter[str]()
+        older = KeptRows(self.work.dataset, how, self.columns)
         with part_writer(how, path, self.work.folder, self.columns.schema()) as write:
 
             def flush() -> None:
                 with clock.during("write"):
-                    write(self.columns.table(kept))
+                    write(older.merged(kept))
                 kept.clear()
 
-            for each in self._rows(shard, clock):
-                if self.told is not None:
-                    self.told(1)
+            for each, what in self._counted(shard, earlier, clock):
+                counts[what] += 1
+                self._tell(1, int(what not in UNREAD))
                 if isinstance(each, Broken):
                     errors.append((each.key, each.reason))
                     if not self.columns.are_appended:
                         continue
                     each = {self.columns.column: None}
+                if what == "dropped":
+                    continue
                 kept.append(each)
-                rows += 1
+                counts["rows"] += 1
                 if len(kept) == ROWS:
                     flush()
             if kept:
                 flush()
-        note = ShardNote(shard.index, rows, path.stat().st_size, errors, dict(clock.seconds))
-        self.work.write_note(note)
-        return note
+        told = {name: counts[name] for name in ("kept", "again", "gone", "dropped")}
+        fresh = counts.total() - counts["rows"] - sum(counts[name] for name in UNREAD)
+        size, seconds = path.stat().st_size, dict(clock.seconds)
+        return ShardNote(
+            shard.index, counts["rows"], size, errors, **told, seconds=seconds, fresh=fresh
+        )
 
-    def _rows(self, shard: Shard, clock: Clock) -> Iterator[dict[str, Any] | Broken]:
+    def _tell(self, pictures: int, fresh: int) -> None:
+        if self.told is not None:
+            self.told(pictures, fresh)
+
+    def _counted(
+        self, shard: Shard, earlier: EarlierRows | None, clock: Clock
+    ) -> Iterator[tuple[Made, str]]:
+        """What becomes of the pictures, and as what it is counted; then rows of a file that holds
+        many whose pictures it does not hold any more."""
+        if earlier is None:
+            for each in self._rows(shard, clock):
+                yield each, "added"
+            return
+        known, seen = deque[EarlierRow | None](), set[str]()
+
+        def asked() -> Iterator[Item]:
+            for item in items(shard):
+                row = earlier.row(item.origin)
+                known.append(row)
+                seen.add(item.origin)
+                yield replace(item, known=row)
+
+        for each in self._in_order(asked(), clock):
+            yield each, _counted_as(each, known.popleft(), shard)
+        if shard.kind in HOLDERS.values():
+            what = "dropped" if self.work.totals.prune else "gone"
+            for origin, row in earlier.held(shard.place):
+                if origin not in seen:
+                    yield row, what
+
+    def _rows(self, shard: Shard, clock: Clock) -> Iterator[Made]:
         """Rows, and what is broken; of rows that there are the same ones, in their order."""
         if not self.columns.are_appended:
             yield from self._in_order(items(shard), clock)
             return
-        first = part_format(self.work.dataset).part(self.work.dataset, shard.index)
-        known = read_digests(first) if first.is_file() else {}
+        how = part_format(self.work.dataset)
+        first = how.part(self.work.dataset, shard.index)
+        known = dict(how.digests(first)) if first.is_file() else {}
         left = iter(known.items())
         pictures = (item for item in items(shard) if item.key in known)
         for each in self._in_order(pictures, clock):
+            assert not isinstance(each, EarlierRow)
             own = each.key if isinstance(each, Broken) else each["key"]
             key, digest = next(left, ("", ""))
             if own != key:
@@ -158,13 +224,11 @@ class ShardWorker:
             f"({key}): a model can be appended to the same ones alone."
         )
 
-    def _in_order(
-        self, pictures: Iterator[Item], clock: Clock
-    ) -> Iterator[dict[str, Any] | Broken]:
-        """Rows, and what is broken, in the order of the pictures."""
+    def _in_order(self, pictures: Iterator[Item], clock: Clock) -> Iterator[Made]:
+        """What becomes of the pictures, in their order."""
         mixed = MIXED if self.runner.found.is_free else 1
         count = self.asked.batch * mixed
-        waiting = deque[Future[list[dict[str, Any] | Broken]]]()
+        waiting = deque[Future[list[Made]]]()
         try:
             while piece := list(islice(pictures, count)):
                 if self.stopped:
@@ -178,7 +242,7 @@ class ShardWorker:
             for future in waiting:
                 future.cancel()
 
-    def _piece(self, piece: list[Item], clock: Clock) -> list[dict[str, Any] | Broken]:
+    def _piece(self, piece: list[Item], clock: Clock) -> list[Made]:
         """Some pictures, in batches of equal shape."""
         prepared = [self._prepared(item, clock) for item in piece]
         shapes: dict[tuple[int, ...], list[int]] = {}
@@ -198,14 +262,18 @@ class ShardWorker:
                     done[index] = _or_broken(row["key"], filled)
         return done
 
-    def _prepared(self, item: Item, clock: Clock) -> Prepared | Broken:
+    def _prepared(self, item: Item, clock: Clock) -> Prepared | Broken | EarlierRow:
+        if (known := item.known) is not None and item.is_known:
+            return known if known.reason is None else Broken(item.key, known.reason)
         return _or_broken(item.key, partial(self._read, item, clock))
 
-    def _read(self, item: Item, clock: Clock) -> Prepared:
+    def _read(self, item: Item, clock: Clock) -> Prepared | EarlierRow:
         found = self.runner.found
         with clock.during("read"):
             data = item.read()
             digest = hashlib.sha256(data).hexdigest()
+        if item.known is not None and item.known.sha256 == digest:
+            return item.known
         with clock.during("decode"):
             read = read_picture(data, item.key, found.least if self.asked.draft else None)
         with clock.during("resize"):
@@ -215,6 +283,19 @@ class ShardWorker:
         if "thumbnail" in self.asked.extra:
             row["thumbnail"] = thumbnail(read, data)
         return Prepared(values, row)
+
+
+UNREAD = "kept", "kept broken", "gone", "dropped"
+"""What is counted of rows that there are."""
+
+
+def _counted_as(made: Made, known: EarlierRow | None, shard: Shard) -> str:
+    """As what a picture is counted that may have been there before."""
+    if isinstance(made, EarlierRow):
+        return "gone" if shard.kind == GONE else "kept"
+    if isinstance(made, Broken):
+        return "broken" if known is None or known.reason != made.reason else "kept broken"
+    return "added" if known is None or known.reason is not None else "again"
 
 
 def _or_broken(key: str, make: Callable[[], Any]) -> Any:

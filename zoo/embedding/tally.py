@@ -20,7 +20,7 @@ class Tally:
 
     def __init__(self, work: WorkFolder, how: PartFormat, progress: Progress):
         self.work, self.how, self.progress = work, how, progress
-        self.shards, self.pictures = work.totals()
+        self.shards, self.pictures = work.totals.shards, work.totals.pictures
         self.done = self.computed = self.shards_done = self.shards_before = 0
         self.seconds: Counter[str] = Counter()
         self.pause = SHOWN if is_terminal(sys.stderr) else PAUSE
@@ -37,10 +37,10 @@ class Tally:
                 self.shards_done, self.shards_before = self.shards_done + 1, self.shards_before + 1
                 self.done += note.rows + len(note.errors)
 
-    def count(self, pictures: int) -> None:
-        """So many more were embedded."""
+    def count(self, pictures: int, fresh: int) -> None:
+        """So many more are done, of which some were embedded."""
         with self.lock:
-            self.done, self.computed = self.done + pictures, self.computed + pictures
+            self.done, self.computed = self.done + pictures, self.computed + fresh
             now = time.monotonic()
             if now - self.told < self.pause:
                 return
@@ -60,13 +60,14 @@ class Tally:
 
     def _text(self, seconds: float) -> str:
         rate = self.computed / seconds
+        speed = f", {rate:,.1f} a second" if rate else ""
         of = ends = ""
         if self.pictures is not None:
             of = f" of {self.pictures:,}"
-            ends = f", {_span((self.pictures - self.done) / rate)} left"
+            ends = f", {_span((self.pictures - self.done) / rate)} left" if rate else ""
         elif fresh := self.shards_done - self.shards_before:
             ends = f", {_span((self.shards - self.shards_done) * seconds / fresh)} left"
-        return f"{self.done:,}{of} pictures, {rate:,.1f} a second{ends}"
+        return f"{self.done:,}{of} pictures{speed}{ends}"
 
 
 def _span(seconds: float) -> str:

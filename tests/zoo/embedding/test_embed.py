@@ -164,7 +164,8 @@ def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
     assert (said["pictures"], said["errors"], said["computed"]) == (40, 3, 40)
     assert zoo.json(*command, code=1)["computed"] == 0
     package.embed(folder, model=third, append_model=True, **asked)
-    assert package.embed(folder, model=stub, **asked).computed == 0
+    with pytest.raises(BadOutput, match="other pictures than there are now, and has vector_dino"):
+        package.embed(folder, model=stub, **asked)
     found, about = rows(out), read_about(out)
     assert all(path.read_bytes() == data for path, data in before.items())
     assert {key: first[key] for key in first} == {

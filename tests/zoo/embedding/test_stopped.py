@@ -1,6 +1,8 @@
 """Whoever stops `zoo embed`, whenever and however often: the dataset is that of a quiet run."""
 
+import os
 import random
+import shutil
 import sys
 import time
 
@@ -54,7 +56,7 @@ def quiet(begin, run):
     assert status == 1 and changes > 40, (folder / "said.err").read_text()
     found = content(folder)
     assert len(rows(folder / OUT)) == 60
-    assert {f"{OUT}/embed.json", "x.errors.parquet"} < found.keys() and len(found) == 15
+    assert {f"{OUT}/embed.json", "x.errors.parquet"} < found.keys() and len(found) == 16
     return neutral(found, folder), changes, seconds
 
 
@@ -118,6 +120,39 @@ def test_killed_while_a_model_is_appended(count, begin, run):
         assert neutral(content(folder), folder) == wanted
         found = rows(folder / OUT)
         assert all(row["vector_dinov3_vits16_fp32"] is not None for row in found.values()), found
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.full)])
+def test_killed_while_pictures_are_added(count, begin, run):
+    """At some change: until all is done the dataset is as it was, or is said to be unfinished."""
+    fresh, wanted, changes = [*jpegs(75).items()][60:], None, None
+    for index in range(count + 1):
+        folder = begin()
+        place = (folder / "pictures").resolve()
+        (folder / "pictures").unlink()
+        shutil.copytree(place, folder / "pictures")
+        order = Order(str(folder), COMMAND, output=str(folder / "said"))
+        assert run(order).status == 1
+        first = content(folder)
+        for name, data in fresh:
+            (folder / "pictures" / name).write_bytes(data)
+            os.utime(folder / "pictures" / name, (1, 1))
+        for name in [*jpegs(9)][3:]:
+            (folder / "pictures" / name).unlink()
+        if wanted is not None:
+            at = 1 + (2 * index - 1) * changes // (2 * count)
+            run(Order(str(folder), COMMAND, "SIGKILL", at))
+            if (folder / OUT / "embed.json").is_file():
+                own = content(folder)
+                moved = own["x.lance/embed.json"] != first["x.lance/embed.json"]
+                assert moved or first.items() <= own.items()
+        status, made, *_ = run(order)
+        assert status == 1, (folder / "said.err").read_text()
+        found = neutral(content(folder), folder)
+        if wanted is None:
+            wanted, changes = found, made
+            assert changes > 60
+        assert found == wanted and len(rows(folder / OUT)) == 75
 
 
 def test_a_full_disk(begin, run, quiet):
