@@ -14,6 +14,7 @@ from zoo.embedding.beginning import begin_dataset, state_appended, state_dataset
 from zoo.embedding.crews import cluster_crew, local_crew, run_shards
 from zoo.embedding.earlier_rows import LISTED, ListedShard, check_untouched
 from zoo.embedding.embed_request import Embedded, EmbedRequest
+from zoo.embedding.lance_parts import INDICES
 from zoo.embedding.network import find_network
 from zoo.embedding.part_files import PartFormat, part_format
 from zoo.embedding.picture_sources import GONE, state_sources
@@ -59,7 +60,7 @@ def make_dataset(
             crew = cluster_crew(scheduler, recipe)
         with crew as opened:
             run_shards(opened, tally)
-        about, changes = _finish(dataset, how, columns, about)
+        about, changes = _finish(dataset, how, columns, about, told)
     wall = time.perf_counter() - began
     cores = tally.cores(wall, here=scheduler is None)
     return Embedded(
@@ -77,7 +78,7 @@ def make_dataset(
 
 
 def _finish(
-    dataset: Path, how: PartFormat, columns: RowColumns, about: About
+    dataset: Path, how: PartFormat, columns: RowColumns, about: About, told: Progress
 ) -> tuple[About, dict[str, int]]:
     """Put the parts together, and count what has changed. What is done twice, where this is
     interrupted, is the same."""
@@ -90,7 +91,7 @@ def _finish(
         errors = [*dict.fromkeys([*_read_errors(errors_path(dataset)), *errors])]
     with writing(dataset):
         if work.is_update:
-            _move_parts(dataset, how, columns, work, notes)
+            _move_parts(dataset, how, columns, work, notes, told)
         for note in notes:
             if not note.rows:
                 how.part(dataset, note.index).unlink(missing_ok=True)
@@ -119,6 +120,7 @@ def _move_parts(
     columns: RowColumns,
     work: WorkFolder,
     notes: Sequence[ShardNote],
+    told: Progress,
 ) -> None:
     """Put new parts in the place of those that there were, when all of them are done. From here on
     the dataset is not finished, until it is the new one. **Raises** `BadFile`."""
@@ -126,6 +128,8 @@ def _move_parts(
         check_untouched(dataset, how, columns.names)
         work.begin_moving()
     about_path(dataset).unlink(missing_ok=True)
+    if (dataset / INDICES).is_dir():
+        told.note(f"{dataset} had an index of other rows: build it again, `zoo search --index`.")
     for name in how.tables:
         shutil.rmtree(dataset / name, ignore_errors=True)
     for note in notes:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 Write = Callable[["pa.RecordBatch"], None]
 
-TABLES = "_versions", "_transactions", "_indices", "_deletions"
+INDICES = "_indices"
+TABLES = "_versions", "_transactions", INDICES, "_deletions"
 """Folders of a table that hold no rows."""
 
 LANCE = 2, 1
