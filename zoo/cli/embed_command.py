@@ -137,6 +137,6 @@ def _changes(found: Embedded) -> str:
     kept = "removed" if found.pruned else "kept, unless you say --prune"
     gone = f"{found.gone:,} gone ({kept})" if found.gone else "none gone"
     return (
-        f"{found.kept:,} rows are as they were, {found.added:,} added, {found.again:,} computed "
-        f"again, {gone}"
+        f"{found.kept:,} rows are as they were, {found.added:,} of new pictures were added, "
+        f"{found.again:,} of changed ones computed again, {gone}"
     )

@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from weights.opening import open_regular
-from zoo.embedding.picture_sources import GONE, HOLDERS, Shard, picture_place, printable_name
-from zoo.embedding.shard_items import held_origin
+from zoo.embedding.picture_sources import (
+    GONE,
+    HOLDERS,
+    Shard,
+    held_origin,
+    picture_place,
+    printable_name,
+)
 from zoo.errors import BadFile
 
 if TYPE_CHECKING:

@@ -296,6 +296,11 @@ def picture_place(folder: str, name: str) -> str:
     return name if name.startswith("/") or "://" in name else f"{folder}/{name}"
 
 
+def held_origin(place: str, key: str) -> str:
+    """Where a picture is that a file holds."""
+    return f"{place}#{key}"
+
+
 def printable_name(name: str) -> str:
     """A name as a text, in which bytes that are no UTF-8 are written out."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.answers.answer import best
+from zoo.answers.fed import size_inside
 from zoo.answers.scores import softmax
 from zoo.architectures.kinds import architecture_of
 from zoo.embedding.embed_request import VECTOR, Dtype, Extra
 from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
-from zoo.images.pixel_values import size_inside
 from zoo.manifest.stated_entry import stated_entry
 
 if TYPE_CHECKING:

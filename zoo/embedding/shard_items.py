@@ -17,6 +17,7 @@ from zoo.embedding.picture_sources import (
     FileSystem,
     Shard,
     file_system,
+    held_origin,
     picture_place,
     printable_name,
 )
@@ -192,11 +193,6 @@ def _of_nothing(shard: Shard, system: FileSystem) -> Iterator[Item]:
     for origin, stamp in zip(shard.names, shard.stamps, strict=True):
         key = printable_name(origin)
         yield Item(key, _failing(f"{key} is gone."), origin, stamp, is_gone=True)
-
-
-def held_origin(place: str, key: str) -> str:
-    """Where a picture is that a file holds."""
-    return f"{place}#{key}"
 
 
 READERS: dict[str, Callable[[Shard, FileSystem], Iterator[Item]]] = {
