@@ -13,7 +13,7 @@ try:
 except ImportError:  # before jax 0.10
     from jax.core import InconclusiveDimensionOperation
 
-__all__ = ["InconclusiveDimensionOperation", "bind", "bind_params", "enable_x64"]
+__all__ = ["InconclusiveDimensionOperation", "bind_primitive", "bind_params", "enable_x64"]
 
 
 def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -25,7 +25,7 @@ def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any
     return bound if isinstance(bound, tuple) else ((), bound)
 
 
-def bind(primitive: Any, operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+def bind_primitive(primitive: Any, operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
     """Results of a primitive for operands, with the parameters of an equation."""
     functions, rest = bind_params(primitive, params)
     results = primitive.bind(*functions, *operands, **rest)

@@ -235,7 +235,6 @@ def test_no_two_modules_of_one_name(package):
     assert [name for name in names if names[name] > 1 and name != "__main__"] == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("packages", [("converter",), ("weights", "zoo")])
 def test_names_are_found(packages):
     """Two public things never share one. `_` is a rule's own function; another helper's name is

@@ -30,7 +30,7 @@ from converter.frontend.source_lines import line_of
 from converter.ir import Graph, Node, Value, const, make_node, ops
 from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
-from converter.jax_versions import bind
+from converter.jax_versions import bind_primitive
 
 # Dimension numbers: named tuples of axes.
 NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
@@ -278,6 +278,6 @@ def _meaning(primitive: Any, hints: Mapping[str, Any]) -> Meaning:
     """What a primitive does to concrete or traced arrays."""
 
     def apply(args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
-        return bind(primitive, args, {**params, **hints})
+        return bind_primitive(primitive, args, {**params, **hints})
 
     return apply

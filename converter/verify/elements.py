@@ -128,7 +128,7 @@ class Judge:
             return None
         try:
             with enable_x64(True):
-                results = self._function(*jax.device_put([_widened(x) for x in self._given]))
+                results = self._function(*jax.device_put([_in_float64(x) for x in self._given]))
                 leaves = [packed(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)]
         except (*RAISED, ConverterError):
             return None
@@ -146,7 +146,7 @@ def _row_error(wanted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return SCATTER * (off.max(-1, keepdims=True) + 0 * off if off.ndim > 1 else off)
 
 
-def _widened(x: Any) -> Any:
+def _in_float64(x: Any) -> Any:
     if is_key(x):
         return x
     array = np.asarray(x)

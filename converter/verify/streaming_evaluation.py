@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 
 from converter.frontend.specs import array_slots
-from converter.jax_versions import bind
+from converter.jax_versions import bind_primitive
 
 
 def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any) -> Any:
@@ -57,4 +57,4 @@ def _variables(atoms: Any) -> set[Any]:
 
 def _streaming_evaluation_run(eqn: Any, arguments: list[Any]) -> list[Any]:
     """The results of one equation, which are waited for: JAX would start many at once."""
-    return jax.block_until_ready(bind(eqn.primitive, arguments, eqn.params))
+    return jax.block_until_ready(bind_primitive(eqn.primitive, arguments, eqn.params))

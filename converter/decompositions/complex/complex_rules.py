@@ -15,7 +15,7 @@ from converter.ir import Value, ops
 from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
 from converter.ir.op import Linear
 from converter.ir.scalars import scalar
-from converter.jax_versions import bind
+from converter.jax_versions import bind_primitive
 
 ComplexFunction = Callable[..., list[Any]]
 
@@ -96,7 +96,7 @@ def _on_pairs(
 
 
 def _bound(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
-    return bind(primitive, xs, params)
+    return bind_primitive(primitive, xs, params)
 
 
 def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
