@@ -36,7 +36,7 @@ class Shards:
     def left(self):
         return ((index, index) for index in range(self.count_of))
 
-    def count(self, pictures: int) -> None:
+    def count(self, pictures: int, fresh: int) -> None:
         pass
 
     def finish(self, note: ShardNote) -> None:

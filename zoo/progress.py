@@ -52,8 +52,8 @@ def bar(elsewhere: Progress | None = None) -> Generator[Progress]:
     from rich import progress as rich
     from rich.console import Console
 
-    columns = (rich.SpinnerColumn(), "{task.description}", rich.BarColumn(), rich.DownloadColumn())
-    ends = (rich.TransferSpeedColumn(), rich.TimeElapsedColumn())
+    columns = (rich.SpinnerColumn(), "{task.description}", rich.BarColumn(), "{task.fields[moved]}")
+    ends = (rich.TimeElapsedColumn(),)
     with rich.Progress(*columns, *ends, console=Console(stderr=True), transient=True) as shown:
         yield Bar(shown)
 
@@ -143,13 +143,18 @@ class Bar:
 
     def __init__(self, rich: RichProgress):
         self.rich = rich
-        self.task = rich.add_task("starting", total=None)
+        self.task = rich.add_task("starting", total=None, moved="")
 
     def stage(self, text: str, total: int | None = None) -> None:
-        self.rich.reset(self.task, description=printable(text), total=total)
+        self.rich.reset(self.task, description=printable(text), total=total, moved="")
 
     def step(self, size: int) -> None:
         self.rich.advance(self.task, size)
+        task = self.rich.tasks[0]
+        if task.total is not None:
+            moved = f"{task.completed / 1e6:,.1f} of {task.total / 1e6:,.1f} MB"
+            speed = f", {task.speed / 1e6:,.1f} MB/s" if task.speed else ""
+            self.rich.update(self.task, moved=moved + speed)
 
     def note(self, text: str) -> None:
         self.rich.console.print(printable(text), markup=False, highlight=False)

@@ -66,6 +66,21 @@ def test_a_cell_of_a_notebook_gets_lines(cell, kind, monkeypatch):
         assert type(progress) is kind
 
 
+def test_a_bar_shows_bytes_where_bytes_are_counted(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("JPY_PARENT_PID", raising=False)
+    with bar() as progress:
+        progress.stage("looking for pictures")
+        progress.rich.refresh()
+        progress.stage("9 pictures, 3 a second")
+        progress.rich.refresh()
+        assert "bytes" not in capsys.readouterr().err
+        progress.stage("downloading", 4_000_000)
+        progress.step(1_000_000)
+        progress.rich.refresh()
+        assert "1.0 of 4.0 MB" in capsys.readouterr().err
+
+
 MODEL = "onnx/model.onnx"
 STAGE = """
 import sys, time

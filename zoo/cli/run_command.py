@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from weights.terminal import say
+from weights.terminal import complain, say
 from zoo.checkpoints.weights_argument import Given
 from zoo.cli import options
 from zoo.cli.console import print_picture, print_result, tell_recognised
-from zoo.errors import BadRequest
+from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
@@ -54,23 +54,23 @@ def run(
     out: Annotated[Path, options.out("the current folder")] = Path(),
     force: options.Force = False,
     json: options.Json = False,
-) -> None:
+) -> int:
     """Say what is in pictures: their classes, areas, how far away things are, or their features.
 
     Of a classifier the five best classes are printed. Areas and depths become a picture, features
-    .npy files.
+    .npy files. Where some of several pictures cannot be read, the others are answered, and the
+    exit code is 1.
     """
     from zoo.files.staging import check_free
     from zoo.images.photograph import photograph
-    from zoo.images.pictures import pictures
     from zoo.progress import is_terminal
 
     asked = [str(image) for image in images or ()]
-    given: list[Image] = pictures(list(asked)) if asked else [photograph()]
     from zoo.images.photograph import STORED
 
-    asked = asked or [STORED]
-    found = _answers(model, given, weights, labels or [])
+    given, refused = _read(asked) if asked else ({STORED: photograph()}, {})
+    asked = [each for each in asked if each in given] or [STORED]
+    found = _answers(model, [given[each] for each in asked], weights, labels or [])
     told = [
         Told(picture, each, _files(each, out / stem))
         for picture, stem, each in zip(asked, _stems(asked), found, strict=True)
@@ -84,7 +84,28 @@ def run(
         for each in told:
             if each.answered.drawing is not None:
                 print_picture(each.answered.drawing)
-    print_result(json, told, _show, lambda all: [_record(each) for each in all])
+    unread = [{"picture": picture, "error": why} for picture, why in refused.items()]
+    print_result(json, told, _show, lambda all: [*map(_record, all), *unread])
+    for picture, why in refused.items():
+        complain(f"error: {why}" if picture in why else f"error: {picture}: {why}")
+    return FAILED_CHECK if refused else 0
+
+
+def _read(asked: Sequence[str]) -> tuple[dict[str, Image], dict[str, str]]:
+    """The pictures that can be read, and why others cannot. **Raises** `BadRequest` where there
+    is none that can."""
+    from zoo.images.pictures import pictures
+
+    given: dict[str, Image] = {}
+    refused: dict[str, str] = {}
+    for each in asked:
+        try:
+            (given[each],) = pictures(each)
+        except BadRequest as error:
+            refused[each] = str(error)
+            if len(refused) == len({*asked}):
+                raise
+    return given, refused
 
 
 def _answers(

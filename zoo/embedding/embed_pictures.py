@@ -59,7 +59,14 @@ def make_dataset(
         else:
             crew = cluster_crew(scheduler, recipe)
         with crew as opened:
-            run_shards(opened, tally)
+            try:
+                run_shards(opened, tally)
+            except KeyboardInterrupt:
+                told.note(
+                    f"{dataset} is not finished: {tally.shards_done:,} of {tally.shards:,} parts "
+                    "are done, and stay. The same command goes on from there."
+                )
+                raise
         about, changes = _finish(dataset, how, columns, about, told)
     wall = time.perf_counter() - began
     cores = tally.cores(wall, here=scheduler is None)

@@ -178,7 +178,7 @@ class VisionModel:
 
 
 def load(
-    model: str,
+    model: str | os.PathLike[str],
     variant: str = "fp32",
     folder: str | os.PathLike[str] | None = None,
     revision: str | None = None,
@@ -207,6 +207,7 @@ def load(
     """
     from zoo.hub.pulled import pulled_folder
 
+    model = os.fspath(model) if isinstance(model, os.PathLike) else model
     if folder is None and isinstance(model, str) and model.endswith(".onnx"):
         return open_file(Path(model), providers)
     if folder is None and isinstance(model, str) and is_built(Path(model)):

@@ -127,3 +127,23 @@ def test_what_readme_shows(zoo):
     for command, printed in shown:
         told = "".join(f"{line.rstrip()}\n" for line in zoo(*shlex.split(command)).out.splitlines())
         assert re.sub(r"(0\.\d\d)\d+", r"\1", told) == re.sub(r"(0\.\d\d)\d+", r"\1", printed)
+
+
+def test_one_picture_that_cannot_be_read_stops_no_others(zoo):
+    """It is named, and the others are answered; where there is no other, nothing is."""
+    for name in ("a.png", "c.png"):
+        photograph().save(zoo.here / name)
+    Image.fromarray(np.zeros((8, 8), np.float32)).save(zoo.here / "b.tiff")
+    (zoo.here / "d.jpg").write_bytes(b"no")
+    said = zoo("run", "vit_digits", "a.png", "b.tiff", "c.png", "d.jpg", code=1)
+    assert "a.png" in said.out and "c.png" in said.out
+    assert "error: b.tiff: got a picture" in said.err and "'d.jpg' is no picture" in said.err
+    told = zoo.json("run", "vit_digits", "a.png", "b.tiff", "c.png", code=1)
+    assert [each["picture"] for each in told] == ["a.png", "c.png", "b.tiff"]
+    assert len(told[1]["answers"]) == 5 and "32 bits" in told[2]["error"]
+    assert "32 bits" in zoo("run", "vit_digits", "b.tiff", code=2).err
+
+
+def test_a_file_is_loaded_by_any_path(zoo):
+    zoo("export", "vit_digits", "--out", "v.onnx")
+    assert package.load(zoo.here / "v.onnx").path == package.load(str(zoo.here / "v.onnx")).path

@@ -3,6 +3,7 @@ work than there are new pictures."""
 
 import os
 import random
+import re
 import shutil
 
 import lance
@@ -13,6 +14,7 @@ import zoo as package
 from tests import folders
 from tests.zoo.embedding.conftest import jpegs, stub_folder, write_parquet, write_tar
 from tests.zoo.embedding.test_embed import check, rows
+from weights.progress import Quiet
 from zoo.embedding import shard_work
 from zoo.embedding.about import read_about
 from zoo.errors import BadFile, BadOutput
@@ -20,6 +22,15 @@ from zoo.errors import BadFile, BadOutput
 SUFFIXES = pytest.mark.parametrize("suffix", [".lance", ".parquet"])
 NEW, CHANGED = "of new pictures were added", "of changed ones computed again"
 OWN = "_versions", "_transactions"
+
+
+class Notes(Quiet):
+    """What has to be read."""
+
+    text = ""
+
+    def note(self, text):
+        self.text += text
 
 
 def content(dataset):
@@ -221,8 +232,10 @@ def test_stopped_while_it_changes(suffix, tmp_path, stub, monkeypatch):
 
         monkeypatch.setattr(shard_work.WorkFolder, "write_note", noted)
         if stop < 100:
+            said = Notes()
             with pytest.raises(KeyboardInterrupt):
-                package.embed(folder.place, out=out, **options)
+                package.embed(folder.place, out=out, **options, progress=said)
+            assert re.search(r"not finished: \d of 8 parts are done, and stay", said.text)
             assert rows(out) == before
     package.embed(folder.place, out=out, **options)
     assert content(out) == content(quiet / out.name)
