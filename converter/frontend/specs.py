@@ -97,6 +97,8 @@ def _is_pair(spec: Any) -> bool:
 
 def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
     dtype: Any = np.float32
+    if isinstance(spec, jax.ShapeDtypeStruct):
+        _check_sizes(spec.shape)
     if isinstance(spec, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)):
         return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
     if _is_pair(spec):
@@ -111,12 +113,22 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
             f"a dimension is a number or a name, and {tuple(spec)!r} has a None: call one that is "
             'open as you like, such as "batch"'
         )
+    _check_sizes(spec)
     text = ",".join(str(d) for d in spec)
     try:
         shape = export.symbolic_shape(text, scope=scope) if text else ()
     except symbolic_scope.UNREADABLE as error:
         raise SpecError(f"shape {tuple(spec)!r} cannot be read: {error}") from error
     return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
+
+
+def _check_sizes(shape: Sequence[Any]) -> None:
+    """**Raises** `SpecError` for -1, which is other libraries' word for a size that is open."""
+    if any(isinstance(d, (int, np.integer)) and d < 0 for d in shape):
+        raise SpecError(
+            f"a dimension is a number from 0 or a name, and {tuple(shape)!r} has a negative one: "
+            'call one that is open as you like, such as "batch"'
+        )
 
 
 def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool) -> list[str]:

@@ -1,6 +1,7 @@
 """Modules that keep state in themselves (Flax NNX), methods, and functions of ``*args``."""
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -58,6 +59,15 @@ def test_a_module_in_training_is_told_of():
 def test_a_dimension_without_a_name_is_refused():
     with pytest.raises(converter.SpecError, match=r'has a None: call one .* such as "batch"'):
         converter.to_onnx(jnp.sin, [(None, 3)])
+
+
+@pytest.mark.parametrize("spec", [(-1, 3), ((2, -3), "int32"), jax.ShapeDtypeStruct((2, -1), "f4")])
+def test_a_negative_size_is_refused(spec):
+    """Other libraries write -1 for a size that is open; ONNX has no such dimension."""
+    with pytest.raises(
+        converter.SpecError, match=r'has a negative one: call one .* such as "batch"'
+    ):
+        converter.to_onnx(jnp.sin, [spec])
 
 
 def test_inputs_of_a_function_of_many_are_not_called_as_its_parameters():
