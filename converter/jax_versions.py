@@ -13,7 +13,7 @@ try:
 except ImportError:  # before jax 0.10
     from jax.core import InconclusiveDimensionOperation
 
-__all__ = ["InconclusiveDimensionOperation", "bind_primitive", "bind_params", "enable_x64"]
+__all__ = ["InconclusiveDimensionOperation", "bind_params", "bind_primitive", "enable_x64"]
 
 
 def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
