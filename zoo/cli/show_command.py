@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weights.terminal import say
+from zoo.checkpoints.weights_argument import Given
 from zoo.cli import options
-from zoo.cli.console import print_picture, print_result
+from zoo.cli.console import print_picture, print_result, tell_recognised
 from zoo.errors import BadRequest
+from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from zoo.show.features import Features
 
 MODEL = typer.Argument(
-    metavar="MODEL|FILE",
-    help="The name of a model, which runs in JAX, or an .onnx file with its manifest.",
+    metavar="MODEL|FILE|FOLDER",
+    help="The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
+    "its manifest, or a folder of `zoo build` or `zoo pull`.",
 )
 SIZE = "the file's, or twice the model's own where that has few patches"
 PATCH = options.value(
@@ -68,12 +71,19 @@ def show(
 def _features(
     model: str, weights: str | None, images: Sequence[Image], size: Size | None
 ) -> Features:
-    """From a file if one is named, else from a model in JAX."""
+    """From a file or a folder if one is named, else from a model in JAX."""
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.checkpoints.weights_argument import Seed, read_weights
+    from zoo.hub.session import complete_file, is_built
+    from zoo.manifest.read import read_folder_manifest
     from zoo.show.features import of_file, of_model, random_note
 
+    path = Path(model)
+    if is_built(path):
+        model = str(complete_file(read_folder_manifest(path), "fp32", path))
     if not model.endswith(".onnx"):
+        if weights is None and path.exists():
+            model, weights = registered_name(tell_recognised(Given(path))), model
         chosen = read_weights(weights or "auto")
         note = random_note(chosen.value) if isinstance(chosen, Seed) else ""
         return of_model(from_pretrained(model, weights or "auto"), images, size, note)

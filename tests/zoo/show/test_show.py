@@ -3,6 +3,8 @@
 The charts of `zoo bench` and `zoo verify` are asked for by tests/test_pages.py.
 """
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from zoo.show.chart import TimedRow, draw_residuals, draw_times, patch_means, su
 from zoo.show.draw import WARNING, draw_grid, likeness
 from zoo.show.features import Features, legible, of_file, of_model
 from zoo.show.residual_rows import residual_rows
+
+ROOT = Path(__file__).parents[3]
 
 PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)
 
@@ -69,6 +73,12 @@ def test_the_command(zoo):
     command = ["show", "vit_digits", "0.png", "1.png", "--size", "8x12", "--patch", "3,0"]
     assert zoo(*command).out == "features.png: 4 x 6 patches an image\n"
     picture = np.asarray(Image.open("features.png"))
+    again = [*command[2:], "--out", "again.png", "--force"]
+    zoo("export", "vit_digits", "--size", "8x12", "--out", "v.onnx")
+    zoo("build", "vit_digits", "--variant", "fp32", "--size", "8x12", "--out", "art", "--offline")
+    weights = ROOT / "zoo" / "data" / "vit_digits.safetensors"
+    for place in ("v.onnx", "art/vit_digits", weights):
+        assert zoo("show", place, *again).out == "again.png: 4 x 6 patches an image\n"
     line = 14 + 8 + 4
     assert picture.shape == (line + 2 * (216 + 8) + 12 + line, 4 * (324 + 8) + 8, 3)
     dark, *_, bright = picture[line + 2 * (216 + 8) + 6, 2 * (324 + 8) + 8 : 3 * (324 + 8)]
