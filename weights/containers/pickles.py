@@ -68,6 +68,14 @@ class Other:
     what: str
 
 
+class Scripted(dict[Any, Any]):
+    """A module that TorchScript has saved: its attributes by their names."""
+
+
+SCRIPTED = "__torch__."
+"""How the names of such classes begin, which are written in the archive and never read here."""
+
+
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
     (first,) = shape_of([offset])
     if not isinstance(storage, Storage) or len(shape) != len(strides):
@@ -179,6 +187,13 @@ class Machine:
         if isinstance(sequence := self.top(list), list):
             sequence.extend(values)
 
+    def build(self, state: Any) -> None:
+        """Give a module its attributes. No other value here has any: those of a dictionary (its
+        `_metadata`) do not matter."""
+        if isinstance(module := self.stack[-1], Scripted) and isinstance(state, dict):
+            self.spend(len(state))
+            module.update(state)
+
     def top(self, kind: type[Any]) -> Any:
         """The topmost value, which must be of a kind, or unknown."""
         if not isinstance(self.stack[-1], kind | Other):
@@ -206,9 +221,11 @@ class Machine:
                 return CALLS[text](*arguments)
         return Other(name.text if isinstance(name, Name) else "a call of a value")
 
-    def instance(self, values: Sequence[Any]) -> Other:
+    def instance(self, values: Sequence[Any]) -> Other | Scripted:
         """An object of the class that comes first."""
         known = values and isinstance(values[0], Name)
+        if known and values[0].text.startswith(SCRIPTED):
+            return Scripted()
         return Other(values[0].text if known else "an object")
 
     def persistent(self, reference: Any) -> Storage | Other:
@@ -285,7 +302,6 @@ CHANGES: dict[str, Callable[[Machine, Any], None]] = {
     "POP": lambda machine, _: machine.drop(machine.take(1)),
     "POP_MARK": lambda machine, _: machine.drop(machine.to_mark()),
     "PUT": lambda machine, index: machine.put(index),
-    # No value here has attributes: those of a dictionary (its `_metadata`) do not matter.
-    "BUILD": lambda machine, _: machine.drop(machine.take(1)),
+    "BUILD": lambda machine, _: machine.build(*machine.take(1)),
 }
 """What changes what is there."""

@@ -78,6 +78,18 @@ def test_no_table_of_named_tensors(content, tmp_path):
         read(tmp_path / "w.pth")
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_modules_of_torchscript(tmp_path):
+    """Their parameters and buffers, by the names of a state dict; no code is read."""
+    module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5)).half()
+    torch.jit.save(torch.jit.script(module), tmp_path / "w.pt")
+    state, found = module.state_dict(), open_checkpoint(tmp_path / "w.pt").tensors
+    assert {key: tensor.shape for key, tensor in found.items()} == {
+        key: tuple(value.shape) for key, value in state.items()
+    }
+    np.testing.assert_array_equal(found["0.weight"].read(), state["0.weight"])
+
+
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_values_that_are_no_numbers_are_named(value, tmp_path):
     state = state_of(NANO, DINOV3_VIT, 1)
