@@ -13,7 +13,17 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import zoo
-from tests.references import convnext, depth_anything, dinov2, dinov3, eomt, siglip2, tips, vit
+from tests.references import (
+    clip,
+    convnext,
+    depth_anything,
+    dinov2,
+    dinov3,
+    eomt,
+    siglip2,
+    tips,
+    vit,
+)
 from tests.references.running import Values, equimo_model, file_state
 from tests.seeded import leaves_of, nano, state_of, values_of
 from tests.synthetic import save_pth
@@ -33,11 +43,12 @@ NAMES = (
     *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr", "eupe_vitt16"),
     *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small", "convnext_tiny"),
     *("convnextv2_atto", "depth_anything_v2_vits", "eomt_dinov3_coco_panoptic_small_640"),
-    *("dinov2_vits14_ade20k_ms", "tipsv2_vitb14"),
+    *("dinov2_vits14_ade20k_ms", "tipsv2_vitb14", "clip_vitb32"),
 )
 """One of each family, and those whose tensors are others than its."""
 
 TRANSFORMERS = {
+    "clip": clip,
     "depth_anything": depth_anything,
     "dinov2": dinov2,
     "dinov3": dinov3,
@@ -63,11 +74,11 @@ def leaves(name: str, who: str) -> dict[str, Float32]:
     """Seeded leaves of the network whose weights somebody publishes.
 
     Where it is that of the first who publishes them, they are what that file gives: with
-    DINOv3's masks in its biases. Google's own file has what `write` puts there.
+    DINOv3's masks in its biases. An author's own file has what `write` puts there.
     """
     entry = small(name)
     first, config = entry.namings[0], entry.config_for(who)
-    if who == "google":
+    if who in ORIGINALS and who != first.name:
         naming = next(each for each in entry.namings if each.name == who)
         return leaves_of(config, naming, state_of(config, naming, 4))
     if config != entry.config_for(first.name) and entry.family == "dinov2":

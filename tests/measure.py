@@ -39,6 +39,7 @@ FAMILIES = (
     "dinov2",
     "siglip2",
     "tips",
+    "clip",
     "eupe",
     "vit",
     "depth_anything",
@@ -60,7 +61,7 @@ MODELS = (
     *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_vitt16", "eupe_convnext_tiny"),
     *("vit_tiny_patch16_224", "vit5_small", "vit_digits", "convnext_tiny", "convnextv2_atto"),
     *("depth_anything_v2_vits", "eomt_dinov3_coco_panoptic_small_640"),
-    *("dinov2_vits14_voc2012_linear", "tipsv2_vitb14"),
+    *("dinov2_vits14_voc2012_linear", "tipsv2_vitb14", "clip_vitb32"),
 )
 """One of each family."""
 

@@ -87,6 +87,7 @@ def nano(config: Config) -> Config:
     positions = config.positions and replace(config.positions, grid=4)
     hidden = 88 if config.ffn == "swiglu_fused" else 128
     sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}
+    sizes["projection"] = config.projection and 24
     sizes["top"] = config.top and replace(config.top, hidden=64)
     return replace(config, **sizes, positions=positions, classes=config.classes and 7)
 
@@ -103,7 +104,7 @@ REPRESENTATIVES = (
     *("tips_vitg14_lr", "eupe_vitt16", "siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
     *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
     *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
-    "dinov2_vits14_ade20k_ms",
+    *("dinov2_vits14_ade20k_ms", "clip_vitb32"),
 )
 """The smallest of each family, and those that are built in another way."""
 

@@ -28,11 +28,11 @@ KINDS = {
     "*batch_norm.mean *.running_mean": "narrow",
     "*_token *_tokens *.latent *.probe queries query.weight": "token",
     "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
-    "*positional_embedding": "positions",
+    "*positional_embedding *class_embedding": "positions",
     "*.gamma* *.lambda1": "scale",
     # The last bias of a depth decoder: behind it negative numbers are cut off.
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
-    "*ln_[12f]*.weight": "norm",
+    "*ln_[12fp]*.weight": "norm",
     "logit_scale logit_bias": "norm",
     "*.grn.weight": "scale",
     "*.grn.beta": "narrow",
@@ -48,7 +48,7 @@ KINDS = {
     "mask_head.*.weight class_*.weight": "wide",
     "*.fc1.weight *.w1.weight *.w2.weight *.w12.weight head.weight words.head.weight": "wide",
     "*.c_fc.weight *.linear_projection.weight": "wide",
-    "*.weight *.bias": "narrow",
+    "*.weight *.bias *proj text_projection": "narrow",
 }
 
 

@@ -38,6 +38,8 @@ PLUS_ZERO = np.float32(0)
 SAME = Transform("SAME", lambda values: values, lambda leaf: (leaf,))
 BIAS = replace(SAME, name="BIAS", apply=lambda values: values + PLUS_ZERO)
 UNBATCH = Transform("UNBATCH", lambda values: values[0], lambda leaf: (leaf[None],))
+BATCH = Transform("BATCH", lambda values: values[None], lambda leaf: (leaf[0, ...],))
+TRANSPOSED = Transform("TRANSPOSED", lambda values: values.T, lambda leaf: (leaf.T,))
 PER_CHANNEL = Transform(
     "PER_CHANNEL", lambda values: values[:, None, None], lambda leaf: (leaf[:, 0, 0],)
 )

@@ -150,7 +150,7 @@ VIT = Naming(
 
 SIGLIP_LAYER = "encoder.layers.{i}."
 
-_SIGLIP_BLOCKS = (
+BLOCKS = (
     *_projections(tuple(SIGLIP_LAYER + f"self_attn.{part}_proj" for part in "qkv")),
     Rule("blocks.{i}.attn.proj.{p}", (SIGLIP_LAYER + "self_attn.out_proj.{p}",)),
     Rule("blocks.{i}.prenorm.{p}", (SIGLIP_LAYER + "layer_norm1.{p}",)),
@@ -162,7 +162,7 @@ _SIGLIP_BLOCKS = (
 SIGLIP_VIT = Naming(
     "huggingface",
     (
-        *_SIGLIP_BLOCKS,
+        *BLOCKS,
         Rule("patch_embed.proj.weight", ("embeddings.patch_embedding.weight",)),
         Rule("patch_embed.proj.bias", ("embeddings.patch_embedding.bias",), PER_CHANNEL),
         Rule("global_pos_embed.weight", ("embeddings.position_embedding.weight",)),
@@ -178,7 +178,7 @@ SIGLIP_VIT = Naming(
 )
 
 WORDS = (
-    *_SIGLIP_BLOCKS,
+    *BLOCKS,
     Rule("token_embed.weight", ("embeddings.token_embedding.weight",)),
     Rule("norm.{p}", ("final_layer_norm.{p}",)),
 )

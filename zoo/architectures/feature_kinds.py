@@ -47,14 +47,16 @@ class FeatureConfig(Protocol):
         """Pixels along a side of what becomes one row of the output."""
 
 
-def feature_outputs(config: FeatureConfig, rows: str, pooler: str) -> dict[str, GivenOutput]:
-    """What they give; `rows` says what those of tokens are."""
+def feature_outputs(
+    config: FeatureConfig, rows: str, pooler: str, when: str = "after"
+) -> dict[str, GivenOutput]:
+    """What they give; `rows` says what those of tokens are, `when` is before or after the norm."""
     patches = f"(height / {config.stride}) * (width / {config.stride})"
     return {
         "last_hidden_state": GivenOutput(
             f"[batch_size, {config.prefix_tokens} + {patches}, {config.dim}]",
-            f"a vector for each patch of {config.stride} x {config.stride} pixels, after the final "
-            f"norm; its rows are {rows}, by rows",
+            f"a vector for each patch of {config.stride} x {config.stride} pixels, {when} the "
+            f"final norm; its rows are {rows}, by rows",
         ),
         "pooler_output": GivenOutput(
             f"[batch_size, {config.width}]", f"a vector for the whole picture: {pooler}"

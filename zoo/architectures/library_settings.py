@@ -52,6 +52,7 @@ class Settings(Model, extra="allow"):
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
     id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = Field({})
+    eos_token_id: int | tuple[int, ...] | None = None
     vision_config: Settings | None = None
     text_config: Settings | None = None
     backbone_config: Settings | None = None

@@ -2,7 +2,7 @@
 
 from zoo.architectures.convnext import convnext_family
 from zoo.architectures.depth import depth_anything
-from zoo.architectures.dual import dinotxt_family, siglip2, tips
+from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
 from zoo.architectures.families import digits_family, dinov3, eupe
 from zoo.architectures.masks import eomt_family
 from zoo.architectures.segmenter import dinov2_segmentation
@@ -13,6 +13,7 @@ FAMILIES = (
     dinov2,
     tips,
     siglip2,
+    clip,
     eupe,
     convnext_family,
     vit_family,

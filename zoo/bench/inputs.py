@@ -13,6 +13,8 @@ from zoo.images.pixel_values import Size
 from zoo.runtime import NodeArg
 
 FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
+WORDS = 77
+"""Of a text whose length is open, as CLIP's are."""
 SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
 
 
@@ -50,7 +52,7 @@ def settle_inputs(
     """The inputs of a file with numbers for all dimensions, a `usual` size where it is open.
 
     The first dimension is the batch; height and width are the last two of four in floats, the
-    second and third in bytes.
+    second and third in bytes. The second of a text counts its words.
 
     **Raises** `BadRequest` for another batch or size than the file's own, or where another
     dimension is open.
@@ -68,6 +70,8 @@ def _dtype(file: object, declared: NodeArg) -> str:
 def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) -> tuple[int, ...]:
     # What was asked for an axis, and what it usually has.
     known: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
+    if declared.name in ("input_ids", "attention_mask"):
+        known[1] = (None, WORDS)
     if len(declared.shape) == 4:
         first = 1 if "uint8" in declared.type else 2
         asked = options.size or (None, None)

@@ -35,7 +35,7 @@ from zoo.errors import BadRequest
 
 FREE_SETTINGS = (
     *("image_size", "layerscale_value", "layer_scale_init_value"),
-    *("mlp_ratio", "temperature_init_value"),
+    *("mlp_ratio", "temperature_init_value", "projection_dim"),
     *("pad_token_id", "bos_token_id", "eos_token_id"),
 )
 """Settings that change nothing: what training began with, sizes and numbers that are read

@@ -49,6 +49,11 @@ class Candidate:
         """Whether the sizes are the entry's too."""
         return body(self.config) == body(self.entry.config_for(self.naming.name))
 
+    @property
+    def is_published(self) -> bool:
+        """Whether all else is, too."""
+        return self.config == self.entry.config_for(self.naming.name)
+
     @cached_property
     def used(self) -> frozenset[int]:
         """The tensors that the network has a use for, by their identity."""
@@ -160,6 +165,8 @@ def likely(
     most = max(len(each.used) for each in fitting)
     fitting = [each for each in fitting if len(each.used) == most]
     found = [each for each in fitting if each.is_variant] or fitting
+    # What settings tell apart and tensors do not: OpenAI's CLIP has another GELU than LAION's.
+    found = [each for each in found if each.is_published] or found
     names = {file.path.name for file in checkpoint.files}
     found = [each for each in found if names & {*each.entry.files}] or found
     if settings is None or not settings.architecture:

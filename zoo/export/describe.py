@@ -130,7 +130,8 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
     """What happens at which image size, for who reads the manifest."""
     words = entry.config.words
     if words is not None and "pixel_values" not in entry.config.takes:
-        return f"none: a text is {words.tokens} words, a shorter one is padded"
+        rest = "or fewer" if words.any_length else "a shorter one is padded"
+        return f"none: a text is {words.tokens} words, {rest}"
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
     if signature.size is not None:

@@ -41,7 +41,8 @@ def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | 
             specs.append(((batch, 3, *sides), np.float32))
         elif config.words is not None:
             # In JAX they are int32; others' files take what their tokenizers give.
-            specs.append(((batch, config.words.tokens), np.int64))
+            length = "sequence_length" if config.words.any_length else config.words.tokens
+            specs.append(((batch, length), np.int64))
     return specs
 
 
@@ -51,13 +52,14 @@ def sample_inputs(
     """Preprocessed photographs and texts, as far as a network takes them.
 
     **Arguments:** how many of each, (height, width) of the images, and whether there may be another
-    number of texts than of images.
+    number of texts than of images. Several texts are shorter where they may be.
     """
     found: dict[str, NDArray[Any]] = {}
     if "pixel_values" in entry.config.takes:
         found["pixel_values"] = pixel_values(photographs(batch), entry.preprocessing, size)
     if (words := entry.config.words) is not None:
-        ids = texts(words.vocabulary, words.tokens, batch + (MORE if found and open_batch else 0))
+        tokens = words.tokens // (2 if words.any_length and batch > 1 else 1)
+        ids = texts(words.vocabulary, tokens, batch + (MORE if found and open_batch else 0))
         found["input_ids"] = ids
         if "attention_mask" in entry.config.takes:
             found["attention_mask"] = (ids != 0).astype(np.int64)

@@ -106,12 +106,13 @@ class VisionModel:
     def tokenizer(self) -> Tokenizer:
         """What makes `input_ids` of texts. **Raises** `BadRequest` for a model of pictures alone,
         `BadFile`, or `MissingLibrary` without the library tokenizers."""
+        from zoo.manifest.stated_entry import stated_entry
         from zoo.texts.tokenizer import read_tokenizer
 
-        lengths = [each.shape[1] for each in self.variant.inputs if each.name == "input_ids"]
-        if not lengths:
+        words = stated_entry(self.manifest).config.words
+        if words is None or not any(each.name == "input_ids" for each in self.variant.inputs):
             raise BadRequest(f"{self.manifest.model} takes pictures alone: give it no texts.")
-        return read_tokenizer(self.path.parent.parent, int(lengths[0]))
+        return read_tokenizer(self.path.parent.parent, words.tokens)
 
     def text(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of texts, `[n, dim]`, at length 1: a product with those of pictures is a cosine,

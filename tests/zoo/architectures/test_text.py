@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import zoo
-from tests.references import dinotxt, siglip2, tips
+from tests.references import clip, dinotxt, siglip2, tips
 from tests.seeded import model_of, nano, values_of
 from tests.synthetic import make_image
 from zoo.architectures.builder import batched
@@ -21,6 +21,10 @@ def texts_of(config, count):
     """Words at random, of which a text that is shorter has fewer, padded; by their names."""
     ids = np.random.default_rng(1).integers(1, config.vocabulary, (count, config.tokens))
     ids[-1, 7:] = 0
+    if config.pool == "end":
+        # Padding may be the word that ends a text, too.
+        ids = np.where(ids == config.vocabulary - 1, 1, ids)
+        ids[:-1, -1], ids[-2, 9:], ids[-1, 6] = (config.vocabulary - 1,) * 3
     masks = {"attention_mask": (ids != 0).astype(np.int32)} if config.masked else {}
     return {"input_ids": ids.astype(np.int32), **masks}
 
@@ -36,14 +40,21 @@ def assert_near(got, wanted):
 
 @pytest.mark.parametrize(
     ("name", "reference"),
-    [("siglip2_vitgiantopt16_256_text", siglip2), ("tipsv2_vitb14_text", tips)],
+    [
+        ("siglip2_vitgiantopt16_256_text", siglip2),
+        ("tipsv2_vitb14_text", tips),
+        ("clip_vitb32_text", clip),
+    ],
 )
 def test_a_tower_for_texts_agrees_with_transformers(name, reference):
     config = nano(zoo.info(name).config)
     texts = texts_of(config, 3)
     with torch.no_grad():
         wanted = reference.texts(config, values_of(config))(**in_torch(texts))
-    assert_near(forward(model_of(config), *texts.values()), wanted)
+    got = forward(model_of(config), *texts.values())
+    if reference is clip:  # which has one name for it
+        np.testing.assert_array_equal(got.pop("pooler_output"), got["text_embeds"])
+    assert_near(got, wanted)
 
 
 @pytest.mark.parametrize(
@@ -54,15 +65,18 @@ def test_a_tower_for_texts_agrees_with_transformers(name, reference):
         # Positions of another grid are interpolated linearly.
         ("tipsv2_vitb14_dual", (42, 98)),
         ("tipsv2_vitg14_dual", (42, 98)),
+        # Those of CLIP by cubic convolution; one has the quick GELU, one the exact.
+        ("clip_vitb32_dual", (96, 160)),
+        ("clip_vith14_laion2b_dual", (98, 42)),
     ],
 )
 def test_both_towers_agree_with_transformers(name, size):
     config = nano(zoo.info(name).config)
     pixels = np.stack([make_image(seed, *size) for seed in (1, 2)])
     texts = texts_of(config.words, 3)
-    is_siglip = name.startswith("siglip")
-    asks = {"interpolate_pos_encoding": True} if is_siglip else {}
-    theirs = (siglip2 if is_siglip else tips).both(config, values_of(config))
+    reference = {"siglip": siglip2, "clip_v": clip, "tipsv2": tips}[name[:6]]
+    asks = {} if reference is tips else {"interpolate_pos_encoding": True}
+    theirs = reference.both(config, values_of(config))
     with torch.no_grad():
         wanted = theirs(pixel_values=torch.from_numpy(pixels), **in_torch(texts), **asks)
     got = forward(model_of(config), pixels, *texts.values())

@@ -1,4 +1,4 @@
-"""TIPS and dino.txt as checkpoints, as files and as folders, against transformers and PyTorch."""
+"""TIPS, CLIP and dino.txt as checkpoints, files and folders, against transformers and PyTorch."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from transformers import Tipsv2Model
 import converter
 import zoo as package
 from tests.formats import small
-from tests.references import dinotxt, tips
+from tests.references import clip, dinotxt, tips
 from tests.references.running import file_state
 from tests.references.towers import LABELS, ending_tokenizer, tips_tokenizer
 from tests.seeded import nano, values_of
@@ -32,7 +32,11 @@ from zoo.texts.tokenizer import read_tokenizer
 ATOL = 1e-4
 """Measured: 2e-6 of vectors; of logits 3e-6, at temperatures of random weights."""
 
-DUALS = {"tipsv2_vitb14_dual": tips, "dinov3_vitl16_dinotxt_dual": dinotxt}
+DUALS = {
+    "tipsv2_vitb14_dual": tips,
+    "clip_vitb32_dual": clip,
+    "dinov3_vitl16_dinotxt_dual": dinotxt,
+}
 HEAD = "dinov3_vitl16_dinotxt_vision_head_and_text_encoder.pth"
 BACKBONE = "visual_model.backbone."
 
@@ -41,6 +45,8 @@ def fed(config):
     """Pictures that are not square, and texts of several lengths, by what a file calls them."""
     ids = np.random.default_rng(3).integers(1, config.words.vocabulary, (3, config.words.tokens))
     ids[1, 9:], ids[2, 4:] = 0, 0
+    if config.words.pool == "end":
+        ids[[0, 1, 2], [-1, 8, 3]] = config.words.vocabulary - 1
     side = config.stride
     found = {"pixel_values": np.stack([make_image(seed, 3 * side, 5 * side) for seed in (1, 2)])}
     found |= {"input_ids": ids}
@@ -53,6 +59,9 @@ def in_pytorch(name, config, inputs):
     with torch.no_grad():
         if DUALS[name] is tips:
             return tips.both(config, values_of(config))(**given)
+        if DUALS[name] is clip:
+            both = clip.both(config, values_of(config))
+            return both(**given, interpolate_pos_encoding=True)
         return dinotxt.both(config, values_of(config))(*given.values())
 
 
@@ -210,6 +219,18 @@ def build_dinotxt(folder):
     return "dinotxt_dual", config
 
 
+def build_clip(folder):
+    config = small("clip_vitb32_dual").config
+    words = ending_tokenizer()
+    end = words.token_to_id("<|endoftext|>")
+    vocabulary = replace(config.words, vocabulary=end + 1)
+    config = replace(config, words=vocabulary)
+    clip.both(config, values_of(config)).save_pretrained(folder)
+    words.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"pad_token": "<|endoftext|>"}')
+    return "own", config
+
+
 def test_padding_is_told_as_transformers_tells_it(tmp_path):
     words, texts = tips_tokenizer(), ["A CAT in the Sky.", "dog", "cat " * 99]
     words.save_pretrained(tmp_path)
@@ -221,6 +242,7 @@ def test_padding_is_told_as_transformers_tells_it(tmp_path):
 @pytest.mark.parametrize(
     ("save", "name"),
     [
+        (build_clip, "clip_vitb32_dual"),
         pytest.param(build_tips, "tipsv2_vitb14_dual", marks=pytest.mark.full),
         pytest.param(build_dinotxt, "dinov3_vitl16_dinotxt_dual", marks=pytest.mark.full),
     ],

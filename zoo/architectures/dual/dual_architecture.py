@@ -7,8 +7,8 @@ from typing import Any
 from zoo.architectures.architecture import Architecture, GivenOutput, TransformersClass, unchanged
 from zoo.architectures.common_config import PICTURES
 from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.text.text_architecture import SIGLIP_TEXT, TIPS_TEXT, check_pool
-from zoo.architectures.vit.vit_settings import SIGLIP, TIPS
+from zoo.architectures.text.text_architecture import CLIP_TEXT, SIGLIP_TEXT, TIPS_TEXT, check_pool
+from zoo.architectures.vit.vit_settings import CLIP, SIGLIP, TIPS
 
 
 def _network(config: DualConfig) -> Callable[..., Any]:
@@ -32,13 +32,18 @@ def _settings(
     return of_both
 
 
+def _clip_settings(config: DualConfig) -> dict[str, Any]:
+    return {"projection_dim": config.dim, **_settings(CLIP, CLIP_TEXT)(config)}
+
+
 SIGLIP_DUAL = TransformersClass("SiglipModel", "siglip", _settings(SIGLIP, SIGLIP_TEXT), asks=True)
 TIPS_DUAL = TransformersClass("Tipsv2Model", "tipsv2", _settings(TIPS, TIPS_TEXT), antialias=True)
+CLIP_DUAL = TransformersClass("CLIPModel", "clip", _clip_settings, asks=True)
 
 
 def _class(config: DualConfig) -> TransformersClass:
     check_pool(config.words)
-    return TIPS_DUAL if config.words.pool == "mean" else SIGLIP_DUAL
+    return {"mean": TIPS_DUAL, "end": CLIP_DUAL, "last": SIGLIP_DUAL}[config.words.pool]
 
 
 def _similarity(config: DualConfig, leaves: Mapping[str, Any]) -> tuple[float, float]:
@@ -72,6 +77,6 @@ DUAL = Architecture(
     similarity=_similarity,
     sizes=unchanged,
     transformers=_class,
-    classes=(SIGLIP_DUAL, TIPS_DUAL),
+    classes=(SIGLIP_DUAL, TIPS_DUAL, CLIP_DUAL),
     page_draws=lambda config: {"logits_per_image"},
 )

@@ -21,7 +21,7 @@ class DualEncoder(Network):
         image_embeds = unit_vector(vision(image).pooler_output)
         text_embeds = unit_vector(words(text).pooler_output)
         logits_per_image = exp(logit_scale) image_embeds text_embedsᵀ + logit_bias      SigLIP 2
-        logits_per_image = exp(logit_scale) image_embeds text_embedsᵀ                   dino.txt
+        logits_per_image = exp(logit_scale) image_embeds text_embedsᵀ           CLIP, dino.txt
         logits_per_image = image_embeds text_embedsᵀ / temperature                      TIPS
 
     With a bias `jax.nn.sigmoid(logits_per_image)` is how likely each text is about each image,

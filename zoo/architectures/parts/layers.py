@@ -49,12 +49,22 @@ def gelu_tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jax.nn.gelu(x, approximate=True)
 
 
+def quick_gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Its approximation `x · sigmoid(1.702 x)`, of the same paper."""
+    return x * jax.nn.sigmoid(1.702 * x)
+
+
 def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """`max(x, 0)`."""
     return jax.nn.relu(x)
 
 
-ACTIVATIONS: Mapping[str, Activation] = {"gelu": gelu, "gelu_tanh": gelu_tanh, "relu": relu}
+ACTIVATIONS: Mapping[str, Activation] = {
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
+    "relu": relu,
+}
 """By the names that configurations use."""
 
 
@@ -84,12 +94,23 @@ class PatchEmbedding(eqx.Module):
 
     proj: eqx.nn.Conv2d
 
-    def __init__(self, dim: int, patch_size: int, *, in_channels: int = 3, key: PRNGKeyArray):
-        """**Arguments:** channels of a token, pixels along a side of a patch; the image's channels.
+    def __init__(
+        self,
+        dim: int,
+        patch_size: int,
+        *,
+        in_channels: int = 3,
+        use_bias: bool = True,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:** channels of a token, pixels along a side of a patch; the image's channels,
+        and whether there is a bias.
 
         `key` draws the initial parameters, here and in all other layers.
         """
-        self.proj = eqx.nn.Conv2d(in_channels, dim, patch_size, stride=patch_size, key=key)
+        self.proj = eqx.nn.Conv2d(
+            in_channels, dim, patch_size, stride=patch_size, use_bias=use_bias, key=key
+        )
 
     @property
     def patch_size(self) -> int:

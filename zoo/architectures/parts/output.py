@@ -18,6 +18,9 @@ class Output(NamedTuple):
     `attentions` says how much each token attends to each, the sum of a row being one, in the layers
     that were asked for, or in the last one if none were. `class_attention` is how much of that the
     class token gives to the patches. Both are empty unless they are asked for.
+
+    `image_embeds` and `text_embeds` are the `pooler_output` of CLIP's towers once more, by the name
+    that transformers' classes for them have, and those who call these.
     """
 
     last_hidden_state: Float[Array, "tokens dim"]
@@ -26,6 +29,8 @@ class Output(NamedTuple):
     hidden_states: tuple[Float[Array, "tokens dim"] | Float[Array, "dim height width"], ...] = ()
     attentions: tuple[Float[Array, "heads tokens tokens"], ...] = ()
     class_attention: tuple[Float[Array, "heads patches"], ...] = ()
+    image_embeds: Float[Array, " width"] | None = None
+    text_embeds: Float[Array, " width"] | None = None
 
 
 class Depth(NamedTuple):

@@ -59,7 +59,16 @@ def _settled(config: TextConfig, beside: Beside) -> TextConfig:
     told = beside.settings.words if beside.settings else None
     heads = (told and told.num_attention_heads) or config.heads
     blocks = told_of_blocks(told, config.activation, config.norm_eps)
-    return replace(config, **blocks, heads=heads)
+    return replace(config, **blocks, heads=heads, end=_end(config, beside))
+
+
+def _end(config: TextConfig, beside: Beside) -> int | None:
+    """The word that ends a text, where transformers is told another than the last of all. It was
+    once told 2, which stands for the greatest."""
+    if config.pool != "end" or beside.of_transformers is None:
+        return config.end
+    told = beside.of_transformers.words.eos_token_id
+    return told if isinstance(told, int) and told not in (2, config.vocabulary - 1) else None
 
 
 def _words(config: TextConfig) -> dict[str, Any]:
@@ -89,8 +98,23 @@ def tips_text_settings(config: TextConfig) -> dict[str, Any]:
     return _words(config) | {"scale_sqrt_depth": True}
 
 
+def clip_text_settings(config: TextConfig) -> dict[str, Any]:
+    end = config.vocabulary - 1 if config.end is None else config.end
+    return _words(config) | {
+        "projection_dim": config.projection,
+        **{"eos_token_id": end, "bos_token_id": end - 1, "pad_token_id": end},
+    }
+
+
 SIGLIP_TEXT = TransformersClass("SiglipTextModel", "siglip_text_model", siglip_text_settings)
 TIPS_TEXT = TransformersClass("Tipsv2TextModel", "tipsv2_text_model", tips_text_settings)
+CLIP_TEXT = TransformersClass(
+    "CLIPTextModelWithProjection",
+    "clip_text_model",
+    clip_text_settings,
+    auto="CLIPTextModelWithProjection",
+    answers=("last_hidden_state", "text_embeds"),
+)
 
 
 def check_pool(config: TextConfig) -> None:
@@ -101,19 +125,20 @@ def check_pool(config: TextConfig) -> None:
 
 def _class(config: TextConfig) -> TransformersClass:
     check_pool(config)
-    return TIPS_TEXT if config.pool == "mean" else SIGLIP_TEXT
+    return {"mean": TIPS_TEXT, "end": CLIP_TEXT, "last": SIGLIP_TEXT}[config.pool]
 
 
 PURPOSE = "Turns a sentence into a vector, to be compared with those of pictures."
 
 
 def _outputs(config: TextConfig, pooler: str) -> dict[str, GivenOutput]:
-    rows = f"[batch_size, {config.tokens}, {config.dim}]"
+    tokens = "sequence_length" if config.any_length else config.tokens
+    rows, vector = f"[batch_size, {tokens}, {config.dim}]", f"[batch_size, {config.width}]"
+    again = {"text_embeds": GivenOutput(vector, "the same vector once more")}
     return {
         "last_hidden_state": GivenOutput(rows, "a vector for each word, after the final norm"),
-        "pooler_output": GivenOutput(
-            f"[batch_size, {config.width}]", f"a vector for the whole text: {pooler}"
-        ),
+        "pooler_output": GivenOutput(vector, f"a vector for the whole text: {pooler}"),
+        **(again if config.pool == "end" else {}),
     }
 
 
@@ -124,11 +149,11 @@ TEXT = Architecture(
     purpose=lambda config: PURPOSE,
     sizes=_sizes,
     landmarks=_landmarks,
-    free=lambda config: replace(config, norm_eps=0.0, activation="gelu"),
+    free=lambda config: replace(config, norm_eps=0.0, activation="gelu", end=None),
     unsized=_unsized,
     settled=_settled,
     told=lambda settings: settings.words,
     heads=lambda config: config.heads,
     transformers=_class,
-    classes=(SIGLIP_TEXT, TIPS_TEXT),
+    classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT),
 )

@@ -9,8 +9,8 @@ from zoo.answers.scores import Scores
 from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
 from zoo.architectures.parts.activation_names import Activation
 
-TextPool = Literal["last", "greatest", "mean"]
-"""What stands for a text: its last token, that of its greatest number, or the mean."""
+TextPool = Literal["last", "greatest", "mean", "end"]
+"""What stands for a text: its last token, that of its greatest number, the mean, or its end."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class TextConfig(Opaque):
     sinusoids, which are added to embeddings that are multiplied by `√dim`. With `causal` a token
     attends to none behind it, with `masked` to no padding, which the network is then told of.
     `pool` says what stands for the text: its last token, the one of its greatest number, which is
-    that of the word that ends a text, or the mean of all that are no padding. `projection` counts
+    that of the word that ends a text, or the mean of all that are no padding. CLIP's is the end:
+    the first place of the word `end`, or by default of the greatest number. `projection` counts
     the channels of the vector that a linear layer makes of that; None leaves the layer out.
     """
 
@@ -38,6 +39,7 @@ class TextConfig(Opaque):
     causal: bool = False
     masked: bool = False
     pool: TextPool = "last"
+    end: int | None = None
     qkv_bias: bool = True
     head_bias: bool = True
 
@@ -57,6 +59,12 @@ class TextConfig(Opaque):
     def takes(self) -> tuple[Taken, ...]:
         """What the network is given."""
         return ("input_ids", "attention_mask") if self.masked else ("input_ids",)
+
+    @property
+    def any_length(self) -> bool:
+        """Whether a shorter text needs no padding, and a file takes texts of any length: clients
+        pad CLIP's to the longest of them."""
+        return self.pool == "end"
 
     @property
     def width(self) -> int:

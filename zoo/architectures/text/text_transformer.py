@@ -1,4 +1,4 @@
-"""The transformer for texts of SigLIP 2, TIPS and dino.txt."""
+"""The transformer for texts of SigLIP 2, TIPS, CLIP and dino.txt."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.feed_forward import Mlp
-from zoo.architectures.parts.layers import ACTIVATIONS, MakeNorm, Norm, pointwise
+from zoo.architectures.parts.layers import ACTIVATIONS, MakeNorm, Norm, Size, pointwise
 from zoo.architectures.parts.output import Output
 from zoo.architectures.text.text_config import TextConfig, TextPool
 
@@ -28,8 +28,9 @@ class TextTransformer(Network):
         pooler_output = head(pool(last_hidden_state))
 
     A text that is shorter is padded to the full length. SigLIP 2 has no mask, and its last token,
-    which may be padding, stands for the text. TIPS hides padding. In dino.txt a token attends to
-    itself and to those before it, so that padding, which is behind all words, is not seen.
+    which may be padding, stands for the text. TIPS hides padding. In CLIP and dino.txt a token
+    attends to itself and to those before it, so that padding, which is behind all words, is not
+    seen.
 
     SigLIP 2's, with initial parameters:
 
@@ -50,6 +51,7 @@ class TextTransformer(Network):
     head: eqx.nn.Linear | None
     causal: bool = eqx.field(static=True)
     pool: TextPool = eqx.field(static=True)
+    end: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class TextTransformer(Network):
         norm: MakeNorm,
         causal: bool,
         pool: TextPool,
+        end: int | None,
         head: Callable[..., eqx.nn.Linear] | None,
         about: Identity = UNKNOWN,
         key: PRNGKeyArray,
@@ -74,7 +77,7 @@ class TextTransformer(Network):
         - `vocabulary`: how many words there are.
         - `tokens`: how many of them in a text have a learned position; None for sinusoids.
         - `norm`: makes the final norm, over `dim` channels.
-        - `causal`, `pool`: as in `TextConfig`.
+        - `causal`, `pool`, `end`: as in `TextConfig`.
         - `about`: what the network knows of itself; its preprocessing is that of the images that
           texts are compared with.
         """
@@ -84,7 +87,7 @@ class TextTransformer(Network):
         self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
         self.norm = norm(dim)
         self.head = head(dim, key=head_key) if head else None
-        self.causal, self.pool = causal, pool
+        self.causal, self.pool, self.end = causal, pool, end
         self.about = about
 
     def __call__(
@@ -100,25 +103,35 @@ class TextTransformer(Network):
         """
         x = self.embedded(input_ids)
         words = None if attention_mask is None else attention_mask != 0
-        mask = self.mask(len(input_ids), words)
+        mask = self.mask(input_ids.shape[0], words)
         for block in self.blocks:
             x = block(x, mask=mask)
         x = pointwise(self.norm, x)
         pooled = self.pooled(x, input_ids, words)
-        return Output(x, pooled if self.head is None else self.head(pooled))
+        pooled = pooled if self.head is None else self.head(pooled)
+        return Output(x, pooled, text_embeds=pooled if self.pool == "end" else None)
 
     def embedded(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
         """Words with their positions."""
         x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
         if self.pos_embed is not None:
-            return x + self.pos_embed[: len(input_ids)]
+            return x + self.positions(x.shape[0])
         tokens, dim = x.shape
         return x * dim**0.5 + jnp.asarray(sinusoids(tokens, dim), x.dtype)
 
-    def mask(self, tokens: int, words: Bool[Array, " tokens"] | None) -> Mask | None:
+    def positions(self, tokens: Size) -> Float[Array, "tokens dim"]:
+        """The first so many of learned positions; a symbolic number cannot be compared with theirs,
+        and the last is repeated where there are more."""
+        assert self.pos_embed is not None
+        if isinstance(tokens, int):
+            return self.pos_embed[:tokens]
+        return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
+
+    def mask(self, tokens: Size, words: Bool[Array, " tokens"] | None) -> Mask | None:
         """Which tokens each attends to; None for all."""
         if self.causal:
-            before = jnp.asarray(np.tri(tokens, dtype=bool))
+            triangle = np.tri if isinstance(tokens, int) else jnp.tri
+            before = jnp.asarray(triangle(tokens, dtype=bool))
             return before if words is None else before & words
         return None if words is None else words[None]
 
@@ -131,8 +144,8 @@ class TextTransformer(Network):
         """What stands for the text; zeros for the mean of no words."""
         if self.pool == "last":
             return x[-1]
-        if self.pool == "greatest":
-            return x[jnp.argmax(input_ids)]
+        if self.pool in ("greatest", "end"):
+            return x[jnp.argmax(input_ids if self.end is None else input_ids == self.end)]
         if words is None:
             return x.mean(axis=0)
         counted = words.astype(x.dtype)
@@ -163,6 +176,7 @@ def text_maker(config: TextConfig) -> partial[TextTransformer]:
         norm=norm,
         causal=config.causal,
         pool=config.pool,
+        end=config.end,
         head=None if config.projection is None else head,
     )
 

@@ -1,4 +1,5 @@
-"""The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, EUPE and ViT-5, and the plain one."""
+"""The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, EUPE, CLIP and ViT-5, and the plain
+one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -39,10 +40,11 @@ from zoo.architectures.vit.vit_config import ViTConfig
 class VisionTransformer(Network):
     """Patches become tokens, blocks of attention mix them, and one of them stands for the image.
 
-        x = [cls_token, reg_tokens, patch_embed(image) + positions]
+        x = [cls_token, reg_tokens, patch_embed(image) + positions]     in CLIP pre_norm(x)
         x = block(x, rotation)                      for every block
         last_hidden_state = norm(x)                 or top_norm(top(norm(x)))
         pooler_output = pool(last_hidden_state)     or attn_pool
+        pooler_output = projection(norm(pool(x)))   of CLIP, whose last_hidden_state is x
         logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
 
     DINOv3's ViT-S/16, with initial parameters:
@@ -68,14 +70,17 @@ class VisionTransformer(Network):
     mask_token: Float[Array, "1 dim"] | None
     global_pos_embed: LearnedPositionEmbedding | None
     local_pos_embed: RoPE | None
+    pre_norm: Norm | None
     blocks: tuple[Block, ...]
     norm: Norm
     local_cls_norm: Norm | None
     top: tuple[Block, ...]
     top_norm: Norm | None
     attn_pool: AttentionPool | None
+    projection: eqx.nn.Linear | None
     head: eqx.nn.Linear | None
     pool: Pool | None = eqx.field(static=True)
+    pooled_norm: bool = eqx.field(static=True)
     head_tokens: int | None = eqx.field(static=True)
 
     gives_features: ClassVar[bool] = True
@@ -87,17 +92,21 @@ class VisionTransformer(Network):
         block: Callable[..., Block],
         *,
         patch_size: int,
+        patch_bias: bool,
         cls_token: bool,
         registers: int,
         mask_token: bool,
         positions: Callable[..., LearnedPositionEmbedding] | None,
         rope: RoPE | None,
         norm: MakeNorm,
+        pre_norm: bool,
+        pooled_norm: bool,
         untied_norms: bool,
         top: Sequence[Callable[..., Block]],
         top_norm: MakeNorm | None,
         pool: Pool | None,
         attn_pool: Callable[..., AttentionPool] | None,
+        projection: int | None,
         classes: int,
         head_tokens: int | None,
         about: Identity = UNKNOWN,
@@ -108,10 +117,11 @@ class VisionTransformer(Network):
         - `dim`, `depth`: channels of a token, and how many blocks there are.
         - `block`, `positions`, `attn_pool`: make a block, learned positions, a layer that makes
           `pooler_output` in place of `pool`; are called as `block(dim, key=key)`.
-        - `patch_size`: pixels along a side of a patch.
+        - `patch_size`, `patch_bias`: pixels along a side of a patch; whether it gets a bias.
         - `cls_token`, `registers`: whether there is a class token, and how many registers.
         - `rope`: makes rotary positions of a grid, for the blocks' attention.
         - `norm`: makes the final norm, over `dim` channels.
+        - `pre_norm`, `pooled_norm`, `projection`: as in `ViTConfig`.
         - `mask_token`, `untied_norms`: whether to have the leaves `mask_token`, `local_cls_norm`.
         - `top`, `top_norm`: make the blocks behind the final norm, and the norm behind these.
         - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`, `token_and_mean`; None
@@ -128,23 +138,29 @@ class VisionTransformer(Network):
             )
         keys = jr.split(key, 6 + depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
-        self.patch_embed = PatchEmbedding(dim, patch_size, key=patch_key)
+        self.patch_embed = PatchEmbedding(dim, patch_size, use_bias=patch_bias, key=patch_key)
         self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if cls_token else None
         self.reg_tokens = 0.02 * jr.normal(reg_key, (registers, dim)) if registers else None
         self.mask_token = jnp.zeros((1, dim)) if mask_token else None
         self.global_pos_embed = positions(dim, key=position_key) if positions else None
         self.local_pos_embed = rope
         self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
+        self.pre_norm = norm(dim) if pre_norm else None
         self.norm = norm(dim)
         self.local_cls_norm = norm(dim) if untied_norms else None
         top_keys = jr.split(jr.fold_in(key, depth), len(top))
         self.top = tuple(make(dim, key=each) for make, each in zip(top, top_keys, strict=True))
         self.top_norm = top_norm(dim) if top_norm else None
         self.attn_pool = attn_pool(dim, key=pool_key) if attn_pool else None
+        self.projection = (
+            eqx.nn.Linear(dim, projection, use_bias=False, key=jr.fold_in(head_key, 1))
+            if projection
+            else None
+        )
         width = dim if head_tokens is None else (head_tokens + 1) * dim
         self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
         self.head_tokens = head_tokens
-        self.pool, self.about = pool, about
+        self.pool, self.pooled_norm, self.about = pool, pooled_norm, about
 
     @property
     def stride(self) -> int:
@@ -195,8 +211,8 @@ class VisionTransformer(Network):
                 x = block(x, rotation)
             states.append(x)
             if number in layers:
-                wanted[number] = pointwise(self.norm, x)
-        x = wanted[len(self.blocks)] if len(self.blocks) in layers else pointwise(self.norm, x)
+                wanted[number] = self.normed(x)
+        x = wanted[len(self.blocks)] if len(self.blocks) in layers else self.normed(x)
         x = self.topped(x)
         pooled = self.pooled(x)
         hidden = tuple(wanted[number] for number in layers)
@@ -205,7 +221,8 @@ class VisionTransformer(Network):
             hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
         logits = self.classified(x, pooled, states[:-1])
         attended = tuple(weights[number] for number in attending)
-        return Output(x, pooled, logits, hidden, attended, self.class_attention(attended))
+        heads, embeds = self.class_attention(attended), pooled if self.projection else None
+        return Output(x, pooled, logits, hidden, attended, heads, image_embeds=embeds)
 
     def asked(
         self,
@@ -245,7 +262,12 @@ class VisionTransformer(Network):
             x = x + positions[first:]
             token = token + positions[:1] if first and token is not None else token
         prefix = [rows for rows in (token, self.reg_tokens) if rows is not None]
-        return jnp.concatenate([*prefix, x]), height, width
+        x = jnp.concatenate([*prefix, x])
+        return x if self.pre_norm is None else pointwise(self.pre_norm, x), height, width
+
+    def normed(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Tokens behind the final norm, unless that is of what is pooled of them."""
+        return x if self.pooled_norm else pointwise(self.norm, x)
 
     def topped(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
         """What the blocks on top make of the normed tokens, normed."""
@@ -257,7 +279,11 @@ class VisionTransformer(Network):
         """One vector for the image."""
         if self.attn_pool is not None:
             return self.attn_pool(x)
-        return None if self.pool is None else self.pool(x, self.prefix_tokens)
+        if self.pool is None:
+            return None
+        pooled = self.pool(x, self.prefix_tokens)
+        pooled = self.norm(pooled) if self.pooled_norm else pooled
+        return pooled if self.projection is None else self.projection(pooled)
 
     def classified(
         self,
@@ -309,17 +335,21 @@ def vit_maker(config: ViTConfig) -> partial[VisionTransformer]:
         config.depth,
         block,
         patch_size=config.patch_size,
+        patch_bias=config.patch_bias,
         cls_token=config.cls_token,
         registers=config.registers,
         mask_token=config.mask_token,
         positions=partial(LearnedPositionEmbedding, **asdict(where)) if where else None,
         rope=_rope(config),
         norm=norm,
+        pre_norm=config.pre_norm,
+        pooled_norm=config.pooled_norm,
         untied_norms=config.untied_norms,
         top=(_top_block(config.heads, config.top),) * config.top.depth if config.top else (),
         top_norm=partial(eqx.nn.LayerNorm, eps=config.top.norm_eps) if config.top else None,
         pool=POOLS.get(config.pool),
         attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
+        projection=config.projection,
         classes=config.classes,
         head_tokens=config.head_tokens,
     )

@@ -79,8 +79,10 @@ def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
         f"{config.registers} registers, then " if config.registers else ""
     )
     patches = f"(height / {config.stride}) * (width / {config.stride})"
+    when = "before" if config.pooled_norm else "after"
     return {
-        **feature_outputs(config, f"{first}the patches", pooler),
+        **feature_outputs(config, f"{first}the patches", pooler, when),
+        "image_embeds": GivenOutput(f"[batch_size, {config.width}]", "the same vector once more"),
         "attentions": GivenOutput(
             f"[batch_size, {config.heads}, tokens, tokens]",
             "how much each token attends to each in the last block",

@@ -19,15 +19,17 @@ OF_DINOV3 = RopePeriods()
 class ViTConfig:
     """Hyperparameters of a vision transformer; the defaults are DINOv3's.
 
-    `hidden` is the width between the two layers of the feed-forward network, already rounded as
-    the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
-    `local_cls_norm`, which only training uses. `top` are blocks of another kind behind the final
-    norm, with a norm of their own. `pool` makes `pooler_output`: the class token, the mean of the
-    patches, both of them side by side, attention with a learned query, or nothing. With `classes`
-    a linear classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of
-    that many last blocks and, behind them, the mean of the last one's patches. `scores` says what
-    makes answers of `logits`: they exclude each other, or each is by itself, or is a number as it
-    is.
+    `hidden` is the width between the two layers of the feed-forward network, already rounded as the
+    checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
+    `local_cls_norm`, which only training uses. `pre_norm` is one in front of the blocks; with
+    `pooled_norm` the final norm is of what was pooled and not of all tokens. `top` are blocks of
+    another kind behind the final norm, with a norm of their own. `pool` makes `pooler_output`: the
+    class token, the mean of the patches, both of them side by side, attention with a learned query,
+    or nothing; `projection` is to how many channels a linear layer brings that, and None leaves it
+    out. With `classes` a linear classifier makes `logits` of it; with `head_tokens` it does so of
+    the class tokens of that many last blocks and, behind them, the mean of the last one's patches.
+    `scores` says what makes answers of `logits`: they exclude each other, or each is by itself, or
+    is a number as it is.
     """
 
     dim: int
@@ -42,8 +44,11 @@ class ViTConfig:
     norm_bias: bool = True
     norm_eps: float = 1e-5
     untied_norms: bool = False
+    pre_norm: bool = False
+    pooled_norm: bool = False
     layer_scale: float | None = 1e-5
     patch_size: int = 16
+    patch_bias: bool = True
     cls_token: bool = True
     registers: int = 4
     mask_token: bool = True
@@ -51,6 +56,7 @@ class ViTConfig:
     rope: RopePeriods | RopeGrid | None = OF_DINOV3
     top: TopBlocks | None = None
     pool: Literal["token", "mean", "both", "attention"] | None = "token"
+    projection: int | None = None
     classes: int = 0
     head_tokens: int | None = None
     scores: Scores = "softmax"
@@ -62,7 +68,7 @@ class ViTConfig:
     @property
     def is_sound(self) -> bool:
         """Whether a network can have these sizes."""
-        counts = (self.dim, self.heads, self.hidden, self.depth, self.patch_size)
+        counts = (self.dim, self.heads, self.hidden, self.depth, self.patch_size, self.width)
         few = 0 <= self.registers <= MOST and 0 <= self.classes <= MOST
         grid = self.positions is None or 0 < self.positions.grid <= MOST
         heads = self.heads > 0 and self.dim % self.heads == 0
@@ -85,7 +91,8 @@ class ViTConfig:
     @property
     def width(self) -> int:
         """Channels of `pooler_output`."""
-        return self.dim * (2 if self.pool == "both" else 1)
+        pooled = self.dim * (2 if self.pool == "both" else 1)
+        return pooled if self.projection is None else self.projection
 
     @property
     def prefix_tokens(self) -> int:

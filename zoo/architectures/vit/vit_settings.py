@@ -69,6 +69,10 @@ def plain_settings(config: ViTConfig) -> dict[str, Any]:
     return _learned(config) | {"intermediate_size": config.hidden}
 
 
+def clip_settings(config: ViTConfig) -> dict[str, Any]:
+    return plain_settings(config) | {"projection_dim": config.projection}
+
+
 DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", dinov3_settings, key_bias=True)
 DINOV2 = TransformersClass("Dinov2Model", "dinov2", dinov2_settings)
 DINOV2_WITH_REGISTERS = TransformersClass(
@@ -83,6 +87,14 @@ SIGLIP_CLASSIFIER = replace(
     SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
 )
 TIPS = TransformersClass("Tipsv2VisionModel", "tipsv2_vision_model", tips_settings, antialias=True)
+CLIP = TransformersClass(
+    "CLIPVisionModelWithProjection",
+    "clip_vision_model",
+    clip_settings,
+    asks=True,
+    auto="CLIPVisionModelWithProjection",
+    answers=("last_hidden_state", "image_embeds"),
+)
 PLAIN_CLASSIFIER = TransformersClass(
     "ViTForImageClassification", "vit", plain_settings, asks=True, pooled=False
 )
@@ -90,7 +102,7 @@ PLAIN = replace(PLAIN_CLASSIFIER, name="ViTModel")
 
 CLASSES = (
     *(DINOV3, DINOV2, DINOV2_WITH_REGISTERS, DINOV2_CLASSIFIER, DINOV2_WITH_REGISTERS_CLASSIFIER),
-    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, PLAIN_CLASSIFIER, PLAIN),
+    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, CLIP, PLAIN_CLASSIFIER, PLAIN),
 )
 
 
@@ -100,6 +112,8 @@ def vit_class(config: ViTConfig) -> TransformersClass:
         return DINOV3
     if config.positions and config.positions.linear and not config.classes:
         return TIPS
+    if config.projection is not None:
+        return CLIP
     learned = config.positions is not None and config.rope is None
     if learned and config.mask_token and config.pool == "token":
         if not config.classes:

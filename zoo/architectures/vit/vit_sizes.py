@@ -42,6 +42,7 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         patch_size=patch[2],
         registers=count_rows(shapes, "reg_tokens"),
         positions=config.positions and _on_grid(config.positions, shapes),
+        projection=None if config.projection is None else count_rows(shapes, "projection.weight"),
         top=top,
     )
     return with_classes(sized, shapes("head.weight"))
@@ -105,5 +106,6 @@ def vit_unsized(config: ViTConfig) -> ViTConfig:
         patch_size=0,
         # The first register changes how positions are interpolated; others are only more of them.
         registers=min(1, config.registers),
+        projection=None if config.projection is None else 0,
         top=config.top and replace(config.top, depth=0, hidden=0),
     )

@@ -1,0 +1,77 @@
+"""Checkpoints of CLIP: for transformers (5.24), and as OpenAI and open_clip publish them.
+
+Files of all of them hold both towers, and each tower is read out of them as well.
+
+Sources: `modeling_clip.py` of transformers; `clip/model.py` of openai/CLIP; `open_clip/model.py`
+and `open_clip/transformer.py` of mlfoundations/open_clip.
+"""
+
+from weights.mapping import Naming, Rule, nested
+from weights.namings.huggingface_names import BLOCKS, WORDS
+from weights.transforms import BATCH, TRANSPOSED
+
+_EMBEDDED = (
+    *BLOCKS,
+    Rule("cls_token", ("embeddings.class_embedding",), BATCH),
+    Rule("patch_embed.proj.weight", ("embeddings.patch_embedding.weight",)),
+    Rule("global_pos_embed.weight", ("embeddings.position_embedding.weight",)),
+    Rule("pre_norm.{p}", ("pre_layrnorm.{p}",)),
+    Rule("norm.{p}", ("post_layernorm.{p}",)),
+)
+_WORDS = (*WORDS, Rule("pos_embed", ("embeddings.position_embedding.weight",)))
+
+# `CLIPVisionModelWithProjection` and `CLIPTextModelWithProjection`, alone or in a `CLIPModel`.
+CLIP_VIT = Naming(
+    "huggingface",
+    (
+        *nested(_EMBEDDED, "", "vision_model."),
+        Rule("projection.weight", ("visual_projection.weight",)),
+    ),
+)
+CLIP_TEXT = Naming(
+    "huggingface",
+    (*nested(_WORDS, "", "text_model."), Rule("head.weight", ("text_projection.weight",))),
+)
+
+_BLOCK = "transformer.resblocks.{i}."
+_RESBLOCKS = (
+    Rule("blocks.{i}.prenorm.{p}", (_BLOCK + "ln_1.{p}",)),
+    Rule("blocks.{i}.attn.qkv.{p}", (_BLOCK + "attn.in_proj_{p}",)),
+    Rule("blocks.{i}.attn.proj.{p}", (_BLOCK + "attn.out_proj.{p}",)),
+    Rule("blocks.{i}.norm.{p}", (_BLOCK + "ln_2.{p}",)),
+    Rule("blocks.{i}.mlp.fc1.{p}", (_BLOCK + "mlp.c_fc.{p}",)),
+    Rule("blocks.{i}.mlp.fc2.{p}", (_BLOCK + "mlp.c_proj.{p}",)),
+)
+
+ORIGINAL_VIT = Naming(
+    "original",
+    (
+        *_RESBLOCKS,
+        Rule("cls_token", ("class_embedding",), BATCH),
+        Rule("patch_embed.proj.weight", ("conv1.weight",)),
+        Rule("global_pos_embed.weight", ("positional_embedding",)),
+        Rule("pre_norm.{p}", ("ln_pre.{p}",)),
+        Rule("norm.{p}", ("ln_post.{p}",)),
+        Rule("projection.weight", ("proj",), TRANSPOSED),
+    ),
+)
+ORIGINAL_TEXT = Naming(
+    "original",
+    (
+        *_RESBLOCKS,
+        Rule("token_embed.weight", ("token_embedding.weight",)),
+        Rule("pos_embed", ("positional_embedding",)),
+        Rule("norm.{p}", ("ln_final.{p}",)),
+        Rule("head.weight", ("text_projection",), TRANSPOSED),
+    ),
+)
+
+
+def _both(vision: Naming, within: str, words: Naming) -> Naming:
+    """The names of both towers in one checkpoint, those of that for images within a module."""
+    towers = (*nested(vision.rules, "vision.", within), *nested(words.rules, "words.", ""))
+    return Naming(vision.name, (*towers, Rule("logit_scale", ("logit_scale",), BATCH)))
+
+
+CLIP_DUAL = _both(CLIP_VIT, "", CLIP_TEXT)
+ORIGINAL_DUAL = _both(ORIGINAL_VIT, "visual.", ORIGINAL_TEXT)
