@@ -128,7 +128,7 @@ class VisionModel:
         self, picture: Pictures, labels: Sequence[str], template: str = TEMPLATE
     ) -> list[Answer]:
         """How likely each label is about a picture; the likeliest first. The manifest's
-        `similarity` says whether the others count: not for SigLIP 2, but for TIPS and dino.txt,
+        `similarity` says whether the others count: not for SigLIP 2, but for the others,
         where all of them together make 1.
 
         **Arguments:** one picture; what may be in it, in words; and the sentence that they are put

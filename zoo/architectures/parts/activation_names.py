@@ -9,17 +9,16 @@ Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "relu"]
 
 @dataclass(frozen=True)
 class Called:
-    """An activation's names in transformers, the first of which is written, and in Equimo, where
-    it has it."""
+    """An activation's names in transformers, the first of which is written, and in Equimo."""
 
     transformers: tuple[str, ...]
-    equimo: str = ""
+    equimo: str
 
 
 CALLED: dict[Activation, Called] = {
     "gelu": Called(("gelu",), "exactgelu"),
     "gelu_tanh": Called(("gelu_pytorch_tanh", "gelu_new"), "gelu"),
-    "quick_gelu": Called(("quick_gelu",)),
+    "quick_gelu": Called(("quick_gelu",), ""),
     "relu": Called(("relu",), "relu"),
 }
 

@@ -134,11 +134,10 @@ PURPOSE = "Turns a sentence into a vector, to be compared with those of pictures
 def _outputs(config: TextConfig, pooler: str) -> dict[str, GivenOutput]:
     tokens = "sequence_length" if config.any_length else config.tokens
     rows, vector = f"[batch_size, {tokens}, {config.dim}]", f"[batch_size, {config.width}]"
-    again = {"text_embeds": GivenOutput(vector, "the same vector once more")}
     return {
         "last_hidden_state": GivenOutput(rows, "a vector for each word, after the final norm"),
         "pooler_output": GivenOutput(vector, f"a vector for the whole text: {pooler}"),
-        **(again if config.pool == "end" else {}),
+        "text_embeds": GivenOutput(vector, "the same vector once more"),
     }
 
 

@@ -28,9 +28,8 @@ class TextTransformer(Network):
         pooler_output = head(pool(last_hidden_state))
 
     A text that is shorter is padded to the full length. SigLIP 2 has no mask, and its last token,
-    which may be padding, stands for the text. TIPS hides padding. In CLIP and dino.txt a token
-    attends to itself and to those before it, so that padding, which is behind all words, is not
-    seen.
+    which may be padding, stands for the text. TIPS hides padding. In CLIP's and dino.txt's a token
+    attends to itself and those before it, so that padding, which is behind all words, is not seen.
 
     SigLIP 2's, with initial parameters:
 

@@ -1,5 +1,4 @@
-"""The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, EUPE, CLIP and ViT-5, and the plain
-one."""
+"""The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, CLIP, EUPE and ViT-5; the plain one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -152,11 +151,8 @@ class VisionTransformer(Network):
         self.top = tuple(make(dim, key=each) for make, each in zip(top, top_keys, strict=True))
         self.top_norm = top_norm(dim) if top_norm else None
         self.attn_pool = attn_pool(dim, key=pool_key) if attn_pool else None
-        self.projection = (
-            eqx.nn.Linear(dim, projection, use_bias=False, key=jr.fold_in(head_key, 1))
-            if projection
-            else None
-        )
+        project = partial(eqx.nn.Linear, dim, use_bias=False, key=jr.fold_in(head_key, 1))
+        self.projection = project(projection) if projection else None
         width = dim if head_tokens is None else (head_tokens + 1) * dim
         self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
         self.head_tokens = head_tokens

@@ -19,17 +19,16 @@ OF_DINOV3 = RopePeriods()
 class ViTConfig:
     """Hyperparameters of a vision transformer; the defaults are DINOv3's.
 
-    `hidden` is the width between the two layers of the feed-forward network, already rounded as the
-    checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
-    `local_cls_norm`, which only training uses. `pre_norm` is one in front of the blocks; with
-    `pooled_norm` the final norm is of what was pooled and not of all tokens. `top` are blocks of
-    another kind behind the final norm, with a norm of their own. `pool` makes `pooler_output`: the
-    class token, the mean of the patches, both of them side by side, attention with a learned query,
-    or nothing; `projection` is to how many channels a linear layer brings that, and None leaves it
-    out. With `classes` a linear classifier makes `logits` of it; with `head_tokens` it does so of
-    the class tokens of that many last blocks and, behind them, the mean of the last one's patches.
-    `scores` says what makes answers of `logits`: they exclude each other, or each is by itself, or
-    is a number as it is.
+    `hidden` is the width between the two layers of the feed-forward network, already rounded as
+    the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
+    `local_cls_norm`, which only training uses. `top` are blocks of another kind behind the final
+    norm, with a norm of their own. `pool` makes `pooler_output`: the class token, the mean of the
+    patches, both of them side by side, attention with a learned query, or nothing. With `classes`
+    a linear classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of
+    that many last blocks and, behind them, the mean of the last one's patches. `scores` says what
+    makes answers of `logits`: they exclude each other, or each is by itself, or is a number as it
+    is. `pre_norm` is a norm in front of the blocks; with `pooled_norm` the final one is of what was
+    pooled, not of all tokens; and `projection` is to how many channels a linear layer brings that.
     """
 
     dim: int
