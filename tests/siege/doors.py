@@ -52,6 +52,8 @@ REPORTED = "report"
 EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/with_tokenizer"
+ADAPTER = "adapter"
+"""Of peft, on `DIGITS`."""
 DATASET = "digits.lance"
 """Made of the pictures in `pictures`, with thumbnails."""
 GIVEN = f"{MADE} --weights {DIGITS}"
@@ -61,12 +63,14 @@ RUNTIME = "runtime"
 
 DOORS = {
     "export --weights": Door(f"{EXPORT} {NEW} --weights {{}}", DIGITS),
+    "export --base": Door(f"{EXPORT} {NEW} --weights {ADAPTER} --base {{}}", DIGITS),
+    "build --base": Door(f"{BUILD} {NEW} --weights {ADAPTER} --base {{}}", DIGITS),
     "export --calibrate": Door(f"{INT8} {NEW} --calibrate {{}}", "pictures"),
     "export --out": writes(f"{EXPORT} --out {{}}"),
     "verify FILE|DIR": Door("verify {}", FOLDER),
     "verify --weights": Door(f"verify {MODEL} --weights {{}}", DIGITS),
     "verify --plot": writes(f"verify {MODEL} --plot {{}}", ".png"),
-    "show MODEL|FILE": Door("show {} photo.png --out new.png", MODEL, ".onnx"),
+    "show MODEL|FILE|FOLDER": Door("show {} photo.png --out new.png", MODEL, ".onnx"),
     "show IMAGE": Door("show vit_digits {} --out new.png", "photo.png", ".png"),
     "show --weights": Door("show vit_digits photo.png --out new.png --weights {}", DIGITS),
     "show --out": writes("show vit_digits photo.png --out {}", ".png"),
@@ -105,6 +109,8 @@ DOORS = {
     "reports --out": writes(f"reports {REPORTED} --out {{}}", ".html"),
     "weights inspect SRC": Door("weights inspect {}", DIGITS),
     "weights convert SRC": Door("weights convert {} new.eqx", DIGITS),
+    "weights convert --base": Door(f"weights convert {ADAPTER} new.eqx --base {{}}", DIGITS),
+    "weights inspect --base": Door(f"weights inspect {ADAPTER} --base {{}}", DIGITS),
     "weights convert DST": writes(f"weights convert {DIGITS} {{}}", ".eqx"),
     "weights download --out": writes("weights download dinov3_vits16 --out {}"),
     "golden make DST": writes("golden make vit_digits {}", ".pth"),

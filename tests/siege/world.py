@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from tests import folders
 from tests.hub_server import COMMIT, Hub, serving
 from tests.killed import Order, Outcome, commands
-from tests.siege.doors import FOLDER, RUNTIME, TOWERS
+from tests.siege.doors import ADAPTER, FOLDER, RUNTIME, TOWERS
 from tests.siege.things import OUTSIDE
 from zoo.errors import ZooError
 from zoo.images.photograph import photograph
@@ -79,6 +80,7 @@ def prepare(place: Path, run: Run) -> Path:
         (made / "rooms").mkdir(exist_ok=True)
         photograph().rotate(45 * number).save(made / "rooms" / f"{number}.png")
         np.save(made / "rooms" / f"{number}.npy", np.full((3, 4), 1 + number, np.float32))
+    _write_adapter(made / ADAPTER)
     with suppress(ZooError):
         for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
             put_package(package, None, place / "dist", place, Lines())
@@ -91,6 +93,17 @@ def prepare(place: Path, run: Run) -> Path:
     for name in ("multiprocessing.py", "numpy.py", "json.py", "onnxruntime.py"):
         (made / name).write_text(MODULE)
     return made
+
+
+def _write_adapter(folder: Path) -> None:
+    """As peft writes one, for a layer of the network for digits."""
+    folder.mkdir()
+    told = {"peft_type": "LORA", "lora_alpha": 2}
+    (folder / "adapter_config.json").write_text(json.dumps(told))
+    layer = "base_model.model.blocks.0.attn.proj.lora"
+    factors = {f"{layer}_A.weight": np.ones((1, 64)), f"{layer}_B.weight": np.ones((64, 1))}
+    small = {name: 1e-3 * values.astype(np.float32) for name, values in factors.items()}
+    save_file(small, folder / "adapter_model.safetensors")
 
 
 def _with_tokenizer(made: Path) -> None:
