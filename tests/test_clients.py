@@ -22,8 +22,10 @@ from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, levels
 from tests.clients.tensors import decode, decode_all
 from tests.formats import in_transformers, leaves, small
+from tests.references import clip
 from tests.references.classifiers import BREEDS, trained
-from tests.references.towers import LABELS, save_towers
+from tests.references.towers import LABELS, save_clip, save_towers
+from tests.seeded import values_of
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.manifest.read import read_folder_manifest
@@ -44,7 +46,7 @@ DTYPES = {"fused": "fp32", "int8": "q8"}
 FAMILIES = (
     *("dinov3_vits16", "dinov3_convnext_tiny", "dinov2_vits14", "dinov2_vits14_reg"),
     *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_convnext_tiny", "vit_tiny_patch16_224"),
-    *("vit5_small", "convnextv2_atto"),
+    *("vit5_small", "convnextv2_atto", "clip_vitb32"),
 )
 """All kinds of config.json and preprocessor_config.json."""
 
@@ -197,6 +199,33 @@ def test_labels_in_words(node, tmp_path):
             for name, wanted in (("texts", texts), ("image", vector)):
                 got = decode(answers[dtype][name])
                 assert converter.compare(got, wanted.numpy()).cosine >= 1 - limit
+
+
+def test_labels_in_words_of_clip(node, tmp_path):
+    """By its own classes, which pad texts to the longest of them."""
+    config = save_clip(tmp_path / "own")
+    path, how = built(tmp_path / "own", tmp_path / "built", "fp32,fp16")
+    image = photograph().resize(how.size)
+    image.save(tmp_path / "square.png")
+    words = read_tokenizer(path, config.words.tokens)
+    sentences = [f"This is a photo of {label}." for label in LABELS]
+    pixels = torch.from_numpy(pixel_values([image], how, how.size))
+    model = clip.both(config, values_of(config))
+    with torch.no_grad():
+        ids, alone = (torch.from_numpy(words(texts)) for texts in (sentences, LABELS))
+        logits = model(pixel_values=pixels, input_ids=ids).logits_per_image
+        texts = model.get_text_features(alone).pooler_output
+        vector = model.get_image_features(pixels).pooler_output
+    request = {"folder": str(path), "picture": str(tmp_path / "square.png"), "labels": LABELS}
+    request |= {"dtypes": ["fp32", "fp16"], "clip": True}
+    answers = folders.ask(["node", node / "run_zero_shot.mjs"], request)
+    for dtype, limit in (("fp32", 1e-5), ("fp16", 1e-3)):
+        scores = {each["label"]: each["score"] for each in answers[dtype]["answers"]}
+        shares = logits[0].softmax(-1)
+        np.testing.assert_allclose([scores[x] for x in LABELS], shares, rtol=0, atol=limit)
+        for output, wanted in (("texts", texts), ("image", vector)):
+            got = decode(answers[dtype][output])
+            assert converter.compare(got, wanted.numpy()).cosine >= 1 - limit
 
 
 def in_chromium(node, place, request):

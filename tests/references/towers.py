@@ -1,10 +1,11 @@
-"""A checkpoint of SigLIP 2 in transformers, in sizes of its own, with a tokenizer of its own."""
+"""Checkpoints of towers in transformers, in sizes of their own, with tokenizers of their own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.references import siglip2
+from tests.references import clip, siglip2
 from tests.seeded import nano, values_of
 from zoo import info
 from zoo.checkpoints.settings.picture_settings import transformers_processor
@@ -61,3 +62,15 @@ def save_towers(folder: Path) -> Any:
     how = info("siglip2_vitb16_224").preprocessing.at((64, 64))
     (folder / "preprocessor_config.json").write_text(json.dumps(transformers_processor(how)))
     return model
+
+
+def save_clip(folder: Path) -> Any:
+    """Write a checkpoint of CLIP with its tokenizer, which pads with the word that ends a text; the
+    configuration of the network."""
+    words, config = ending_tokenizer(), nano(info("clip_vitb32_dual").config)
+    count = words.token_to_id("<|endoftext|>") + 1
+    config = replace(config, words=replace(config.words, vocabulary=count))
+    clip.both(config, values_of(config)).save_pretrained(folder)
+    words.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"pad_token": "<|endoftext|>"}')
+    return config

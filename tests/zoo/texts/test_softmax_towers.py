@@ -15,7 +15,7 @@ import zoo as package
 from tests.formats import small
 from tests.references import clip, dinotxt, tips
 from tests.references.running import file_state
-from tests.references.towers import LABELS, ending_tokenizer, tips_tokenizer
+from tests.references.towers import LABELS, ending_tokenizer, save_clip, tips_tokenizer
 from tests.seeded import nano, values_of
 from tests.synthetic import make_image, save_pth
 from weights import open_checkpoint
@@ -220,15 +220,7 @@ def build_dinotxt(folder):
 
 
 def build_clip(folder):
-    config = small("clip_vitb32_dual").config
-    words = ending_tokenizer()
-    end = words.token_to_id("<|endoftext|>")
-    vocabulary = replace(config.words, vocabulary=end + 1)
-    config = replace(config, words=vocabulary)
-    clip.both(config, values_of(config)).save_pretrained(folder)
-    words.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text('{"pad_token": "<|endoftext|>"}')
-    return "own", config
+    return "own", save_clip(folder)
 
 
 def test_padding_is_told_as_transformers_tells_it(tmp_path):
