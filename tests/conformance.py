@@ -96,7 +96,7 @@ def assert_exports(case: Case, opset: int | None = None) -> converter.Export:
             for each in (export, again)
         ]
         assert files[0] == files[1], "two conversions differ"
-        evaluated = evaluate(export.graph, arrays)
+        evaluated = evaluate(export.graph, list(map(_pairs, arrays)))
         for i, (graph, wanted) in enumerate(zip(evaluated, results(case, arrays), strict=True)):
             assert_close(graph, wanted, case.tolerance, f"output {i} of the graph")
     return export
