@@ -16,6 +16,7 @@ from zoo import info
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
@@ -40,9 +41,9 @@ STRUCTURES = {
     "dinov2_vits14_ade20k_ms": (368, 212, {**PLAIN, "LayerNormalization": 28}),
     "vit5_small-original": (968, 302, VIT5),
     "tips_vitb14_hr_text": (320, 202, {"Attention": 12, "LayerNormalization": 25}),
-    "dinov3_vitl16_dinotxt_text": (687, 355, TEXT),
+    "dinov3_vitl16_dinotxt_text": (687, 351, TEXT),
     "tips_vitb14_hr_dual": (680, 406, {"Attention": 24, "LayerNormalization": 50, "Gelu": 12}),
-    "dinov3_vitl16_dinotxt_dual": (1683, 831, BOTH),
+    "dinov3_vitl16_dinotxt_dual": (1683, 827, BOTH),
 }
 """Nodes at opset 18 and 23, and what is fused at 23: what docs/models.md says, and of networks that
 are not there. The attention with a learned query in the head of SigLIP 2 is the thirteenth; ViT-5
@@ -68,6 +69,13 @@ def exported(config, size, opset, layout=None):
     return convert_model(abstract(config), opset, Signature(size, None), layout)
 
 
+def twice_named(config):
+    """What gives a vector a second name: that of an image's tower with a projection has two, as
+    in transformers."""
+    projects = isinstance(config, ViTConfig) and config.projection is not None
+    return {"Identity"} if projects else set()
+
+
 def fused(report):
     return {operator: count for operator, count in report.fused.items() if count}
 
@@ -79,11 +87,12 @@ def test_structure(name):
     decomposed, nodes, counts = STRUCTURES[name]
     config = NETWORKS.get(name) or info(name.partition("-")[0]).config
     size = None if isinstance(config, TextConfig) else native(config)
+    stray = STRAY - counts.keys() - twice_named(config)
     for opset, count in ((18, decomposed), (23, nodes)):
         report = exported(config, size, opset).report
         assert report.nodes == count
         assert report.near_misses == []
-        assert not (STRAY - counts.keys()) & set(report.histogram)
+        assert not stray & set(report.histogram)
         kept = {name: counts[name] for name in ("LayerNormalization", "Resize") if name in counts}
         assert fused(report) == (counts if opset == 23 else kept)
     # Two around each depthwise convolution, one behind or two around the other four.
@@ -146,7 +155,9 @@ def test_a_fixed_batch_of_one(name, opset):
     assert fixed.fused == free.fused
     for operator in free.histogram.keys() | fixed.histogram:
         one, many = (report.histogram.get(operator, 0) for report in (fixed, free))
-        assert one <= many if operator in MOVES else one == many, operator
+        # A matrix times a single vector has it as a column.
+        more = operator == "Reshape" and bool(twice_named(SMALL[name]))
+        assert one <= many + more if operator in MOVES else one == many, operator
 
 
 @pytest.mark.each("kind", "opset")
@@ -164,7 +175,8 @@ def test_small_networks_in_onnx_runtime(kind, name, opset, tmp_path):
     for size, layers, tried in ((fixed, (), [fixed]), (None, layer, cropped)):
         made = convert_model(abstract(config), opset, Signature(size, None, layers))
         # Maps of a decoder are resized.
-        stray = STRAY - {"Resize"} if isinstance(config, OnBackbone) else STRAY
+        resized = {"Resize"} if isinstance(config, OnBackbone) else set()
+        stray = STRAY - resized - twice_named(config)
         assert not stray & set(made.report.histogram)
         made.save(tmp_path / "model.onnx", values_of(config))
         live = converter.session(tmp_path / "model.onnx")
