@@ -21,7 +21,7 @@ from tests.converter import test_edges
 from tests.converter.test_edges import edges, taken, units
 
 DTYPES = tuple(dtype for dtype in test_edges.ALL if dtype != "bfloat16")
-ROWS = np.array([2, 0, 2])
+ROWS = np.array([2, 0, 2], np.int32)
 UPDATES = slice(0, 3)
 Table = dict[str, Callable[..., Any]]
 

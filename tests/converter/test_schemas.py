@@ -65,6 +65,8 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_bfloat16_makes_a_valid_file(name, opset):
     """What an opset has no bfloat16 of, and ONNX Runtime no kernel, is computed in float32."""
+    if name in ("scatter-max", "scatter-min") and opset < 18:
+        pytest.skip("ScatterND has these from opset 18 on")
     fn = FUNCTIONS[name]
     count = len(EXAMPLES[name][1]) if name in EXAMPLES else 1
     converter.to_onnx(fn, [(X, "bfloat16")] * count, opset=opset, verify=True)
