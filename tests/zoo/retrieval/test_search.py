@@ -252,7 +252,7 @@ def test_a_text_is_searched_among_pictures(zoo):
     pictures.mkdir()
     for turn in range(6):
         photograph().rotate(60 * turn).resize((64, 64)).save(pictures / f"{turn}.png")
-    zoo("embed", pictures, "--model", "made/siglip2_dual", "--out", "p.lance", "--dtype", "float32")
+    zoo("embed", pictures, "--model", "made/own", "--out", "p.lance", "--dtype", "float32")
     found = zoo.json("search", "p.lance", "--text", SENTENCES[0])
     ids = AutoTokenizer.from_pretrained(own)([SENTENCES[0]], padding="max_length", max_length=64)
     pixels = AutoImageProcessor.from_pretrained(own)(
