@@ -60,8 +60,12 @@ class Scales:
 
     def of(self, layer: str, rank: int) -> float:
         """The factor of a layer's product."""
-        own = (alpha for end, alpha in self.alphas.items() if f".{layer}".endswith(f".{end}"))
+        own = (alpha for end, alpha in self.alphas.items() if _ends_in(layer, end))
         return next(own, self.alpha) / (math.sqrt(rank) if self.by_root else rank)
+
+
+def _ends_in(layer: str, end: str) -> bool:
+    return f".{layer}".endswith(f".{end}")
 
 
 def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> Checkpoint:
@@ -80,6 +84,13 @@ def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> C
     )
     if not layers:
         raise NotACheckpoint(f"{folder} has no factors of LoRA in it: save the adapter again.")
+    for end in scales.alphas:
+        # peft takes regular expressions; a stranger's is not run, and none is passed over.
+        if not any(_ends_in(layer, end) for layer in layers):
+            raise NotACheckpoint(
+                f"{folder} has no layer that ends in {ascii(end)[:60]}, of which alpha_pattern "
+                "speaks: merge it with peft's `merge_and_unload()`, and name what that gives."
+            )
     places = _places(base, [*layers], namings, folder)
     merged = {
         places(f"{layer}.weight"): _merged(base, places(f"{layer}.weight"), layer, kept, scales)
@@ -218,9 +229,8 @@ def _merged(
     try:
         low, high = (kept[layer + end] for end in FACTORS)
     except KeyError as error:
-        raise MappingError(
-            f"the adapter has one factor alone of {layer}: save it again."
-        ) from error
+        told = ascii(layer)[1:-1][:80]
+        raise MappingError(f"the adapter has one factor alone of {told}: save it again.") from error
     if not _fit(weight.shape, low.shape, high.shape):
         raise MappingError(
             f"the adapter's factors of {ascii(layer)[1:-1][:80]} are {list(low.shape)} and "

@@ -153,6 +153,7 @@ CHANGES = {
     "DoRA": ({"use_dora": True}, "use_dora = True"),
     "another kind": ({"peft_type": "LOHA"}, "peft_type = 'LOHA'"),
     "a base that was changed": ({"init_lora_weights": "pissa"}, "init_lora_weights = 'pissa'"),
+    "a regular expression": ({"alpha_pattern": {"[qv]_proj": 3}}, "alpha_pattern"),
     "no number": ({"lora_alpha": "much"}, "cannot be used"),
 }
 

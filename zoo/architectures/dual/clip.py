@@ -64,11 +64,11 @@ OF_OPENAI = Preprocessing(
 CENTRED = {"vitl14_laion2b": shared.centred(resample="bicubic")}
 
 
-def _licence(repository: str, file: str) -> Licence:
-    """LAION says its terms on each model's page."""
-    page = f"https://huggingface.co/{repository}"
+def _licence(file: str) -> Licence:
+    """LAION says its terms on each model's page, to which open_clip's list of them leads."""
     openai = f"https://github.com/{OPENAI}/blob/main"
-    pages = (f"{openai}/LICENSE", f"{openai}/model-card.md") if file else (page, page)
+    listed = f"https://github.com/{OPEN_CLIP}/blob/main/docs/PRETRAINED.md"
+    pages = (f"{openai}/LICENSE", f"{openai}/model-card.md") if file else (listed, listed)
     return Licence("MIT License", "mit.txt", *pages)
 
 
@@ -106,7 +106,7 @@ def _models(
         config=vision,
         namings=(clip_names.CLIP_VIT, clip_names.ORIGINAL_VIT),
         preprocessing=replace(how, size=(pixels, pixels), resize=pixels),
-        licence=_licence(repository, file),
+        licence=_licence(file),
         checkpoint=file,
         repository=repository,
         hub=(HubFile(repository, pth.TENSORS),),
