@@ -1,7 +1,8 @@
 """How fast files are beside the `jax.jit` of what they were made from, program by program.
 
-    python benchmarks/against_jit.py [--groups loops,draws] [--json docs/performance.json]
-    python benchmarks/performance.py docs/performance.json
+    python benchmarks/against_jit.py [--groups loops,draws] \\
+        [--json benchmarks/results/performance.json]
+    python benchmarks/performance.py benchmarks/results/performance.json
 
 Each program is converted and runs in ONNX Runtime and in XLA by turns, in one process; the time of
 each is its fastest run. The ratio is ONNX Runtime's over XLA's. XLA is given arrays that are its

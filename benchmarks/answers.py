@@ -1,6 +1,7 @@
 """Networks that answer: how far their files are from PyTorch, and what other exporters write.
 
-    python benchmarks/answers.py --json docs/answers.json [--optimum PYTHON] [--rounds 10] [--busy]
+    python benchmarks/answers.py --json benchmarks/results/answers.json [--optimum PYTHON] \\
+        [--rounds 10] [--busy]
 
 It writes the table of `docs/how-to/answers.md` too. What was measured is in the JSON file at once,
 and a run that broke off goes on behind it. Files are kept in `--files`. PYTHON is the interpreter

@@ -1,8 +1,8 @@
-"""What `zoo build` writes beside what other exporters write: speed, export, conversion over depth.
+"""What `zoo build` writes beside what other exporters write: speed and export.
 
-    python benchmarks/peers.py --json docs/performance.json \\
+    python benchmarks/peers.py --json benchmarks/results/performance.json \\
         [--torch PYTHON] [--optimum PYTHON] [--jax2onnx PYTHON] [--rounds 25] [--busy]
-    python benchmarks/performance.py docs/performance.json
+    python benchmarks/performance.py benchmarks/results/performance.json
 
 Each PYTHON is the interpreter of an environment of its own: with `torch transformers onnxscript`,
 with `optimum-onnx[onnxruntime] torch`, and with `jax2onnx` and this package's dependencies. An
@@ -27,7 +27,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import depth
 import numpy as np
 import onnx_ir as ir
 from kernels import profiled
@@ -265,13 +264,6 @@ def measure(results: Results, asked: argparse.Namespace, pythons: dict[str, str]
             )
     if MODELS[0] in asked.models:
         measure_kernels(results, asked)
-    makers = {"ours": sys.executable}
-    makers |= {"jax2onnx": pythons["jax2onnx"]} if "jax2onnx" in pythons else {}
-    for network, (maker, python) in product(depth.NETWORKS, makers.items()):
-        results.fill(
-            *("depth", f"{maker}, {network}"),
-            make=lambda p=python, m=maker, n=network: depth.deepen(p, m, n, asked.depth_rounds),
-        )
 
 
 def measure_kernels(results: Results, asked: argparse.Namespace) -> None:
@@ -294,7 +286,6 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--depth-rounds", type=int, default=3)
     told = "count what one thread computes, not how long it waits; the page says so"
     parser.add_argument("--busy", action="store_true", help=told)
     for exporter in ("torch", "optimum", "jax2onnx"):
@@ -305,7 +296,7 @@ def main() -> None:
     if asked.busy:
         asked.threads = [1]
     first = header(asked.busy) | {"peers": peer_versions(pythons)}
-    first |= {"files": {}, "speed": {}, "depth": {}}
+    first |= {"files": {}, "speed": {}}
     measure(Results(asked.json, first), asked, pythons)
 
 

@@ -1,11 +1,10 @@
 """The page about performance, its pictures and README's table, from what `peers.py` measured.
 
-python benchmarks/performance.py docs/performance.json
+python benchmarks/performance.py benchmarks/results/performance.json
 """
 
 import argparse
 import json
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from benchmarks.jit_page import jit_picture, jit_section
 from zoo.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 IMAGES = "images"
 FIRST = "dinov3_vits16"
 """The model that README shows."""
@@ -51,10 +51,6 @@ def tables(content: Row) -> Iterator[str]:
     yield "\n## Export\n\n" + EXPORT
     for model, found in content["files"].items():
         yield from export_table(model, found)
-    if any(len(rows) > 1 for rows in content["depth"].values()):
-        yield "\n## Conversion over depth\n\n" + DEPTH
-        yield f"![{SHOWN_DEPTH}]({IMAGES}/depth.png)\n"
-        yield from depth_table(content["depth"])
 
 
 def about(content: Row) -> Iterator[str]:
@@ -142,25 +138,6 @@ def number(value: float | None, form: str) -> str:
     return "" if value is None else f"{value:{form}}"
 
 
-def depth_table(found: Row) -> Iterator[str]:
-    """Seconds at each depth, and how they grow."""
-    rows = []
-    for name, runs in found.items():
-        told = [f"{row['equations']:,} equations: {row['seconds']:.1f} s" for row in runs]
-        told += ["not in time"] * (3 - len(runs))
-        rows.append([name, *told, exponent(runs)])
-    yield from table(["", "1x", "4x", "16x", "exponent"], rows)
-
-
-def exponent(runs: list[Row]) -> str:
-    """Of the growth between the last two depths."""
-    if len(runs) < 2:
-        return ""
-    before, after = runs[-2:]
-    growth = math.log(after["seconds"] / before["seconds"])
-    return f"{growth / math.log(after['equations'] / before['equations']):.2f}"
-
-
 def render(content: Row) -> str:
     """The page as Markdown."""
     return "\n".join(tables(content)).rstrip() + "\n"
@@ -209,24 +186,6 @@ def shown(speed: Row) -> str:
     return next(usual for usual in USUAL if usual in speed[FIRST])
 
 
-def depth_picture(found: Row) -> Figure:
-    """Seconds over equations, both in logarithms: parallel to the dotted line is linear."""
-    chart = Figure((8, 5), layout="constrained")
-    axes = chart.subplots()
-    runs = {name: rows for name, rows in found.items() if rows}
-    for name, rows in runs.items():
-        sizes, seconds = ([row[key] for row in rows] for key in ("equations", "seconds"))
-        axes.loglog(sizes, seconds, "o-", label=f"{name}, exponent {exponent(rows)}")
-    sizes = sorted(row["equations"] for rows in runs.values() for row in rows)
-    low = min(row["seconds"] for rows in runs.values() for row in rows)
-    ends = (sizes[0], sizes[-1])
-    axes.loglog(ends, [low * size / sizes[0] for size in ends], ":", color=INK, label="linear")
-    axes.set(xlabel="equations traced by JAX", ylabel="seconds")
-    axes.set_title("Conversion time over depth (1, 4 and 16 times)")
-    axes.legend(frameon=False)
-    return chart
-
-
 def readme_table(content: Row) -> Iterator[str]:
     """One model, one row for each exporter."""
     if FIRST not in content["speed"]:
@@ -271,8 +230,8 @@ def with_table(readme: str, content: Row) -> str:
 INTRODUCTION = """# Performance
 
 How fast our files are beside those of other exporters, and how long an export takes.
-`python benchmarks/peers.py --json docs/performance.json` measures it, and
-`python benchmarks/performance.py docs/performance.json` writes this page.
+`python benchmarks/peers.py --json benchmarks/results/performance.json` measures it, and
+`python benchmarks/performance.py benchmarks/results/performance.json` writes this page.
 """
 
 SPEED = """The fastest run of each file, divided by the fastest run of the network's matrix
@@ -300,10 +259,6 @@ a busy machine changes less. The error is the largest absolute difference of
 transformers' network, jax2onnx and the zoo the one in JAX.
 """
 
-DEPTH = """Three networks in blocks that repeat, 1, 4 and 16 times as deep. An exponent of 1 means
-that the time grows as the number of equations that JAX traces does.
-"""
-
 INK = "#808080"
 """Of what is no bar: grey that is read on a bright page and on a dark one."""
 
@@ -312,7 +267,6 @@ COLOURS = dict.fromkeys(
 )
 
 SHOWN = "Time of each file over that of its matrix products"
-SHOWN_DEPTH = "Seconds of conversion over the number of equations"
 
 
 def main() -> None:
@@ -320,17 +274,14 @@ def main() -> None:
     parser.add_argument("json", type=Path, metavar="FILE")
     path = parser.parse_args().json
     content = json.loads(path.read_text())
-    pictures = path.with_name(IMAGES)
-    pictures.mkdir(exist_ok=True)
+    pictures = DOCS / IMAGES
     with rc_context(COLOURS):
         drawn = {"performance": speeds_picture(content), "first": first_picture(content)}
-        if any(content["depth"].values()):
-            drawn["depth"] = depth_picture(content["depth"])
         if rows := content.get("jit"):
             drawn["against_jit"] = jit_picture(rows)
         for name, chart in drawn.items():
             chart.savefig(pictures / f"{name}.png", transparent=True)
-    path.with_suffix(".md").write_text(render(content))
+    (DOCS / "performance.md").write_text(render(content))
     readme = ROOT / "README.md"
     readme.write_text(with_table(readme.read_text(), content))
 

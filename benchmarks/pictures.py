@@ -3,8 +3,8 @@ README's of a recognised attention, and a page of `zoo site` that answers.
 
 python benchmarks/pictures.py docs/images
 
-That of speed has the numbers of `docs/performance.json`. Charts are transparent with grey letters,
-so that they are read on a bright page and on a dark one.
+That of speed has the numbers of `benchmarks/results/performance.json`. Charts are transparent with
+grey letters, so that they are read on a bright page and on a dark one.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from zoo.show.chart import TimedRow, draw_times
 SEVEN = ((20, 12), (80, 12), (45, 90))
 """The pen's places, in percent of the board."""
 
+RESULTS = Path(__file__).with_name("results")
 TRANSPARENT = COLOURS | {"savefig.transparent": True, "savefig.dpi": 120}
 
 
@@ -45,7 +46,7 @@ def main() -> None:
         run("verify", file, "--plot", drawn["errors"])
         answer_in_browser(Path(here), folder / "browser.png")
         draw_stages().savefig(drawn["recognised"])
-        measured_speed(folder.parent / "performance.json").savefig(drawn["speed"])
+        measured_speed(RESULTS / "performance.json").savefig(drawn["speed"])
         run("show", *random, photograph, "--out", drawn["features"])
 
 

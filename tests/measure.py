@@ -1,6 +1,7 @@
-"""Every family against other people's implementations: `python -m tests.measure` writes docs/.
+"""Every family against other people's implementations: `python -m tests.measure`.
 
-The numbers go to `docs/models.json`, the table that people read is rendered from them.
+The numbers go to `benchmarks/results/models.json`, the table that people read is rendered
+from them.
 """
 
 import json
@@ -54,6 +55,7 @@ REFERENCES: dict[str, dict[str, Reference]] = {
 }
 
 FOLDER = Path(__file__).parents[1] / "docs"
+RESULTS = FOLDER.parent / "benchmarks" / "results"
 GOLDEN = Path(__file__).parent / "golden"
 OPSETS = (18, 20, 23, 24)
 MODELS = (
@@ -262,7 +264,7 @@ is (`tests/golden/`). *Open size* is one file whose batch, height and width are 
 def main() -> None:
     """Measure everything and write both files. Models named on the command line only, if any."""
     chosen = sys.argv[1:]
-    path = FOLDER / "models.json"
+    path = RESULTS / "models.json"
     content = json.loads(path.read_text()) if path.exists() else {"models": [], "goldens": []}
     tables = (("models", MODELS, measure), ("goldens", GOLDENS, measure_golden))
     for table, names, rows_of in tables:

@@ -20,8 +20,8 @@ from zoo.manifest.read import MOST_VALUES as MOST_IN_MANIFEST
 
 pytestmark = pytest.mark.full
 
-CONTENT = json.loads((measure.FOLDER / "models.json").read_text())
-ANSWERS = json.loads((measure.FOLDER / "answers.json").read_text())
+CONTENT = json.loads((measure.RESULTS / "models.json").read_text())
+ANSWERS = json.loads((measure.RESULTS / "answers.json").read_text())
 JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
 """Largest errors: of the model, of a file, and relative to the largest output of Equimo."""
 
@@ -49,7 +49,7 @@ def test_the_page_on_security_says_what_the_readers_hold():
 
 def test_pages_and_readme_show_the_numbers():
     assert (measure.FOLDER / "models.md").read_text() == measure.render(CONTENT)
-    content = json.loads((measure.FOLDER / "performance.json").read_text())
+    content = json.loads((measure.RESULTS / "performance.json").read_text())
     assert (measure.FOLDER / "performance.md").read_text() == performance.render(content)
     readme = (ROOT / "README.md").read_text()
     assert readme == performance.with_table(readme, content)

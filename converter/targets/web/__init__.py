@@ -1,9 +1,9 @@
 """onnxruntime-web: ONNX Runtime's kernels as WebAssembly.
 
 1.30.0, the newest release on npm, runs ViT-S/16 in either layout of attention and at opset 18 in
-the same time (313, 316 and 316 ms on one thread: ``benchmarks/web.py``). It gets four dimensions,
-as most other importers of files want them. On WebGPU it sums exponentials as they are (`reduce.ts`
-of its sources), so that they overflow.
+the same time (313, 316 and 316 ms on one thread). It gets four dimensions, as most other importers
+of files want them. On WebGPU it sums exponentials as they are (`reduce.ts` of its sources), so that
+they overflow.
 """
 
 from dataclasses import replace

@@ -30,8 +30,8 @@ ROTARY = {**PLAIN, "RotaryEmbedding": 24}
 VIT5 = {"Attention": 12, "RotaryEmbedding": 24, "RMSNormalization": 49, "Gelu": 12}
 TEXT = {"Attention": 24, "LayerNormalization": 49, "Gelu": 24}
 BOTH = {"Attention": 50, "RotaryEmbedding": 48, "LayerNormalization": 103, "Gelu": 48}
-PAGE = Path(__file__).parents[3] / "docs" / "models.json"
-MEASURED = json.loads(PAGE.read_text())["models"]
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
+MEASURED = json.loads((RESULTS / "models.json").read_text())["models"]
 STRUCTURES = {
     row["model"]: (row["nodes"]["18"], row["nodes"]["23"], row["fused"]) for row in MEASURED
 } | {

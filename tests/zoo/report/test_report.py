@@ -185,7 +185,7 @@ def test_a_folder_of_the_hub_is_a_checkpoint(tmp_path):
 
 
 def test_the_page_is_what_its_numbers_say():
-    report = content.read_report(ROOT / "docs" / "pretrained.json")
+    report = content.read_report(ROOT / "benchmarks" / "results" / "pretrained.json")
     assert (ROOT / "docs" / "pretrained.md").read_text() == page.render(report)
     assert all(each.is_published_file for each in report.models)
 
