@@ -99,16 +99,17 @@ def _unmask(leaf: Float32) -> tuple[Float32, ...]:
 MASKED = Transform("MASKED", lambda values, mask: values * mask + PLUS_ZERO, _unmask)
 
 
-def _no_masks(probs: Float32) -> Float32:
-    if probs.any():
+def _never_or_always(probs: Float32) -> Float32:
+    if not np.isin(probs, (0, 1)).all():
         raise BadValues(
-            "attn_mask_probs are not zeros: queries attend to their masks alone in this network, "
-            "which the zoo's does not do. Train on until that has faded, or set them to zeros."
+            "attn_mask_probs are neither zeros nor ones: which queries attend to their masks alone "
+            "is drawn at random in this network. Train on until that has faded, or set them to "
+            "zeros."
         )
     return probs
 
 
-NO_MASKS = Transform("NO_MASKS", _no_masks, lambda leaf: (leaf,))
+NEVER_OR_ALWAYS = Transform("NEVER_OR_ALWAYS", _never_or_always, lambda leaf: (leaf,))
 
 
 def zeros(shape: Shape) -> Float32:

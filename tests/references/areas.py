@@ -4,6 +4,7 @@ transformers saves it, and Meta's classifier of patches beside its backbone."""
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,10 +32,11 @@ class Own:
     family: str
 
 
-def eomt(folder: Path) -> Own:
-    """By `save_pretrained`, with its image processor."""
+def eomt(folder: Path, masked: tuple[int, int] = (0, 0)) -> Own:
+    """By `save_pretrained`, with its image processor. In blocks that are masked, queries attend to
+    their own masks alone."""
     model = seeded("EomtDinov3ForUniversalSegmentation", SETTINGS)
-    model.attn_mask_probs.zero_()
+    model.attn_mask_probs.copy_(torch.tensor(masked))
     model.save_pretrained(folder)
     sides = {"shortest_edge": 64, "longest_edge": 64}
     EomtImageProcessorPil(size=sides, do_pad=True).save_pretrained(folder)
@@ -90,4 +92,9 @@ def write_patches(
     return segmenter.Network(config, values)
 
 
-AREAS: Mapping[str, Callable[[Path], Own]] = {"eomt": eomt, "patches": patches}
+AREAS: Mapping[str, Callable[[Path], Own]] = {
+    "eomt": eomt,
+    "masked eomt": partial(eomt, masked=(1, 1)),
+    "eomt masked once": partial(eomt, masked=(1, 0)),
+    "patches": patches,
+}

@@ -3,7 +3,7 @@ patches."""
 
 from weights.mapping import Naming, Rule, nested, same
 from weights.namings import huggingface_names, meta_names
-from weights.transforms import DECONVOLUTION, NO_MASKS, PER_CHANNEL, POINTWISE
+from weights.transforms import DECONVOLUTION, NEVER_OR_ALWAYS, PER_CHANNEL, POINTWISE
 
 _LAYER = "layers.{i}."
 _UPSCALING = "upscale_block.block.{i}."
@@ -19,7 +19,7 @@ EOMT = Naming(
         Rule("upscale.{i}.norm.{p}", (_UPSCALING + "layernorm2d.{p}",)),
         *same("mask_head.{layer}.{p}"),
         Rule("class_head.{p}", ("class_predictor.{p}",)),
-        Rule("attn_mask_probs", ("attn_mask_probs",), NO_MASKS),
+        Rule("attn_mask_probs", ("attn_mask_probs",), NEVER_OR_ALWAYS),
     ),
     zero=tuple(f"{_LAYER}attention.{part}_proj.bias" for part in "qkv"),
 )

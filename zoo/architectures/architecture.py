@@ -129,6 +129,7 @@ class Architecture(Generic[C]):
     - `landmarks`: shapes of a few leaves that tell networks apart without building them.
     - `free`: without what somebody's own may have otherwise: classes, grid, details.
     - `unsized`: without its sizes.
+    - `valued`: with what the values of leaves tell.
     - `settled`: with what no tensor tells, from the settings beside them.
     - `interpolated`: with positions brought to another size with antialiasing, or without.
     - `below`: without what makes its features answers.
@@ -159,6 +160,7 @@ class Architecture(Generic[C]):
     landmarks: Callable[[C], dict[str, Shape]] = lambda config: {}
     free: Callable[[C], C] = unchanged
     unsized: Callable[[C], C] = unchanged
+    valued: Callable[[C, Mapping[str, Any]], C] = unchanged
     settled: Callable[[C, Beside], C] = unchanged
     interpolated: Callable[[C, bool], C] = unchanged
     below: Callable[[C], Config] = unchanged

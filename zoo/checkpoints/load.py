@@ -73,7 +73,7 @@ def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
         return Loaded(entry.config, random_weights(model_shapes(entry.config), source.value))
     naming, view = view_for(named(source.checkpoint), entry)
     config = entry.config_for(naming.name)
-    return Loaded(config, map_weights(view, naming, model_shapes(config)))
+    return _valued(config, map_weights(view, naming, model_shapes(config)))
 
 
 def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance:
@@ -148,7 +148,11 @@ def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
     """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
     naming, view = view_for(checkpoint, entry)
     config = entry.config_for(naming.name)
-    return Loaded(config, load_weights(view, naming, model_shapes(config)))
+    return _valued(config, load_weights(view, naming, model_shapes(config)))
+
+
+def _valued(config: Config, weights: Weights) -> Loaded:
+    return Loaded(architecture_of(config).valued(config, weights.arrays), weights)
 
 
 def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:

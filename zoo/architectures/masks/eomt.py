@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.parts.layers import ACTIVATIONS, Activation, pointwise
+from zoo.architectures.parts.attention import Mask
+from zoo.architectures.parts.layers import ACTIVATIONS, Activation, Size, pointwise
 from zoo.architectures.parts.output import Masks
 from zoo.architectures.vit.backboned import Backboned
 from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
@@ -75,8 +76,8 @@ class Eomt(Backboned):
         masks = model(image).masks_queries_logits  # image is [3, H, W], masks [200, H / 4, W / 4]
 
     In training, queries attend to the patches of their masks alone, less and less often.
-    `attn_mask_probs`, how often for each block, are zeros in the end: they are there for
-    checkpoints alone, and inference does not use them.
+    `attn_mask_probs`, how often for each of the last blocks, are zeros in the end. A network that
+    was not trained to that end has ones: its queries still do so, in the blocks that are `masked`.
 
     Source: Kerssies et al., 2025, arXiv:2503.19108; `EomtDinov3ForUniversalSegmentation` of
     transformers.
@@ -88,6 +89,7 @@ class Eomt(Backboned):
     mask_head: MaskHead
     class_head: eqx.nn.Linear
     attn_mask_probs: Float[Array, " query_blocks"]
+    masked: tuple[bool, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class Eomt(Backboned):
         query_blocks: int,
         classes: int,
         upscalings: int,
+        masked: tuple[bool, ...] = (),
         activation: Activation,
         about: Identity = UNKNOWN,
         key: PRNGKeyArray,
@@ -106,7 +109,7 @@ class Eomt(Backboned):
 
         - `backbone`: makes the vision transformer; is called as `backbone(key=key)`.
         - `dim`: channels of its tokens.
-        - `queries`, `query_blocks`, `classes`, `upscalings`: as in `MaskConfig`.
+        - `queries`, `query_blocks`, `classes`, `upscalings`, `masked`: as in `MaskConfig`.
         - `activation`: the function between the layers of both heads.
         - `about`: what the network knows of itself.
         """
@@ -116,7 +119,8 @@ class Eomt(Backboned):
         self.upscale = tuple(Upscaling(dim, activation=activation, key=key) for key in keys)
         self.mask_head = MaskHead(dim, activation=activation, key=mask_key)
         self.class_head = eqx.nn.Linear(dim, classes + 1, key=class_key)
-        self.attn_mask_probs = jnp.zeros(query_blocks)
+        self.masked = masked or (False,) * query_blocks
+        self.attn_mask_probs = jnp.asarray(self.masked, jnp.float32)
         self.about = about
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
@@ -127,21 +131,48 @@ class Eomt(Backboned):
         """
         vit, count = self.backbone, len(self.queries)
         x, height, width = vit.tokens(vit.patch_embed(pixel_values))
-        first = len(vit.blocks) - len(self.attn_mask_probs)
+        first = len(vit.blocks) - len(self.masked)
         rotation = vit.rotation(height, width)
         for block in vit.blocks[:first]:
             x = block(x, rotation)
         x = jnp.concatenate([self.queries, x])
         rotation = vit.rotation(height, width, count)
-        for block in vit.blocks[first:]:
-            x = block(x, rotation)
+        mask = None
+        for block, masked in zip(vit.blocks[first:], self.masked, strict=True):
+            if masked:
+                mask = self._attended(self._predict(x, height, width)[1], height, width)
+            x = block(x, rotation, mask)
+        return Masks(*self._predict(x, height, width))
+
+    def _predict(
+        self, x: Tokens, height: Size, width: Size
+    ) -> tuple[Float[Array, "queries classes"], Float[Array, "queries height2 width2"]]:
+        """What tokens say: classes of the queries, and masks."""
+        vit, count = self.backbone, len(self.queries)
         x = pointwise(vit.norm, x)
         queries, patches = x[:count], x[count + vit.prefix_tokens :]
         pixels = patches.T.reshape(x.shape[1], height, width)
         for upscaling in self.upscale:
             pixels = upscaling(pixels)
         masks = jnp.einsum("qc,chw->qhw", self.mask_head(queries), pixels)
-        return Masks(pointwise(self.class_head, queries), masks)
+        return pointwise(self.class_head, queries), masks
+
+    def _attended(
+        self, masks: Float[Array, "queries height2 width2"], height: Size, width: Size
+    ) -> Mask:
+        """Which token may attend to which: a query to no patch outside of its mask.
+
+        A patch is in a mask where torch's bilinear interpolation, without antialiasing, of the mask
+        to the patches is positive: the mean of a patch's two by two pixels in the middle.
+        """
+        count, before = len(self.queries), len(self.queries) + self.backbone.prefix_tokens
+        pixels = 2 ** len(self.upscale)
+        middle = slice((pixels - 1) // 2, pixels // 2 + 1)
+        masks = masks.reshape(count, height, pixels, width, pixels)[:, :, middle, :, middle]
+        inside = masks.mean((2, 4)).reshape(count, height * width) > 0
+        seen = jnp.concatenate([jnp.ones((count, before), bool), inside], axis=1)
+        others = jnp.ones((before - count + height * width, before + height * width), bool)
+        return jnp.concatenate([seen, others])
 
 
 def eomt_maker(config: MaskConfig) -> partial[Eomt]:
@@ -154,5 +185,6 @@ def eomt_maker(config: MaskConfig) -> partial[Eomt]:
         query_blocks=config.query_blocks,
         classes=config.classes,
         upscalings=config.upscalings,
+        masked=config.masked,
         activation=ACTIVATIONS[config.backbone.activation],
     )

@@ -1,8 +1,10 @@
 """Mask transformers, as everybody asks for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from zoo.answers.answer import Answer, Answered, Outputs, Question, features
 from zoo.answers.areas import (
@@ -42,6 +44,11 @@ def _sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
     )
     # transformers has another function in the heads of one with gates.
     return found if found.classes > 0 and config.backbone.ffn == "mlp" else None
+
+
+def _valued(config: MaskConfig, leaves: Mapping[str, Any]) -> MaskConfig:
+    masked = tuple((np.asarray(leaves["attn_mask_probs"]) > 0).tolist())
+    return replace(config, masked=masked if any(masked) else ())
 
 
 def _unsized(config: MaskConfig) -> MaskConfig:
@@ -109,6 +116,7 @@ MASKS = Architecture(
     parts=("backbone",),
     sizes=_sizes,
     unsized=_unsized,
+    valued=_valued,
     below=lambda config: config.backbone,
     transformers=lambda config: EOMT,
     classes=(EOMT,),

@@ -15,12 +15,15 @@ class MaskConfig(OnBackbone):
 
     That many `queries` join the tokens of the last `query_blocks` blocks. Each becomes a mask, and
     one of `classes` or none. Every one of the `upscalings` doubles the rows and columns of masks.
+    `masked` says in which of these blocks queries attend to their own masks alone; none means in
+    no block, as after the whole training.
     """
 
     queries: int
     query_blocks: int
     classes: int
     upscalings: int = 2
+    masked: tuple[bool, ...] = ()
 
     task: ClassVar[str] = "image-segmentation"
 
