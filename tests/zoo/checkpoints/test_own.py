@@ -82,8 +82,10 @@ def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
 @pytest.mark.each()
 @pytest.mark.parametrize(
     ("kind", "opset"),
-    [("eomt", 23), ("masked eomt", 23), ("masked eomt", 18), ("eomt masked once", 23)]
-    + [("patches", 18)],
+    [
+        *(("eomt", 23), ("masked eomt", 23), ("masked eomt", 18), ("eomt masked once", 23)),
+        ("patches", 18),
+    ],
 )
 def test_areas_of_a_network_without_a_name(kind, opset, zoo, tmp_path):
     """In sizes of no table; masks of pictures that are no squares."""
