@@ -38,7 +38,7 @@ def is_older(version: str, other: str) -> bool:
 
 
 def too_old(version: str) -> str:
-    """What to say of an ONNX Runtime that files cannot be checked in; nothing of a newer one."""
+    """Warning of an ONNX Runtime that files cannot be checked in; none of a newer one."""
     if not is_older(version, OLDEST_RUNTIME):
         return ""
     return (

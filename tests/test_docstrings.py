@@ -1,6 +1,8 @@
-"""The examples in docstrings of what is public: they run, and give what they say."""
+"""Docstrings of what is public: examples run and give what they say, first words say what it is."""
 
+import ast
 import doctest
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -12,6 +14,11 @@ import zoo
 from zoo.images.photograph import photographs
 
 pytestmark = pytest.mark.full
+
+ROOT = Path(__file__).parents[1]
+NEITHER_VERB_NOR_NOUN = set(
+    "What Whose Those Of Which So For In On By That With As Nothing From".split()
+)
 
 ELSEWHERE = {
     "zoo.load": "needs a hub: tests/test_readme.py loads from one",
@@ -51,3 +58,17 @@ def test_an_example_runs(name, vits16, tmp_path, monkeypatch):
     told: list[str] = []
     result = doctest.DocTestRunner(verbose=False).run(found, out=told.append)
     assert result.failed == 0 and result.attempted == len(found.examples), "".join(told)
+
+
+@pytest.mark.parametrize("package", ["converter", "weights"])
+def test_a_docstring_starts_with_a_verb_or_a_noun(package):
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            kinds = (ast.FunctionDef, ast.ClassDef)
+            if not isinstance(node, kinds) or node.name.startswith("_"):
+                continue
+            words = (ast.get_docstring(node) or "").split()
+            if words and words[0] in NEITHER_VERB_NOR_NOUN:
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {' '.join(words[:6])}")
+    assert not wrong

@@ -21,7 +21,7 @@ class NotACheckpoint(WeightsError):
 
 
 class Damaged(NotACheckpoint):
-    """What is wrong with a file, in a few words; `files.sound` makes a sentence of them."""
+    """Fault of a file, in a few words; `files.sound` makes a sentence of them."""
 
 
 class UnsafeCheckpoint(WeightsError):

@@ -146,7 +146,7 @@ def hold_to_name(path: Path, digest: str) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file or folder holds, tensors unread.
+    """Contents of a file or folder, tensors unread.
 
     `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
     what the container says about itself; `objects` are values that were walked past: where they

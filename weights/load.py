@@ -32,7 +32,7 @@ def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sh
 
 
 def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
-    """As `load_weights`, but nobody has looked at the digest yet: it has to be, before use."""
+    """Weights as of `load_weights`, whose digest is still to be looked at before use."""
     file = narrowed(checkpoint, naming, shapes).tensors
     plans = plan(naming.rules, shapes)
     tensors = apply(naming, plans, file)

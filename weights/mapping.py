@@ -110,7 +110,7 @@ class Naming:
         return next((leaf for rule, leaf in about if rule is self._deciding(leaf)), None)
 
     def renamed(self, key: str, other: Naming) -> str | None:
-        """What a file's key is called in another naming of the same leaves, if both have it."""
+        """Name of a file's key in another naming of the same leaves, if both have it."""
         leaf = self.leaf(key)
         own, others = (() if leaf is None else each._sources(leaf) for each in (self, other))
         return dict(zip(own, others, strict=True)).get(key) if len(own) == len(others) else None
@@ -136,7 +136,7 @@ class Naming:
 
     @property
     def head(self) -> str:
-        """What the linear layer on a network for pictures is called; empty where there is none."""
+        """Name of the linear layer on a network for pictures; empty where there is none."""
         sources = {rule.target: rule.sources for rule in self.rules}
         of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
         (name,) = sources.get("head.{p}", ("",)) if of_pictures else ("",)
@@ -161,7 +161,7 @@ class SourceKey:
 
 @dataclass(frozen=True)
 class LeafPlan:
-    """What one leaf needs from a file."""
+    """Need of one leaf from a file."""
 
     target: str
     shape: Shape
@@ -228,7 +228,7 @@ def apply(
 
 
 def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """What keeps a file from giving a model its leaves, one line a kind; nothing is read."""
+    """Reasons why a file does not give a model its leaves, one line a kind; nothing is read."""
     strange = {*file} - {*source_shapes(plans)} - _surplus(naming, plans, file)
     strange -= {*unused(naming, plans, file)}
     sources = {source.key: source for item in plans for source in item.sources}

@@ -61,7 +61,7 @@ def read_at_most(path: str | PathLike[str], size: int) -> bytes:
 
 @dataclass(frozen=True)
 class State:
-    """Which file was opened, and what of it changes with its content."""
+    """Identity of a file that was opened, and what of it changes with its content."""
 
     device: int
     inode: int

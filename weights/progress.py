@@ -12,7 +12,7 @@ class Progress(Protocol):
         """A new stage begins; `total` bytes of work lie in it, if that is known."""
 
     def step(self, size: int) -> None:
-        """So many more bytes of the stage are done."""
+        """Count so many more bytes of the stage as done."""
 
     def note(self, text: str) -> None:
         """Something to be read, whoever does not watch the work."""

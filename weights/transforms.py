@@ -113,12 +113,12 @@ NEVER_OR_ALWAYS = Transform("NEVER_OR_ALWAYS", _never_or_always, lambda leaf: (l
 
 
 def zeros(shape: Shape) -> Float32:
-    """What a bias is that a file does not have."""
+    """Value of a bias that a file does not have."""
     return np.zeros(shape, np.float32)
 
 
 def ones(shape: Shape) -> Float32:
-    """What a norm's weight is that a file does not have."""
+    """Value of a norm's weight that a file does not have."""
     return np.ones(shape, np.float32)
 
 

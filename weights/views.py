@@ -51,7 +51,7 @@ def views_of(checkpoint: Checkpoint, with_head: bool = True) -> Parts:
 
 
 def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Iterator[Checkpoint]:
-    """What lies under each prefix behind which a naming's landmarks come, by the naming's names,
+    """Part under each prefix behind which a naming's landmarks come, by the naming's names,
     with the linear layer on it or without; a checkpoint as it is where there is none."""
     tensors = _without_passing(checkpoint.tensors)
     found = dict.fromkeys(
@@ -215,7 +215,7 @@ def narrowed(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]
 
 
 def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
-    """Which of several networks of a file to take, by what comes before its names: the one that is
+    """Choose among several networks of a file, by what comes before its names: the one that is
     named, or the averaged copy. **Raises** `MappingError` where that is none, or several."""
     shown = ", ".join(repr(prefix.rstrip(".")) for prefix in prefixes)
     if take:

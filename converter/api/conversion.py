@@ -169,7 +169,7 @@ def finish(
     about: Metadata | None = None,
     source_lines: bool = False,
 ) -> Export:
-    """What follows the passes: the model, its parameters bound if they have values."""
+    """Turn a graph into the model, its parameters bound if they have values."""
     target = settings.runtime
     model = tidy(lower(graph, settings.version, target, lines=source_lines), target)
     (about or Metadata()).write(model)

@@ -43,7 +43,7 @@ class Explanation:
 
 @asked_by(GraphRequest)
 def explain(request: GraphRequest) -> Explanation:
-    """What ``to_onnx`` could not write of a function; all arguments are as there."""
+    """Report what ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
     try:
         graph = request.trace()

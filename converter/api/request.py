@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class GraphRequest(PassSettings, ConvertedFunction):
-    """What is converted, under which names, and how: what changes the graph."""
+    """Request of a conversion: a function, the names of its values, and what changes the graph."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _is_filled(node: Node) -> bool:
 
 
 def of_nothing(index: int) -> Rule:
-    """What is updated stays as it is where operand ``index``, the update, is empty."""
+    """Keep what is updated as it is where operand ``index``, the update, is empty."""
     return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
 
 

@@ -135,7 +135,7 @@ def _holds_keys(node: Node) -> bool:
 
 
 def on_numbers(node: Node) -> Callable[..., Any]:
-    """What such a node does to the numbers that its keys hold."""
+    """Function of such a node, of the numbers that its keys hold."""
     assert isinstance(node.meaning, OfHeld)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWS:

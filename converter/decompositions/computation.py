@@ -25,7 +25,7 @@ def only_operation(jaxpr: Any) -> str | None:
 
 
 def combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
-    """What a jaxpr makes of two tuples of scalars, for tuples of arrays of one shape."""
+    """Function of two tuples of scalars, a jaxpr, for tuples of arrays of one shape."""
     scalars = jex.jaxpr_as_fun(jex.ClosedJaxpr(jaxpr, consts))
 
     def combine(xs: Sequence[jax.Array], ys: Sequence[jax.Array]) -> Arrays:

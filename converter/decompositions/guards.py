@@ -30,7 +30,7 @@ def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Arra
 
 @guard("empty")
 def empty(*, shape: Sequence[int], dtype: Any) -> jax.Array:
-    """Nothing is promised of what is in it."""
+    """Make zeros: nothing is promised of what is in it."""
     return jnp.zeros(shape, dtype)
 
 
@@ -75,7 +75,7 @@ guard("pmin", ignores=DEVICES)(partial(_collective, lax.reduce_min))
 @guard("xla_metadata_value", ignores=("xla_metadata_kvs",))
 @guard("stage")
 def unchanged(*xs: jax.Array) -> tuple[jax.Array, ...]:
-    """What says how a value is spread over devices; guards against transformations, which are over;
+    """Drop how a value is spread over devices, guards against transformations, which are over,
     and marks for a compiler.
     """
     return xs

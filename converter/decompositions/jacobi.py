@@ -249,5 +249,5 @@ def nearer_orthonormal(rows: jax.Array) -> jax.Array:
 
 
 def rounding_units(size: int, dtype: np.dtype) -> float:
-    """What is left of orthogonality when rounding has its turn, measured on random matrices."""
+    """Loss of orthogonality by rounding, measured on random matrices."""
     return float(jnp.finfo(dtype).eps) * max(1.0, math.sqrt(size) / 2)

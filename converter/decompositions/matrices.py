@@ -106,7 +106,7 @@ def padded(x: jax.Array, height: int, width: int) -> jax.Array:
 
 
 def scale_of(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
-    """What brings numbers to where squares neither overflow nor vanish; mostly one."""
+    """Factor that brings numbers to where squares neither overflow nor vanish; mostly one."""
     largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
     one = jnp.ones_like(largest)
     high, low = (jnp.asarray(2.0**e, largest.dtype) for e in (24, -24))

@@ -33,12 +33,12 @@ class Owner:
         return sorted(set(params) - self.reads - self.ignores)
 
     def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the parameters that it reads."""
+        """Parameters that it reads."""
         return {name: value for name, value in params.items() if name in self.reads}
 
 
 def always(avals: Sequence[Any], params: Any) -> bool:
-    """What applies to all operands."""
+    """Rule that applies to all operands."""
     return True
 
 

@@ -37,7 +37,7 @@ def reduce_window(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> Arrays:
-    """As many arrays as initial values, in this order.
+    """Reduce as many arrays as there are initial values, in this order.
 
     The computation is associative and commutative. What pads takes no part in it, as XLA's CPU has
     it: it is not combined with the initial value, which need not be neutral.
@@ -101,7 +101,7 @@ def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) 
 
 
 def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
-    """What ``lax.pad`` takes, for windows over what is dilated and padded."""
+    """Configuration of ``lax.pad`` for windows over what is dilated and padded."""
     apart = base_dilation or (1,) * len(padding)
     return [(low, high, d - 1) for (low, high), d in zip(padding, apart, strict=True)]
 
@@ -141,7 +141,7 @@ def in_windows(
 def starting_at(
     x: jax.Array, place: Sequence[Any], reach: Sequence[Any], strides: Sequence[int]
 ) -> jax.Array:
-    """What windows have at one of their places, the first of which reach so far."""
+    """Elements that windows have at one of their places, the first of which reach so far."""
     ends = [start + size for start, size in zip(place, reach, strict=True)]
     return lax.slice(x, place, ends, strides)
 
@@ -167,7 +167,7 @@ def select_and_scatter_add(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """What pads is the least number, or the greatest, which is selected if it comes first.
+    """Pad with the least number, or the greatest, which is selected if it comes first.
 
     Of booleans, the sum is whether any was added.
     """

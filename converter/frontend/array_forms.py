@@ -66,7 +66,7 @@ def _key_shape(dtype: Any) -> tuple[int, ...]:
 
 
 def key_numbers(array: Any) -> Any:
-    """What keys hold; any other array is itself."""
+    """Numbers that keys hold; any other array is itself."""
     return jax.random.key_data(array) if is_key(array) else array
 
 
@@ -103,7 +103,7 @@ def _compiled(primitive: Any, **params: Any) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class OfHeld:
-    """What a primitive does to keys or complex numbers, as a function of what the graph has.
+    """Function of a primitive on keys or complex numbers, of the arrays that the graph has.
 
     ``kind`` is that of ``key_kind()``, ``types`` are the operands' in JAX, and ``own`` is the
     primitive's own meaning; ``hints`` are its parameters that nodes do not have.
@@ -138,7 +138,7 @@ def literal(atom: Any) -> Value:
 
 
 def appending(nodes: list[Node]) -> Editor:
-    """What makes nodes at the end of a list."""
+    """Maker of nodes at the end of a list."""
     editor = Editor(Graph([], [], []))
     editor.nodes = nodes
     return editor

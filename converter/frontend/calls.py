@@ -62,7 +62,7 @@ def _kept_whole(eqn: Any) -> Any:
 
 
 def as_python(eqn: Any) -> Any:
-    """What a primitive does where nothing transforms it, as most say in JAX."""
+    """Implementation of a primitive where nothing transforms it, as most register one in JAX."""
     functions, params = bind_params(eqn.primitive, eqn.params)
     return _calls_traced(eqn, lambda *xs: eqn.primitive.impl(*functions, *xs, **params))
 

@@ -56,7 +56,7 @@ _REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
 def refusal(
     error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
 ) -> Unsupported | None:
-    """What to say of an error of the trace; none where it is the function's own affair.
+    """Explain an error of the trace; ``None`` where it is the function's own affair.
 
     It is about names where the function can be traced with numbers for them.
     """
@@ -113,7 +113,7 @@ def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
 def fewest(
     works: Callable[[Sequence[T]], bool], items: Sequence[T], kept: Sequence[T] = ()
 ) -> list[T]:
-    """So few of the items that it works with them and what is known, but not with this alone.
+    """Smallest part of the items that works with them and what is known, but not with this alone.
 
     By halves (QuickXplain; Junker, 2004).
     """

@@ -130,7 +130,7 @@ class Inliner:
         return inner.write(node, nodes)[: len(eqn.outvars)]
 
     def inside(self, source: Any) -> Inliner:
-        """What writes the jaxpr of an equation that comes from there."""
+        """Writer of the jaxpr of an equation that comes from there."""
         return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
 
     def write(self, node: Node, nodes: list[Node]) -> list[Value]:

@@ -54,7 +54,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class ConvertedFunction:
-    """What is converted: arguments of ``to_onnx`` that say what, and under which names.
+    """Arguments of ``to_onnx`` that say what is converted, and under which names.
 
     Those in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,
     channels] in the function.

@@ -32,8 +32,8 @@ Keys may be given by the numbers that they hold.
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a function is called with: the type and the path of every array, and how they and what
-    is no array become its arguments.
+    """Arguments of a function: the type and the path of every array, and how they and what is
+    no array become its arguments.
     """
 
     structs: list[jax.ShapeDtypeStruct]

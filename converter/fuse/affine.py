@@ -20,7 +20,7 @@ _TAKES = {ops.mul: tuple(_BARE), ops.add: (ops.layer_norm, ops.group_norm, ops.b
 
 
 def prove_affine(node: Node, uses: Uses) -> tuple[View, View] | None:
-    """What is normed, and the scale or bias that it takes in, along the norm's own axes."""
+    """Value that is normed, and the scale or bias that it takes in, along the norm's own axes."""
     for normed, other in pair(along(node.out)):
         if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
             own = _own_axes(normed.node())

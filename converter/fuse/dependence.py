@@ -58,7 +58,7 @@ def _is_bound_scalar(leaf: Value) -> bool:
 
 
 def rely_on_scalar(editor: Editor, value: Value) -> float:
-    """What ``bound_scalar`` gives, recorded as what something rests on."""
+    """Scalar that ``bound_scalar`` gives, recorded as what something rests on."""
     number = bound_scalar(value)
     assert number is not None, value
 

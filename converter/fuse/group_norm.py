@@ -146,7 +146,7 @@ CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_chann
 
 
 def prove_inside(node: Node, uses: Uses) -> tuple[Value, View] | None:
-    """What an operand splits the channels of, and the other along its axes."""
+    """Value of which an operand splits the channels, and the other along its axes."""
     view = along(node.out)
     for index in (0, 1):
         value = node.inputs[index]

@@ -143,7 +143,7 @@ LAYER_NORM = proved(
 
 
 def opened(centre: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | None:
-    """What is centred, along logical axes of which the groups are one; and its shape.
+    """Value that is centred, along logical axes of which the groups are one; and its shape.
 
     Statistics of groups of channels are repeated for each channel, as in Flax' GroupNorm:
 

@@ -77,7 +77,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Applied:
-    """What an operation is applied to, along the logical axes, and its parameters."""
+    """Operand of an operation, along the logical axes, and its parameters."""
 
     x: View
     params: dict[str, Any]
@@ -89,7 +89,7 @@ def build_applied(op: Op, node: Node, applied: Applied, editor: Editor) -> Value
 
 
 class Uses(Protocol):
-    """What a proof may ask about a graph besides reading it, and about what will run it."""
+    """Questions that a proof may ask about a graph besides reading it, and about its runtime."""
 
     takes: Takes
 
@@ -239,8 +239,8 @@ def only_reader(value: Value, base: Value, uses: Uses) -> bool:
 
 
 def converts_float(node: Node) -> bool:
-    """From one float to another, of which a result may be rounded: fewer bits are a quantisation,
-    whose steps are meant."""
+    """Whether a node converts one float to another, of which a result may be rounded: fewer bits
+    are a quantisation, whose steps are meant."""
     source, target = node.inputs[0].dtype, node.out.dtype
     floats = all(jnp.issubdtype(d, jnp.floating) for d in (source, target))
     return floats and (target.itemsize > 1 or _widens(node))
@@ -251,7 +251,7 @@ def _widens(node: Node) -> bool:
 
 
 def unrepeated(view: View) -> tuple[View, int] | None:
-    """What is repeated along the second of the two axes that are merged, and the first of them."""
+    """Value repeated along the second of two axes that are merged, and the first of them."""
     inner = above(view) if view.op() is ops.reshape else None
     merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
     if inner is None or len(merged) != 1:

@@ -42,7 +42,7 @@ class NormDeviation:
     rest: Product
 
     def without(self, factor: View) -> NormDeviation:
-        """With that factor of the rest taken out."""
+        """Terms with that factor of the rest taken out."""
         return replace(self, rest=Product(self.rest.coefficient, self.rest.without(factor)))
 
     def as_attribute(self, editor: Editor) -> float:
@@ -227,7 +227,7 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
 
 
 def dressed(normed: Value, factors: Product, terms: Sequence[NormTerm], editor: Editor) -> Value:
-    """What is normalised times what else there is of a product, and plus the terms."""
+    """Normalised value times what else there is of a product, and plus the terms."""
     result = normed
     for factor in factors.factors:
         result = editor.binary(ops.mul, result, _norm_spread(editor, factor, normed))

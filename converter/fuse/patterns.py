@@ -10,7 +10,7 @@ from converter.ir import Graph
 
 
 def pattern_graph(function: Callable[..., Any], specs: Sequence[Any]) -> Graph:
-    """What a function becomes by the passes that run before any recogniser."""
+    """Graph of a function after the passes that run before any recogniser."""
     graph = trace(function, specs)
     decompose(graph)
     canonicalize(graph)

@@ -110,8 +110,8 @@ def exponent(view: View) -> int:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is reduced, along the logical axes (none of its own at the reduced ones), and then along
-    the axes that are lost, which have these ``sizes``."""
+    """Value that is reduced, along the logical axes (none of its own at the reduced ones), and
+    then along the axes that are lost, which have these ``sizes``."""
 
     view: View
     sizes: tuple[Dim, ...]
@@ -135,7 +135,7 @@ class Reduced:
 
 
 def reduced(part: View, op: Op) -> Reduced | None:
-    """What ``part`` is the ``op`` of."""
+    """Operand that ``part`` is the ``op`` of."""
     part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
     if part.op() != op:
         return None
@@ -199,5 +199,5 @@ def mean_square_of(view: View, uses: Uses) -> Mean | None:
 
 
 def real(view: View) -> View:
-    """What has the same square: of an absolute value what it is that of."""
+    """Value with the same square: of an absolute value its operand."""
     return operand(view, 0) if view.op() is ops.abs else view

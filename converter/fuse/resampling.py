@@ -30,7 +30,7 @@ Spelling: TypeAlias = Callable[[jax.Array, Dim], jax.Array]
 
 @dataclass(frozen=True)
 class Row:
-    """What ``Resize`` can do, from an opset on; some of it is only worth it for enlarging."""
+    """Forms of ``Resize`` from an opset on; some of them are only worth it for enlarging."""
 
     kind: ResizeKind
     since: int
@@ -204,7 +204,7 @@ def _one_axis_translated(x: jax.Array, count: Dim) -> jax.Array:
 
 
 def one_axis(size: Dim, count: Dim, dtype: Any, spelling: Spelling) -> Graph:
-    """What JAX traces for the resize of one axis."""
+    """Function that JAX traces for the resize of one axis."""
     return pattern_graph(lambda x: spelling(x, count), [jax.ShapeDtypeStruct((size,), dtype)])
 
 

@@ -82,7 +82,7 @@ class Multiplied:
 
 @dataclass(frozen=True)
 class Resampling:
-    """What takes a node's place, and the order of its axes; why it is no resize, if it is none."""
+    """Resize in place of a node, and the order of its axes; why it is none, if it is none."""
 
     made: Resized | Multiplied
     order: tuple[int, ...]

@@ -58,7 +58,7 @@ def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
 
 
 def present(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
-    """Those whose sign is in the graph."""
+    """Values whose sign is in the graph."""
     there = {node.op for node in graph.walk()}
     return tuple(spelling for spelling in table if spelling.sign is None or spelling.sign in there)
 

@@ -84,7 +84,7 @@ def names() -> tuple[str, ...]:
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """What is registered meanwhile is forgotten."""
+    """Forget what is registered meanwhile."""
     held = tuple(REGISTERED_FORMULAS), tuple(REGISTERED_FUNCTIONS)
     try:
         yield

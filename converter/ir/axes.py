@@ -49,7 +49,7 @@ class View(NamedTuple):
 
     @property
     def axes(self) -> tuple[int | None, ...]:
-        """For each axis the one of the base along which it goes, if there is one."""
+        """Axis of the base along which each axis goes, if there is one."""
         return tuple([g[0].axis if len(g) == 1 else None for g in self.groups])
 
     @property
@@ -108,7 +108,7 @@ class View(NamedTuple):
         return all(dims.same(size, d) for size, d in zip(sizes, shape, strict=True))
 
     def bare(self, shape: Shape) -> Shape:
-        """That shape, with one entry along the axes along which nothing varies."""
+        """Shape with one entry along the axes along which nothing varies."""
         return tuple(d if group else 1 for group, d in zip(self.groups, shape, strict=True))
 
     def take(self, axes: Iterable[int | None]) -> View:
@@ -121,7 +121,7 @@ class View(NamedTuple):
         return self._replace(groups=tuple(as_group(chain(*groups)) for groups in once))
 
     def put(self, axis: int, own: int) -> View:
-        """With one of its axes along a whole axis of the base."""
+        """View with one of its axes along a whole axis of the base."""
         groups = list(self.groups)
         groups[axis] = as_group([Factor(own, 1, self.base.shape[own])])
         return self._replace(groups=tuple(groups))
@@ -170,7 +170,7 @@ def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
 
 
 def as_group(factors: Iterable[Factor]) -> Group:
-    """In normal form: neighbours that are one stretch are one factor, and there are no ones."""
+    """Merge neighbours that are one stretch into one factor, without those of size one."""
     merged: list[Factor] = []
     for f in factors:
         if merged and merged[-1].axis == f.axis and dims.same(merged[-1].stride, f.stride * f.size):

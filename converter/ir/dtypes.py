@@ -18,14 +18,14 @@ def is_integer(dtype: Any) -> bool:
 
 
 def highest(dtype: Any) -> float | int | bool:
-    """What no value is above: infinity, the largest integer, true."""
+    """Largest value of a dtype: infinity, the largest integer, true."""
     if is_float(dtype):
         return math.inf
     return int(jnp.iinfo(dtype).max) if is_integer(dtype) else True
 
 
 def lowest(dtype: Any) -> float | int | bool:
-    """What no value is below: minus infinity, the smallest integer, false."""
+    """Smallest value of a dtype: minus infinity, the smallest integer, false."""
     if is_float(dtype):
         return -math.inf
     return int(jnp.iinfo(dtype).min) if is_integer(dtype) else False

@@ -45,7 +45,7 @@ def _merge(
 
 
 def frozen_form(node: Node) -> tuple[Any, ...]:
-    """What a node does to its operands, as a key."""
+    """Key of what a node does to its operands."""
     types = [(v.shape, v.dtype) for v in node.outputs]
     params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
     return (node.op, *types, *params)

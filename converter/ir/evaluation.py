@@ -40,7 +40,7 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
 
 
 def run_uncompiled(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """As ``run_node``, in numpy if that has the operation: nothing is compiled for it."""
+    """Run a node, in numpy if that has the operation: nothing is compiled for it."""
     twin, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
     if twin is None or not {v.dtype.kind for v in (*node.inputs, *node.outputs)} <= kinds:
         with precision([node]):

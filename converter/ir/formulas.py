@@ -42,12 +42,12 @@ def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> ja
 
 
 def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """As ONNX computes it: near 0 digits are lost that ``expm1`` keeps."""
+    """Compute it as ONNX does: near 0 digits are lost that ``expm1`` keeps."""
     return jnp.where(x > 0, x, alpha * (jnp.exp(jnp.minimum(x, 0)) - 1))
 
 
 def selu(x: jax.Array) -> jax.Array:
-    """Of Klambauer et al., 2017, arXiv:1706.02515."""
+    """SELU of Klambauer et al., 2017, arXiv:1706.02515."""
     return 1.0507009873554805 * elu(x, alpha=1.6732632423543772)
 
 

@@ -23,7 +23,7 @@ class Rounding(Enum):
 
 
 class Linear(Enum):
-    """In what an operation is linear."""
+    """Kind of linearity of an operation."""
 
     NOT = "in nothing"
     TOGETHER = "in all operands that hold data, taken together"

@@ -20,7 +20,7 @@ def ancestors(value: Value) -> Iterator[Value]:
 
 
 def source_behind(value: Value, ops: Container[Op]) -> Value:
-    """What a value is made from by operations such as these, each of its first operand."""
+    """Value from which one is made by operations such as these, each of its first operand."""
     while value.node is not None and value.node.op in ops:
         value = value.node.inputs[0]
     return value

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Registered(Generic[T]):
-    """By operation or name. A name is a user's primitive, else what JAX or we call so."""
+    """Entries by operation or name. A name is a user's primitive, else what JAX or we call so."""
 
     def __init__(self) -> None:
         self._held: dict[Op | str, T] = {}
@@ -22,7 +22,7 @@ class Registered(Generic[T]):
         return self._held.get(key, default)
 
     def find(self, op: Op, claimed: Collection[str] = ()) -> T | None:
-        """What is registered for an operation.
+        """Registered entry of an operation.
 
         ``claimed`` are the names of the users' own primitives in a program, which nothing else in
         it is meant by.
@@ -32,7 +32,7 @@ class Registered(Generic[T]):
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """What is registered meanwhile is forgotten."""
+        """Forget what is registered meanwhile."""
         held = dict(self._held)
         try:
             yield

@@ -33,7 +33,7 @@ class Range:
 
 
 def known_range(value: Value, depth: int = DEPTH) -> Range:
-    """What can be told without running anything; the range of the dtype if nothing can."""
+    """Range that can be told without running anything; that of the dtype if nothing can."""
     return _range_of(value, depth, {})
 
 

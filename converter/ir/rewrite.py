@@ -98,7 +98,7 @@ class Editor:
         return copy.out
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-        """What a graph of its own gives for operands; its nodes become ours."""
+        """Results of a graph of its own for operands; its nodes become ours."""
         operands_by_input = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
         for node in graph.walk():
             node.inputs = [operands_by_input.get(id(v), v) for v in node.inputs]

@@ -170,7 +170,7 @@ def _by_patches(
 def window_slice(
     editor: Editor, x: Value, axis: int, place: int, size: int, stride: int, dilation: int
 ) -> Value:
-    """What one element of each window along an axis meets."""
+    """Elements that one element of each window along an axis meets."""
     reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
     first = place * dilation
     return editor.slice(x, axis, first, dims.as_dim(first + reach), stride)

@@ -31,7 +31,7 @@ DILATED_AVERAGE_SINCE = 19
 
 @dataclass(frozen=True)
 class PoolKind:
-    """What is done with a window: the pooling, the binary operation, and what pads in a dtype.
+    """Reduction of a window: the pooling, the binary operation, and what pads in a dtype.
     Over a whole axis it is a reduction.
     """
 

@@ -29,7 +29,7 @@ class SiblingPart(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """What is seen, in its order."""
+        """Elements that are seen, in their order."""
         return tuple(dims.size_product([f.size for f in group]) for group in self.seen.groups)
 
 

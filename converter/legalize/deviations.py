@@ -129,7 +129,7 @@ TABLE: dict[Op, Deviation] = {
 
 
 def deviations(target: Target) -> dict[Op, Deviation]:
-    """By operation, for a target."""
+    """Deviations by operation, for a target."""
     of_quirks = (quirk.deviations.items() for quirk in target.quirks)
     return {**TABLE, **dict(chain.from_iterable(of_quirks))}
 

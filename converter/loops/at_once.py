@@ -55,7 +55,7 @@ def written_out(
 
 
 def compute_before(scan: Scan, editor: Editor) -> bool:
-    """What depends on the arrays that are scanned, and on no state."""
+    """Nodes that depend on the arrays that are scanned, and on no state."""
     return compute_at_once(scan, _before(scan), editor)
 
 
@@ -118,7 +118,7 @@ def _without_last_spreads(scan: Scan, chosen: list[Node]) -> list[Node]:
 
 
 def compute_after(scan: Scan, editor: Editor) -> bool:
-    """What no state depends on, from the states of all steps, once the loop is over."""
+    """Compute what no state depends on from the states of all steps, once the loop is over."""
     kept = scan.behind(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
         if any(id(v) in kept for v in node.outputs) or not is_batchable(node, scan.length):

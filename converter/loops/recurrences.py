@@ -117,7 +117,7 @@ def _write_solution(scan: Scan, recurrence: Recurrence, editor: Editor) -> None:
     )
 
     def states(start: jax.Array, summands: jax.Array) -> tuple[jax.Array, ...]:
-        """What each step has, what each makes of it, and the last of all."""
+        """Values that each step has, results that it makes of them, and the last of all."""
         lines = summands[::-1] if scan.reverse else summands
         whole = _doubled(jnp.concatenate([start[None], lines]), recurrence)
         before, after = whole[:-1], whole[1:]

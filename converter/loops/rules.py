@@ -92,7 +92,7 @@ def drop_states(scan: Scan, editor: Editor) -> bool:
 
 
 def move_invariants(scan: Scan, editor: Editor) -> bool:
-    """What depends on nothing of a step goes before the loop."""
+    """Move what depends on nothing of a step before the loop."""
     own = [*(c.inside for c in scan.carries), *(part for _, part in scan.taken)]
     moving = scan.depending(own)
     still = [n for n in scan.nodes if id(n.out) not in moving]

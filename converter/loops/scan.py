@@ -26,7 +26,7 @@ class Carry:
 
 @dataclass(eq=False)
 class Stacked:
-    """What a step gives, and the result that has it of all steps."""
+    """Value that a step gives, and the result that has it of all steps."""
 
     inside: Value
     whole: Value
@@ -130,7 +130,7 @@ class Scan:
             self.results.update(zip(map(id, olds), outputs, strict=True))
 
     def resolved(self, value: Value) -> Value:
-        """What takes the place of a result."""
+        """Value that takes the place of a result."""
         while (successor := self.results.get(id(value))) is not None and successor is not value:
             value = successor
         return value

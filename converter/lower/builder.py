@@ -22,7 +22,7 @@ from converter.targets import Target
 
 @dataclass
 class Shared:
-    """What one model's builders have in common."""
+    """State that one model's builders have in common."""
 
     opset: int
     target: Target

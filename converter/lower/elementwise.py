@@ -86,7 +86,7 @@ class Term:
         return total
 
     def ratio(self, of: tuple[Sequence[float], Sequence[float]]) -> Term:
-        """Of two polynomials."""
+        """Quotient of two polynomials."""
         above, below = of
         return self.polynomial(above) / self.polynomial(below)
 

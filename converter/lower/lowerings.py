@@ -91,7 +91,7 @@ def _named(op: Op, opset: int) -> Owner | None:
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
-    """What the node's rule writes."""
+    """Outputs that the node's rule writes."""
     if node.refusal:
         raise Unsupported(node.refusal, source_line(node))
     entry = find_lowering(node.op, b.opset, b.shared.claimed)

@@ -29,7 +29,7 @@ class BoundedSize:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a dimension is.
+    """Value of a dimension.
 
     ``write`` writes an operator into the main graph, ``ints`` numbers. ``known`` holds by their
     texts what is written already, ``origins`` the inputs and axes that names are read off.

@@ -19,7 +19,7 @@ from converter.model.verdict import Verdict
 
 @dataclass(frozen=True)
 class Report:
-    """What the file holds: fused operators, nodes by operator, and what was left decomposed.
+    """Contents of the file: fused operators, nodes by operator, and what was left decomposed.
 
     ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
     zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
@@ -94,7 +94,7 @@ class Export:
 
 
 def report(model: ir.Model) -> Report:
-    """What a model consists of."""
+    """Parts of a model."""
     nodes = list(model.graph.all_nodes())
     counts = Counter(node.op_type for node in nodes)
     fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
@@ -157,5 +157,5 @@ Given: TypeAlias = Metadata | Mapping[str, str] | None
 
 
 def metadata_of(stated: Given) -> Metadata:
-    """As it is, or with these properties."""
+    """Return it as it is, or with these properties."""
     return stated if isinstance(stated, Metadata) else Metadata(properties=stated or {})

@@ -105,7 +105,7 @@ def resample(graph: Graph, settings: PassSettings) -> bool:
 
 
 def registered(graph: Graph, settings: PassSettings) -> bool:
-    """What others have registered; a function sees what formulas have found."""
+    """Apply what others have registered; a function sees what formulas have found."""
     chosen = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, chosen, settings.version)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
@@ -178,7 +178,7 @@ SPELLED_OUT = (ops.gelu, ops.rotary)
 
 
 def spell_out(graph: Graph, settings: PassSettings) -> bool:
-    """By the formula that says what each of them means."""
+    """Spell operations out by the formula that says what each of them means."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
         if settings.takes(operator(node.op), node.out.dtype):

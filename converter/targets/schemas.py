@@ -33,7 +33,7 @@ NAMES: Mapping[Op, str] = {
 
 
 def operator(op: Op) -> str:
-    """What an operation that was recognised or arranged is called in ONNX: ``hard_swish`` is
-    ``HardSwish`` there."""
+    """Name in ONNX of an operation that was recognised or arranged: ``hard_swish`` is ``HardSwish``
+    there."""
     written = op.operator or NAMES.get(op)
     return written or "".join(part.capitalize() for part in op.name.split("_"))

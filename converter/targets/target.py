@@ -45,13 +45,13 @@ class Missing:
 
 
 def widened_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
-    """In the wider dtype; uint64 in int64 is ``shifted``: moved down, so that its order stays."""
+    """Value in a wider dtype; uint64 in int64 is ``shifted`` down, so that its order stays."""
     wide = editor.convert(x, dtype)
     return editor.binary(ops.add, wide, const(LOWEST, np.int64)) if shifted else wide
 
 
 def narrowed_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
-    """What ``widened_value`` made of it, undone."""
+    """Undo what ``widened_value`` made of it."""
     whole = editor.binary(ops.sub, x, const(LOWEST, np.int64)) if shifted else x
     return editor.convert(whole, dtype)
 
@@ -79,7 +79,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Quirk:
-    """What a runtime does in another way than the standard and JAX, and how it is avoided.
+    """Deviation of a runtime from the standard and JAX, and how it is avoided.
 
     ``versions`` are those that do it, all if empty (``<1.32``); ``example`` is the smallest file
     that shows it, in ONNX's text form without a header: ``docs/runtimes.md`` is made of them.
@@ -97,7 +97,7 @@ class Quirk:
 
 @dataclass(frozen=True)
 class Lag:
-    """What ``versions`` of a runtime have not yet: kernels, and opsets after the ``newest``.
+    """Kernels that ``versions`` of a runtime do not have yet, and opsets after the ``newest``.
 
     ``casts`` are dtypes to compute in instead; ``model`` writes the ONNX model without what needs
     more than that, in place.

@@ -137,7 +137,7 @@ class Case:
     last: list[Compared] = field(default_factory=list)
 
     def compared(self, got: dict[str, np.ndarray]) -> list[Compared]:
-        """What one run gave beside JAX; the same bytes as last time are judged once."""
+        """Comparison of one run with JAX; the same bytes as last time are judged once."""
         if len(got) != len(self.wanted):
             raise CheckError(
                 f"the model has {len(got)} outputs, the function gave {len(self.wanted)}"

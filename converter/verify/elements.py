@@ -38,7 +38,7 @@ COARSE = 256
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of each element of an output; the masks have its shape.
+    """Judgement of each element of an output; the masks have its shape.
 
     All that is in none of them is as near to JAX as rounding explains. ``either`` is right although
     only one of both numbers is finite, or they are other infinities: roundings decide which. Where

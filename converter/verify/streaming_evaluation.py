@@ -12,7 +12,7 @@ from converter.jax_versions import bind_primitive
 
 
 def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any) -> Any:
-    """What ``fn(params, *inputs)`` gives, with the value of each leaf read when it is needed.
+    """Results of ``fn(params, *inputs)``, with the value of each leaf read when it is needed.
 
     A step is a call that ``fn`` makes of a function under ``jax.jit``, which runs compiled, or else
     a single operation. A step's parameters are read just before it and dropped after it, so a

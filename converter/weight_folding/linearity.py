@@ -145,7 +145,7 @@ def _convolution(node: Node, factor: Value, editor: Editor) -> list[Way]:
 
 
 def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
-    """What is added to the result of a convolution as [channels], if it is the same elsewhere."""
+    """Bias of the result of a convolution as [channels], if it is the same elsewhere."""
     if _varied(term) not in ([], [1]):
         return None
     return editor.broadcast(editor.reshape(term, term.shape[1:2]), node.out.shape[1:2], (0,))

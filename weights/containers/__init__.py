@@ -24,7 +24,7 @@ BEGINNING = 16  # bytes that tell the formats apart
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """What lies at `path`, a file or a folder.
+    """Container at `path`, a file or a folder.
 
     **Raises** a `WeightsError` if there is nothing, or nothing that is read.
     """

@@ -24,7 +24,7 @@ FREE_CONTENT = 64 << 20
 
 
 class Content:
-    """What a frame becomes, in the system's folder for such files (`TMPDIR`) and gone with this.
+    """Content of a frame: a file in the system's folder for such files (`TMPDIR`), gone with this.
 
     `size` is the number of bytes. `read_into` counts from `start`, for any number of threads.
     """

@@ -37,7 +37,7 @@ CODES = "<f2 <f4 <f8 |b1 |i1 |u1 <i2 <i4 <i8 <u2 <u4 <u8 |V2 <V2"
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """What precedes the values of an array: its own length, the array, and the values' bytes."""
+    """Header of the values of an array: its own length, the array, and the values' bytes."""
 
     length: int
     shape: Shape
@@ -101,7 +101,7 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
 
 
 def array_header(shape: Shape, code: str) -> bytes:
-    """What precedes the values of an array, as numpy writes it (format 1.0)."""
+    """Header of the values of an array, as numpy writes it (format 1.0)."""
     stream = io.BytesIO()
     described = {"descr": code, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, described)

@@ -172,7 +172,7 @@ class Machine:
         return values
 
     def drop(self, values: Sequence[Any]) -> None:
-        """Nothing here has a use for these."""
+        """Drop these: nothing here has a use for them."""
 
     def put(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
@@ -211,7 +211,7 @@ class Machine:
         return Name(text)
 
     def call(self, name: Any, arguments: Any) -> Any:
-        """What a call makes: a tensor, a plain container, or something unknown."""
+        """Result of a call: a tensor, a plain container, or something unknown."""
         match name, arguments:
             case Name("torch._tensor._rebuild_from_type_v2"), (function, _, inner, _):
                 return self.call(function, inner)  # a tensor of a class of somebody's own

@@ -115,7 +115,7 @@ def touch(path: Path) -> None:
 
 
 def entries(patterns: Sequence[str] = ("*",)) -> list[CachedEntry]:
-    """What is kept and fits one of the shell patterns. Links are not followed."""
+    """Files that are kept and fit one of the shell patterns. Links are not followed."""
     found = (
         _entry(kind, path)
         for kind in (CHECKPOINTS, MODELS)

@@ -19,7 +19,7 @@ def http_client() -> ModuleType:
 
 
 def request_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
-    """What a request may raise, the errors of the hub's library included, and others."""
+    """Errors that a request may raise, those of the hub's library included, and others."""
     return OSError, http_client().HTTPError, *others
 
 

@@ -48,7 +48,7 @@ class HubFile:
 
     @property
     def owner(self) -> str:
-        """Whose repository it is."""
+        """Owner of the repository."""
         return self.repository.partition("/")[0]
 
 
@@ -94,12 +94,12 @@ def ask(file: HubFile, advice: str) -> HubFile:
 
 
 def unreachable(file: HubFile, error: Exception, advice: str) -> Unreachable:
-    """What to raise where a download failed."""
+    """Error to raise where a download failed."""
     return Unreachable(f"{file} was not downloaded: {reason(error)}. {advice}")
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, in a few words. The library hides the answer behind errors of its own."""
+    """Cause of a failure, in a few words. The library hides the answer behind errors of its own."""
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RevisionNotFoundError
 

@@ -87,7 +87,7 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
 def downloadable(
     published: Published, offline: bool = False, mirror: bool = False
 ) -> tuple[HubFile, str]:
-    """Which file of a hub to take where there is none, and how to go on without it. **Raises**
+    """File of a hub to take where there is none, and how to go on without it. **Raises**
     `WeightsNotFound`."""
     nowhere = f"There is no {published.wanted} on this machine"
     files = published.mirrors if mirror else published.hub

@@ -83,7 +83,7 @@ def square(x: Pair) -> Pair:
 
 @meaning("integer_pow")
 def integer_pow(x: Pair, *, y: int) -> Pair:
-    """By repeated squaring, as JAX does."""
+    """Power by repeated squaring, as JAX computes it."""
     result, left = None, abs(y)
     while left:
         if left % 2:
@@ -95,7 +95,7 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
 
 @meaning("polynomial")
 def horner(x: Pair, *coefficients: Pair) -> Pair:
-    """Of the coefficients from the constant one to that of the highest power; of jax >= 0.12."""
+    """Evaluate a polynomial by its coefficients, the constant one first; of jax >= 0.12."""
     *lower_ones, highest = coefficients
     result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
     for coefficient in reversed(lower_ones):
@@ -106,7 +106,7 @@ def horner(x: Pair, *coefficients: Pair) -> Pair:
 
 @meaning("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
-    """Of any number. JAX's own table of uses has the second spelling of the parameter."""
+    """Power of any number. JAX's own table of uses has the second spelling of the parameter."""
     return Pair(x.re, -x.im) if isinstance(x, Pair) else Pair(x, jnp.zeros_like(x))
 
 
@@ -224,7 +224,7 @@ def gather(
     mode: Any,
     fill_value: Any,
 ) -> Pair:
-    """What is filled in is NaN unless it is given, and a real number if it is NaN."""
+    """Fill in NaN unless a number is given, which is real if it is NaN."""
     fill = complex(jnp.nan if fill_value is None else fill_value)
     return Pair(
         *(

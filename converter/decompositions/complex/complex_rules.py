@@ -47,7 +47,7 @@ def in_reals(
     whole: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> ComplexFunction | None:
-    """What a primitive does to operands of these types; ``None`` if that is not known.
+    """Rule of a primitive for operands of these types; ``None`` if there is none.
 
     ``real`` says which complex operands are known to be real numbers. ``params`` are those of the
     primitive's parameters that say something of the result, ``whole`` all of them.

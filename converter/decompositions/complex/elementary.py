@@ -42,7 +42,7 @@ def root(x: Pair) -> Pair:
 
 @meaning("sqrt")
 def sqrt(x: Pair) -> Pair:
-    """On the negative axis above it, whatever the sign of the zero, as in XLA."""
+    """Root, on the negative axis from above it, whatever the sign of the zero, as in XLA."""
     principal = root(x)
     return Pair(principal.re, jnp.where(x.im < 0, -principal.im, principal.im))
 
@@ -98,7 +98,7 @@ def log1p(x: Pair) -> Pair:
 
 @meaning("pow")
 def power(x: Pair, y: Any) -> Pair:
-    """By magnitude and angle. Integers may be exponents."""
+    """Power by magnitude and angle. Integers may be exponents."""
     if not isinstance(y, Pair):
         exponent = y.astype(x.re.dtype)
         y = Pair(exponent, jnp.zeros_like(exponent))

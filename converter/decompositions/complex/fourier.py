@@ -32,7 +32,9 @@ LARGEST_PRIME = 512
 
 @meaning("fft", packed=True)
 def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """Of a real transform the last axis is the half one: the first to go, the last to return."""
+    """Transform axis by axis. The last axis of a real transform is the half one: the first to go,
+    the last to return.
+    """
     kind, *others, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "RFFT":
         return _over_axes(_of_real(x, last, False, last // 2 + 1), others, False, 1)

@@ -30,7 +30,7 @@ class AttentionWeights:
 
 
 def weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
-    """What an operand of a product is, or why it is no such thing although there is a softmax."""
+    """Weights that an operand of a product is, or why it is none although there is a softmax."""
     view = peel(along(value), rounding=True)
     if view.op() is ops.softmax:
         return AttentionWeights(view) if only_reader(value, view.base, uses) else ELSEWHERE

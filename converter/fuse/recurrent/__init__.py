@@ -43,7 +43,7 @@ class Recurrent:
 
 
 def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
-    """For each state of the loop, and each of its axes as that which the products sum over."""
+    """Prove a recurrent layer, with each axis of each state as that which the products sum over."""
     graph, carried = node.bodies["body"], node.params["num_carry"]
     lasts = dims.is_at_least(node.params["length"], 1) and not dims.same(node.params["length"], 1)
     if (
@@ -180,7 +180,7 @@ class _Writer:
         return write(self.editor, view.take(axes), tuple(sizes[a] for a in axes))
 
     def weights(self) -> list[Value]:
-        """For inputs, for states, and biases."""
+        """Matrices for inputs and for states, and biases."""
         gates = self.cell.gates
         columns = []
         for source in self.recurrent.sources:

@@ -46,7 +46,7 @@ class Lifter:
         return [self.whole(v) for v in outputs]
 
     def whole(self, value: Value) -> Value:
-        """For all rounds, repeated if it is the same in each."""
+        """Value for all rounds, repeated if it is the same in each."""
         if id(value) in self.varying:
             return self.varying[id(value)]
         shape = (self.length, *value.shape)

@@ -52,7 +52,7 @@ class Rest:
 
 
 def results(cell: RecurrentCell) -> tuple[dict[int, Result], Rest | None] | str:
-    """What the loop's outputs are, by their places, and what gives the others, if there are any."""
+    """Outputs of the loop by their places, and what gives the others, if there are any."""
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
     results_by_place: dict[int, Result] = {}
     for i, value in enumerate(graph.outputs):
@@ -88,7 +88,7 @@ def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Res
 
 
 def rest(cell: RecurrentCell, missing: Sequence[int]) -> Rest | None:
-    """What gives the missing outputs, if the new state is all that it needs of the cell."""
+    """Nodes of the missing outputs, if the new state is all that they need of the cell."""
     graph, count = cell.body.graph, cell.body.loop.params["num_carry"]
     state = graph.outputs[graph.inputs.index(cell.body.state)]
     carried = [i for i in missing if i < count]

@@ -57,7 +57,7 @@ DEEPEST_POLYNOMIAL = 6
 
 
 def polynomial(view: View, depth: int = 0) -> Polynomial | None:
-    """What a value is, multiplied out; ``None`` if that has squares or is long."""
+    """Multiply a value out; ``None`` if that has squares or is long."""
     number, op = scalar(view.base), view.op()
     if number is not None:
         return {frozenset(): float(number)}

@@ -32,7 +32,7 @@ class Activation:
 
 
 def activation(view: View) -> Activation | None:
-    """What a value is an activation of; the operand is along the same logical axes."""
+    """Activation that a value is, and its operand along the same logical axes."""
     if (op := view.op()) in ACTIVATIONS:
         return Activation(op.name, selected_operands(view)[0])
     if view.op() is ops.max:
@@ -85,7 +85,7 @@ class Body:
         return descended(along(value).take(places))
 
     def scanned(self, value: Value) -> Value | None:
-        """What the loop goes through to get a body's input."""
+        """Array that the loop goes through to get a body's input."""
         places = [i for i, v in enumerate(self.graph.inputs) if v is value]
         if not places or places[0] < self.loop.params["num_carry"]:
             return None

@@ -36,8 +36,8 @@ class JoinedHalves:
 
 
 def stacked(node: Node) -> tuple[JoinedHalves, Shape] | None:
-    """What takes turns along an axis of two, [..., n, 2, ...], which is reshaped to [..., 2n, ...]
-    by who reads it so; and that shape."""
+    """Views that take turns along an axis of two, [..., n, 2, ...], which its reader reshapes to
+    [..., 2n, ...]; and that shape."""
     last, shape = node.params.get("dimension", 0), node.out.shape
     if node.op is not ops.concatenate or last == 0 or not dims.same(shape[last], 2):
         return None
@@ -76,7 +76,7 @@ def joined_halves(view: View) -> JoinedHalves | None:
 
 
 def united(first: View, second: View, axis: int, interleaved: bool) -> View | None:
-    """What two views are the halves of along an axis."""
+    """Value whose halves along an axis two views are."""
     one, other, unified = first, second, None
     while one.groups == other.groups and len(one.starts) == len(other.starts):
         steps = [dims.as_dim(b - a) for a, b in zip(one.starts, other.starts, strict=True)]

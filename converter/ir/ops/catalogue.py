@@ -38,7 +38,7 @@ def of_kind(name: str, kind: str) -> Op:
 
 @cache
 def from_outside(name: str, formula: Formula) -> Op:
-    """What a recogniser from outside writes, by its own name, which may be one of ours."""
+    """Operation of a recogniser from outside, by its own name, which may be one of ours."""
     return Op(name, "user", formula)
 
 

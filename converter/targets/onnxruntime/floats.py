@@ -36,7 +36,7 @@ def scalar_gelu(node: Node, editor: Editor) -> Value | None:
 
 
 def to_float8(node: Node, editor: Editor) -> Value | None:
-    """What is rounded to infinity is that before."""
+    """Keep infinite before what is rounded to infinity."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
         return None

@@ -101,7 +101,7 @@ def _complement(editor: Editor, x: Value) -> Value:
 
 
 def long_sign(node: Node, editor: Editor) -> Value | None:
-    """By comparisons with zero."""
+    """Sign by comparisons with zero."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:
         return None
@@ -128,7 +128,7 @@ def remainder(node: Node, editor: Editor) -> Value | None:
 
 
 def long_remainder(node: Node, editor: Editor) -> Value | None:
-    """What the quotient leaves."""
+    """Remainder that the quotient leaves."""
     x, y = node.inputs
     if node.out.dtype not in (np.int64, np.uint64):
         return None

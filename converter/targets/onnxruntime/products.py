@@ -52,8 +52,8 @@ Reshape only where it adds or removes axes of one."""
 
 
 class Moved(Flag):
-    """What the optimiser may have moved down to a value: transpositions that leave the first axis
-    where it is or not, and whether a conversion stood behind one."""
+    """Nodes that the optimiser may have moved down to a value: transpositions that leave the first
+    axis where it is or not, and whether a conversion stood behind one."""
 
     NOTHING = 0
     INNER = auto()
@@ -133,7 +133,7 @@ def _rank(value: ir.Value | None) -> int:
 
 @_settled
 def column(node: ir.Node, moved: Moves) -> Ranks:
-    """Of a vector, unless nothing computed the matrix."""
+    """Product with a vector, unless nothing computed the matrix."""
     left, right = map(_rank, node.inputs)
     matrix = node.inputs[0]
     turns = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
