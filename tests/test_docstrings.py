@@ -16,9 +16,10 @@ from zoo.images.photograph import photographs
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
-NEITHER_VERB_NOR_NOUN = set(
-    "What Whose Those Of Which So For In On By That With As Nothing From".split()
-)
+NEITHER_VERB_NOR_NOUN = {
+    *("What", "Whose", "Those", "Of", "Which", "So", "For", "In", "On", "By", "That", "With", "As"),
+    *("Nothing", "From"),
+}
 
 ELSEWHERE = {
     "zoo.load": "needs a hub: tests/test_readme.py loads from one",
