@@ -173,10 +173,10 @@ class _Places:
     def lacking(self, layers: Iterable[str]) -> list[str]:
         """The layers that are not in the base."""
         inside = (layer for layer in layers if layer.startswith(self.inner))
-        known = {
+        present = {
             x for x in inside if self.outer + f"{x}.weight".removeprefix(self.inner) in self.names
         }
-        return [layer for layer in layers if layer not in known]
+        return [layer for layer in layers if layer not in present]
 
 
 def _places(
@@ -211,11 +211,11 @@ def _names_in(base: Checkpoint, namings: Iterable[Naming]) -> Iterator[Mapping[s
 
 def _around(names: Mapping[str, str], first: str) -> Iterator[_Places]:
     """The places of tensors for each prefix that would make a base's tensor of the first name."""
-    rest = first
-    while rest:
-        if rest in names:
-            yield _Places(names, inner=first.removesuffix(rest))
-        rest = rest.partition(".")[2]
+    ending = first
+    while ending:
+        if ending in names:
+            yield _Places(names, inner=first.removesuffix(ending))
+        ending = ending.partition(".")[2]
     for name in names:
         if name.endswith(f".{first}"):
             yield _Places(names, outer=name.removesuffix(first))
@@ -229,8 +229,10 @@ def _merged(
     try:
         low, high = (kept[layer + end] for end in FACTORS)
     except KeyError as error:
-        told = ascii(layer)[1:-1][:80]
-        raise MappingError(f"the adapter has one factor alone of {told}: save it again.") from error
+        shown = ascii(layer)[1:-1][:80]
+        raise MappingError(
+            f"the adapter has one factor alone of {shown}: save it again."
+        ) from error
     if not _fit(weight.shape, low.shape, high.shape):
         raise MappingError(
             f"the adapter's factors of {ascii(layer)[1:-1][:80]} are {list(low.shape)} and "

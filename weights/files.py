@@ -130,8 +130,8 @@ PROMISE = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})(\.\w+)+", re.IGNORECASE)
 
 def promised(path: Path) -> str:
     """How the sha256 of a file begins, if its name says so."""
-    found = PROMISE.fullmatch(path.name)
-    return found[1].lower() if found else ""
+    promise = PROMISE.fullmatch(path.name)
+    return promise[1].lower() if promise else ""
 
 
 def hold_to_name(path: Path, digest: str) -> None:

@@ -67,14 +67,14 @@ def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Sh
 def nearest(namings: Iterable[Naming], checkpoint: Checkpoint) -> tuple[Naming, Checkpoint]:
     """The naming that knows most of what lies under one of a checkpoint's prefixes, and that part;
     the first of equals. **Raises** `NotACheckpoint` if none knows even half of one."""
-    found = [(naming, view) for naming in namings for view in views(checkpoint, naming)]
-    known = [sum(naming.knows(key) for key in view.tensors) for naming, view in found]
-    best = max(range(len(found)), key=lambda i: known[i])
-    if not known[best] or 2 * known[best] < len(found[best][1].tensors):
+    candidates = [(naming, view) for naming in namings for view in views(checkpoint, naming)]
+    counts = [sum(naming.knows(key) for key in view.tensors) for naming, view in candidates]
+    best = max(range(len(candidates)), key=lambda i: counts[i])
+    if not counts[best] or 2 * counts[best] < len(candidates[best][1].tensors):
         keys = list(checkpoint.tensors)
         shown = ", ".join(ascii(key)[1:-1][:60] for key in keys[:5]) or "none at all"
         raise NotACheckpoint(
             f"the file's {len(keys)} tensors ({shown} …) are not those of a model in the zoo: "
             "give a checkpoint of one."
         )
-    return found[best]
+    return candidates[best]

@@ -39,14 +39,14 @@ class Rule:
 
     def match(self, target: str) -> tuple[str, ...] | None:
         """Keys of the sources of `target`, or None if the rule is about another leaf."""
-        found = _pattern(self.target).fullmatch(target)
-        return found and tuple(source.format(**found.groupdict()) for source in self.sources)
+        match = _pattern(self.target).fullmatch(target)
+        return match and tuple(source.format(**match.groupdict()) for source in self.sources)
 
     def leaf(self, key: str) -> str | None:
         """The leaf that `key` is a source of, or None if it is none of this rule's."""
         for source in self.sources:
-            if found := _pattern(source.removesuffix("?")).fullmatch(key):
-                return self.target.format(**found.groupdict())
+            if match := _pattern(source.removesuffix("?")).fullmatch(key):
+                return self.target.format(**match.groupdict())
         return None
 
 
@@ -96,13 +96,13 @@ class Naming:
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
         """The copies that a complete file with these keys holds as well, and what they repeat. A
         `{i}` stands for all that follows the same beginning in the keys: for every block."""
-        found: dict[str, str] = {}
+        copied: dict[str, str] = {}
         for pattern, original in self.copies:
             head, brace, _ = pattern.partition("}")
             begun = map(_pattern(f"{head}{brace}.**").fullmatch, keys)
             copies = [pattern.format(**match.groupdict()) for match in begun if match] or [pattern]
-            found |= {copy: original for copy in copies if original in keys and copy != original}
-        return found
+            copied |= {copy: original for copy in copies if original in keys and copy != original}
+        return copied
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""
@@ -193,10 +193,10 @@ def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Sha
     not give it."""
     for rule in naming.rules:
         if (keys := rule.match(leaf)) is not None:
-            found = [file[key].shape for key in keys if key in file]
+            shapes = [file[key].shape for key in keys if key in file]
             try:
-                parts = (np.broadcast_to(np.float32(0), shape) for shape in found)
-                return rule.transform.apply(*parts).shape if found else None
+                parts = (np.broadcast_to(np.float32(0), shape) for shape in shapes)
+                return rule.transform.apply(*parts).shape if shapes else None
             except (TypeError, ValueError, IndexError):  # other shapes than the rule is about
                 return None
     return None
@@ -234,7 +234,7 @@ def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTen
     sources = {source.key: source for item in plans for source in item.sources}
     common = [(key, file[key], source.shape) for key, source in sources.items() if key in file]
     floats = ", ".join(sorted(FLOATS))
-    found = {
+    reasons = {
         "missing": [k for k, source in sources.items() if k not in file and not source.optional],
         "unexpected": [key for key in file if key in strange],
         "of another shape": [
@@ -248,7 +248,7 @@ def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTen
             if tensor.dtype not in FLOATS
         ],
     }
-    return [f"{len(names)} {what}: {_listed(names)}" for what, names in found.items() if names]
+    return [f"{len(names)} {what}: {_listed(names)}" for what, names in reasons.items() if names]
 
 
 def unused(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
@@ -290,8 +290,8 @@ def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor
     advice = "give the checkpoint that was published for this model."
     zero = sorted(key for key in keys if _fits_any(naming.zero, key))
     if bad := [key for key in zero if file[key].dtype not in FLOATS or file[key].read().any()]:
-        told = "which may be there only if all zeros"
-        raise BadValues(f"the model has no place for {_listed(bad)}, {told}: {advice}")
+        condition = "which may be there only if all zeros"
+        raise BadValues(f"the model has no place for {_listed(bad)}, {condition}: {advice}")
     for pattern, original in naming.copies:
         copied = sorted(key for key in keys if _pattern(pattern).fullmatch(key))
         if bad := [key for key in copied if not _is_copy(file[key], file[original])]:

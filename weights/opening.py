@@ -71,5 +71,5 @@ class State:
     @classmethod
     def of(cls, file: BufferedReader) -> Self:
         """The state of an open file."""
-        told = os.fstat(file.fileno())
-        return cls(told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns)
+        status = os.fstat(file.fileno())
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

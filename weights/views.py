@@ -54,13 +54,13 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
     """Part under each prefix behind which a naming's landmarks come, by the naming's names,
     with the linear layer on it or without; a checkpoint as it is where there is none."""
     tensors = _without_passing(checkpoint.tensors)
-    found = dict.fromkeys(
+    prefixes = dict.fromkeys(
         key.removesuffix(mark)
         for mark in naming.landmarks
         for key in tensors
         if key == mark or key.endswith(f".{mark}")
     )
-    for prefix in found or ("",):
+    for prefix in prefixes or ("",):
         inside = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
         inside = _joined(inside, naming)
         head, linear = _head(tensors, prefix, inside, naming) if with_head else ("", {})
@@ -86,24 +86,24 @@ def _without_passing(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTens
 
 def _joined(tensors: dict[str, LazyTensor], naming: Naming) -> dict[str, LazyTensor]:
     """With one number for each block where there are two, if the naming has one."""
-    chunked = {key: found for key in tensors if (found := CHUNKED.fullmatch(key))}
+    chunked = {key: match for key in tensors if (match := CHUNKED.fullmatch(key))}
     chunked = {
-        key: found
-        for key, found in chunked.items()
-        if naming.leaf(key) is None and naming.leaf(f"{found[1]}{found[3]}.{found[4]}") is not None
+        key: match
+        for key, match in chunked.items()
+        if naming.leaf(key) is None and naming.leaf(f"{match[1]}{match[3]}.{match[4]}") is not None
     }
     # Most count on from chunk to chunk; who begins again has every number several times.
     blocks = defaultdict(set)
-    for found in chunked.values():
-        blocks[found[1]].add((int(found[2]), int(found[3])))
+    for match in chunked.values():
+        blocks[match[1]].add((int(match[2]), int(match[3])))
     numbers = {
         (part, *pair): number if len({own for _, own in pairs}) < len(pairs) else pair[1]
         for part, pairs in blocks.items()
         for number, pair in enumerate(sorted(pairs))
     }
     return {
-        f"{found[1]}{numbers[found[1], int(found[2]), int(found[3])]}.{found[4]}"
-        if (found := chunked.get(key))
+        f"{match[1]}{numbers[match[1], int(match[2]), int(match[3])]}.{match[4]}"
+        if (match := chunked.get(key))
         else key: tensor
         for key, tensor in tensors.items()
     }
@@ -133,8 +133,8 @@ def _head(
             weight = tensors[f"{outer}{name}.weight"]
             bias = tensors.get(f"{outer}{name}.bias") or _no_bias(weight.shape)
             # torch.hub's name for it on a backbone of Meta's.
-            known = name in (own, "linear_head")
-            called = "" if known else f"{outer}{name}"
+            usual = name in (own, "linear_head")
+            called = "" if usual else f"{outer}{name}"
             return called, {f"{own}.weight": weight, f"{own}.bias": bias}
     return "", {}
 
@@ -146,8 +146,8 @@ def _no_bias(shape: Shape) -> LazyTensor:
 def _linear_layers(tensors: Mapping[str, LazyTensor], outer: str) -> list[str]:
     """The layers just below a prefix that are called as a head."""
     names = (key.removeprefix(outer) for key in tensors if key.startswith(outer))
-    found = (name.removesuffix(".weight") for name in names if name.endswith(".weight"))
-    return [name for name in found if HEAD.fullmatch(name)]
+    layers = (name.removesuffix(".weight") for name in names if name.endswith(".weight"))
+    return [name for name in layers if HEAD.fullmatch(name)]
 
 
 def _takes(shape: Shape, width: int) -> bool:
@@ -204,12 +204,12 @@ def _parting(prefix: str, other: str) -> str:
 def narrowed(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Checkpoint:
     """The part of a checkpoint that is a model's with these leaves; where none fits, the one of
     which a naming knows most. **Raises** `MappingError` where several fit."""
-    found = list(views(checkpoint, naming))
+    parts = list(views(checkpoint, naming))
     plans = plan(naming.rules, shapes)
-    fitting = [each for each in found if not mismatches(naming, plans, each.tensors)]
+    fitting = [each for each in parts if not mismatches(naming, plans, each.tensors)]
     if not fitting:
         needed = source_shapes(plans)
-        return max(found, key=lambda each: len(needed.keys() & each.tensors.keys()))
+        return max(parts, key=lambda each: len(needed.keys() & each.tensors.keys()))
     prefix = choose_prefix([each.prefix for each in fitting], "", checkpoint.path)
     return next(each for each in fitting if each.prefix == prefix)
 

@@ -131,7 +131,7 @@ def test_rounding_to_bfloat16_is_to_even():
 
 
 PUBLISHED = Published(
-    wanted="w-e3b0c442.pth",
+    name="w-e3b0c442.pth",
     checkpoint="w-e3b0c442.pth",
     archive="family_w.tar.lz4",
     repository="somebody/w",

@@ -85,8 +85,8 @@ BEGINNINGS = {
 
 
 def _what_it_is(start: bytes) -> str:
-    known = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
-    return next(known, "not a checkpoint that is read")
+    descriptions = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
+    return next(descriptions, "not a checkpoint that is read")
 
 
 def _is_zip(path: Path) -> bool:
@@ -131,9 +131,9 @@ def _open_folder(path: Path) -> Checkpoint:
     if not usual and len(safe := [name for name in files if name.endswith(".safetensors")]) == 1:
         usual = safe
     if usual:
-        found = _open_file(path / usual[0])
-        read = {file.path.name for file in found.files}
-        return replace(found, unread=tuple(name for name in files if name not in read))
+        checkpoint = _open_file(path / usual[0])
+        read = {file.path.name for file in checkpoint.files}
+        return replace(checkpoint, unread=tuple(name for name in files if name not in read))
     if len(heads_and_towers := [*heads.heads_in(path), *tower_pairs.pairs_in(path)]) == 1:
         return _open_file(heads_and_towers[0])
     if ADAPTER in there:

@@ -98,12 +98,12 @@ def _tensors(
 ) -> dict[str, LazyTensor]:
     """The arrays by name. **Raises** `WrongDigest` if the metadata has another than they have."""
     arrays = [tensor for tensor in scan(stream, size, source) if tensor.shape]
-    found, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
+    hashed, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
     for offset in range(0, size if CHECKSUM in metadata else 0, PIECE):
         piece = buffer[: size - offset]
         source.read_into(offset, piece)
-        found.update(piece)
-    digest = found.hexdigest()
+        hashed.update(piece)
+    digest = hashed.hexdigest()
     if (expected := metadata.get(CHECKSUM, digest)) != digest:
         raise WrongDigest(
             f"{path} is damaged: its metadata tells of weights with sha256 {expected!a:.13}…, "
@@ -114,7 +114,11 @@ def _tensors(
 
 
 def _checkpoint(
-    path: Path, what: str, file: FileBytes, tensors: dict[str, LazyTensor], told: Mapping[str, Any]
+    path: Path,
+    what: str,
+    file: FileBytes,
+    tensors: dict[str, LazyTensor],
+    settings: Mapping[str, Any],
 ) -> Checkpoint:
-    version = "2.x" if "format_version" in told else "1.x"
-    return Checkpoint(path, f"{what}, format {version}", (file,), tensors, told)
+    version = "2.x" if "format_version" in settings else "1.x"
+    return Checkpoint(path, f"{what}, format {version}", (file,), tensors, settings)

@@ -42,10 +42,10 @@ def bare(checkpoint: Checkpoint) -> Checkpoint:
     """A checkpoint without what all of its names begin with, if it is a head alone."""
     tensors = dict(checkpoint.tensors)
     while True:
-        found = replace(checkpoint, tensors=tensors)
+        stripped = replace(checkpoint, tensors=tensors)
         first = {key.partition(".")[0] for key in tensors}
-        if is_head(found):
-            return found
+        if is_head(stripped):
+            return stripped
         if len(first) != 1 or any("." not in key for key in tensors):
             return checkpoint
         tensors = {key.partition(".")[2]: tensor for key, tensor in tensors.items()}
@@ -68,15 +68,15 @@ def is_with_texts(checkpoint: Checkpoint) -> bool:
 
 def backbone_of(head: Path) -> Path:
     """The file of its backbone beside a classifier's. **Raises** `WeightsNotFound`."""
-    found = NAME.fullmatch(head.name)
-    name = f"{found['backbone']}_pretrain" if found else ""
+    named = NAME.fullmatch(head.name)
+    name = f"{named['backbone']}_pretrain" if named else ""
     beside = [path for path in sorted(head.parent.glob("*.pth")) if path.name.startswith(name)]
-    if not found or len(beside) != 1:
-        wanted = f"{name}.pth" if found else "BACKBONE_pretrain.pth"
-        called = "" if found else ", under the name BACKBONE_linear_head.pth"
+    if not named or len(beside) != 1:
+        expected = f"{name}.pth" if named else "BACKBONE_pretrain.pth"
+        called = "" if named else ", under the name BACKBONE_linear_head.pth"
         raise WeightsNotFound(
-            f"{head} is a head without its backbone ({len(beside) if found else 'no'} "
-            f"file of it beside it): put it beside one {wanted}{called}."
+            f"{head} is a head without its backbone ({len(beside) if named else 'no'} "
+            f"file of it beside it): put it beside one {expected}{called}."
         )
     return beside[0]
 

@@ -94,8 +94,8 @@ def layouts(shapes: Sequence[Shape]) -> Iterator[Part]:
     """Path and shape of every record, scalars included, of every network with so many arrays."""
     yield _convnext(shapes)
     for before, block, after in product(*ALTERNATIVES):
-        rest = len(shapes) - len(arrays_of(before)) - len(arrays_of(after))
-        depth, left = divmod(rest, len(arrays_of(block)))
+        remaining = len(shapes) - len(arrays_of(before)) - len(arrays_of(after))
+        depth, left = divmod(remaining, len(arrays_of(block)))
         if depth > 0 and not left:
             layers = (_placed(block, BLOCK_PREFIX.format(i=i)) for i in range(depth))
             yield (*before, *chain.from_iterable(layers), *after)
@@ -108,15 +108,15 @@ def _convnext(shapes: Sequence[Shape]) -> Part:
     in Equimo's classes: blocks come before the layer that makes their input.
     """
     depths = Counter(shape[0] for shape in shapes if len(shape) == 4 and shape[1:] == (1, 7, 7))
-    found: list[Row] = []
+    items: list[Row] = []
     # Every width gets a letter of its own.
     for stage, (depth, *widths) in enumerate(zip(depths.values(), "wxyz", " wxy", strict=False)):
         prefix = f"blocks.{stage}."
         for block in range(depth):
-            found += _placed(CONVNEXT_BLOCK, f"{prefix}blocks.{block}.", *widths)
-        found += _placed(CONVNEXT_DOWN if stage else CONVNEXT_STEM, prefix + "downsample.", *widths)
+            items += _placed(CONVNEXT_BLOCK, f"{prefix}blocks.{block}.", *widths)
+        items += _placed(CONVNEXT_DOWN if stage else CONVNEXT_STEM, prefix + "downsample.", *widths)
         tail = _placed(CONVNEXT_TAIL, "", *widths)
-    return (*found, *tail) if found else ()
+    return (*items, *tail) if items else ()
 
 
 def _placed(part: Part, prefix: str, width: str = "D", narrower: str = "N") -> Part:
@@ -127,14 +127,14 @@ def _placed(part: Part, prefix: str, width: str = "D", narrower: str = "N") -> P
 def record_names(shapes: Sequence[Shape]) -> list[str]:
     """The path of each array in a file, from the arrays' shapes in their order. **Raises**
     `NotACheckpoint` if no layout has them, or more than one."""
-    found = [rows for rows in map(arrays_of, layouts(shapes)) if _unify(rows, shapes)]
-    if len(found) != 1:
-        known = "no known order" if not found else f"{len(found)} orders at once"
+    orders = [rows for rows in map(arrays_of, layouts(shapes)) if _unify(rows, shapes)]
+    if len(orders) != 1:
+        trouble = "no known order" if not orders else f"{len(orders)} orders at once"
         raise NotACheckpoint(
-            f"the {len(shapes)} arrays of the Equimo checkpoint are in {known} of a vision "
+            f"the {len(shapes)} arrays of the Equimo checkpoint are in {trouble} of a vision "
             "transformer or a ConvNeXt: give the archive of one."
         )
-    return [name for name, _ in found[0]]
+    return [name for name, _ in orders[0]]
 
 
 def arrays_of(part: Part) -> Part:

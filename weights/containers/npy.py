@@ -51,8 +51,8 @@ def read_eqx(path: Path) -> Checkpoint:
     **Raises** `NotACheckpoint`."""
     source = FileBytes(path)
     with sound(path, "file of Equinox leaves"), source.opened() as file:
-        found = enumerate(scan(file, source.state.size, source))
-        tensors = {str(number): tensor for number, tensor in found}
+        records = enumerate(scan(file, source.state.size, source))
+        tensors = {str(number): tensor for number, tensor in records}
     return Checkpoint(path, EQUINOX, (source,), tensors)
 
 
@@ -84,19 +84,19 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
     length = int.from_bytes(stream.read(width), "little")
     if length > LARGEST_HEADER:
         raise Damaged(f"a header claims {length} bytes")
-    if (found := HEADER.fullmatch(stream.read(length))) is None:
+    if (header := HEADER.fullmatch(stream.read(length))) is None:
         raise Damaged("a header does not describe an array of numbers")
-    code = found[1].decode()
+    code = header[1].decode()
     if code not in CODES.split():
         raise Damaged(f"an array of type {code}")
-    shape = shape_of([int(number) for number in found[3].replace(b",", b" ").split()])
+    shape = shape_of([int(number) for number in header[3].replace(b",", b" ").split()])
     dtype = np.dtype(code)
     return ArrayHeader(
         length=8 + width + length,
         shape=shape,
         dtype="bfloat16" if dtype.kind == "V" else dtype.name,
         size=math.prod(shape) * dtype.itemsize,
-        fortran=found[2] == b"True" and len(shape) > 1,
+        fortran=header[2] == b"True" and len(shape) > 1,
     )
 
 

@@ -223,10 +223,10 @@ class Machine:
 
     def instance(self, values: Sequence[Any]) -> Other | Scripted:
         """An object of the class that comes first."""
-        known = values and isinstance(values[0], Name)
-        if known and values[0].text.startswith(SCRIPTED):
+        is_named = values and isinstance(values[0], Name)
+        if is_named and values[0].text.startswith(SCRIPTED):
             return Scripted()
-        return Other(values[0].text if known else "an object")
+        return Other(values[0].text if is_named else "an object")
 
     def persistent(self, reference: Any) -> Storage | Other:
         """A reference to a storage: ('storage', type, key, device, count)."""

@@ -116,19 +116,19 @@ def touch(path: Path) -> None:
 
 def entries(patterns: Sequence[str] = ("*",)) -> list[CachedEntry]:
     """Files that are kept and fit one of the shell patterns. Links are not followed."""
-    found = (
+    items = (
         _entry(kind, path)
         for kind in (CHECKPOINTS, MODELS)
         for repository in _folders(root() / kind)
         for commit in _commits(repository)
         for path in ([commit] if kind == MODELS else sorted(set(_targets(commit))))
     )
-    return [item for item in found if any(fnmatchcase(item.name, text) for text in patterns)]
+    return [item for item in items if any(fnmatchcase(item.name, text) for text in patterns)]
 
 
 def _entry(kind: str, path: Path) -> CachedEntry:
-    owner_and_name, *rest = path.relative_to(root() / kind).parts
-    name = "/".join((kind, owner_and_name.replace("--", "/", 1), *rest))
+    owner_and_name, *inner = path.relative_to(root() / kind).parts
+    name = "/".join((kind, owner_and_name.replace("--", "/", 1), *inner))
     files = _files(path) if kind == MODELS else (path, part_of(path))
     there = [file.lstat() for file in files if os.path.lexists(file)]
     used = path.stat().st_mtime if kind == MODELS else max(file.st_mtime for file in there)

@@ -56,8 +56,8 @@ def cached(file: HubFile) -> Path | None:
     """Where an earlier download lies that some program made with the library."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
-    return Path(found) if isinstance(found, str) else None
+    path = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
+    return Path(path) if isinstance(path, str) else None
 
 
 def ask(file: HubFile, advice: str) -> HubFile:

@@ -23,14 +23,14 @@ TERMS = "terms"  # the folder of the cache that says which licences were shown
 class Published:
     """Under which names a model's weights were published; those that were not are empty.
 
-    `wanted` is the name to ask for. `checkpoint` is the authors' file, `archive` Equimo's;
+    `name` is the name to ask for. `checkpoint` is the authors' file, `archive` Equimo's;
     `repository` holds transformers' or timm's files, on the hub. `hub` are the publishers' files
     there, the first of which is downloaded where there are none, and `mirrors` copies of somebody
     else's, which are downloaded for who asks for them. `terms` is the page of the licence, `advice`
     says how to go on without. `embedded` is a file that a package brings along.
     """
 
-    wanted: str
+    name: str
     checkpoint: str
     archive: str
     repository: str
@@ -75,13 +75,13 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     **Raises** `WeightsNotFound` or `Unreachable`, which say where it looked and how to go on;
     `WrongDigest` if a folder or a cache holds a damaged file.
     """
-    if (found := next(search_weights(published, listener), None)) is None:
+    if (weights := next(search_weights(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
         path, digest = cache.fill(file, advice, listener)
         tell_terms(published, listener)
-        found = _from_hub(path, file, f"the hub ({file})", digest)
-    listener.stage(f"weights: {found.path.name}, from {found.where}")
-    return found
+        weights = _from_hub(path, file, f"the hub ({file})", digest)
+    listener.stage(f"weights: {weights.path.name}, from {weights.where}")
+    return weights
 
 
 def downloadable(
@@ -89,7 +89,7 @@ def downloadable(
 ) -> tuple[HubFile, str]:
     """File of a hub to take where there is none, and how to go on without it. **Raises**
     `WeightsNotFound`."""
-    nowhere = f"There is no {published.wanted} on this machine"
+    nowhere = f"There is no {published.name} on this machine"
     files = published.mirrors if mirror else published.hub
     if offline or not files:
         hub = "--offline forbids asking a hub" if offline else "no hub is known to give it freely"
@@ -105,12 +105,12 @@ def tell_owner(published: Published, file: HubFile, listener: Progress) -> None:
 
 def tell_terms(published: Published, listener: Progress) -> None:
     """Say under which terms the weights are that have come; who downloads again has been told."""
-    told = cache.root() / TERMS / quote(published.terms, safe="")
-    if not told.exists():
+    marker = cache.root() / TERMS / quote(published.terms, safe="")
+    if not marker.exists():
         listener.note(f"these weights have terms of their own: {published.terms}")
         with suppress(OSError):
-            told.parent.mkdir(parents=True, exist_ok=True)
-            told.touch()
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
 
 
 def search_weights(published: Published, listener: Progress) -> Iterator[Found]:
@@ -134,8 +134,8 @@ def _from_hub(path: Path, file: HubFile, where: str, digest: str) -> Found:
     """A file in a cache, which has a folder for each commit."""
     commit = path.parents[len(Path(file.name).parts) - 1].name
     # Of several files, one digest says nothing.
-    known = None if path.suffix == ".json" else digest
-    return Found(path, where, known, replace(file, revision=commit))
+    checked = None if path.suffix == ".json" else digest
+    return Found(path, where, checked, replace(file, revision=commit))
 
 
 def places(published: Published) -> Iterator[Path]:

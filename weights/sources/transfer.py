@@ -85,19 +85,19 @@ def check_digest(path: Path, file: HubFile, listener: Progress) -> str:
     **Raises** `WrongDigest`.
     """
     listener.stage(f"checking {file}", path.stat().st_size)
-    found = sha256(path, listener.step)
+    digest = sha256(path, listener.step)
     blob = path.resolve()
     # The hub's own library names large files by their sha256, as the hub gave it.
     named = blob.name if DIGEST.fullmatch(blob.name) else None
-    for wanted in (file.sha256, named):
-        if wanted is not None and wanted != found:
+    for recorded in (file.sha256, named):
+        if recorded is not None and recorded != digest:
             path.unlink()
             blob.unlink(missing_ok=True)
             raise WrongDigest(
-                f"{file} from the hub has sha256 {found:.12}… where {wanted:.12}… was recorded, "
+                f"{file} from the hub has sha256 {digest:.12}… where {recorded:.12}… was recorded, "
                 "and was removed: run the command again."
             )
-    return found
+    return digest
 
 
 def _continue(file: HubFile, size: int, part: Path, listener: Progress) -> None:

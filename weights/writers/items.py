@@ -37,14 +37,14 @@ def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str
         path: LazyTensor(shape, "float32", partial(values.__getitem__, path))
         for path, shape in shapes.items()
     }
-    found = invert(plan(naming.rules, shapes), leaves)
+    sources = invert(plan(naming.rules, shapes), leaves)
     # What a reader would fill in. All or none: a model has a bias in every layer or in no layer.
     needed = not all(
         np.array_equal(tensor.read(), source.missing(source.shape))
-        for source, tensor in found.items()
+        for source, tensor in sources.items()
         if source.optional
     )
-    tensors = {s.key: tensor for s, tensor in found.items() if needed or not s.optional}
+    tensors = {s.key: tensor for s, tensor in sources.items() if needed or not s.optional}
     tensors |= {copy: tensors[key] for copy, key in naming.repeated(tensors).items()}
     if naming.name == "equimo" and naming.zero:
         # Equimo 1.x cannot leave out the bias of queries, keys and values: give it zeros.

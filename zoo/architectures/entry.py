@@ -158,7 +158,7 @@ class ModelInfo:
     def places(self) -> Published:
         """Under which names its weights are looked for."""
         return Published(
-            wanted=self.file,
+            name=self.file,
             checkpoint=self.checkpoint,
             archive=self.archive,
             repository=self.repository,
