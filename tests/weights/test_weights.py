@@ -176,7 +176,7 @@ def test_places_are_searched_in_order(places, monkeypatch):
         path.unlink()
     with pytest.raises(WeightsNotFound) as error:
         locate(PUBLISHED, Quiet())
-    assert PUBLISHED.wanted in str(error.value) and PUBLISHED.advice in str(error.value)
+    assert PUBLISHED.name in str(error.value) and PUBLISHED.advice in str(error.value)
     assert all(str(place) in searched() for place in (own, here, torch))
     assert "ZOO_WEIGHTS_DIR" not in searched()
     monkeypatch.delenv("ZOO_WEIGHTS_DIR")
