@@ -27,7 +27,8 @@ import converter
 import zoo
 from zoo import runtime
 from zoo.bench import floor
-from zoo.bench.inputs import BenchOptions, settle_inputs
+from zoo.bench.bench_options import BenchOptions
+from zoo.bench.inputs import settle_inputs
 from zoo.bench.rounds import interleave, resting_session, run_once
 from zoo.bench.timed_products import timed_products
 from zoo.checkpoints.asked_entry import find_entry

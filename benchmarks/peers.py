@@ -38,7 +38,7 @@ from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo import runtime
 from zoo.artifacts.build.plan import USUAL, VARIANTS
-from zoo.bench.inputs import BenchOptions
+from zoo.bench.bench_options import BenchOptions
 from zoo.bench.machine import machine
 from zoo.bench.measure import measure_files
 from zoo.checkpoints.convert import naming_to_write, write_folder

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Union, get_args, get_origin
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -113,7 +113,13 @@ def parameters(function: Any, told: dict[str, str]) -> Iterator[str]:
 
 
 def kind(annotation: Any) -> str:
-    """A type as the source has it, in short."""
+    """A type as the source has it, in short; without what it says of an option."""
+    if get_origin(annotation) is Annotated:
+        annotation = annotation.__origin__
+    if get_origin(annotation) is Union:
+        return "`" + " | ".join(kind(each).strip("`") for each in get_args(annotation)) + "`"
+    if annotation is type(None):
+        return "`None`"
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text.replace("typing.", ""))
     return f"`{text}`" if annotation is not inspect.Parameter.empty else ""

@@ -42,6 +42,7 @@ ROOMS = {
         *(
             "shadows",
             "errors",
+            "options",
             "html",
             "progress",
             "version",

@@ -6,6 +6,7 @@ from zoo.bench.inputs import Spec, draw_inputs
 from zoo.bench.rounds import Task
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
+from zoo.options import parameter
 from zoo.registry.lookup import info
 
 
@@ -20,12 +21,14 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
         from transformers import AutoConfig, AutoModel
     except ModuleNotFoundError as error:
         raise MissingLibrary(
-            "--against torch needs PyTorch and transformers: run `pip install torch transformers`."
+            f"{parameter('against')} torch needs PyTorch and transformers: run `pip install torch "
+            "transformers`."
         ) from error
     if not model or [spec.dtype for spec in specs] != ["float32"]:
         raise BadRequest(
-            "--against torch needs to know the architecture: let the first file be one that takes "
-            "float32 pixel_values and has its manifest beside it or in the folder above."
+            f"{parameter('against')} torch needs to know the architecture: let the first file be "
+            "one that takes float32 pixel_values and has its manifest beside it or in the folder "
+            "above."
         )
     config, names = info(model).config, info(model).class_names
     settings = transformers_config(config, names, key_bias=False)

@@ -13,6 +13,7 @@ import psutil
 from zoo.bench.inputs import Spec, draw_inputs
 from zoo.bench.rounds import resting_session
 from zoo.errors import BadFile
+from zoo.options import parameter
 from zoo.processes import fresh, workers
 
 MEASURED_RUNS = 3
@@ -40,7 +41,8 @@ def footprint(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
             return pool.submit(measure_here, file, specs, threads).result()
     except BrokenProcessPool as error:
         raise BadFile(
-            f"{file} ended the process that ran it (out of memory?): try a smaller --batch."
+            f"{file} ended the process that ran it (out of memory?): try a smaller "
+            f"{parameter('batch')}."
         ) from error
 
 

@@ -1,37 +1,22 @@
 """Random inputs by a file's own signature, with the dimensions settled that it leaves open."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.bench.bench_options import BenchOptions
 from zoo.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Size
+from zoo.options import parameter
 from zoo.runtime import NodeArg
 
 FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
 WORDS = 77
 """Of a text whose length is open, as CLIP's are."""
 SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """What to measure how; batch and size (height, width) are None where files decide.
-
-    `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
-    thread computes, and not how long it waits for a busy machine.
-    """
-
-    batch: int | None = None
-    size: Size | None = None
-    threads: int = 1
-    rounds: int = 20
-    torch: bool = False
-    clock: Callable[[], float] = time.perf_counter
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,8 @@ def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) 
         if isinstance(dim, int) and side not in (None, dim):
             raise BadRequest(
                 f"{file}: {declared.name} {list(declared.shape)} has {dim} where {side} was asked "
-                "for: leave out --batch or --size, or name a file with open dimensions."
+                f"for: leave out {parameter('batch')} or {parameter('size')}, or name a file with "
+                "open dimensions."
             )
         dims.append(dim if isinstance(dim, int) else side or otherwise)
         if dims[-1] < 1:

@@ -10,14 +10,16 @@ import onnx_ir as ir
 from weights.progress import Progress
 from zoo import runtime
 from zoo.bench.against import torch_task
+from zoo.bench.bench_options import BenchOptions
 from zoo.bench.floor import Floor, Key, floor, tasks
 from zoo.bench.footprint import Footprint, footprint
-from zoo.bench.inputs import BenchOptions, Spec, draw_inputs, settle_inputs
+from zoo.bench.inputs import Spec, draw_inputs, settle_inputs
 from zoo.bench.machine import watch_others
 from zoo.bench.rounds import Task, interleave, resting_session, run_once
 from zoo.bench.timed_products import timed_products
 from zoo.errors import BadFile, first_line
 from zoo.manifest.read import near
+from zoo.options import parameter
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     """**Raises** a `ZooError` for a file that does not run, or whose inputs stay open."""
     sources = [_open(file, options) for file in files]
     names, first = [*map(str, files)], sources[0][0]
-    if options.torch:
+    if options.against is not None:
         progress.stage("building transformers' model")
         known = near(files[0])
         task = torch_task(known.model if known else None, first, options.threads)
@@ -97,6 +99,6 @@ def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
     except runtime.ERRORS as error:
         raise BadFile(
             f"{file} does not run in ONNX Runtime on the CPU ({first_line(error)}): name "
-            "another file, or another --size or --batch."
+            f"another file, or another {parameter('size')} or {parameter('batch')}."
         ) from error
     return specs, task

@@ -13,6 +13,7 @@ from weights.sources.locate import downloadable, search_weights, tell_owner, tel
 from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadOutput
 from zoo.files.staging import locked_output, staged, writing
+from zoo.options import parameter
 
 
 @dataclass(frozen=True)
@@ -104,4 +105,6 @@ def _files(source: Path) -> list[Path]:
 
 def _check_same(path: Path, digest: str | None) -> None:
     if digest is not None and sha256(path) != digest:
-        raise BadOutput(f"{path} is another file: remove it, or name another folder with --out.")
+        raise BadOutput(
+            f"{path} is another file: remove it, or name another folder with {parameter('out')}."
+        )

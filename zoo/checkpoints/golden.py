@@ -23,6 +23,7 @@ from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
+from zoo.options import parameter
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
 PARTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
@@ -40,7 +41,9 @@ def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], referenc
     elif reference.endswith(".npz"):
         outputs, name = read_outputs(Path(reference)), Path(reference).name
     else:
-        raise BadRequest(f"--reference {reference}: write `transformers`, or name an .npz file.")
+        raise BadRequest(
+            f"{parameter('reference')} {reference}: write `transformers`, or name an .npz file."
+        )
     digest = loaded.weights.provenance.sha256 or ""
     return Golden(entry.name, name, digest, {"pixel_values": values}, outputs)
 
@@ -66,7 +69,9 @@ def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
     """Largest absolute difference of the model in JAX, by output. **Raises** `BadFile`."""
     if (named := tuple(golden.fed)) != loaded.config.takes:
         told = " and ".join(named)
-        raise BadFile(f"its input is {told}, which the model does not take: compare with --onnx.")
+        raise BadFile(
+            f"its input is {told}, which the model does not take: compare with {parameter('onnx')}."
+        )
     model = bind(abstract(loaded.config), loaded.weights.arrays)
     run = partial(eqx.filter_jit(batched), outputs=tuple(golden.outputs))
     return differences(golden, run(model, *map(jnp.asarray, golden.fed.values())))

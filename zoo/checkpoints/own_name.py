@@ -7,6 +7,7 @@ from pathlib import Path
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
+from zoo.options import parameter
 from zoo.registry.lookup import MODELS
 
 SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")
@@ -27,12 +28,13 @@ def with_own_facts(entry: ModelInfo, given: Given) -> ModelInfo:
     if given.name:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", given.name):
             raise BadRequest(
-                f"--name {given.name!r} cannot be the name of a folder everywhere: write letters, "
-                "digits, `_`, `-` and `.`, 80 at most."
+                f"{parameter('name')} {given.name!r} cannot be the name of a folder everywhere: "
+                "write letters, digits, `_`, `-` and `.`, 80 at most."
             )
         if given.name in MODELS and given.name != entry.name:
             raise BadRequest(
-                f"--name {given.name} is the name of a published model: choose another."
+                f"{parameter('name')} {given.name} is the name of a published model: choose "
+                "another."
             )
         entry = entry.called(given.name)
     elif entry.name == entry.family:

@@ -17,6 +17,7 @@ from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
+from zoo.options import parameter
 
 
 def run_transformers(
@@ -42,7 +43,7 @@ def run_transformers(
     if loaded.config.takes != ("pixel_values",):
         raise BadRequest(
             f"{entry.name} takes more than images: compute its outputs with another program, and "
-            "name the .npz with --reference."
+            f"name the .npz with {parameter('reference')}."
         )
     config, naming = loaded.config, naming_to_write(entry, "huggingface")
     kind = transformers_kind(config)
@@ -82,5 +83,5 @@ def check_positions(config: Config, size: tuple[int, ...]) -> None:
         raise BadRequest(
             "transformers interpolates these positions by another rule than they were trained "
             f"with, so that its outputs are the network's only at {side[0]} x {side[1]}: compute "
-            "them with another program, and name the .npz with --reference."
+            f"them with another program, and name the .npz with {parameter('reference')}."
         )

@@ -11,6 +11,7 @@ from weights.views import grouped, heads_left, views
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.weights_argument import Given
+from zoo.options import parameter
 
 
 def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, given: Given) -> None:
@@ -29,7 +30,8 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
         raise MappingError(
             f"{given.path} has a head on this network that is no single linear layer "
             f"({grouped(heads)}), and no file can be made with it: leave it out with "
-            "--without-head, or export the whole of your network with `converter.to_onnx`."
+            f"{parameter('without_head')}, or export the whole of your network with "
+            "`converter.to_onnx`."
         )
     if not (view.prefix or others or view.head or view.objects or view.unread):
         return

@@ -3,10 +3,23 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from weights import Checkpoint
 from zoo.errors import BadRequest
+from zoo.options import OWN, Option, flag, parameter, weights_from
+
+TAKE = Option(
+    "NAME",
+    "Of several networks in a checkpoint, the one to take: a word before its tensors' names, such "
+    "as teacher, ema or model. By default the averaged one.",
+    OWN,
+    default=False,
+)
+WITHOUT_HEAD = flag("Leave out the head on a checkpoint's network: features alone.", OWN)
+BASE = Option(
+    "PATH", "The checkpoint on which the adapter (LoRA) at --weights was trained.", OWN, given=Path
+)
 
 
 @dataclass(frozen=True)
@@ -38,20 +51,54 @@ Choice = Literal["auto"] | Seed | Given | Checkpoint
 """Weights: from the usual places, random, or from a file, which may be open already."""
 
 
+@dataclass(frozen=True)
+class AskedWeights:
+    """Weights as a command is asked for them."""
+
+    weights: Annotated[str, weights_from(True)] = "auto"
+    take: Annotated[str, TAKE] = ""
+    without_head: Annotated[bool, WITHOUT_HEAD] = False
+    base: Annotated[Path | None, BASE] = None
+    name: Annotated[
+        str,
+        Option(
+            "NAME",
+            "What a checkpoint of your own is called, in file names, manifest and card.",
+            OWN,
+            default="the name of its file or folder",
+        ),
+    ] = ""
+    licence: Annotated[
+        str,
+        Option(
+            "NAME",
+            "The licence of a checkpoint of your own: apache-2.0, mit, cc-by-4.0, cc-by-nc-4.0, or "
+            "any other in words.",
+            OWN,
+            default="not stated",
+        ),
+    ] = ""
+
+    @property
+    def choice(self) -> Literal["auto"] | Seed | Given:
+        """What they mean. **Raises** `BadRequest`."""
+        return read_weights(**vars(self))
+
+
 def chosen_weights(weights: str | Choice) -> Choice:
     """Weights that may be words, as of `read_weights`, or what these mean."""
     return read_weights(weights) if isinstance(weights, str) else weights
 
 
-def read_weights(text: str, **how: Any) -> Literal["auto"] | Seed | Given:
+def read_weights(weights: str, **how: Any) -> Literal["auto"] | Seed | Given:
     """`auto`, `random`, `random:SEED`, or the path of a file, with `how` to read it: the fields of
     `Given`. **Raises** `BadRequest` where something is said of a file, and there is none."""
-    chosen = _chosen(text)
+    chosen = _chosen(weights)
     if isinstance(chosen, Path):
         return Given(chosen, **how)
     if said := [option for option, value in how.items() if value]:
         raise BadRequest(
-            f"--{said[0].replace('_', '-')} is about a checkpoint: name it with --weights PATH."
+            f"{parameter(said[0])} is about a checkpoint: name it with {parameter('weights')} PATH."
         )
     return chosen
 
@@ -64,6 +111,8 @@ def _chosen(text: str) -> Literal["auto"] | Seed | Path:
     if text.startswith("random:"):
         seed = text.removeprefix("random:")
         if not re.fullmatch(r"\d{1,40}", seed, re.ASCII):
-            raise BadRequest(f"--weights {text} has no seed: write a number, as in `random:7`.")
+            raise BadRequest(
+                f"{parameter('weights')} {text} has no seed: write a number, as in `random:7`."
+            )
         return Seed(int(seed))
     return Path(text).expanduser()

@@ -1,7 +1,5 @@
 """`zoo build MODEL…`: folders with every precision of a model, as people publish them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,15 +8,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from converter.opsets import DEFAULT_TARGET
+from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.build.plan import FILES, USUAL, VARIANTS, FolderPlan, read_variants, with_towers
 from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import Given, read_weights
-from zoo.cli import options
+from zoo.checkpoints.weights_argument import AskedWeights, Given
 from zoo.cli.console import print_result, tell_recognised
+from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.options import All, DryRun, Filter, Json, model_names
 from zoo.errors import BadRequest
-from zoo.export.request import Options, read_calibration, read_signature
+from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS
+from zoo.export.request import Options, Size, read_calibration, read_signature
+from zoo.manifest.choices import Input
+from zoo.options import (
+    FILE,
+    FORCE,
+    OFFLINE,
+    SIZE,
+    Option,
+    dask_scheduler,
+    out_folder,
+    variant_names,
+)
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
@@ -29,57 +40,53 @@ NAMES = "Names or aliases of models; `zoo list` shows them."
 MEMORY = "How much memory all builds may take together."
 JOBS = "How many models are built at once."
 FREE_MEMORY = "80 % of what is free"
+SIZE_OF_ALL = replace(SIZE, default="dynamic, and the model's own for uint8")
+OLDEST = Option(
+    "VERSION",
+    "The oldest version of ONNX Runtime that is to run the files, such as 1.20; variants that it "
+    "cannot run are left out.",
+    FILE,
+    name="--for",
+    default=OLDEST_RUNTIME,
+)
 EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
 
 SHARE = 0.8
 """Of the memory that is free, what builds may take together unless told otherwise."""
 
 
+@options_of(AskedWeights)
 def build(
-    models: Annotated[list[str] | None, options.models(NAMES)] = None,
-    all: options.All = False,
-    filter: options.Filter = None,
-    variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
-    weights: options.Weights = "auto",
-    take: options.Take = "",
-    without_head: options.WithoutHead = False,
-    base: options.Base = None,
-    name: options.OwnName = "",
-    licence: options.Licence = "",
-    out: Annotated[Path, options.out(True, ", which gets one for each model")] = Path("artifacts"),
-    force: options.Force = False,
-    keep_inexact: options.KeepInexact = False,
-    offline: options.Offline = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
-    size: Annotated[
-        str | None, options.size_option("dynamic, and the model's own for uint8")
-    ] = None,
-    output: options.Outputs = None,
-    input: options.Images = "float32",
-    calibrate: options.Calibrate = None,
-    oldest_runtime: options.OldestRuntime = "",
-    jobs: Annotated[int, options.value("N", JOBS, RESOURCES, min=1)] = 1,
+    asked: AskedWeights,
+    models: Annotated[Sequence[str], model_names(NAMES)] = (),
+    all: All = False,
+    filter: Filter = (),
+    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL))] = (),
+    out: Annotated[Path, out_folder(True, ", which gets one for each model")] = Path("artifacts"),
+    force: Annotated[bool, FORCE] = False,
+    keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
+    offline: Annotated[bool, OFFLINE] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    size: Annotated[Size, SIZE_OF_ALL] = None,
+    output: Annotated[Sequence[str], OUTPUTS] = (),
+    input: Annotated[Input, INPUT] = "float32",
+    calibrate: Annotated[Path | None, CALIBRATE] = None,
+    oldest_runtime: Annotated[str, OLDEST] = "",
+    jobs: Annotated[int, Option("N", JOBS, RESOURCES, least=1)] = 1,
     memory: Annotated[
-        float | None, options.value("GB", MEMORY, RESOURCES, min=0.1, show_default=FREE_MEMORY)
+        float | None, Option("GB", MEMORY, RESOURCES, least=0.1, default=FREE_MEMORY)
     ] = None,
-    scheduler: Annotated[str | None, options.scheduler(RESOURCES)] = None,
+    scheduler: Annotated[str | None, dask_scheduler(RESOURCES)] = None,
 ) -> int:
     """Build for each model a folder that others can use, with checked and described ONNX files.
 
     Files that an earlier build has finished are kept as they are.
     """
     size = size or ("dynamic" if input == "float32" else None)
-    asked = Options(
-        size=options.read_size(size), outputs=output or (), input=input, calibrate=calibrate
-    )
+    how = Options(size=size, outputs=output, input=input, calibrate=calibrate)
     target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
-    variants, choice = (
-        read_variants(variant or (), target),
-        read_weights(
-            weights, take=take, without_head=without_head, base=base, name=name, licence=licence
-        ),
-    )
+    chosen, choice = read_variants(variant, target), asked.choice
     if isinstance(choice, Given):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, Given) and not (models or all or filter):
@@ -87,21 +94,21 @@ def build(
         # Whoever reads it once more finds it by the name that it has now.
         choice = replace(choice, name=entries[0].name)
     else:
-        names = select(models or (), all, filter or ())
+        names = select(models, all, filter)
         if isinstance(choice, Given) and len(names) > 1:
             raise BadRequest(
-                f"--weights {weights} is one checkpoint for {len(names)} models: build them one by "
-                "one, or keep the checkpoints where `--weights auto` finds them."
+                f"--weights {asked.weights} is one checkpoint for {len(names)} models: build them "
+                "one by one, or keep the checkpoints where `--weights auto` finds them."
             )
         entries = [find_entry(each, choice)[0] for each in names]
     folder = out.absolute()  # workers may have another working folder
-    signatures = {entry.name: read_signature(entry, asked) for entry in entries}
-    has_int8 = any(VARIANTS[name].precision == "int8" for name in variants)
+    signatures = {entry.name: read_signature(entry, how) for entry in entries}
+    has_int8 = any(VARIANTS[name].precision == "int8" for name in chosen)
     pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
-    chosen = {entry.name: with_towers(variants, entry.config) for entry in entries}
-    how = (force, keep_inexact, offline, pictures, target)
+    files = {entry.name: with_towers(chosen, entry.config) for entry in entries}
+    rest = (force, keep_inexact, offline, pictures, target)
     plans = [
-        FolderPlan(name, folder / name, choice, signature, chosen[name], *how)
+        FolderPlan(name, folder / name, choice, signature, files[name], *rest)
         for name, signature in signatures.items()
     ]
     if dry_run:
@@ -121,7 +128,7 @@ def wanted_folders(plan: FolderPlan) -> Wanted:
 
 def run_plans(
     plans: list[FolderPlan], jobs: int, memory: float | None, scheduler: str | None
-) -> list[Outcome]:
+) -> list["Outcome"]:
     """Build them all, where the options say."""
     from psutil import virtual_memory
 
@@ -143,14 +150,14 @@ def run_plans(
             return run_builds(plans, opened, budget, shown.finished)
 
 
-def build_record(plan: FolderPlan, outcome: Outcome) -> dict[str, Any]:
+def build_record(plan: FolderPlan, outcome: "Outcome") -> dict[str, Any]:
     """An outcome for JSON."""
     told = vars(outcome) | {"folder": plan.folder}
     manifest = next(iter(told.pop("manifests")), None)
     return told | {"not_good_enough": told.pop("failed"), "manifest": manifest}
 
 
-def show_builds(outcomes: Sequence[Outcome]) -> None:
+def show_builds(outcomes: Sequence["Outcome"]) -> None:
     """One line a file of every folder, then what could not be made, and why."""
     from zoo.cli.tables import counted, print_lines, print_table
     from zoo.manifest.measured import is_busy

@@ -8,36 +8,40 @@ import typer
 
 from weights.sources import cache
 from weights.terminal import complain, say
-from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, print_result, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import DryRun, Json, examples
 from zoo.errors import BadRequest
 from zoo.files.staging import writing
+from zoo.options import argument, flag
 
 app = typer.Typer(help="List what was downloaded, and remove it.")
 app.callback(invoke_without_command=True)(help_alone)
 
 Patterns = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PATTERN]...",
-        help="Shell patterns of names in the list, such as `*vits16*` or `checkpoints/*`.",
+    Sequence[str],
+    argument(
+        "[PATTERN]...",
+        "Shell patterns of names in the list, such as `*vits16*` or `checkpoints/*`.",
     ),
 ]
 
 
-@app.command("list", epilog=options.examples("zoo cache list", "zoo cache list '*vits16*'"))
-def list_entries(patterns: Patterns = None, json: options.Json = False) -> None:
+@app.command("list", epilog=examples("zoo cache list", "zoo cache list '*vits16*'"))
+@options_of()
+def list_entries(patterns: Patterns = (), json: Json = False) -> None:
     """Show what is in the cache: checkpoints, and models that `zoo.load` downloaded."""
     found = _entries(patterns)
     print_result(json, found, _show, lambda all: {"root": cache.root(), "entries": _records(all)})
 
 
-@app.command("clear", epilog=options.examples("zoo cache clear 'checkpoints/*' --dry-run"))
+@app.command("clear", epilog=examples("zoo cache clear 'checkpoints/*' --dry-run"))
+@options_of()
 def clear(
-    patterns: Patterns = None,
-    yes: Annotated[bool, options.flag("--yes", "Do not ask for confirmation.")] = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    patterns: Patterns = (),
+    yes: Annotated[bool, flag("Do not ask for confirmation.")] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> None:
     """Remove what is in the cache, or the part of it that fits a pattern."""
     found = _entries(patterns)
@@ -54,7 +58,7 @@ def clear(
         say("all of this was removed" if removed else "nothing was removed")
 
 
-def _entries(patterns: Sequence[str] | None) -> list[cache.CachedEntry]:
+def _entries(patterns: Sequence[str]) -> list[cache.CachedEntry]:
     with writing(cache.root()):
         return cache.entries(patterns or ["*"])
 

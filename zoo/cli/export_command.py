@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.weights_argument import Given, read_weights
-from zoo.cli import options
+from zoo.checkpoints.weights_argument import AskedWeights, Given
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
+from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.options import All, DryRun, Filter, Json, SpreadOpsets, examples, model_names
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
@@ -20,7 +20,7 @@ from zoo.registry.lookup import info, select
 FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}
 """What is exported where no model was named, and with which weights: neither needs a network."""
 
-EXAMPLES = options.examples(
+EXAMPLES = examples(
     "zoo export dinov3_vits16",
     "zoo export dinov3_vitb16 --opset 18,23 --size 256x384 --out exports/",
     "zoo export --filter 'siglip2_*,tips_*' --precision fp16 --dry-run",
@@ -31,81 +31,42 @@ MODELS = (
     "the trained weights of this package, and dinov3_vits16 with random ones."
 )
 
-ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
 
-
+@options_of(AskedWeights, Options)
 def export(
-    models: Annotated[list[str] | None, options.models(MODELS)] = None,
-    all: options.All = False,
-    filter: options.Filter = None,
-    weights: options.Weights = "auto",
-    take: options.Take = "",
-    without_head: options.WithoutHead = False,
-    base: options.Base = None,
-    name: options.OwnName = "",
-    licence: options.Licence = "",
-    out: Annotated[Path | None, options.out("the current folder", ONE_FILE)] = None,
-    force: options.Force = False,
-    keep_inexact: options.KeepInexact = False,
-    offline: options.Offline = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
-    opset: options.Opsets = None,
-    precision: options.Precision = Options.precision,
-    calibrate: options.Calibrate = None,
-    target: options.Target = Options.target,
-    attention_layout: options.AttentionLayout = None,
-    no_verify: options.NoVerify = False,
-    size: Annotated[str | None, options.size_option("the model's own")] = None,
-    batch: options.Batch = "dynamic",
-    output: options.Outputs = None,
-    layers: options.Layers = None,
-    reshape: options.Reshape = False,
-    input: options.Images = "float32",
+    asked: AskedWeights,
+    options: Options,
+    models: Annotated[Sequence[str], model_names(MODELS)] = (),
+    all: All = False,
+    filter: Filter = (),
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> int:
     """Write models as ONNX files, and check each in ONNX Runtime against JAX.
 
     A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
     """
-    chosen = read_weights(
-        weights, take=take, without_head=without_head, base=base, name=name, licence=licence
-    )
-    asked = Options(
-        opsets=options.parse_opsets(opset),
-        weights=chosen,
-        size=options.read_size(size),
-        batch=options.read_batch(batch),
-        outputs=output or (),
-        layers=options.read_layers(layers),
-        reshape=reshape,
-        input=input,
-        target=target,
-        layout=attention_layout,
-        precision=precision,
-        calibrate=calibrate,
-        out=out,
-        force=force,
-        keep_inexact=keep_inexact,
-        verify=not no_verify,
-        offline=offline,
-    )
+    chosen, weights, out = asked.choice, asked.weights, options.out
+    options = replace(options, weights=chosen)
     # A misspelt name should not wait for JAX to load.
     if models or all or filter:
-        jobs = [(info(each), asked) for each in select(models or (), all, filter or ())]
+        jobs = [(info(each), options) for each in select(models, all, filter)]
     elif isinstance(chosen, Given):
-        jobs = [(tell_recognised(chosen), asked)]
+        jobs = [(tell_recognised(chosen), options)]
     elif weights != "auto":
         raise BadRequest(
             f"--weights {weights} is about one model and none was named: name one (`zoo list` "
             "shows them), or ask for --all."
         )
     else:
-        jobs = [(info(each), replace(asked, weights=own)) for each, own in FIRST.items()]
+        jobs = [(info(each), replace(options, weights=own)) for each, own in FIRST.items()]
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:
         plans = {entry.name: partial(wanted_files, entry, options) for entry, options in jobs}
-        return foresee(plans, offline, json, "each file gets a manifest beside it, in .json")
+        return foresee(
+            plans, options.offline, json, "each file gets a manifest beside it, in .json"
+        )
     if len(jobs) == 1:
         return export_one(*jobs[0], json)
     return export_many(jobs, json)
@@ -147,4 +108,4 @@ def export_many(jobs: Sequence[tuple[ModelInfo, Options]], json: bool) -> int:
 app = typer.Typer(add_completion=False)
 """`python -m zoo.export`, which is this command alone; shells complete only `zoo`."""
 
-app.command(cls=options.SpreadOpsets, epilog=EXAMPLES)(export)
+app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)

@@ -10,9 +10,11 @@ import typer
 from weights.terminal import say
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
-from zoo.cli import options
 from zoo.cli.console import help_alone, print_json, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import Json, Model, examples
 from zoo.errors import FAILED_CHECK, BadRequest
+from zoo.options import FORCE, Option, argument, weights_from
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
@@ -21,29 +23,28 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Make reference outputs of other implementations, and compare with them.")
 app.callback(invoke_without_command=True)(help_alone)
 
-MAKE = options.examples("zoo golden make dinov3_vits16 vits16.safetensors --weights PATH")
-CHECK = options.examples("zoo golden check vits16.safetensors --weights PATH --onnx FILE")
+MAKE = examples("zoo golden make dinov3_vits16 vits16.safetensors --weights PATH")
+CHECK = examples("zoo golden check vits16.safetensors --weights PATH --onnx FILE")
 TARGET = (
     "What to write: NAME.safetensors for outputs, or NAME.pth for a checkpoint of seeded numbers."
 )
-Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
-Made = Annotated[Path, typer.Argument(metavar="FILE", help="What `zoo golden make` wrote.")]
-PICTURE = options.value("FILE", "A picture to run on.", show_default="this package's photograph")
-REFERENCE = options.value(
-    "transformers|FILE", "What computes the outputs, or an .npz that holds them."
-)
+Target = Annotated[Path, argument("DST", TARGET)]
+Made = Annotated[Path, argument("FILE", "What `zoo golden make` wrote.")]
+PICTURE = Option("FILE", "A picture to run on.", default="this package's photograph")
+REFERENCE = Option("transformers|FILE", "What computes the outputs, or an .npz that holds them.")
 
 
 @app.command("make", epilog=MAKE)
+@options_of()
 def make_golden(
-    model: options.Model,
+    model: Model,
     target: Target,
-    weights: Annotated[str | None, options.weights(False)] = None,
+    weights: Annotated[str | None, weights_from(False)] = None,
     image: Annotated[Path | None, PICTURE] = None,
     reference: Annotated[str, REFERENCE] = "transformers",
-    seed: Annotated[int, typer.Option(min=0, help="The seed of a checkpoint.")] = 0,
-    force: options.Force = False,
-    json: options.Json = False,
+    seed: Annotated[int, Option(None, "The seed of a checkpoint.", least=0)] = 0,
+    force: Annotated[bool, FORCE] = False,
+    json: Json = False,
 ) -> None:
     """Write the outputs of another implementation for an image, to compare with later."""
     entry = info(model)
@@ -91,11 +92,12 @@ def _load(model: str, weights: str) -> "Loaded":
 
 
 @app.command("check", epilog=CHECK)
+@options_of()
 def check_golden(
     file: Made,
-    weights: Annotated[str | None, options.weights(False)] = None,
-    onnx: Annotated[Path | None, options.value("FILE", "An exported file to check.")] = None,
-    json: options.Json = False,
+    weights: Annotated[str | None, weights_from(False)] = None,
+    onnx: Annotated[Path | None, Option("FILE", "An exported file to check.")] = None,
+    json: Json = False,
 ) -> int:
     """Compare a reference with the model in JAX (within 3e-5) and an ONNX file (within 1e-4)."""
     from zoo.checkpoints import golden

@@ -1,31 +1,35 @@
 """`zoo list` and `zoo info`: which models there are, and everything about one."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from weights.sources.locate import searched
 from weights.terminal import say
 from zoo.architectures.entry import ModelInfo
-from zoo.cli import options
 from zoo.cli.console import print_result
+from zoo.cli.derived import options_of
+from zoo.cli.options import Json, Model, model_names
 from zoo.cli.places import here, publisher
 from zoo.manifest.words import position_words, preprocessing_words
 from zoo.registry.lookup import fitting, info
 
 
+@options_of()
 def list_command(
     patterns: Annotated[
-        list[str] | None,
-        options.models("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
-    ] = None,
-    json: options.Json = False,
+        Sequence[str],
+        model_names("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
+    ] = (),
+    json: Json = False,
 ) -> None:
     """List the models, with their size, their licence and where their weights come from."""
-    found = fitting(patterns or ())
+    found = fitting(patterns)
     print_result(json, found, show_models, lambda entries: list(map(model_record, entries)))
 
 
-def describe(model: options.Model, json: options.Json = False) -> None:
+@options_of()
+def describe(model: Model, json: Json = False) -> None:
     """Describe one model: its architecture, preprocessing, weights and licence."""
     print_result(json, info(model), show_model, model_record)
 

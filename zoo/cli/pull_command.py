@@ -1,28 +1,30 @@
 """`zoo pull MODEL`: a built folder from a hub."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.terminal import say
-from zoo.cli import options
 from zoo.cli.console import print_json, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import DryRun, Json, Model, Revision
+from zoo.options import FORCE, OFFLINE, out_folder, variant_names
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
     from zoo.hub.pull import Preview
 
 
+@options_of()
 def pull(
-    model: options.Model,
-    variant: Annotated[list[str] | None, options.variants("fp32, which most runtimes run")] = None,
-    out: Annotated[Path | None, options.out("./MODEL")] = None,
-    revision: options.Revision = None,
-    force: options.Force = False,
-    offline: options.Offline = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    model: Model,
+    variant: Annotated[Sequence[str], variant_names("fp32, which most runtimes run")] = (),
+    out: Annotated[Path | None, out_folder("./MODEL")] = None,
+    revision: Revision = None,
+    force: Annotated[bool, FORCE] = False,
+    offline: Annotated[bool, OFFLINE] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> None:
     """Download ready-made ONNX files, and check every byte of them.
 
@@ -48,7 +50,7 @@ def pull(
             say(f"{label}: {folder / item.file}")
 
 
-def show_preview(folder: Path, found: Preview) -> None:
+def show_preview(folder: Path, found: "Preview") -> None:
     """Say what would be downloaded."""
     from zoo.cli.tables import counted, print_table
 

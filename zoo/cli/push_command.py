@@ -1,29 +1,26 @@
 """`zoo push DIR`: a built folder to a hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from weights.terminal import say
-from zoo.cli import options
 from zoo.cli.console import print_json, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import DryRun, Json, Revision
+from zoo.options import Option, argument, flag
 
 if TYPE_CHECKING:
     from zoo.hub.push import PushPlan
 
 
+@options_of()
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that was built.")],
-    repo: Annotated[str, options.value("OWNER/NAME", "The repository on the hub.")],
-    revision: options.Revision = None,
-    private: Annotated[
-        bool, options.flag("--private", "Make the repository private if it has to be created.")
-    ] = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    folder: Annotated[Path, argument("DIR", "A folder that was built.")],
+    repo: Annotated[str, Option("OWNER/NAME", "The repository on the hub.")],
+    revision: Revision = None,
+    private: Annotated[bool, flag("Make the repository private if it has to be created.")] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> None:
     """Upload a verified folder to the hub as one commit."""
     from zoo.hub.pull import BRANCH
@@ -40,7 +37,7 @@ def push(
         say(f"committed: {page}" if page else "nothing was uploaded: leave out --dry-run to do it")
 
 
-def show_plan(planned: PushPlan) -> None:
+def show_plan(planned: "PushPlan") -> None:
     """Show the files and what becomes of them."""
     from zoo.cli.tables import print_table
 

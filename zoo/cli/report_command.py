@@ -1,18 +1,17 @@
 """`zoo report`: every model whose weights somebody has, measured, as a folder to be passed on; and
 `zoo reports`: such folders as a page."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from weights.terminal import say
 from zoo.artifacts.build.plan import USUAL, read_variants
-from zoo.cli import options
 from zoo.cli.console import print_json, print_result, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import Filter, Json
 from zoo.errors import FAILED_CHECK, WRONG_USE
+from zoo.options import FILE_OUT, FORCE, Option, argument, out_folder, variant_names
 
 if TYPE_CHECKING:
     from zoo.report.kit import Outcomes
@@ -28,21 +27,22 @@ DEPTHS = (
     "A folder of pictures with depths in metres beside them, room.jpg and room.npy. Then it is "
     "also measured how far a linear layer on a file's features is from them."
 )
-MINUTES = options.value(
-    "N", "The most time that it may take. What does not fit is left for another run.", min=1
+MINUTES = Option(
+    "N", "The most time that it may take. What does not fit is left for another run.", least=1
 )
-RECEIVED = typer.Argument(metavar="FOLDER", help="Folders that `zoo report` wrote.")
+RECEIVED = argument("FOLDER", "Folders that `zoo report` wrote.")
 
 
+@options_of()
 def report(
-    weights_dir: Annotated[Path, options.value("DIR", FOLDER)],
-    filter: options.Filter = None,
-    variant: Annotated[list[str] | None, options.variants(", ".join(USUAL))] = None,
-    images: Annotated[Path | None, options.value("FOLDER", IMAGES)] = None,
-    depths: Annotated[Path | None, options.value("FOLDER", DEPTHS)] = None,
+    weights_dir: Annotated[Path, Option("DIR", FOLDER)],
+    filter: Filter = (),
+    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL))] = (),
+    images: Annotated[Path | None, Option("FOLDER", IMAGES)] = None,
+    depths: Annotated[Path | None, Option("FOLDER", DEPTHS)] = None,
     minutes: Annotated[float, MINUTES] = 60,
-    out: Annotated[Path, options.out(True)] = Path("report"),
-    json: options.Json = False,
+    out: Annotated[Path, out_folder(True)] = Path("report"),
+    json: Json = False,
 ) -> int:
     """Measure every model for which there is a checkpoint, in an hour at most.
 
@@ -57,10 +57,10 @@ def report(
     from zoo.report.labelled import read_task
 
     # What a report measures are pictures.
-    fit = [entry for entry in fitting(filter or ()) if entry.config.takes == ("pixel_values",)]
+    fit = [entry for entry in fitting(filter) if entry.config.takes == ("pixel_values",)]
     task = read_task(images) if images else None
     rooms = read_depth_task(depths) if depths else None
-    chosen = read_variants(variant or ())
+    chosen = read_variants(variant)
     asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, rooms)
     with progress_bar() as progress:
         found = kit.make_report(asked, progress)
@@ -73,7 +73,7 @@ def report(
     return WRONG_USE if found.failed else 0 if passed else FAILED_CHECK
 
 
-def _show(found: Outcomes, out: Path) -> None:
+def _show(found: "Outcomes", out: Path) -> None:
     """A row a file, and where all of it is."""
     from zoo.cli.tables import counted, print_table
     from zoo.report.page import file_rows
@@ -87,11 +87,12 @@ def _show(found: Outcomes, out: Path) -> None:
     say(f"{told}; to pass it on, attach the folder as a .zip to an issue")
 
 
+@options_of()
 def reports(
-    folders: Annotated[list[Path], RECEIVED],
-    out: Annotated[Path, options.FILE_OUT] = Path("reports.html"),
-    force: options.Force = False,
-    json: options.Json = False,
+    folders: Annotated[Sequence[Path], RECEIVED],
+    out: Annotated[Path, FILE_OUT] = Path("reports.html"),
+    force: Annotated[bool, FORCE] = False,
+    json: Json = False,
 ) -> None:
     """Make one page of reports that were received: what was measured, beside each other."""
     from zoo.report.received import write_received

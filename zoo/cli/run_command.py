@@ -1,7 +1,5 @@
 """`zoo run MODEL PICTURE…`: what a model says of pictures."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import typer
 
 from weights.terminal import complain, say
 from zoo.checkpoints.weights_argument import Given
-from zoo.cli import options
 from zoo.cli.console import print_picture, print_result, tell_recognised
+from zoo.cli.derived import options_of
+from zoo.cli.options import Json
 from zoo.errors import FAILED_CHECK, BadRequest
+from zoo.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
 
     from zoo.answers.answer import Answered
 
-MODEL = typer.Argument(
-    metavar="MODEL|FILE|FOLDER",
-    help="The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
+MODEL = argument(
+    "MODEL|FILE|FOLDER",
+    "The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
     "its manifest, or a folder of `zoo build` or `zoo pull`, which run in ONNX Runtime.",
 )
-PICTURES = typer.Argument(metavar="[PICTURE]...", help="Pictures; a photograph without any.")
-LABELS = options.value(
+PICTURES = argument("[PICTURE]...", "Pictures; a photograph without any.")
+LABELS = Option(
     "TEXT,TEXT",
     "What may be in the pictures, in words; of a model that has a tower for texts too.",
-    callback=options.split_commas,
+    several=True,
 )
 
 
@@ -42,18 +41,19 @@ class Told:
     """What was said of a picture, and the files that were written about it."""
 
     picture: str
-    answered: Answered
+    answered: "Answered"
     files: tuple[Path, ...]
 
 
+@options_of()
 def run(
     model: Annotated[str, MODEL],
-    images: Annotated[list[Path] | None, PICTURES] = None,
-    weights: Annotated[str | None, options.weights("auto; a file or a folder has its own")] = None,
-    labels: Annotated[list[str] | None, LABELS] = None,
-    out: Annotated[Path, options.out("the current folder")] = Path(),
-    force: options.Force = False,
-    json: options.Json = False,
+    images: Annotated[Sequence[Path], PICTURES] = (),
+    weights: Annotated[str | None, weights_from("auto; a file or a folder has its own")] = None,
+    labels: Annotated[Sequence[str], LABELS] = (),
+    out: Annotated[Path, out_folder("the current folder")] = Path(),
+    force: Annotated[bool, FORCE] = False,
+    json: Json = False,
 ) -> int:
     """Say what is in pictures: their classes, areas, how far away things are, or their features.
 
@@ -65,12 +65,12 @@ def run(
     from zoo.images.photograph import photograph
     from zoo.progress import is_terminal
 
-    asked = [str(image) for image in images or ()]
+    asked = [str(image) for image in images]
     from zoo.images.photograph import STORED
 
     given, refused = _read(asked) if asked else ({STORED: photograph()}, {})
     asked = [each for each in asked if each in given] or [STORED]
-    found = _answers(model, [given[each] for each in asked], weights, labels or [])
+    found = _answers(model, [given[each] for each in asked], weights, labels)
     told = [
         Told(picture, each, _files(each, out / stem))
         for picture, stem, each in zip(asked, _stems(asked), found, strict=True)
@@ -91,7 +91,7 @@ def run(
     return FAILED_CHECK if refused else 0
 
 
-def _read(asked: Sequence[str]) -> tuple[dict[str, Image], dict[str, str]]:
+def _read(asked: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
     """The pictures that can be read, and why others cannot. **Raises** `BadRequest` where there
     is none that can."""
     from zoo.images.pictures import pictures
@@ -109,8 +109,8 @@ def _read(asked: Sequence[str]) -> tuple[dict[str, Image], dict[str, str]]:
 
 
 def _answers(
-    model: str, images: Sequence[Image], weights: str | None, labels: Sequence[str]
-) -> list[Answered]:
+    model: str, images: "Sequence[Image]", weights: str | None, labels: Sequence[str]
+) -> "list[Answered]":
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
     from zoo.answers.answer import Answered
     from zoo.hub.session import is_built, open_file, open_folder
@@ -132,8 +132,8 @@ def _answers(
 
 
 def _in_jax(
-    name: str, weights: str, images: Sequence[Image], labels: Sequence[str]
-) -> list[Answered]:
+    name: str, weights: str, images: "Sequence[Image]", labels: Sequence[str]
+) -> "list[Answered]":
     from zoo.checkpoints.tokenizer_beside import tokenizer_of
 
     tokenizer = tokenizer_of(name, weights) if labels else None
@@ -162,7 +162,7 @@ def _stems(pictures: Sequence[str]) -> list[str]:
     return list(stems.values())
 
 
-def _files(found: Answered, stem: Path) -> tuple[Path, ...]:
+def _files(found: "Answered", stem: Path) -> tuple[Path, ...]:
     """Where that goes which is no name: a drawing, or features as numpy's files."""
     if found.drawing is not None:
         return (stem.with_name(f"{stem.name}-{found.kind}.png"),)

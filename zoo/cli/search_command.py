@@ -1,81 +1,52 @@
 """`zoo search DATASET PICTURE`: the rows of a dataset of vectors that are like something."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from weights.terminal import complain
-from zoo.cli import options
 from zoo.cli.console import print_picture, print_result, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import Json
 from zoo.errors import BadRequest
+from zoo.options import FILE_OUT, FORCE, Option, flag
+from zoo.retrieval.found_rows import ASKED, DATASET, SearchRequest
 
 if TYPE_CHECKING:
     from zoo.retrieval.contact_sheet import SheetCell
     from zoo.retrieval.near_duplicates import DuplicateGroup
     from zoo.retrieval.vector_table import VectorTable
 
-DATASET = typer.Argument(
-    metavar="DATASET", help="A folder of `zoo embed`: of Lance's format, or of Parquet files."
-)
-PICTURE = typer.Argument(metavar="IMAGE", help="What rows are to be like.")
-ASKED = "What to search for"
-TEXT = options.value(
-    "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", ASKED
-)
-KEY = options.value("KEY", "The row that others are to be like, by its key.", ASKED)
-WHERE = options.value("SQL", "What rows have to fulfil, such as 'width > 500'.", ASKED)
-COUNT = options.value(
-    "N", "How many rows, or groups of duplicates.", show_default="10; of groups all"
-)
-ABOVE = options.value(
-    "COSINE", "With --duplicates: from which cosine on rows are taken for them.", ASKED
-)
-DUPLICATES = options.flag("--duplicates", "Find groups of rows that are nearly the same.", ASKED)
-INDEX = options.flag(
-    "--index", "Build an index into the dataset, which searches of more than 100,000 rows use."
-)
-MODEL = options.value(
-    "FILE|FOLDER", "The model that made the vectors.", show_default="where the dataset notes it"
-)
-VECTORS = options.value(
-    "COLUMN", "The column of vectors, of a dataset to which a model was appended.", ASKED
-)
-PICTURES = options.value(
-    "FOLDER", "The folder that keys are paths in.", show_default="the dataset's thumbnails"
+ABOVE = Option("COSINE", "With --duplicates: from which cosine on rows are taken for them.", ASKED)
+DUPLICATES = flag("Find groups of rows that are nearly the same.", ASKED)
+INDEX = flag("Build an index into the dataset, which searches of more than 100,000 rows use.")
+PICTURES = Option(
+    "FOLDER", "The folder that keys are paths in.", default="the dataset's thumbnails"
 )
 
 
+@options_of(SearchRequest)
 def search_command(
+    asked: SearchRequest,
     dataset: Annotated[Path, DATASET],
-    picture: Annotated[Path | None, PICTURE] = None,
-    text: Annotated[str | None, TEXT] = None,
-    key: Annotated[str | None, KEY] = None,
     duplicates: Annotated[bool, DUPLICATES] = False,
     above: Annotated[float, ABOVE] = 0.95,
     index: Annotated[bool, INDEX] = False,
-    where: Annotated[str | None, WHERE] = None,
-    count: Annotated[int | None, COUNT] = None,
-    vector: Annotated[str, VECTORS] = "vector",
-    model: Annotated[Path | None, MODEL] = None,
     pictures: Annotated[Path | None, PICTURES] = None,
-    out: Annotated[Path | None, options.FILE_OUT] = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    out: Annotated[Path | None, FILE_OUT] = None,
+    force: Annotated[bool, FORCE] = False,
+    json: Json = False,
 ) -> None:
     """Find the pictures of a dataset that are like a picture, a text or one of themselves.
 
     Cosines of vectors tell what is alike. Up to 100,000 rows each is compared; of more, the index
     finds most of the nearest, and says how many.
     """
-    asked: dict[str, object] = {"IMAGE": picture, "--text": text, "--key": key}
-    asked |= {"--duplicates": duplicates or None, "--index": index or None}
-    given = [name for name, value in asked.items() if value is not None]
+    tasks: dict[str, object] = {"IMAGE": asked.picture, "--text": asked.text, "--key": asked.key}
+    tasks |= {"--duplicates": duplicates or None, "--index": index or None}
+    given = [name for name, value in tasks.items() if value is not None]
     if len(given) != 1:
         raise BadRequest(
             f"got {' and '.join(given) or 'nothing'} to search for: give one of an IMAGE, --text, "
@@ -84,7 +55,7 @@ def search_command(
     from zoo.retrieval.vector_index import build_index
     from zoo.retrieval.vector_table import open_vectors
 
-    table = open_vectors(dataset, vector)
+    table = open_vectors(dataset, asked.vector)
     if index:
         from zoo.cli.tables.found_table import show_index
 
@@ -94,33 +65,24 @@ def search_command(
     drawn = _Drawn(table, pictures, out, force, json)
     drawn.check()
     if duplicates:
-        return _duplicates(drawn, above, where, count)
-    _rows(drawn, (picture, text, key), where, count, model)
+        return _duplicates(drawn, above, asked.where, asked.count)
+    _rows(drawn, asked)
 
 
-def _rows(
-    drawn: _Drawn,
-    asked: tuple[Path | None, str | None, str | None],
-    where: str | None,
-    count: int | None,
-    model: Path | None,
-) -> None:
+def _rows(drawn: "_Drawn", asked: SearchRequest) -> None:
     """Search, and print and draw what was found."""
     from zoo.cli.tables.found_table import show_found
     from zoo.retrieval.contact_sheet import SheetCell
-    from zoo.retrieval.found_rows import COUNT as USUAL
-    from zoo.retrieval.found_rows import Asked
     from zoo.retrieval.search_rows import search_table, told_index
 
-    wanted = USUAL if count is None else count
-    found = search_table(drawn.table, Asked(*asked), where, wanted, model)
+    found = search_table(drawn.table, asked)
     if told := told_index(drawn.table):
         complain(told)
     drawn.draw([[SheetCell(each.row, each.cosine) for each in found]])
     print_result(drawn.json, found, show_found, lambda rows: [row._asdict() for row in rows])
 
 
-def _duplicates(drawn: _Drawn, above: float, where: str | None, count: int | None) -> None:
+def _duplicates(drawn: "_Drawn", above: float, where: str | None, count: int | None) -> None:
     """Find groups of duplicates, and print and draw them."""
     from zoo.cli.tables.found_table import show_groups
     from zoo.retrieval.contact_sheet import SheetCell
@@ -139,7 +101,7 @@ def _duplicates(drawn: _Drawn, above: float, where: str | None, count: int | Non
     print_result(drawn.json, told, lambda each: show_groups(each, len(groups)))
 
 
-def _named(table: VectorTable, group: DuplicateGroup) -> dict[str, list[dict[str, object]]]:
+def _named(table: "VectorTable", group: "DuplicateGroup") -> dict[str, list[dict[str, object]]]:
     """A group with the keys of its rows."""
     keys = (each["key"] for each in table.take(group.rows, ("key",)))
     members = zip(group.rows, keys, group.cosines, strict=True)
@@ -150,7 +112,7 @@ def _named(table: VectorTable, group: DuplicateGroup) -> dict[str, list[dict[str
 class _Drawn:
     """Where pictures of rows come from, and where a sheet of them goes."""
 
-    table: VectorTable
+    table: "VectorTable"
     pictures: Path | None
     out: Path | None
     force: bool
@@ -166,7 +128,7 @@ class _Drawn:
         if self.out is not None or self.pictures is not None:
             check_pictures(self.table, self.pictures)
 
-    def draw(self, rows: Sequence[Sequence[SheetCell]]) -> None:
+    def draw(self, rows: "Sequence[Sequence[SheetCell]]") -> None:
         """Write a contact sheet if one is asked for, and show it in a terminal that can."""
         from zoo.progress import is_terminal
         from zoo.retrieval.contact_sheet import contact_sheet

@@ -1,20 +1,27 @@
 """`zoo show MODEL IMAGE…`: what a model sees in pictures, as a picture."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from weights.terminal import say
 from zoo.checkpoints.weights_argument import Given
-from zoo.cli import options
 from zoo.cli.console import print_picture, print_result, tell_recognised
+from zoo.cli.derived import options_of
+from zoo.cli.options import Json
 from zoo.errors import BadRequest
+from zoo.options import (
+    FILE_OUT,
+    FILE_SIZE,
+    FORCE,
+    Option,
+    argument,
+    parameter,
+    weights_from,
+)
 from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
@@ -23,28 +30,40 @@ if TYPE_CHECKING:
     from zoo.images.pixel_values import Size
     from zoo.show.features import Features
 
-MODEL = typer.Argument(
-    metavar="MODEL|FILE|FOLDER",
-    help="The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
+
+def read_patch(text: str) -> tuple[int, int]:
+    """(row, column) from `3,5`. **Raises** `BadRequest`."""
+    found = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text, re.ASCII)
+    if found is None:
+        raise BadRequest(f"{parameter('patch')} {text} is no patch: write ROW,COLUMN, such as 3,5.")
+    return int(found[1]), int(found[2])
+
+
+MODEL = argument(
+    "MODEL|FILE|FOLDER",
+    "The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
     "its manifest, or a folder of `zoo build` or `zoo pull`.",
 )
-SIZE = "the file's, or twice the model's own where that has few patches"
-PATCH = options.value(
+SIZE = replace(FILE_SIZE, default="the file's, or twice the model's own where that has few patches")
+PATCH = Option(
     "ROW,COLUMN",
     "The patch of the first image that the others are compared with, counted from 0.",
-    show_default="the one in the middle",
+    default="the one in the middle",
+    given=str,
+    read=read_patch,
 )
 
 
+@options_of()
 def show(
     model: Annotated[str, MODEL],
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="Pictures.")],
-    weights: Annotated[str | None, options.weights("auto; an .onnx file has its own")] = None,
-    size: Annotated[str | None, options.size_option(SIZE, panel=None)] = None,
-    patch: Annotated[str | None, PATCH] = None,
-    out: Annotated[Path, options.FILE_OUT] = Path("features.png"),
-    force: options.Force = False,
-    json: options.Json = False,
+    images: Annotated[Sequence[Path], argument("IMAGE", "Pictures.")],
+    weights: Annotated[str | None, weights_from("auto; an .onnx file has its own")] = None,
+    size: Annotated["Size | None", SIZE] = None,
+    patch: Annotated[tuple[int, int] | None, PATCH] = None,
+    out: Annotated[Path, FILE_OUT] = Path("features.png"),
+    force: Annotated[bool, FORCE] = False,
+    json: Json = False,
 ) -> None:
     """Draw what a model sees in pictures: its features, patch by patch.
 
@@ -57,9 +76,8 @@ def show(
     from zoo.show.save import check_place, save_picture
 
     check_place("--out", out, replace=force)
-    wanted, chosen = options.read_sides(size), read_patch(patch)
-    found = _features(model, weights, pictures(list(images)), wanted)
-    grid = draw_grid(found, chosen)
+    found = _features(model, weights, pictures(list(images)), size)
+    grid = draw_grid(found, patch)
     save_picture(grid, out)
     if not json and is_terminal(sys.stdout):
         print_picture(grid)
@@ -69,8 +87,8 @@ def show(
 
 
 def _features(
-    model: str, weights: str | None, images: Sequence[Image], size: Size | None
-) -> Features:
+    model: str, weights: str | None, images: "Sequence[Image]", size: "Size | None"
+) -> "Features":
     """From a file or a folder if one is named, else from a model in JAX."""
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.checkpoints.weights_argument import Seed, read_weights
@@ -92,11 +110,3 @@ def _features(
             f"--weights {weights} has no effect here, for {model} has its own: leave it out."
         )
     return of_file(Path(model), images, size)
-
-
-def read_patch(text: str | None) -> tuple[int, int] | None:
-    """(row, column) from `3,5`. **Raises** `BadRequest`."""
-    found = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text or "", re.ASCII)
-    if text is not None and found is None:
-        raise BadRequest(f"--patch {text} is no patch: write ROW,COLUMN, such as 3,5.")
-    return (int(found[1]), int(found[2])) if found else None

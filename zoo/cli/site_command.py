@@ -1,38 +1,40 @@
 """`zoo site FOLDER…`: a catalogue with a demo, for any web server."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from weights.terminal import say
-from zoo.cli import options
 from zoo.cli.console import print_json, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import Json
+from zoo.options import FORCE, Option, argument, out_folder
 
-FOLDERS = typer.Argument(metavar="FOLDER", help="Folders of `zoo build` or `zoo pull`.")
-RUNTIME = options.value(
+FOLDERS = argument("FOLDER", "Folders of `zoo build` or `zoo pull`.")
+RUNTIME = Option(
     "PATH",
     "The package onnxruntime-web, as npm's archive or unpacked.",
-    show_default="npm is asked for it",
+    default="npm is asked for it",
 )
-TOKENIZERS = options.value(
+TOKENIZERS = Option(
     "PATH",
     "The package @huggingface/tokenizers, for models that take texts; as --runtime.",
-    show_default="npm is asked for it",
+    default="npm is asked for it",
 )
-DATASET = options.value(
+DATASET = Option(
     "FOLDER", "A small dataset of `zoo embed`, by one of the models, to be searched on a page."
 )
 
 
+@options_of()
 def site(
-    folders: Annotated[list[Path], FOLDERS],
-    out: Annotated[Path, options.out(True)] = Path("catalogue"),
+    folders: Annotated[Sequence[Path], FOLDERS],
+    out: Annotated[Path, out_folder(True)] = Path("catalogue"),
     runtime: Annotated[Path | None, RUNTIME] = None,
     tokenizers: Annotated[Path | None, TOKENIZERS] = None,
     dataset: Annotated[Path | None, DATASET] = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    force: Annotated[bool, FORCE] = False,
+    json: Json = False,
 ) -> None:
     """Make a static site of built folders: a catalogue, a page for each model, and a demo.
 

@@ -1,37 +1,36 @@
 """`zoo verify`: is a folder, or a file, still what its manifest says, and still right?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from weights.terminal import complain, say
-from zoo.cli import options
 from zoo.cli.console import print_result, progress_bar
+from zoo.cli.derived import options_of
+from zoo.cli.options import Json, Plot
 from zoo.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.files.staging import manifest_path
+from zoo.options import Option, argument, weights_from
 
 if TYPE_CHECKING:
     from zoo.artifacts.audit.findings import AuditReport, Finding
 
 
+@options_of()
 def verify(
     target: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE|DIR",
-            help="A built or pulled folder, a file in one, or a file that `zoo export` wrote.",
+        argument(
+            "FILE|DIR",
+            "A built or pulled folder, a file in one, or a file that `zoo export` wrote.",
         ),
     ],
-    weights: Annotated[str | None, options.weights("those that the manifest names")] = None,
+    weights: Annotated[str | None, weights_from("those that the manifest names")] = None,
     provider: Annotated[
-        str, options.value("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
+        str, Option("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",
-    plot: options.Plot = None,
-    json: options.Json = False,
+    plot: Plot = None,
+    json: Json = False,
 ) -> int:
     """Check that a file or a folder is what its manifest says, and that its numbers are right.
 
@@ -66,7 +65,7 @@ def verify(
     return 0 if report.passed else FAILED_CHECK
 
 
-def _draw(report: AuditReport, plot: Path) -> None:
+def _draw(report: "AuditReport", plot: Path) -> None:
     """Where the errors of each file lie, if its numbers could be compared."""
     from zoo.show.chart import draw_residuals, save_chart
     from zoo.show.residual_rows import residual_rows
@@ -84,14 +83,14 @@ def _draw(report: AuditReport, plot: Path) -> None:
     save_chart(draw_residuals(rows), plot)
 
 
-def report_record(report: AuditReport) -> dict[str, Any]:
+def report_record(report: "AuditReport") -> dict[str, Any]:
     """A report for JSON."""
     shown = (vars(file).items() for file in report.variants)
     files = [{key: it for key, it in items if key != "residuals"} for items in shown]
     return vars(report) | {"variants": files}
 
 
-def show_audit(report: AuditReport) -> None:
+def show_audit(report: "AuditReport") -> None:
     """Every check of the folder, then of each file; and what is not there."""
     from zoo.cli.tables import print_table
     from zoo.manifest.words import passed
@@ -105,7 +104,7 @@ def show_audit(report: AuditReport) -> None:
         say(f"not there, and not checked: {', '.join(report.absent)}")
 
 
-def check_rows(place: str, findings: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
+def check_rows(place: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:
     """A row a check; the place only in the first."""
     for index, finding in enumerate(findings):
         state = "ok" if finding.passed else "FAILED"

@@ -1,14 +1,17 @@
 """`zoo weights`: inspect, convert and download checkpoints."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from weights.terminal import say
-from zoo.checkpoints.weights_argument import Given
-from zoo.cli import options
+from zoo.checkpoints.weights_argument import BASE, TAKE, WITHOUT_HEAD, Given
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
+from zoo.cli.derived import options_of
+from zoo.cli.options import DryRun, Json, examples, model_names
+from zoo.options import FORCE, Option, argument, flag, out_folder
 from zoo.registry.lookup import info
 
 app = typer.Typer(help="Inspect, convert and download checkpoints.")
@@ -16,14 +19,14 @@ app.callback(invoke_without_command=True)(help_alone)
 
 TARGET = "What to write: NAME.pth for Meta, NAME.tar.lz4 for Equimo, NAME.eqx for "
 TARGET += "Equinox, or a folder for Hugging Face."
-MODEL = options.value(
+MODEL = Option(
     "MODEL",
     "The model, which has to be named where a checkpoint fits several.",
-    autocompletion=options.complete,
+    models=True,
 )
 MIRROR = "Take a copy that somebody else than the publisher keeps, where one is known."
-Source = Annotated[Path, typer.Argument(metavar="SRC", help="A checkpoint: a file or a folder.")]
-Target = Annotated[Path, typer.Argument(metavar="DST", help=TARGET)]
+Source = Annotated[Path, argument("SRC", "A checkpoint: a file or a folder.")]
+Target = Annotated[Path, argument("DST", TARGET)]
 
 PUBLISHERS = {
     "meta": "Meta (facebookresearch)",
@@ -39,12 +42,13 @@ MOST_TENSORS = 1000
 """Lines of tensors that are shown."""
 
 
-@app.command("inspect", epilog=options.examples("zoo weights inspect model.safetensors"))
+@app.command("inspect", epilog=examples("zoo weights inspect model.safetensors"))
+@options_of()
 def inspect_checkpoint(
     file: Source,
-    take: options.Take = "",
-    base: options.Base = None,
-    json: options.Json = False,
+    take: Annotated[str, TAKE] = "",
+    base: Annotated[Path | None, BASE] = None,
+    json: Json = False,
 ) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.inspect import inspect
@@ -74,16 +78,17 @@ def inspect_checkpoint(
         say(f"{name}  {tensor.dtype} {list(tensor.shape)}")
 
 
-@app.command("convert", epilog=options.examples("zoo weights convert dinov3.pth FOLDER"))
+@app.command("convert", epilog=examples("zoo weights convert dinov3.pth FOLDER"))
+@options_of()
 def convert_checkpoint(
     source: Source,
     target: Target,
     model: Annotated[str | None, MODEL] = None,
-    take: options.Take = "",
-    without_head: options.WithoutHead = False,
-    base: options.Base = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    take: Annotated[str, TAKE] = "",
+    without_head: Annotated[bool, WITHOUT_HEAD] = False,
+    base: Annotated[Path | None, BASE] = None,
+    force: Annotated[bool, FORCE] = False,
+    json: Json = False,
 ) -> None:
     """Write a checkpoint in the form that another library reads."""
     from zoo.checkpoints.convert import convert_file
@@ -105,13 +110,14 @@ def convert_checkpoint(
     warn_nonfinite(done.nonfinite)
 
 
-@app.command("download", epilog=options.examples("zoo weights download dinov3_vits16 --dry-run"))
+@app.command("download", epilog=examples("zoo weights download dinov3_vits16 --dry-run"))
+@options_of()
 def download_checkpoints(
-    models: Annotated[list[str], options.models("Names or aliases of models.")],
-    out: Annotated[Path | None, options.out("the cache")] = None,
-    mirror: Annotated[bool, options.flag("--mirror", MIRROR)] = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    models: Annotated[Sequence[str], model_names("Names or aliases of models.")],
+    out: Annotated[Path | None, out_folder("the cache")] = None,
+    mirror: Annotated[bool, flag(MIRROR)] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> None:
     """Download the checkpoint that `--weights auto` would use."""
     from zoo.checkpoints.download import download_checkpoint

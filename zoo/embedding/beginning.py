@@ -27,6 +27,7 @@ from zoo.embedding.row_columns import RowColumns
 from zoo.embedding.work_folder import WORK, WorkFolder
 from zoo.errors import BadOutput
 from zoo.files.staging import writing
+from zoo.options import parameter
 
 TEXT_TOWER = "text_"  # how the variants of one begin
 
@@ -111,7 +112,7 @@ def begin_dataset(
     if begun is not None:
         _check_same(dataset, begun, about)
     if finished is not None and len(about.appended) <= len(finished.appended):
-        if begun is None and not asked.append:
+        if begun is None and not asked.append_model:
             return _begin_update(work, how, finished, about, asked.prune, told)
         if not work.is_update:
             if begun is None or begun.appended == finished.appended:
@@ -127,7 +128,7 @@ def begin_dataset(
     if finished is not None and finished.gone:
         raise BadOutput(
             f"{dataset} has {finished.gone:,} rows whose pictures are gone, of which another model "
-            "can make nothing: embed the pictures again with --prune first."
+            f"can make nothing: embed the pictures again with {parameter('prune')} first."
         )
     with writing(dataset):
         how.part(dataset, 0).parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +159,7 @@ def _begin_update(
     if not (work.dataset / LISTED).is_file():
         told.note(
             f"{work.dataset} was made by a version that did not note its pictures: whether they "
-            "have changed is not known. --force makes it again."
+            f"have changed is not known. {parameter('force')} makes it again."
         )
         return Begun(finished)
     _list_shards(work, about, prune, told)
@@ -173,7 +174,7 @@ def _begin_update(
         columns = ", ".join(each.column for each in finished.appended)
         raise BadOutput(
             f"{work.dataset} was made of other pictures than there are now, and has {columns} of "
-            "them, too: make it again with --force, and then append these models."
+            f"them, too: make it again with {parameter('force')}, and then append these models."
         )
     check_untouched(work.dataset, how, about.columns)
     with writing(work.dataset):
@@ -217,10 +218,10 @@ def _check_same(dataset: Path, earlier: About, about: About) -> None:
     if "model_sha256" in different:
         raise BadOutput(
             f"{dataset} holds vectors of {earlier.told}, not of {about.told}, and these cannot be "
-            "compared: give them a column of their own with --append-model, choose another place, "
-            "or replace it with --force."
+            f"compared: give them a column of their own with {parameter('append_model')}, choose "
+            f"another place, or replace it with {parameter('force')}."
         )
     raise BadOutput(
         f"{dataset} was made with other {' and '.join(different)}: choose another place, or "
-        "replace it with --force."
+        f"replace it with {parameter('force')}."
     )

@@ -28,6 +28,7 @@ from zoo.embedding.picture_sources import (
     printable_name,
 )
 from zoo.errors import BadFile
+from zoo.options import parameter
 
 if TYPE_CHECKING:
     from zoo.embedding.part_files import PartFormat
@@ -72,7 +73,8 @@ def read_listed(dataset: Path) -> Iterator[ListedShard]:
                 yield ListedShard(read_shard(told), rows, [tuple(each) for each in errors], gone)
             except (ValueError, TypeError, KeyError) as error:
                 raise BadFile(
-                    f"{path} is not what `zoo embed` writes: make the dataset again with --force."
+                    f"{path} is not what `zoo embed` writes: make the dataset again with "
+                    f"{parameter('force')}."
                 ) from error
 
 
@@ -179,7 +181,7 @@ def _earlier_pictures(
     if len(digests) != listed.rows:
         raise BadFile(
             f"{dataset} was changed by another program since it was made: take the pictures in "
-            "with --force, which makes it again."
+            f"with {parameter('force')}, which makes it again."
         )
     if shard.kind in HOLDERS.values():
         holder = os.fsencode(shard.place)

@@ -38,13 +38,13 @@ def make_dataset(
 
     **Raises** a `ZooError` or `WeightsError`; what is done by then stays.
     """
-    began, dataset = time.perf_counter(), asked.dataset
+    began, dataset = time.perf_counter(), asked.out
     how, found = part_format(dataset), find_network(asked.model, asked.precision, offline)
     columns = RowColumns(found, asked.dtype, asked.extra)
     columns.check()
     about = state_dataset(columns, asked, state_sources(asked.sources))
     with locked_output(dataset, told):
-        if asked.append:
+        if asked.append_model:
             about, columns = state_appended(read_about(dataset), about, columns)
             how = part_format(dataset, columns.column)
         recipe = ShardRecipe(str(found.place), found.digest, asked, columns.column)

@@ -54,16 +54,17 @@ class Embedded:
 
 @dataclass(frozen=True)
 class EmbedRequest:
-    """What was asked for: the pictures, the network, the dataset, and what its rows hold."""
+    """What was asked for, as in `zoo.embed`: the pictures, the network, the dataset, and what its
+    rows hold."""
 
     sources: tuple[str, ...]
     model: str
-    dataset: Path
+    out: Path
     precision: str
     dtype: Dtype
     extra: tuple[Extra, ...]
     draft: bool
     batch: int
     shard: int
-    append: bool = False
+    append_model: bool = False
     prune: bool = False

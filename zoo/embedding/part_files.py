@@ -29,6 +29,7 @@ from zoo.embedding.lance_parts import (
 from zoo.embedding.libraries import need_library
 from zoo.embedding.placing import placing
 from zoo.errors import BadRequest
+from zoo.options import parameter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,8 +131,8 @@ def part_format(dataset: Path, column: str = VECTOR) -> PartFormat:
     `BadRequest`, or `MissingLibrary`."""
     if dataset.suffix not in PART_FORMATS:
         raise BadRequest(
-            f"--out {dataset} ends in neither of {' and '.join(PART_FORMATS)}: name a dataset such "
-            "as vectors.lance."
+            f"{parameter('out')} {dataset} ends in neither of {' and '.join(PART_FORMATS)}: name a "
+            "dataset such as vectors.lance."
         )
     how = PART_FORMATS[dataset.suffix]
     for library in ("pyarrow", how.library):

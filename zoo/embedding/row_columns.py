@@ -20,6 +20,7 @@ from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
 from zoo.manifest.stated_entry import stated_entry
+from zoo.options import parameter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +67,9 @@ class RowColumns:
         for name, output in self.sources.items():
             if output not in self.found.outputs:
                 given = ", ".join(self.found.outputs)
-                raise BadRequest(f"--with {name} needs the output {output}, and this has {given}.")
+                raise BadRequest(
+                    f"{parameter('extra')} {name} needs the output {output}, and this has {given}."
+                )
         return tuple(dict.fromkeys(self.sources.values()))
 
     @cached_property
@@ -80,7 +83,8 @@ class RowColumns:
         config = stated_entry(self.found.manifest).config
         if not architecture_of(config).gives_features:
             raise BadRequest(
-                f"{self.found.manifest.model} has no tokens: leave out --with patches."
+                f"{self.found.manifest.model} has no tokens: leave out {parameter('extra')} "
+                "patches."
             )
         return config.prefix_tokens
 
@@ -153,7 +157,9 @@ def read_extra(names: Sequence[str]) -> tuple[Extra, ...]:
     known = get_args(Extra)
     for name in names:
         if name not in known or names.count(name) > 1:
-            raise BadRequest(f"--with {name} is no column: choose among {', '.join(known)}, once.")
+            raise BadRequest(
+                f"{parameter('extra')} {name} is no column: choose among {', '.join(known)}, once."
+            )
     return tuple(cast(Extra, name) for name in names)
 
 

@@ -94,7 +94,7 @@ class ShardWorker:
         self.columns = RowColumns(
             runner.found, recipe.asked.dtype, recipe.asked.extra, recipe.column
         )
-        self.work, self.stopped = WorkFolder(recipe.asked.dataset), False
+        self.work, self.stopped = WorkFolder(recipe.asked.out), False
         # While some threads wait for a file or for a lane, others decode.
         self.ahead = 2 * runner.lanes + 2
         self.pool = ThreadPoolExecutor(2 * runner.lanes)

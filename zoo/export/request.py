@@ -1,22 +1,35 @@
 """What the user asks for, checked before any work starts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from converter.opsets import DEFAULT_TARGET
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, chosen_weights
 from zoo.errors import BadOutput, BadRequest
+from zoo.export.export_options import (
+    ATTENTION_LAYOUT,
+    BATCH,
+    CALIBRATE,
+    INPUT,
+    KEEP_INEXACT,
+    LAYERS,
+    OPSET,
+    OUTPUTS,
+    PRECISION,
+    RESHAPE,
+    TARGET,
+    VERIFY,
+)
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
 from zoo.manifest.choices import Input, Layout, Precision, Target
+from zoo.options import FORCE, OFFLINE, SIZE, out_folder, parameter
 
 if TYPE_CHECKING:
     from converter.targets import Target as Runtime
@@ -45,32 +58,30 @@ Size = tuple[int, int] | Literal["dynamic"] | None
 """(height, width), or neither, or the model's own."""
 
 
+ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
+
+
 @dataclass(frozen=True)
 class Options:
-    """What a file is to be; without opsets the target's own is meant.
+    """What a file is to be, as `zoo export` is asked for it."""
 
-    `layers` are blocks, from 1, or the last of them, as in `"last4"`; `outputs` are names, by
-    default those of what the model gives unasked. The activations of int8 are ranged on the
-    pictures of the folder `calibrate`, if there is one.
-    """
-
-    opsets: Sequence[int] = ()
     weights: str | Choice = "auto"
-    size: Size = None
-    batch: int | None = None
-    layers: Sequence[int] | str = ()
-    outputs: Sequence[str] = ()
-    reshape: bool = False
-    input: Input = "float32"
-    target: Target = DEFAULT_TARGET
-    layout: Layout | None = None
-    precision: Precision = "fp32"
-    calibrate: Path | None = None
-    out: Path | None = None
-    force: bool = False
-    keep_inexact: bool = False
-    verify: bool = True
-    offline: bool = False
+    out: Annotated[Path | None, out_folder("the current folder", ONE_FILE)] = None
+    force: Annotated[bool, FORCE] = False
+    keep_inexact: Annotated[bool, KEEP_INEXACT] = False
+    offline: Annotated[bool, OFFLINE] = False
+    opsets: Annotated[Sequence[int], OPSET] = ()
+    precision: Annotated[Precision, PRECISION] = "fp32"
+    calibrate: Annotated[Path | None, CALIBRATE] = None
+    target: Annotated[Target, TARGET] = DEFAULT_TARGET
+    layout: Annotated[Layout | None, ATTENTION_LAYOUT] = None
+    verify: Annotated[bool, VERIFY] = True
+    size: Annotated[Size, SIZE] = None
+    batch: Annotated[int | None, BATCH] = None
+    outputs: Annotated[Sequence[str], OUTPUTS] = ()
+    layers: Annotated[Sequence[int] | str, LAYERS] = ()
+    reshape: Annotated[bool, RESHAPE] = False
+    input: Annotated[Input, INPUT] = "float32"
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,7 @@ def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | Non
     return read_picture_folder(folder)
 
 
-def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:
+def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
     """Those that are asked for, each once, or the target's own."""
     opsets = tuple(dict.fromkeys(options.opsets)) or (runtime.opset,)
     known = " to ".join(map(str, sorted({runtime.opsets[0], runtime.opsets[-1]})))
@@ -155,7 +166,7 @@ def read_opsets(options: Options, runtime: Runtime) -> tuple[int, ...]:
 
 
 def check_target(
-    runtime: Runtime, precision: Precision, signature: Signature, entry: ModelInfo
+    runtime: "Runtime", precision: Precision, signature: Signature, entry: ModelInfo
 ) -> None:
     """Refuse what the target's runtime cannot run."""
     from zoo.export.precision import CODECS
@@ -264,22 +275,23 @@ def read_files(
     name: str, opsets: tuple[int, ...], options: Options
 ) -> tuple[Path, tuple[FileSpec, ...]]:
     """Into which folder to write which file for each opset."""
-    out, spec = options.out, partial(FileSpec, precision=options.precision)
-    if out is not None and out.suffix == ".onnx":
+    place, spec = options.out, partial(FileSpec, precision=options.precision)
+    if place is not None and place.suffix == ".onnx":
         if len(opsets) > 1:
             raise BadRequest(
-                f"--out {out} names one file for {len(opsets)} opsets: name a folder instead."
+                f"{parameter('out')} {place} names one file for {len(opsets)} opsets: name a "
+                "folder instead."
             )
-        if not re.fullmatch(NAME, out.name) or len(out.name) > 150:
+        if not re.fullmatch(NAME, place.name) or len(place.name) > 150:
             raise BadRequest(
-                f"{str(out)!r}: a manifest cannot hold that name. Write one of at most 150 "
+                f"{str(place)!r}: a manifest cannot hold that name. Write one of at most 150 "
                 "letters (a to z), digits, `_`, `-` and `.`, the first a letter, a digit or `_`."
             )
-        return out.parent, (spec(out.name, opsets[0]),)
+        return place.parent, (spec(place.name, opsets[0]),)
     usual = (Options.target, Options.precision)
     given = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
     told = [part for part in given if part not in usual]
-    return out or Path(), tuple(
+    return place or Path(), tuple(
         spec(f"{'-'.join((name, f'opset{opset}', *told))}.onnx", opset) for opset in opsets
     )
 
@@ -288,5 +300,5 @@ def check_targets(target: Path, force: bool) -> None:
     """Refuse to write over an earlier export unless told to. **Raises** `BadOutput`."""
     for path in (target, manifest_path(target), sidecar_path(target)):
         if path.is_dir():
-            raise BadOutput(f"{path} is a folder: name another place with --out.")
+            raise BadOutput(f"{path} is a folder: name another place with {parameter('out')}.")
         check_free(path, force)

@@ -7,6 +7,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadOutput
 from zoo.export.request import Request
 from zoo.manifest.choices import Precision
+from zoo.options import parameter
 
 LARGEST_WHOLE = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""
@@ -68,7 +69,8 @@ def check_resources(request: Request, progress: Progress) -> None:
     if needed > free:
         raise BadOutput(
             f"cannot write {request.targets[0]}: it takes {_gb(needed)} in {there}, where "
-            f"{_gb(free)} are free: make room there, or choose another place with --out."
+            f"{_gb(free)} are free: make room there, or choose another place with "
+            f"{parameter('out')}."
         )
     # What is only written passes through memory a tensor at a time.
     if request.options.verify or request.options.precision != "fp32":

@@ -1,40 +1,52 @@
 """`zoo.to_onnx`: a model that somebody holds in JAX as a verified ONNX file."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from converter.opsets import DEFAULT_TARGET
 from zoo.errors import BadRequest, NotVerified
+from zoo.export.export_options import (
+    BATCH,
+    CALIBRATE,
+    INPUT,
+    KEEP_INEXACT,
+    LAYERS,
+    OPSET,
+    OUTPUTS,
+    PRECISION,
+    TARGET,
+    VERIFY,
+)
+from zoo.manifest.choices import Input, Precision, Target
+from zoo.options import SIZE, documented
 from zoo.progress import bar
 
 if TYPE_CHECKING:
-    from zoo.manifest.choices import Input, Precision, Target
     from zoo.manifest.schema import Manifest
 
 Size = int | tuple[int, int] | Literal["dynamic"] | None
 
 
+@documented
 def to_onnx(
     model: Callable[..., Any],
     path: str | os.PathLike[str],
     *,
-    opset: int | None = None,
-    size: Size = None,
-    batch: int | None = None,
-    precision: Precision = "fp32",
-    calibrate: str | os.PathLike[str] | None = None,
-    target: Target = DEFAULT_TARGET,
-    input: Input = "float32",
-    layers: Sequence[int] | str | None = None,
-    outputs: Sequence[str] | None = None,
-    verify: bool = True,
-    keep_inexact: bool = False,
-) -> Manifest:
+    opset: Annotated[int | None, OPSET] = None,
+    size: Annotated[Size, SIZE] = None,
+    batch: Annotated[int | None, BATCH] = None,
+    precision: Annotated[Precision, PRECISION] = "fp32",
+    calibrate: Annotated[str | os.PathLike[str] | None, CALIBRATE] = None,
+    target: Annotated[Target, TARGET] = DEFAULT_TARGET,
+    input: Annotated[Input, INPUT] = "float32",
+    layers: Annotated[Sequence[int] | str | None, LAYERS] = None,
+    outputs: Annotated[Sequence[str] | None, OUTPUTS] = None,
+    verify: Annotated[bool, VERIFY] = True,
+    keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
+) -> "Manifest":
     """Write a model as an ONNX file and prove it in ONNX Runtime, as `zoo export` does.
 
     The model may be fine-tuned, cut (`eqx.tree_at(lambda m: m.blocks, model, model.blocks[:6])`)
@@ -48,25 +60,7 @@ def to_onnx(
     - `model`: what `zoo.from_pretrained` or `zoo.create` gave, or a module that holds it.
     - `path`: where to write; ends in `.onnx`. The manifest lies beside it, `NAME.manifest.json`,
       and the tensors of more than 2 GB, `NAME.onnx_data`. Earlier files are replaced.
-    - `opset`: one of `converter.OPSETS`, by default what suits the target.
-    - `size`: pixels, `224` or `(height, width)`; `"dynamic"` leaves them open; the model's own by
-      default.
-    - `batch`: images at once; open by default.
-    - `precision`: `"fp32"`, `"fp16"`, `"bf16"`, `"int8"`, `"q4"` or `"q4f16"`.
-    - `calibrate`: a folder with pictures, for `"int8"`: the ranges of activations are measured on
-      them, and the file gets these or computes its own, whichever is faster and near enough.
-    - `target`: the runtime that the file is for, of `converter.TARGETS`; `"portable"` for all of
-      these, and others that want fixed sizes; or `"standard"` for any that has all operators of
-      the opset.
-    - `input`: `"float32"` for `pixel_values [batch, 3, height, width]`, `"uint8"` for images
-      `[batch, height, width, 3]` of any size, which the file preprocesses itself.
-    - `layers`: blocks, from 1, whose hidden states are outputs as well, or `"last4"`; only of a
-      network of the zoo itself.
-    - `outputs`: names of those that the file is to have, such as `["attentions"]`; by default what
-      the network gives unasked; only of a network of the zoo itself.
-    - `verify`: whether to compare the file with JAX on photographs.
-    - `keep_inexact`: also write a file of low precision whose numbers are too far from JAX's; its
-      manifest says that it did not pass.
+    {options}
 
     **Returns** the manifest, as it is written beside the file.
 

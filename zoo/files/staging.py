@@ -14,6 +14,7 @@ from weights import lock
 from weights.progress import Progress
 from weights.terminal import complain
 from zoo.errors import BadOutput
+from zoo.options import parameter
 from zoo.processes import terminate_workers
 
 PREFIX = ".zoo-"  # how the names of staged folders begin
@@ -65,12 +66,10 @@ def replacing(path: Path) -> Generator[Path]:
         (stage / path.name).replace(path)
 
 
-FORCE = "replace it with --force, or name another place"
-
-
-def check_free(path: Path, force: bool = False, advice: str = FORCE) -> None:
+def check_free(path: Path, force: bool = False, advice: str = "") -> None:
     """**Raises** `BadOutput` where something is, be it a link to nothing, unless by force."""
     if os.path.lexists(path) and not force:
+        advice = advice or f"replace it with {parameter('force')}, or name another place"
         raise BadOutput(f"{path} exists already: {advice}.")
 
 
@@ -127,11 +126,13 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
         str(destination).encode()
     except UnicodeEncodeError as error:
         raise BadOutput(
-            f"the name of {destination} is no UTF-8: name another place with --out."
+            f"the name of {destination} is no UTF-8: name another place with {parameter('out')}."
         ) from error
     for place in (destination, *destination.parents):
         if place.is_symlink() and not place.exists():
-            raise BadOutput(f"{place} is a link to nothing: name another place with --out.")
+            raise BadOutput(
+                f"{place} is a link to nothing: name another place with {parameter('out')}."
+            )
     with ExitStack() as stack:
         with writing(destination):
             stack.enter_context(lock.locked(destination, progress))
@@ -158,7 +159,9 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
     """**Raises** `BadOutput` where a folder on the way to a file is a link."""
     for parent in {str(Path(name).parent) for name in names} - {"."}:
         if found := links(folder, parent):
-            raise BadOutput(f"{found[0]} is a link: remove it, or name another folder with --out.")
+            raise BadOutput(
+                f"{found[0]} is a link: remove it, or name another folder with {parameter('out')}."
+            )
 
 
 def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:

@@ -15,6 +15,7 @@ from zoo.architectures.builder import batched
 from zoo.architectures.kinds import architecture_of
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
+from zoo.options import parameter
 from zoo.texts.tokenizer import Tokenizer
 
 
@@ -26,8 +27,9 @@ def answers_of(model: Network, images: Sequence[Image]) -> list[Answered]:
     config = model.config
     if config is None or config.words is not None:
         raise BadRequest(
-            "this model takes texts: with both towers, name what may be in pictures with --labels; "
-            "with one, build it, and ask the `text` of what `zoo.load` gives."
+            "this model takes texts: with both towers, name what may be in pictures with "
+            f"{parameter('labels')}; with one, build it, and ask the `text` of what `zoo.load` "
+            "gives."
         )
     run, found = eqx.filter_jit(batched), []
     for image in images:
@@ -48,8 +50,8 @@ def answers_in_words(
     how, config = model.preprocessing, model.config
     if config is None or how is None or not architecture_of(config).towers:
         raise BadRequest(
-            "--labels is for a model with towers for pictures and for texts, and this is none: "
-            "`zoo list '*_dual'` names them."
+            f"{parameter('labels')} is for a model with towers for pictures and for texts, and "
+            "this is none: `zoo list '*_dual'` names them."
         )
     found = tokenizer.encoded(in_sentences(labels))
     texts = [jnp.asarray(found[name], jnp.int32) for name in config.takes if name in found]

@@ -22,6 +22,7 @@ from zoo.errors import BadFile, BadOutput, BadRequest
 from zoo.files.staging import locked_output, refuse_links, writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
+from zoo.options import parameter
 
 NAMESPACE = "jax-onnx-zoo"
 """Whose repositories are asked, unless the environment's ZOO_HUB names somebody else."""
@@ -52,7 +53,7 @@ class Wanted:
         """How to go on without."""
         return (
             "Name a repository's owner with ZOO_HUB and its branch, tag or commit with "
-            f"--revision, or make the files yourself with `zoo build {self.model}`."
+            f"{parameter('revision')}, or make the files yourself with `zoo build {self.model}`."
         )
 
 
@@ -139,7 +140,9 @@ def _collecting(folder: Path) -> Generator[Path]:
     refuse_links(folder, [f"{COLLECTING}/{MANIFEST}"])
     parts.mkdir(parents=True, exist_ok=True)
     if found := [path for path in parts.rglob("*") if path.is_symlink()]:
-        raise BadOutput(f"{found[0]} is a link: remove it, or name another folder with --out.")
+        raise BadOutput(
+            f"{found[0]} is a link: remove it, or name another folder with {parameter('out')}."
+        )
     try:
         yield parts
     finally:
@@ -159,7 +162,9 @@ def _listing(wanted: Wanted, progress: Progress) -> tuple[Listing, dict[str, Var
     failed = [name for name, variant in variants.items() if not variant.passed]
     if failed or not listing.manifest.complete:
         what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
-        raise BadFile(f"{listing.where} is not fit for use ({what}): take another --revision.")
+        raise BadFile(
+            f"{listing.where} is not fit for use ({what}): take another {parameter('revision')}."
+        )
     return listing, variants
 
 
@@ -168,7 +173,9 @@ def _online(wanted: Wanted, progress: Progress) -> Listing:
     file = ask(wanted.manifest, wanted.advice)
     where = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > LARGEST_MANIFEST:
-        raise BadFile(f"the manifest of {where} has {file.size} bytes: take another --revision.")
+        raise BadFile(
+            f"the manifest of {where} has {file.size} bytes: take another {parameter('revision')}."
+        )
     with TemporaryDirectory() as place:
         path = Path(place, MANIFEST)
         fetch(file, path, wanted.advice, progress)
@@ -192,8 +199,8 @@ def _offline(wanted: Wanted) -> Listing:
 
 def _forbidden(file: HubFile, wanted: Wanted) -> Unreachable:
     return Unreachable(
-        f"{file} is neither in {wanted.folder} nor in the hub's cache, and --offline forbids "
-        "asking: run the command once without it."
+        f"{file} is neither in {wanted.folder} nor in the hub's cache, and {parameter('offline')} "
+        "forbids asking: run the command once without it."
     )
 
 
@@ -208,8 +215,8 @@ def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:
     found = [name for name in names if os.path.lexists(folder / name)]
     if found and not wanted.force:
         raise BadOutput(
-            f"{folder / found[0]} is not the file of {listing.where}: replace it with --force, "
-            "or name another folder with --out."
+            f"{folder / found[0]} is not the file of {listing.where}: replace it with "
+            f"{parameter('force')}, or name another folder with {parameter('out')}."
         )
     return found
 

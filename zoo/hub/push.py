@@ -21,6 +21,7 @@ from zoo.errors import BadFile, BadRequest
 from zoo.hub.pull import BRANCH
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest
+from zoo.options import parameter
 from zoo.progress import is_terminal
 
 TOKEN = "set HF_TOKEN to a token of yours that may write to {}"
@@ -67,7 +68,7 @@ class PushPlan:
 def plan_push(folder: Path, target: PushTarget, progress: Progress) -> PushPlan:
     """Check a folder and compare it with the repository. **Raises** `BadFile`, `BadRequest`."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", target.repository, re.ASCII):
-        raise BadRequest(f"--repo {target.repository}: write OWNER/NAME.")
+        raise BadRequest(f"{parameter('repo')} {target.repository}: write OWNER/NAME.")
     manifest = check_folder(folder, progress)
     progress.stage(f"asking the hub about {target.repository}")
     state, there = _look(target)

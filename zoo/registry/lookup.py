@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.published import FAMILIES
 from zoo.errors import BadRequest, UnknownModel
+from zoo.options import parameter
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -43,13 +44,15 @@ def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ())
     **Raises** `BadRequest` where that is none or not clear, `UnknownModel`."""
     if names and (everything or patterns):
         raise BadRequest(
-            f"got {' '.join(names)} and --all or --filter: name models, or ask for all, or filter."
+            f"got {' '.join(names)} and {parameter('all')} or {parameter('filter')}: name models, "
+            "or ask for all, or filter."
         )
     if names:
         return list(dict.fromkeys(model.name for name in names for model in _meant(name)))
     if not everything and not patterns:
         raise BadRequest(
-            "no model was named: name one (`zoo list` shows them), or use --all or --filter."
+            f"no model was named: name one (`zoo list` shows them), or use {parameter('all')} or "
+            f"{parameter('filter')}."
         )
     return [model.name for model in fitting(patterns)]
 

@@ -22,6 +22,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import Float32, Size, pixel_values
+from zoo.options import parameter
 from zoo.report.content import Depths
 from zoo.report.neighbours import RIDGE
 from zoo.runtime import Session
@@ -65,8 +66,8 @@ def read_depth_task(folder: Path) -> DepthTask:
     pairs = [pair for pair in found if pair[1].is_file()]
     if len(pairs) < LEAST_PAIRS:
         raise BadRequest(
-            f"--depths {folder} has {len(pairs)} pictures with depths: give {LEAST_PAIRS} or more, "
-            "such as room.jpg, and metres beside each in room.npy."
+            f"{parameter('depths')} {folder} has {len(pairs)} pictures with depths: give "
+            f"{LEAST_PAIRS} or more, such as room.jpg, and metres beside each in room.npy."
         )
     for _, path in pairs:
         tensor = read_eqx(path).tensors["0"]

@@ -12,6 +12,7 @@ from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import locked_output
+from zoo.options import parameter
 from zoo.report import content, matching, page
 from zoo.report.accuracy import ModelProof, measure_model, tools_of
 from zoo.report.budget import Budget, products_a_second
@@ -146,7 +147,7 @@ def too_long(entry: ModelInfo, budget: Budget, asked: ReportRequest) -> str:
     takes = budget.takes(entry)
     told = f"it takes about {minutes(takes)}, more than is left ({minutes(budget.left)})"
     if takes > 60 * asked.minutes:
-        return f"{told}; write --minutes {round(1.5 * takes / 60) + 1}"
+        return f"{told}; write {parameter('minutes')} {round(1.5 * takes / 60) + 1}"
     return f"{told}; run the command again, and it goes on"
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from zoo.errors import BadRequest
+from zoo.options import parameter
 from zoo.report.content import Neighbours
 
 NEAREST = 20
@@ -85,8 +86,8 @@ def read_task(folder: Path) -> LabelledTask:
     classes = sorted({name for each in found for name in each})
     if len(classes) < 2:
         raise BadRequest(
-            f"--images {folder} has {len(classes)} folders with images: give a folder for each of "
-            "two or more classes, or `train` and `val` with such folders in them."
+            f"{parameter('images')} {folder} has {len(classes)} folders with images: give a folder "
+            "for each of two or more classes, or `train` and `val` with such folders in them."
         )
     known, *more = (labelled(each, classes) for each in found)
     asked = more[0] if split else None

@@ -8,6 +8,7 @@ from weights.errors import WeightsError
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import fitting_models, open_named
 from zoo.errors import BadRequest
+from zoo.options import parameter
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
     **Raises** `BadRequest` where there is none at all.
     """
     if not folder.is_dir():
-        raise BadRequest(f"--weights-dir {folder} is no folder: name one that holds checkpoints.")
+        raise BadRequest(
+            f"{parameter('weights_dir')} {folder} is no folder: name one that holds checkpoints."
+        )
     named: dict[str, list[Path]] = {}
     for entry in entries:
         names = filter(None, (entry.checkpoint, entry.archive, Path(entry.repository).name))
@@ -50,8 +53,8 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
     if not found:
         told = f" ({len(left_out)} files there are of other models or of none)" if left_out else ""
         raise BadRequest(
-            f"--weights-dir {folder} holds no checkpoint of the models that were asked for{told}: "
-            "put published files there, under their own names."
+            f"{parameter('weights_dir')} {folder} holds no checkpoint of the models that were "
+            f"asked for{told}: put published files there, under their own names."
         )
     in_order = {entry.name: found[entry.name] for entry in entries if entry.name in found}
     return Checkpoints(in_order, left_out)

@@ -11,6 +11,7 @@ from zoo.manifest.markdown import markdown
 from zoo.manifest.measured import worst
 from zoo.manifest.read import to_text
 from zoo.manifest.words import passed
+from zoo.options import parameter
 from zoo.registry.lookup import MODELS
 from zoo.report.content import (
     EMPTY,
@@ -35,7 +36,9 @@ def report_so_far(folder: Path) -> ReportContent:
     if os.path.lexists(folder) and not (
         folder.is_dir() and all(name.endswith((FEATURES, ERRORS)) for name in os.listdir(folder))
     ):
-        raise BadOutput(f"{folder} is there and holds no report: name another folder with --out.")
+        raise BadOutput(
+            f"{folder} is there and holds no report: name another folder with {parameter('out')}."
+        )
     return EMPTY
 
 

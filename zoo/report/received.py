@@ -11,9 +11,10 @@ from pathlib import Path
 
 from weights.opening import open_inside
 from zoo.errors import BadFile, BadRequest
-from zoo.files.staging import FORCE, check_free, replacing, write_text
+from zoo.files.staging import check_free, replacing, write_text
 from zoo.images.pictures import read_picture
 from zoo.manifest.markdown import html_page
+from zoo.options import parameter
 from zoo.report.content import REPORT, Measured, ReportContent, read_report
 from zoo.report.page import IS_PUBLISHED, file_rows, number, result_rows
 
@@ -35,8 +36,8 @@ class Received:
 def write_received(folders: Sequence[Path], out: Path, force: bool) -> int:
     """Write the page of some reports; how many measurements it has. **Raises** a `ZooError`."""
     if out.suffix != ".html":
-        raise BadRequest(f"--out {out} is no page: end its name in .html.")
-    check_free(out, force, FORCE)
+        raise BadRequest(f"{parameter('out')} {out} is no page: end its name in .html.")
+    check_free(out, force)
     reports = [read_received(folder) for folder in folders]
     text = render_received(reports)
     with replacing(out) as file:

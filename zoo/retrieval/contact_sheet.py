@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from weights.terminal import printable
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures, read_picture
+from zoo.options import parameter
 from zoo.retrieval.vector_table import KEY, THUMBNAIL, VectorTable
 from zoo.show.draw import GAP, INK, PAPER
 
@@ -67,10 +68,12 @@ def check_pictures(table: VectorTable, root: Path | None) -> None:
     if root is None and THUMBNAIL not in table.columns:
         raise BadRequest(
             f"{table.path} has no thumbnails: name the folder that its pictures are in with "
-            "--pictures."
+            f"{parameter('pictures')}."
         )
     if root is not None and not root.is_dir():
-        raise BadRequest(f"--pictures {root} is no folder: name the one that the pictures are in.")
+        raise BadRequest(
+            f"{parameter('pictures')} {root} is no folder: name the one that the pictures are in."
+        )
 
 
 def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]:

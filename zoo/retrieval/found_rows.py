@@ -1,8 +1,11 @@
 """What a search is asked, and what it finds."""
 
-from __future__ import annotations
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
+from zoo.embedding.embed_request import VECTOR
+from zoo.options import Option, argument
 
 if TYPE_CHECKING:
     from zoo.images.pictures import Picture
@@ -25,9 +28,44 @@ class FoundRow(NamedTuple):
     row: int
 
 
-class Asked(NamedTuple):
-    """What rows are compared with: a picture, a text, or the key of a row. One of them is given."""
+ASKED = "What to search for"
+DATASET = argument(
+    "DATASET", "A folder of `zoo embed`: of Lance's format, or of Parquet files.", given=Path
+)
+PICTURE = argument("IMAGE", "What rows are to be like.", given=Path)
+TEXT = Option(
+    "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", ASKED
+)
+ROW_KEY = Option("KEY", "The row that others are to be like, by its key.", ASKED)
+WHERE = Option("SQL", "What rows have to fulfil, such as 'width > 500'.", ASKED)
+NUMBER = Option(
+    "N",
+    "How many rows, or groups of duplicates.",
+    default="10; of groups all",
+    in_python=f"How many rows, up to {MOST_ROWS:,}.",
+)
+COLUMN = Option(
+    "COLUMN", "The column of vectors, of a dataset to which a model was appended.", ASKED
+)
+MODEL = Option(
+    "FILE|FOLDER",
+    "The model that made the vectors.",
+    default="where the dataset notes it",
+    given=Path,
+    in_python="The model that made the vectors, a file or a folder; by default that which the "
+    "dataset notes.",
+)
 
-    picture: Picture | None = None
-    text: str | None = None
-    key: str | None = None
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What rows are compared with, one of a picture, a text and the key of a row; and which of
+    them are wanted."""
+
+    picture: Annotated["Picture | None", PICTURE] = None
+    text: Annotated[str | None, TEXT] = None
+    key: Annotated[str | None, ROW_KEY] = None
+    where: Annotated[str | None, WHERE] = None
+    count: Annotated[int | None, NUMBER] = None
+    vector: Annotated[str, COLUMN] = VECTOR
+    model: Annotated[Path | None, MODEL] = None

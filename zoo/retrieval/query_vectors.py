@@ -15,6 +15,7 @@ from zoo.errors import BadFile, BadRequest
 from zoo.hub.session import VisionModel, is_built, open_file, open_folder
 from zoo.images.pictures import ReadPicture, Sides, pictures, read_picture, reduced_picture
 from zoo.images.pixel_values import Float32
+from zoo.options import parameter
 from zoo.retrieval.vector_table import VectorTable, unit_rows
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwo
         where = f"{given}, where {table.path} notes it," if place is None else f"{given}"
         raise BadFile(
             f"{where} has no model: name the file or folder of {made.model} that made the vectors "
-            "with --model."
+            f"with {parameter('model')}."
         )
     found = find_network(os.fspath(given), made.variant, offline=True)
     folder = found.path.parents[len(Path(found.variant.file).parts) - 1]
@@ -87,6 +88,6 @@ def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwo
     if found.digest != made.model_sha256 or not all(file.is_at(folder) for file in listed):
         raise BadFile(
             f"{given} is of another model than {table.path}, whose vectors are of "
-            f"{made.told}: name that with --model."
+            f"{made.told}: name that with {parameter('model')}."
         )
     return found, given

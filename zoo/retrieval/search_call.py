@@ -1,28 +1,40 @@
 """`zoo.search`, which imports what it needs when it is called."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from zoo.embedding.embed_request import VECTOR
-from zoo.retrieval.found_rows import COUNT, Asked, FoundRow
+from zoo.options import documented
+from zoo.retrieval.found_rows import (
+    COLUMN,
+    COUNT,
+    DATASET,
+    MODEL,
+    NUMBER,
+    PICTURE,
+    ROW_KEY,
+    TEXT,
+    WHERE,
+    FoundRow,
+    SearchRequest,
+)
 
 if TYPE_CHECKING:
     from zoo.images.pictures import Picture
 
 
+@documented
 def search(
-    dataset: str | os.PathLike[str],
-    picture: Picture | None = None,
+    dataset: Annotated[str | os.PathLike[str], DATASET],
+    picture: Annotated["Picture | None", PICTURE] = None,
     *,
-    text: str | None = None,
-    key: str | None = None,
-    where: str | None = None,
-    count: int = COUNT,
-    vector: str = VECTOR,
-    model: str | os.PathLike[str] | None = None,
+    text: Annotated[str | None, TEXT] = None,
+    key: Annotated[str | None, ROW_KEY] = None,
+    where: Annotated[str | None, WHERE] = None,
+    count: Annotated[int, NUMBER] = COUNT,
+    vector: Annotated[str, COLUMN] = VECTOR,
+    model: Annotated[str | os.PathLike[str] | None, MODEL] = None,
 ) -> list[FoundRow]:
     """The rows of a dataset of `zoo embed` that are most like something, best first.
 
@@ -31,13 +43,10 @@ def search(
 
     **Arguments:**
 
-    - `dataset`: the path of a Lance dataset, or of a folder of Parquet files.
-    - `picture`, `text` or `key`: what rows are compared with. A text needs a dataset of a model
-      with towers for pictures and texts; a row that is named by its key is not found itself.
-    - `where`: a condition in SQL that rows fulfil, such as `width > 500`.
-    - `count`: how many rows, up to 10,000.
-    - `vector`: the column of vectors, of a dataset that several models made.
-    - `model`: the file or folder of the dataset's model; where the dataset notes it by default.
+    {options}
+
+    One of a picture, a text and a key is given, and a row that is named by its key is not found
+    itself.
 
     **Raises** a `ZooError`, also where `model` is another one than the dataset's.
 
@@ -47,6 +56,6 @@ def search(
     from zoo.retrieval.search_rows import search_table
     from zoo.retrieval.vector_table import open_vectors
 
-    table = open_vectors(Path(dataset), vector)
     place = None if model is None else Path(model)
-    return search_table(table, Asked(picture, text, key), where, count, place)
+    asked = SearchRequest(picture, text, key, where, count, vector, place)
+    return search_table(open_vectors(Path(dataset), vector), asked)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import Float32
+from zoo.options import parameter
 from zoo.retrieval.exact import Nearest, exact_nearest
-from zoo.retrieval.found_rows import MOST_ROWS, Asked, FoundRow
+from zoo.retrieval.found_rows import COUNT, MOST_ROWS, FoundRow, SearchRequest
 from zoo.retrieval.query_vectors import picture_vector, text_vector
 from zoo.retrieval.vector_index import LARGE, lance_nearest, read_index
 from zoo.retrieval.vector_table import KEY, VectorTable
 
 
-def search_table(
-    table: VectorTable, asked: Asked, where: str | None, count: int, model: Path | None
-) -> list[FoundRow]:
+def search_table(table: VectorTable, asked: SearchRequest) -> list[FoundRow]:
     """`search` in an open dataset."""
-    if sum(each is not None for each in asked) != 1:
+    if sum(each is not None for each in (asked.picture, asked.text, asked.key)) != 1:
         raise BadRequest("give one thing to search for: a picture, a text or a key.")
+    count = COUNT if asked.count is None else asked.count
     if not 0 < count <= MOST_ROWS:
         raise BadRequest(f"got the count {count}: ask for 1 to {MOST_ROWS:,} rows.")
     own = None if asked.key is None else table.row_of(asked.key)
-    near = nearest_rows(table, _query(table, asked, own, model), count + (own is not None), where)
+    most = count + (own is not None)
+    near = nearest_rows(table, _query(table, asked, own), most, asked.where)
     both = zip(near.rows[0].tolist(), near.cosines[0].tolist(), strict=True)
     kept = [(row, cosine) for row, cosine in both if row not in (own, -1)]
     values = table.take([row for row, _ in kept], (KEY, "width", "height"))
@@ -34,19 +33,19 @@ def search_table(
     ][:count]
 
 
-def _query(table: VectorTable, asked: Asked, own: int | None, model: Path | None) -> Float32:
+def _query(table: VectorTable, asked: SearchRequest, own: int | None) -> Float32:
     """The vector `[1, dim]` of what is searched for."""
     if own is not None:
         return table.vectors([own])
     if asked.text is not None:
-        found = text_vector(table, asked.text, model)
+        found = text_vector(table, asked.text, asked.model)
     else:
         assert asked.picture is not None
-        found = picture_vector(table, asked.picture, model)
+        found = picture_vector(table, asked.picture, asked.model)
     if found.shape != (1, table.dim):
         raise BadRequest(
             f"the model gives vectors of {found.shape[-1]} numbers, and those of {table.path} have "
-            f"{table.dim}: name the model that made them with --model."
+            f"{table.dim}: name the model that made them with {parameter('model')}."
         )
     return np.ascontiguousarray(found, np.float32)
 

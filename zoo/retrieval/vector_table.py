@@ -18,6 +18,7 @@ from zoo.embedding.embed_request import VECTOR
 from zoo.embedding.libraries import need_library
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32
+from zoo.options import parameter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,8 +214,9 @@ def usable_condition(table: VectorTable, condition: str | None) -> Generator[Non
         if condition is None:
             raise
         raise BadRequest(
-            f"--where {condition!r} cannot be used ({_said(error.__cause__ or error)}): write a "
-            f"condition of SQL on the columns {', '.join(table.plain)}, such as 'width > 500'."
+            f"{parameter('where')} {condition!r} cannot be used "
+            f"({_said(error.__cause__ or error)}): write a condition of SQL on the columns "
+            f"{', '.join(table.plain)}, such as 'width > 500'."
         ) from error
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from zoo.errors import MissingLibrary
 from zoo.files.staging import replacing
 from zoo.images.pixel_values import Float32, Size
+from zoo.options import parameter
 from zoo.show.save import check_place
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ def check_plot(file: Path | None) -> None:
     """**Raises** a `ZooError` if no chart could be written there, before there is one."""
     if file is None:
         return
-    check_place("--plot", file)
+    check_place(parameter("plot"), file)
     if find_spec("matplotlib") is None:
         raise MissingLibrary(
-            "--plot needs matplotlib, which is not installed: run `pip install matplotlib`."
+            f"{parameter('plot')} needs matplotlib, which is not installed: run `pip install "
+            "matplotlib`."
         )
 
 

@@ -9,6 +9,7 @@ from zoo.answers.colours import components, ramp
 from zoo.errors import BadRequest
 from zoo.images.pictures import UInt8
 from zoo.images.pixel_values import Float32
+from zoo.options import parameter
 from zoo.show.features import Features
 
 PAPER, INK = (255, 255, 255), (32, 32, 32)
@@ -55,8 +56,8 @@ def draw_grid(features: Features, patch: tuple[int, int] | None = None) -> Image
     row, column = patch = patch or (rows // 2, columns // 2)
     if not (0 <= row < rows and 0 <= column < columns):
         raise BadRequest(
-            f"--patch {row},{column} is outside: there are {rows} rows and {columns} columns of "
-            "patches, counted from 0."
+            f"{parameter('patch')} {row},{column} is outside: there are {rows} rows and {columns} "
+            "columns of patches, counted from 0."
         )
     height, width = features.pixels.shape[1:3]
     scale = max(1, round(DRAWN_SIDE / max(height, width)))

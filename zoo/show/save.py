@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.errors import BadRequest
-from zoo.files.staging import FORCE, check_free, replacing
+from zoo.files.staging import check_free, replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,7 +23,7 @@ def check_place(option: str, file: Path, replace: bool | None = None) -> None:
         raise BadRequest(
             f"{option} {file} is no picture: name a {', '.join(PICTURE_SUFFIXES)} file."
         )
-    check_free(file, bool(replace), "name another file" if replace is None else FORCE)
+    check_free(file, bool(replace), "name another file" if replace is None else "")
 
 
 def save_picture(picture: Image, file: Path) -> None:

@@ -12,6 +12,7 @@ from weights.files import sha256
 from weights.opening import read_at_most
 from weights.progress import Progress
 from zoo.errors import BadFile, MissingLibrary, first_line
+from zoo.options import parameter
 from zoo.processes import run_program
 
 LARGEST_RUNTIME = 256 << 20
@@ -41,13 +42,14 @@ class NpmPackage:
     @property
     def advice(self) -> str:
         """How to do without npm here."""
-        return f"get it with `npm pack {self.asked}` and name the archive with {self.option}"
+        name = parameter(self.option)
+        return f"get it with `npm pack {self.asked}` and name the archive with {name}"
 
 
 ONNXRUNTIME_WEB = NpmPackage(
     "onnxruntime-web",
     "1.30.0",
-    "--runtime",
+    "runtime",
     {
         "ort.wasm.bundle.min.mjs": (
             "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90"
@@ -62,7 +64,7 @@ ONNXRUNTIME_WEB = NpmPackage(
 TOKENIZERS_JS = NpmPackage(
     "@huggingface/tokenizers",
     "0.2.0",
-    "--tokenizers",
+    "tokenizers",
     {"tokenizers.min.mjs": "258e46332101335ce8d95aed7745b19ac3b46d37f3e159a89cf894c2ea9b1d3a"},
 )
 """Makes numbers of texts, for models that take them."""

@@ -16,6 +16,7 @@ from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import PREFIX, locked_output, staged, write_text, writing
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
+from zoo.options import parameter
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all
@@ -87,7 +88,7 @@ def write_site(
 def refuse_strangers(out: Path, force: bool) -> None:
     """**Raises** `BadOutput` where something is that must not be replaced."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise BadOutput(f"{out} is no folder: name another one with --out.")
+        raise BadOutput(f"{out} is no folder: name another one with {parameter('out')}.")
     places = (path for path in out.rglob("*") if path.is_symlink() or not path.is_dir())
     there = {path.relative_to(out).as_posix() for path in places}
     if not there:
@@ -96,10 +97,11 @@ def refuse_strangers(out: Path, force: bool) -> None:
     if strange := sorted(there - known):
         told = ", ".join([*strange[:3], *["…"] * (len(strange) > 3)])
         raise BadOutput(
-            f"{out} has files that are of no site ({told}): name another folder with --out."
+            f"{out} has files that are of no site ({told}): name another folder with "
+            f"{parameter('out')}."
         )
     if not force:
-        raise BadOutput(f"{out} is there already: add --force to replace it.")
+        raise BadOutput(f"{out} is there already: add {parameter('force')} to replace it.")
 
 
 def _listed(out: Path) -> set[str]:

@@ -16,9 +16,10 @@ from transformers import AutoConfig, AutoModel
 from zoo import info
 from zoo.architectures.builder import abstract
 from zoo.bench.against import torch_task
+from zoo.bench.bench_options import BenchOptions
 from zoo.bench.floor import CALL, floor, tasks
 from zoo.bench.footprint import footprint
-from zoo.bench.inputs import BenchOptions, Spec, draw_inputs, settle_inputs
+from zoo.bench.inputs import Spec, draw_inputs, settle_inputs
 from zoo.bench.machine import watch_others
 from zoo.bench.rounds import interleave
 from zoo.bench.timed_products import Products, TimedProduct, timed_products

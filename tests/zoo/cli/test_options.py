@@ -3,15 +3,10 @@
 import pytest
 
 import zoo as package
-from zoo.cli.options import (
-    parse_opsets,
-    read_batch,
-    read_layers,
-    read_sides,
-    read_size,
-    split_commas,
-)
+from zoo.cli.derived import split_commas
 from zoo.errors import BadRequest, UnknownModel
+from zoo.export.export_options import parse_opsets, read_batch, read_layers
+from zoo.options import read_sides, read_size
 from zoo.registry.lookup import MODELS, fitting, info, select
 
 
@@ -19,14 +14,11 @@ from zoo.registry.lookup import MODELS, fitting, info, select
     ("read", "text", "value"),
     [
         (split_commas, ["a,b", "c", "d, e", "f,"], ["a", "b", "c", "d", "e", "f", ""]),
-        (split_commas, None, []),
-        (read_size, None, None),
         (read_size, "dynamic", "dynamic"),
         (read_size, "224", (224, 224)),
         (read_sides, "256x384", (256, 384)),
         (read_batch, "dynamic", None),
         (read_batch, "8", 8),
-        (read_layers, None, ()),
         (read_layers, "12,3,6", (12, 3, 6)),
         (read_layers, "last4", "last4"),
     ],
@@ -42,7 +34,7 @@ def test_values(read, text, value):
         (read_sides, ("dynamic", "224x0"), "is no size"),
         (read_batch, ("0", "-1", "two", "", "1.5", "٢"), "is no batch size"),
         (read_layers, ("", "last", "3,", "x", "-1", "٣"), "names no layers"),
-        (lambda text: parse_opsets([text]), ("x", "", "-1", "18.0"), "--opset"),
+        (lambda text: parse_opsets([text]), ("x", "", "-1", "18.0"), "`opset`"),
     ],
 )
 def test_bad_values(read, texts, told):
@@ -66,7 +58,7 @@ def test_selections():
     assert select([], True) == list(MODELS)
     assert select(["vit5", "*vitl16_sat493m"], False)[-1] == "dinov3_vitl16_sat493m"
     for arguments in ((["vit_digits"], True), (["vit_digits"], False, ["*"]), ([], False)):
-        with pytest.raises(BadRequest, match="--all"):
+        with pytest.raises(BadRequest, match="`all`"):
             select(*arguments)
     with pytest.raises(UnknownModel, match="did you mean dinov3_vits16"):
         fitting(["dinov3_vits61*"])

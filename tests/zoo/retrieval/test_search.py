@@ -20,7 +20,7 @@ from weights.progress import Quiet
 from zoo.errors import BadRequest
 from zoo.images.photograph import photograph
 from zoo.retrieval import near_duplicates, search_rows, vector_index, vector_table
-from zoo.retrieval.found_rows import Asked
+from zoo.retrieval.found_rows import SearchRequest
 from zoo.retrieval.near_duplicates import find_duplicates
 from zoo.retrieval.search_rows import nearest_rows, search_table
 from zoo.retrieval.vector_index import build_index
@@ -85,11 +85,13 @@ def test_every_row_is_compared(suffix, tmp_path):
         np.testing.assert_allclose(
             found.cosines, np.take_along_axis(wanted, best, 1), rtol=0, atol=NOISE
         )
-    (first, *_) = found = search_table(table, Asked(key="77.png"), "width > 400", 200, None)
+    (first, *_) = found = search_table(
+        table, SearchRequest(key="77.png", where="width > 400", count=200)
+    )
     order = 401 + np.argsort(-cosines(vectors[77:78], vectors[401:])[0])
     assert [each.row for each in found] == order.tolist() and first.width == first.row
     assert first.key == f"{first.row}.png" and first.height == 3
-    itself = search_table(table, Asked(key="477.png"), "width > 400", 200, None)
+    itself = search_table(table, SearchRequest(key="477.png", where="width > 400", count=200))
     assert len(itself) == 98 and 477 not in [each.row for each in itself]
     with pytest.raises(
         BadRequest, match="condition of SQL on the columns key, width, height, sha256, such as"

@@ -22,6 +22,7 @@ from zoo.export.verify import Sample, reference, verify_file
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import worst_of
+from zoo.options import parameter
 
 
 def compare_with_jax(
@@ -35,7 +36,7 @@ def compare_with_jax(
     if manifest.weights.kind == "own" and weights is None:
         made = manifest.only
         told = f"the model is the user's own; when it was exported: {worst_of(made)}. To compare "
-        told += "it again, name its checkpoint with --weights"
+        told += f"it again, name its checkpoint with {parameter('weights')}"
         return skip(made.passed or made.verification is None, told)
     entry = stated_entry(manifest)
     signature = stated_signature(manifest, entry)
@@ -45,7 +46,7 @@ def compare_with_jax(
     if (found.seed, found.sha256) != (wanted.seed, wanted.sha256):
         raise BadFile(
             f"the file was made from other weights ({wanted.name or wanted.seed or wanted.kind}): "
-            "name those with `--weights`."
+            f"name those with {parameter('weights')}."
         )
     progress.stage("running the model in JAX")
     samples = reference(entry, abstract(loaded.config), loaded.weights.arrays, signature)
@@ -114,5 +115,7 @@ def read_choice(
     if manifest.weights.seed is not None:
         return Seed(manifest.weights.seed)
     if manifest.weights.name is None:
-        raise BadFile("the manifest names no checkpoint: name the weights with `--weights`.")
+        raise BadFile(
+            f"the manifest names no checkpoint: name the weights with {parameter('weights')}."
+        )
     return Given(find_named(manifest.weights.name, entry.places))

@@ -28,6 +28,7 @@ from zoo.export.request import Signature
 from zoo.export.verify import runs
 from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, write_text, writing
 from zoo.manifest.schema import MANIFEST, Variant
+from zoo.options import parameter
 from zoo.runtime import Session
 
 CARD = "README.md"
@@ -113,8 +114,8 @@ def _refuse_others(folder: Path) -> None:
     theirs = [name for name in names if os.path.lexists(folder / name)]
     if theirs and not (folder / MANIFEST).exists():
         raise BadOutput(
-            f"{folder / theirs[0]} is of no build: move it away, replace it with --force, or "
-            "choose another place with --out."
+            f"{folder / theirs[0]} is of no build: move it away, replace it with "
+            f"{parameter('force')}, or choose another place with {parameter('out')}."
         )
 
 

@@ -8,6 +8,7 @@ from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import replacing, sidecar_path, write_text, writing
 from zoo.manifest.read import read_manifest, to_text
 from zoo.manifest.schema import MANIFEST, File, Manifest
+from zoo.options import parameter
 
 IDENTITY = {"model", "input", "size", "outputs", "weights"}
 """What has to be the same for earlier files to belong to this build."""
@@ -31,7 +32,7 @@ class Ledger:
         if different:
             raise BadOutput(
                 f"{folder} holds a build with other {' and '.join(different)}: replace it with "
-                "--force, or choose another place with --out."
+                f"{parameter('force')}, or choose another place with {parameter('out')}."
             )
         if earlier.tools == header.tools:
             right = tuple(file for file in earlier.files if file.is_at(folder))
@@ -45,8 +46,8 @@ class Ledger:
         elif lost := [name for name in earlier.variants if name not in variants]:
             raise BadOutput(
                 f"{folder} holds {' and '.join(lost)} of a build with {_changed(earlier, header)}: "
-                "build them again with `--variant`, replace the folder with --force, or choose "
-                "another place with --out."
+                f"build them again with {parameter('variant')}, replace the folder with "
+                f"{parameter('force')}, or choose another place with {parameter('out')}."
             )
 
     def publish(
@@ -97,5 +98,5 @@ def read_ledger(folder: Path) -> Manifest | None:
         return read_manifest(path) if path.exists() else None
     except BadFile as error:
         raise BadOutput(
-            f"{path} is no manifest of a build: move it away, or use --force."
+            f"{path} is no manifest of a build: move it away, or use {parameter('force')}."
         ) from error

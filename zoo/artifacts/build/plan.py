@@ -12,6 +12,7 @@ from zoo.errors import BadRequest
 from zoo.export.request import FileSpec, Signature
 from zoo.images.picture_folder import PictureFolder
 from zoo.manifest.choices import Target
+from zoo.options import parameter
 
 
 @dataclass(frozen=True)
@@ -96,15 +97,16 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
     new = [name for name in ("fused", "bf16") if VARIANTS[name].opset > newest]
     if late := [name for name in new if name in names]:
         raise BadRequest(
-            f"--variant {late[0]} needs opset {VARIANTS[late[0]].opset}, and {target} has {newest} "
-            "at most: leave it out."
+            f"{parameter('variant')} {late[0]} needs opset {VARIANTS[late[0]].opset}, and {target} "
+            f"has {newest} at most: leave it out."
         )
     if "all" in names:
         return tuple(name for name in VARIANTS if name not in new)
     for name in names:
         if name not in VARIANTS:
             raise BadRequest(
-                f"--variant {name} is not known: choose from {', '.join(VARIANTS)}, all."
+                f"{parameter('variant')} {name} is not known: choose from {', '.join(VARIANTS)}, "
+                "all."
             )
     return tuple(name for name in VARIANTS if name in (names or USUAL) and name not in new)
 

@@ -14,6 +14,7 @@ from zoo.artifacts.build.plan import FolderPlan
 from zoo.artifacts.build.schedule import Pool, Told
 from zoo.errors import BadRequest
 from zoo.files.staging import stop
+from zoo.options import parameter
 from zoo.processes import fresh, workers
 
 
@@ -84,7 +85,8 @@ def cluster(address: str) -> Generator[Pool]:
     """Workers of Dask, who see folders under the same paths as we do. **Raises** `BadRequest`."""
     if find_spec("distributed") is None:
         raise BadRequest(
-            f"--scheduler {address} needs Dask: install it with `pip install distributed`."
+            f"{parameter('scheduler')} {address} needs Dask: install it with `pip install "
+            "distributed`."
         )
     from distributed import Client
     from distributed.scheduler import KilledWorker
@@ -93,8 +95,8 @@ def cluster(address: str) -> Generator[Pool]:
         client = Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise BadRequest(
-            f"--scheduler {address} does not answer ({type(error).__name__}): give the address "
-            "that `dask scheduler` prints."
+            f"{parameter('scheduler')} {address} does not answer ({type(error).__name__}): give "
+            "the address that `dask scheduler` prints."
         ) from error
     with client:
         # Progress inside a build stays on its worker.

@@ -12,6 +12,7 @@ from zoo.artifacts.build.plan import FolderPlan
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER, memory
+from zoo.options import parameter
 
 TRIES = 3
 """How often a build is started whose process dies."""
@@ -75,7 +76,7 @@ def run_builds(
                     queue.append(plan)
                     continue
                 told = f"the process that built it died {TRIES} times, perhaps for want of memory: "
-                settle(plan, Outcome(plan.model, error=f"{told}lower --jobs."))
+                settle(plan, Outcome(plan.model, error=f"{told}lower {parameter('jobs')}."))
     return [outcomes[plan] for plan in plans]
 
 

@@ -1,0 +1,114 @@
+"""Commands whose options are the parameters of functions and the fields of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from types import GenericAlias
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+
+from zoo.cli.console import progress_bar
+from zoo.options import Option, spelled, stated
+from zoo.registry.lookup import MODELS
+
+Made = Callable[..., Any]
+
+
+def options_of(*makers: Made) -> Callable[[Made], Made]:
+    """A command that has the options of functions or requests, then those of its own.
+
+    It is called with what each of the makers makes of them. What nobody said is left to the
+    defaults there. A maker that takes `progress` is shown a bar.
+    """
+
+    def derived(command: Made) -> Made:
+        groups = [stated(each) for each in (*makers, command)]
+        every = {name: each for group in groups for name, each in group.items()}
+        spellings = _spellings({name: option for name, (_, option) in every.items()})
+
+        @wraps(command)
+        def run(**given: Any) -> Any:
+            with spelled(spellings):
+                *made, own = (_read(group, given) for group in groups)
+                found = [_made(maker, how) for maker, how in zip(makers, made, strict=True)]
+                return command(*found, **own)
+
+        parameters = [_parameter(*each) for each in every.values()]
+        parameters.sort(key=lambda each: each.default is not Parameter.empty)
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return derived
+
+
+def option_name(name: str, option: Option) -> str:
+    """What a parameter is called on the command line."""
+    if option.positional:
+        return (option.metavar or name).strip("[].")
+    return option.name or f"--{name.replace('_', '-')}"
+
+
+def _spellings(options: dict[str, Option]) -> dict[str, str]:
+    """What parameters are called in messages, by their names and by those of the options."""
+    called = {name: option_name(name, option) for name, option in options.items()}
+    return {each.strip("-").replace("-", "_"): each for each in called.values()} | called
+
+
+def complete(incomplete: str) -> list[str]:
+    """The models whose names a shell may complete to."""
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def split_commas(values: list[str]) -> list[str]:
+    """`a,b` and `c` as `a`, `b` and `c`."""
+    return [part.strip() for value in values for part in value.split(",")]
+
+
+def _made(maker: Made, how: dict[str, Any]) -> Any:
+    if "progress" not in signature(maker).parameters:
+        return maker(**how)
+    with progress_bar() as progress:
+        return maker(**how, progress=progress)
+
+
+def _read(group: dict[str, tuple[Parameter, Option]], given: dict[str, Any]) -> dict[str, Any]:
+    """Values as functions take them. **Raises** `BadRequest`."""
+    said = {name: given[name] for name in group if given[name] is not None}
+    return {name: _value(group[name][1], value) for name, value in said.items()}
+
+
+def _value(option: Option, value: Any) -> Any:
+    if option.several:
+        value = split_commas(value)
+    if option.negates:
+        value = not value
+    return value if option.read is None else option.read(value)
+
+
+def _parameter(each: Parameter, option: Option) -> Parameter:
+    """A parameter as Typer reads it."""
+    told: dict[str, Any] = {"metavar": option.metavar, "rich_help_panel": option.panel}
+    told |= {"help": option.help, "show_default": option.default, "min": option.least}
+    if option.models:
+        told["autocompletion"] = complete
+    named = option.flag or option.name
+    info = (
+        typer.Argument(**told)
+        if option.positional
+        else typer.Option(*[option_name(each.name, option)] * bool(named), **told)
+    )
+    default, given = each.default, option.given or each.annotation.__origin__
+    if get_origin(given) is Sequence:
+        given = GenericAlias(list, get_args(given))
+    if option.flag and option.negates:
+        default = not default
+    elif default is not Parameter.empty and not isinstance(default, str | int | float | Path):
+        default, given = None, given | None
+    return each.replace(
+        kind=Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[given, info]
+    )

@@ -1,0 +1,132 @@
+"""What an export may be asked for: the options of `zoo export`, and parameters of `zoo.to_onnx`."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from converter.opsets import OPSETS, TARGET_NAMES
+from zoo.errors import BadRequest
+from zoo.options import FILE, NETWORK, SEVERAL, Option, flag, parameter
+
+
+def parse_opsets(texts: Sequence[str]) -> list[int]:
+    """**Raises** `BadRequest` where a text is no number."""
+    for text in texts:
+        if not text.isdecimal():
+            raise BadRequest(
+                f"{parameter('opset')} {text} is no opset: write numbers such as 18,23."
+            )
+    return [int(text) for text in texts]
+
+
+def read_batch(text: str) -> int | None:
+    """A positive number, or None from `dynamic`. **Raises** `BadRequest`."""
+    if text == "dynamic":
+        return None
+    if not re.fullmatch(r"\d+", text, re.ASCII) or int(text) == 0:
+        raise BadRequest(
+            f"{parameter('batch')} {text} is no batch size: write `dynamic` or a positive number."
+        )
+    return int(text)
+
+
+def read_layers(text: str) -> tuple[int, ...] | str:
+    """Numbers from `3,6,9,12`; `last4` as it is. **Raises** `BadRequest`."""
+    if re.fullmatch(r"last\d+", text, re.ASCII):
+        return text
+    if not re.fullmatch(r"\d+(,\d+)*", text, re.ASCII):
+        raise BadRequest(f"{parameter('layers')} {text} names no layers: write 3,6,9,12 or last4.")
+    return tuple(map(int, text.split(",")))
+
+
+OPSET = Option(
+    "N",
+    f"The version of ONNX's operators, from {OPSETS[0]} to {OPSETS[-1]}. Several, as in 18,23, "
+    "give a file each.",
+    FILE,
+    name="--opset",
+    default="what suits the target",
+    given=list[str],
+    read=parse_opsets,
+    several=True,
+    in_python=f"The version of ONNX's operators, from {OPSETS[0]} to {OPSETS[-1]}, by default what "
+    "suits the target.",
+)
+
+PRECISION = Option(
+    "NAME",
+    "The precision of weights and computations: fp32, fp16, bf16, int8, q4 or q4f16.",
+    FILE,
+)
+CALIBRATE = Option(
+    "FOLDER",
+    "For int8: a folder with pictures, on which the ranges of activations are measured. The file "
+    "gets these or computes its own, whichever is faster and near enough to fp32.",
+    FILE,
+    given=Path,
+)
+TARGET = Option(
+    "NAME",
+    f"The runtime that the file is for: {', '.join(TARGET_NAMES)}. Portable is for all of them and "
+    "others that want fixed sizes, standard for any that has all operators of the opset. With "
+    "versions, as in 'onnxruntime>=1.32', it is for these alone, and does without what only older "
+    "ones need.",
+    FILE,
+)
+ATTENTION_LAYOUT = Option(
+    "4d|3d",
+    "How many axes the inputs of `Attention` have. 4d has one for the heads; 3d has the heads side "
+    "by side, which ONNX Runtime often runs a little faster.",
+    FILE,
+    name="--attention-layout",
+    default="what suits the target",
+)
+VERIFY = flag(
+    "Do not compare the file with JAX.",
+    FILE,
+    name="--no-verify",
+    negates=True,
+    in_python="Compare the file with JAX on photographs.",
+)
+KEEP_INEXACT = flag(
+    "Also write files of low precision whose numbers are too far from fp32's; the manifest says "
+    "that they did not pass.",
+    FILE,
+)
+BATCH = Option(
+    "N|dynamic",
+    "The number of images in a batch; `dynamic` leaves it open.",
+    NETWORK,
+    default="dynamic",
+    given=str,
+    read=read_batch,
+    in_python="The number of images in a batch, which is left open by default.",
+)
+LAYERS = Option(
+    "I,J|lastN",
+    "The layers whose hidden states are outputs too: 3,6 or last4.",
+    NETWORK,
+    given=str,
+    read=read_layers,
+    in_python="The layers, from 1, whose hidden states are outputs too: `(3, 6)` or `'last4'`; "
+    "only of a network of the zoo itself.",
+)
+OUTPUTS = Option(
+    "NAME",
+    "An output that a file is to have, such as pooler_output, attentions or class_attention; a "
+    f"wrong name is answered with all of them. {SEVERAL}",
+    NETWORK,
+    name="--output",
+    default="what the network gives unasked",
+    given=list[str],
+    several=True,
+    in_python="The outputs that the file is to have, such as `['attentions']`; by default what the "
+    "network gives unasked. Only of a network of the zoo itself.",
+)
+RESHAPE = flag("Give hidden states as maps [B, D, h, w].", NETWORK)
+INPUT = Option(
+    None,
+    "float32 takes preprocessed pixels; uint8 takes RGB images of any size, which the file "
+    "preprocesses itself.",
+    NETWORK,
+)
