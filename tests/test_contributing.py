@@ -9,8 +9,7 @@ import pytest
 
 from converter.opsets import TARGET_NAMES
 from tests.test_boundaries import ROOMS
-from zoo.export.precision import LIMITS
-from zoo.export.resources import BITS
+from zoo.export.precisions import PRECISIONS
 from zoo.manifest.choices import Precision
 
 pytestmark = pytest.mark.full
@@ -67,10 +66,11 @@ def test_tables_list_every_room_in_the_order_of_imports(package):
 
 
 def test_every_precision_has_what_the_pages_say():
-    assert set(get_args(Precision)) == LIMITS.keys() == BITS.keys()
+    assert set(get_args(Precision)) == PRECISIONS.keys()
     page = (ROOT / "docs" / "concepts" / "precision.md").read_text()
     said = re.findall(r"^\| `(\w+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE)
-    cosines = {name: each.value for name, each in LIMITS.items() if each.measure == "cosine"}
+    limits = {name: traits.limit for name, traits in PRECISIONS.items()}
+    cosines = {name: each.value for name, each in limits.items() if each.measure == "cosine"}
     assert dict(said) == {name: json.dumps(value) for name, value in cosines.items()}
 
 

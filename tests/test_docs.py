@@ -14,7 +14,7 @@ from weights.containers import bounds, lz4, npy
 from weights.containers.equimo import LARGEST_METADATA
 from weights.containers.pickles import BUDGET
 from weights.containers.safetensors import MOST_VALUES
-from zoo.export.precision import LIMITS
+from zoo.export.precisions import PRECISIONS
 from zoo.manifest.read import LARGEST_MANIFEST
 from zoo.manifest.read import MOST_VALUES as MOST_IN_MANIFEST
 
@@ -64,7 +64,9 @@ def test_answers_are_pytorch_s():
             row = found["zoo"][f"zoo, opset {opset}"]
             assert row["max_abs"] <= JAX * max(1, row["largest"]), name
         for precision in ("int8", "fp16"):
-            assert found["zoo"][f"zoo, {precision}"]["cosine"] >= LIMITS[precision].value, name
+            assert (
+                found["zoo"][f"zoo, {precision}"]["cosine"] >= PRECISIONS[precision].limit.value
+            ), name
 
 
 def test_every_family_is_measured():

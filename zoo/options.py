@@ -151,16 +151,6 @@ def dask_scheduler(panel: str) -> Option:
     return Option("ADDRESS", "Do the work on the workers of a Dask cluster.", panel)
 
 
-def variant_names(default: str) -> Option:
-    """Files of a folder."""
-    return Option(
-        "NAME",
-        f"The variants fp32, fused, fp16, bf16, int8, q4 or q4f16, or `all` of them. {SEVERAL}",
-        default=default,
-        several=True,
-    )
-
-
 def weights_from(default: str | bool) -> Option:
     """Where weights come from."""
     return Option(

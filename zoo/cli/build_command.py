@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
-from zoo.artifacts.build.plan import FILES, USUAL, VARIANTS, FolderPlan, read_variants, with_towers
+from zoo.artifacts.build.plan import (
+    FILES,
+    USUAL,
+    VARIANTS,
+    FolderPlan,
+    read_variants,
+    variant_names,
+    with_towers,
+)
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import AskedWeights, Given
 from zoo.cli.console import print_result, tell_recognised
@@ -28,7 +36,6 @@ from zoo.options import (
     Option,
     dask_scheduler,
     out_folder,
-    variant_names,
 )
 from zoo.registry.lookup import select
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.terminal import say
+from zoo.artifacts.build.plan import variant_names
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import DryRun, Json, Model, Revision
-from zoo.options import FORCE, OFFLINE, out_folder, variant_names
+from zoo.options import FORCE, OFFLINE, out_folder
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:

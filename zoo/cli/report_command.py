@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.terminal import say
-from zoo.artifacts.build.plan import USUAL, read_variants
+from zoo.artifacts.build.plan import USUAL, read_variants, variant_names
 from zoo.cli.console import print_json, print_result, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import Filter, Json
 from zoo.errors import FAILED_CHECK, WRONG_USE
-from zoo.options import FILE_OUT, FORCE, Option, argument, out_folder, variant_names
+from zoo.options import FILE_OUT, FORCE, Option, argument, out_folder
 
 if TYPE_CHECKING:
     from zoo.report.kit import Outcomes

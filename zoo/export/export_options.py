@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from converter.opsets import OPSETS, TARGET_NAMES
 from zoo.errors import BadRequest
+from zoo.manifest.choices import Precision
 from zoo.options import FILE, NETWORK, SEVERAL, Option, flag, parameter
 
 
@@ -53,9 +55,11 @@ OPSET = Option(
     "suits the target.",
 )
 
+*_PRECISIONS, _LAST = get_args(Precision)
+
 PRECISION = Option(
     "NAME",
-    "The precision of weights and computations: fp32, fp16, bf16, int8, q4 or q4f16.",
+    f"The precision of weights and computations: {', '.join(_PRECISIONS)} or {_LAST}.",
     FILE,
 )
 CALIBRATE = Option(

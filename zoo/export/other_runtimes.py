@@ -17,7 +17,7 @@ from converter.errors import CheckError
 from converter.model.verdict import compare
 from converter.opsets import is_older
 from zoo import runtime
-from zoo.export.precision import Limit
+from zoo.export.precisions import Limit
 from zoo.export.verify import Sample, compared
 from zoo.processes import run_program
 

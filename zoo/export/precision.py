@@ -1,10 +1,8 @@
-"""The precisions of a file, and how files of lower precision are made from one in float32."""
+"""How files of lower precision are made from one in float32."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import onnx_ir as ir
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import parts_of_network
+from zoo.export.precisions import PRECISIONS, Integers, Limit
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.matrices import quantise
@@ -21,46 +20,6 @@ from zoo.export.quantise.means import means
 from zoo.export.quantise.products import Codec
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.manifest.choices import Precision, Target
-from zoo.manifest.measured import Comparison, Measure
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What is asked of an output: an error of at most `value`, or at least that cosine."""
-
-    measure: Measure
-    value: float
-
-    def holds(self, found: Comparison) -> bool:
-        """Whether these errors are within it. One that is not finite never is."""
-        error = found.error(self.measure)
-        if error is None:
-            return False
-        return error >= self.value if self.measure == "cosine" else error <= self.value
-
-    def worst(self, found: Sequence[Comparison]) -> Comparison:
-        """The comparison with the largest error, or the least cosine; first what is no number."""
-        sign = -1 if self.measure == "cosine" else 1
-
-        def size(each: Comparison) -> float:
-            error = each.error(self.measure)
-            return inf if error is None else sign * error
-
-        return max(found, key=size)
-
-
-LIMITS: dict[Precision, Limit] = {
-    # Ten times what float32 rounding explains, in outputs of unit size.
-    "fp32": Limit("max_abs", 1e-4),
-    # A hundred roundings in a row, of relative size 2^-11 and 2^-8, take 1e-5 and 8e-4 off the
-    # cosine; the 7 bits of a weight and 8 of an activation about 5e-4 for each dozen of blocks.
-    "fp16": Limit("cosine", 0.9999),
-    "bf16": Limit("cosine", 0.999),
-    "int8": Limit("cosine", 0.99),
-    # Rounding to four bits takes 7e-3 of the square of a matrix, some fifty times.
-    "q4": Limit("cosine", 0.99),
-    "q4f16": Limit("cosine", 0.99),
-}
 
 OF_ANY_SIZE = Limit("max_rel", 1e-4)
 """In float32 of a network of somebody's own, and of depths and similarities, which may have any
@@ -70,22 +29,15 @@ size."""
 def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
     """What is asked of a network's file in a precision, made from weights of a kind."""
     of_any_size = kind == "own" or bool(parts_of_network(config))
-    return OF_ANY_SIZE if precision == "fp32" and of_any_size else LIMITS[precision]
+    return OF_ANY_SIZE if precision == "fp32" and of_any_size else PRECISIONS[precision].limit
 
 
 LARGEST_PEAK = 65504 / 8
 """Values above this in a photograph's are not computed in float16: another one may have larger."""
 
 
-CODECS: dict[Precision, Codec] = {"int8": Columns(), "q4": Blocks(), "q4f16": Blocks()}
-"""How the precisions in integers hold matrices."""
-
-HALVES: dict[Precision, Literal["float16", "bfloat16"]] = {
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "q4f16": "float16",
-}
-"""What the precisions compute in that do not compute in float32."""
+CODECS: dict[Integers, Codec] = {"columns": Columns(), "blocks": Blocks()}
+"""How matrices are held in integers."""
 
 
 def derive(
@@ -101,7 +53,8 @@ def derive(
     `inputs` are what the size of the values is measured on, and their means; `written` is told the
     bytes, as by `converter.save`. The `runtime` is the one that `source` was made for.
     """
-    codec, half, model = CODECS.get(precision), HALVES.get(precision), load_typed(source)
+    how, model = PRECISIONS[precision], load_typed(source)
+    codec, half = how.integers and CODECS[how.integers], how.half
     large = outgrown(model.clone(), inputs) if half == "float16" else []
     averages = means(model.clone(), inputs) if codec else {}
     factors = even_out(model) if codec else {}

@@ -26,6 +26,7 @@ from zoo.export.export_options import (
     TARGET,
     VERIFY,
 )
+from zoo.export.precisions import PRECISIONS
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
 from zoo.manifest.choices import Input, Layout, Precision, Target
@@ -169,9 +170,7 @@ def check_target(
     runtime: "Runtime", precision: Precision, signature: Signature, entry: ModelInfo
 ) -> None:
     """Refuse what the target's runtime cannot run."""
-    from zoo.export.precision import CODECS
-
-    name, operator = runtime.name, CODECS[precision].operator if precision in CODECS else ""
+    name, operator = runtime.name, PRECISIONS[precision].operator
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
     instead = {

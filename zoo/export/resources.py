@@ -5,19 +5,13 @@ import shutil
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadOutput
+from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Request
 from zoo.manifest.choices import Precision
 from zoo.options import parameter
 
 LARGEST_WHOLE = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""
-
-BITS: dict[Precision, float] = {
-    **{"fp32": 32, "fp16": 16, "bf16": 16, "int8": 8},
-    # With the scales of 32 bits, or of 16, for every 32 numbers.
-    **{"q4": 5, "q4f16": 4.5},
-}
-"""How many a number takes."""
 
 BASE = 600_000_000
 """Bytes of memory that are taken whatever the model: libraries and compiled code."""
@@ -38,7 +32,7 @@ of 22 and 86 million parameters."""
 
 def written(entry: ModelInfo, precision: Precision) -> int:
     """How large a file of a model is, about."""
-    return round(entry.parameters * BITS[precision] / 8)
+    return round(entry.parameters * PRECISIONS[precision].bits / 8)
 
 
 def disk(request: Request) -> int:

@@ -24,7 +24,8 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
 from zoo.export.network_inputs import Inputs, sample_inputs
-from zoo.export.precision import LIMITS, Limit, runnable
+from zoo.export.precision import runnable
+from zoo.export.precisions import PRECISIONS, Limit
 from zoo.export.request import Signature
 from zoo.export.resources import LARGEST_WHOLE
 from zoo.images.photograph import STORED, photographs_of_one_size
@@ -134,7 +135,7 @@ def verify_file(
     """
     takes_images = any(sample.images is not None for sample in samples)
     inside = _compared_inside(file, samples, provider) if takes_images else []
-    asked, run = limit or LIMITS[precision], runnable(file, precision)
+    asked, run = limit or PRECISIONS[precision].limit, runnable(file, precision)
     lower = [
         [*_compared(below, samples[:1], level)]
         for level, below in runtime.lower_sessions(run, provider)
@@ -173,7 +174,7 @@ def judge(
         input=input,
         measure=limit.measure,
         limit=limit.value,
-        passed=all(map(limit.holds, outputs)) and all(map(LIMITS["fp32"].holds, inside)),
+        passed=all(map(limit.holds, outputs)) and all(map(PRECISIONS["fp32"].limit.holds, inside)),
         comparisons=(*inside, *outputs),
         levels=tried,
     )

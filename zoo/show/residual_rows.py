@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from zoo.export.precision import Limit
+from zoo.export.precisions import Limit
 from zoo.images.pixel_values import Float32, Size
 from zoo.manifest.measured import Comparison, Verification
 from zoo.manifest.words import limit, passed, worst_words

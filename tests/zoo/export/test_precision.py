@@ -20,7 +20,8 @@ from zoo import runtime
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.export.make import convert_model
-from zoo.export.precision import CODECS, LIMITS, derive, outgrown, runnable
+from zoo.export.precision import CODECS, derive, outgrown, runnable
+from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
 from zoo.export.quantise.products import products
@@ -32,7 +33,7 @@ FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT
 
 MODELS = {name: nano(config) for name, config in NETWORKS.items() if name != "vit_digits"}
 
-LOWER = tuple(precision for precision in LIMITS if precision != "fp32")
+LOWER = tuple(precision for precision in PRECISIONS if precision != "fp32")
 
 PRODUCTS = {"int8": "MatMulInteger", "q4": "MatMulNBits", "q4f16": "MatMulNBits"}
 """What the products with matrices become."""
@@ -100,7 +101,7 @@ def least(precision, matrices):
     So few average nothing out: each product adds its own error.
     """
     rounded = 1 - matrices * ROUNDED_TO_4_BITS
-    return rounded if precision in ("q4", "q4f16") else LIMITS[precision].value
+    return rounded if precision in ("q4", "q4f16") else PRECISIONS[precision].limit.value
 
 
 def assert_half(model, half, opset):
@@ -124,9 +125,11 @@ def test_large_values_stay_in_float32(tmp_path):
     assert names
     naive = converter.lower_precision(ir.load(source), "float16")
     converter.save(naive, tmp_path / "naive.onnx")
-    assert not worst(tmp_path / "naive.onnx", "fp16", source, image) >= LIMITS["fp16"].value
+    assert (
+        not worst(tmp_path / "naive.onnx", "fp16", source, image) >= PRECISIONS["fp16"].limit.value
+    )
     derive(source, tmp_path / "half.onnx", "fp16", [image])
-    assert worst(tmp_path / "half.onnx", "fp16", source, image) >= LIMITS["fp16"].value
+    assert worst(tmp_path / "half.onnx", "fp16", source, image) >= PRECISIONS["fp16"].limit.value
     assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "naive.onnx", "half.onnx"}
 
 
@@ -183,7 +186,7 @@ def test_outlier_channels(name, tmp_path):
         assert worst(file, precision, source, image) >= least(precision, matrices)
     options = {"op_types_to_quantize": ["MatMul"], "weight_type": QuantType.QInt8}
     quantize_dynamic(source, file, per_channel=True, **options)
-    assert worst(file, "int8", source, image) < LIMITS["int8"].value
+    assert worst(file, "int8", source, image) < PRECISIONS["int8"].limit.value
 
 
 def drawn(seed, *shape):
@@ -207,7 +210,7 @@ def test_products_with_integers(precision):
         params=params,
         opset=23,
     )
-    codec, model = CODECS[precision], ir.from_proto(ir.to_proto(export.model))
+    codec, model = CODECS[PRECISIONS[precision].integers], ir.from_proto(ir.to_proto(export.model))
     quantise(model, codec, {"first": mean, "second": mean})
     got = converter.run(model, [x]).values()
     step = np.ptp(x) / 255 if precision == "int8" else abs(x).max() / 127

@@ -24,7 +24,8 @@ from weights.namings import tower_names
 from zoo.architectures.builder import abstract
 from zoo.checkpoints.load import load_checkpoint, named
 from zoo.export.make import convert_model
-from zoo.export.precision import LIMITS, derive
+from zoo.export.precision import derive
+from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
 from zoo.texts.tokenizer import read_tokenizer
@@ -84,7 +85,7 @@ def test_files_agree_with_pytorch(name, tmp_path):
         found = differences(tmp_path / "less.onnx", inputs, wanted)
         vectors = {each: error for each, error in found.items() if each.endswith("embeds")}
         print(f"{name} in {precision}: {min(e.cosine for e in vectors.values()):.5f}")
-        assert all(e.cosine >= LIMITS[precision].value for e in vectors.values()), vectors
+        assert all(e.cosine >= PRECISIONS[precision].limit.value for e in vectors.values()), vectors
 
 
 def differences(path, inputs, wanted):

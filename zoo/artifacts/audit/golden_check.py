@@ -15,7 +15,8 @@ from zoo.answers.answer import unit
 from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile, first_line
-from zoo.export.precision import LIMITS, runnable
+from zoo.export.precision import runnable
+from zoo.export.precisions import PRECISIONS
 from zoo.export.verify import compared, judge
 from zoo.files.golden_file import Golden, read_golden
 from zoo.manifest.measured import Verification
@@ -86,7 +87,7 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
         ]
     except runtime.ERRORS as error:
         return Judged(Finding("golden", False, first_line(error)))
-    judged = finding("golden", judge(GOLDEN, LIMITS[variant.precision], found))
+    judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, found))
     by_patch = partial(_by_patch, manifest, got, golden.outputs)
     return Judged(*judged, by_patch if "input_ids" not in golden.fed else None)
 
@@ -105,7 +106,7 @@ def _tower(
     found = unit(np.asarray(vectors))
     errors = converter.compare(found, golden.outputs[name])
     record = compared(fed, "pooler_output", errors)
-    return Judged(*finding("golden", judge(GOLDEN, LIMITS[variant.precision], [record])))
+    return Judged(*finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record])))
 
 
 def _by_patch(

@@ -20,6 +20,7 @@ from zoo.checkpoints.settings.huggingface import portable_config
 from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.export.make import Maker
 from zoo.export.network_inputs import Inputs, sample_inputs
+from zoo.export.precisions import PRECISIONS
 from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden, write_golden
 from zoo.images.photograph import STORED
@@ -82,7 +83,8 @@ def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> 
     return told
 
 
-IN_BROWSERS = ("fp32", "q4", "q4f16", "fp16")
+RANKS = {name: traits.rank for name, traits in PRECISIONS.items() if traits.rank is not None}
+IN_BROWSERS = sorted(RANKS, key=RANKS.__getitem__)
 """What WebAssembly runs, the best of them first; so transformers.js calls them, too."""
 
 

@@ -1,6 +1,6 @@
 """What a folder is built from, where, and which files are to be in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,10 +9,11 @@ from zoo.architectures.config import Config
 from zoo.architectures.kinds import TOWER_NAMES, architecture_of
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
+from zoo.export.precisions import PRECISIONS
 from zoo.export.request import FileSpec, Signature
 from zoo.images.picture_folder import PictureFolder
 from zoo.manifest.choices import Target
-from zoo.options import parameter
+from zoo.options import SEVERAL, Option, parameter
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,14 @@ class FolderPlan:
         }
 
 
-VARIANTS = {
-    # Opset 18 holds nothing that a runtime of the last years does not know.
-    "fp32": FileSpec("onnx/model.onnx", 18),
-    "fused": FileSpec("onnx/model_fused.onnx", FUSED),
-    "fp16": FileSpec("onnx/model_fp16.onnx", 18, "fp16"),
-    # Convolutions take bfloat16 from opset 22 on.
-    "bf16": FileSpec("onnx/model_bf16.onnx", 23, "bf16"),
-    # On a CPU what is no product counts twice as much beside products of integers: one operator
-    # instead of several, and no transpositions around attention.
-    # transformers.js asks for a file of this name in a browser.
-    "int8": FileSpec("onnx/model_quantized.onnx", 23, "int8"),
-    # For GPUs, some of whose runtimes have no operator for attention.
-    "q4": FileSpec("onnx/model_q4.onnx", 18, "q4"),
-    "q4f16": FileSpec("onnx/model_q4f16.onnx", 18, "q4f16"),
-}
+def _variants() -> Iterator[tuple[str, FileSpec]]:
+    for precision, traits in PRECISIONS.items():
+        yield precision, FileSpec(f"onnx/{traits.file}.onnx", traits.opset, precision)
+        if precision == "fp32":
+            yield "fused", FileSpec("onnx/model_fused.onnx", FUSED)
+
+
+VARIANTS = dict(_variants())
 
 TOWERS = {
     f"{tower}_{name}": replace(spec, path=spec.path.replace("/model", f"/{tower}_model"))
@@ -74,6 +68,17 @@ FILES = VARIANTS | TOWERS
 USUAL = ("fp32", "fused", "fp16", "int8")
 """Those that are built unless others are asked for: no CPU runtime computes in bfloat16, and four
 bits are for who counts bytes."""
+
+
+def variant_names(default: str) -> Option:
+    """Files of a folder, as an option."""
+    *names, last = VARIANTS
+    return Option(
+        "NAME",
+        f"The variants {', '.join(names)} or {last}, or `all` of them. {SEVERAL}",
+        default=default,
+        several=True,
+    )
 
 
 def newest_opset(target: Target) -> int:

@@ -18,7 +18,8 @@ from zoo.bench.rounds import Task, interleave, run_once
 from zoo.export.calibrate.choice import choose
 from zoo.export.calibrate.observed import Observed, observe
 from zoo.export.calibrate.ranges import likeliest, widest, write_fixed
-from zoo.export.precision import LIMITS, derive, load_typed
+from zoo.export.precision import derive, load_typed
+from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.products import Floats
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.files.digests import Digests
@@ -99,7 +100,7 @@ def write_best(
             write(source, files[way], written=written, runtime=target)
     progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
     measured = compare_files(source, files, calibrator)
-    best = choose(measured, LIMITS["int8"].value)
+    best = choose(measured, PRECISIONS["int8"].limit.value)
     for path in files[best].parent.iterdir():
         path.replace(file.parent / path.name)
     for path in files.values():
