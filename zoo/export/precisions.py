@@ -1,4 +1,4 @@
-"""The precisions of a file: how near to JAX each has to be, and what it takes; folders name them."""
+"""The precisions of a file: how near to JAX each has to be, what it takes, and where it lies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
