@@ -18,7 +18,7 @@ import time
 import dask
 from distributed import Scheduler, Worker, get_worker
 
-from zoo.artifacts.build.pools import cluster
+from zoo.artifacts.assemble.pools import cluster
 from zoo.embedding.crews import AHEAD, Crew, run_shards
 from zoo.embedding.embed_request import SHARD
 from zoo.embedding.work_folder import ShardNote

@@ -37,7 +37,7 @@ from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo import runtime
-from zoo.artifacts.build.plan import USUAL, VARIANTS
+from zoo.artifacts.assemble.plan import USUAL, VARIANTS
 from zoo.bench.bench_options import BenchOptions
 from zoo.bench.machine import machine
 from zoo.bench.measure import measure_files

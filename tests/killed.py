@@ -20,7 +20,12 @@ from typing import NamedTuple
 from unittest import mock
 
 PRELOADED = (
-    *("pytest", "zoo.artifacts.build.folder", "zoo.checkpoints.convert", "zoo.checkpoints.golden"),
+    *(
+        "pytest",
+        "zoo.artifacts.assemble.folder",
+        "zoo.checkpoints.convert",
+        "zoo.checkpoints.golden",
+    ),
     *("zoo.cli.golden_command", "zoo.cli.weights_command", "zoo.export.exporter", "zoo.hub.pull"),
 )
 REMOVALS = {"os.remove", "os.rmdir"}

@@ -10,9 +10,9 @@ import numpy as np
 from tests.onnxruntimes import VERSIONS, keep, python_of, run_all
 from weights.progress import Quiet
 from zoo import runtime
-from zoo.artifacts.build.extras import GOLDEN
-from zoo.artifacts.build.folder import build_folder
-from zoo.artifacts.build.plan import FolderPlan, read_variants
+from zoo.artifacts.assemble.extras import GOLDEN
+from zoo.artifacts.assemble.folder import build_folder
+from zoo.artifacts.assemble.plan import FolderPlan, read_variants
 from zoo.export.request import Options, read_signature
 from zoo.files.golden_file import read_golden
 from zoo.manifest.read import read_folder_manifest

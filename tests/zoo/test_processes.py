@@ -9,7 +9,7 @@ import pytest
 
 from tests import folders
 from weights.opening import open_inside
-from zoo.artifacts.build.pools import processes
+from zoo.artifacts.assemble.pools import processes
 from zoo.files.staging import staged
 from zoo.processes import SAFE_PATH, fresh, run_program, workers
 from zoo.progress import Bar, Lines, bar

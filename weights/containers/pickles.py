@@ -247,7 +247,6 @@ LITERALS = frozenset(
 )
 """Numbers and texts: what they put on the stack is their argument."""
 
-FROZENSET = Name("builtins.frozenset")
 
 VALUES: dict[str, Callable[[Machine, Any], Any]] = {
     "EMPTY_DICT": lambda *_: {},

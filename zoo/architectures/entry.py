@@ -35,11 +35,6 @@ class Licence:
     page: str
     download: str
 
-    @property
-    def is_stated(self) -> bool:
-        """Whether anybody has said what the terms are."""
-        return self.name != UNSTATED
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelInfo:
@@ -62,7 +57,8 @@ class ModelInfo:
     takes texts has the `preprocessing` of the images that they are compared with, and `examples` of
     what may be in them, in words. `reported` is how well others found it to do. `source` is the
     authors' repository on GitHub, or says where else the network comes from; `papers` are numbers
-    at arXiv. `purpose` says what the model is for, where its task alone would say too little.
+    at arXiv. `purpose` says what the model is for, where its task alone would say too little. Where
+    it `is_drawn`, visitors of a page draw what it takes.
     """
 
     name: str
@@ -88,6 +84,7 @@ class ModelInfo:
     published: Mapping[str, Config] = field(default_factory=dict)
     libraries: Mapping[str, ViTConfig] = field(default_factory=dict)
     embedded: bool = False
+    is_drawn: bool = False
     reported: tuple[Reported, ...] = ()
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
-from zoo.artifacts.build.plan import (
+from zoo.artifacts.assemble.plan import (
     FILES,
     USUAL,
     VARIANTS,
@@ -139,8 +139,8 @@ def run_plans(
     """Build them all, where the options say."""
     from psutil import virtual_memory
 
-    from zoo.artifacts.build import pools
-    from zoo.artifacts.build.schedule import Pool, run_builds
+    from zoo.artifacts.assemble import pools
+    from zoo.artifacts.assemble.schedule import Pool, run_builds
     from zoo.cli.lines import board
 
     budget = SHARE * virtual_memory().available if memory is None else memory * 1e9

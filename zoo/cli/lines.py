@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from weights.terminal import printable
-from zoo.artifacts.build.plan import FolderPlan
+from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.export.bulk import Outcome
 from zoo.progress import is_terminal, log
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.terminal import say
-from zoo.artifacts.build.plan import variant_names
+from zoo.artifacts.assemble.plan import variant_names
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import DryRun, Json, Model, Revision

@@ -70,7 +70,7 @@ def _cores() -> int:
 def cluster_crew(address: str, recipe: ShardRecipe) -> Generator[Crew]:
     """The workers of a Dask cluster, who see files under the same paths as we do. **Raises**
     `BadRequest`."""
-    from zoo.artifacts.build.pools import cluster
+    from zoo.artifacts.assemble.pools import cluster
 
     with cluster(address) as pool, pool.open() as executor:
         yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=pool.lost)

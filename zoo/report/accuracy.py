@@ -17,8 +17,8 @@ from zoo import runtime
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.reported import Task
+from zoo.artifacts.assemble.plan import VARIANTS
 from zoo.artifacts.audit.jax import first_residuals
-from zoo.artifacts.build.plan import VARIANTS
 from zoo.bench.machine import machine
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import Loaded, open_weights

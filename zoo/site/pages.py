@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.reported import TASKS
-from zoo.artifacts.build.extras import PHOTOGRAPH, card
+from zoo.artifacts.assemble.extras import PHOTOGRAPH, card
 from zoo.manifest.measured import Speeds
 from zoo.manifest.words import (
     NOT_TRAINED,

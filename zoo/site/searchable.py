@@ -44,11 +44,6 @@ class Searchable:
         return 2 * self.table.count * self.table.dim
 
     @property
-    def has_thumbnails(self) -> bool:
-        """Whether pictures are shown."""
-        return THUMBNAIL in self.table.columns
-
-    @property
     def pictures(self) -> str | None:
         """The variant that makes vectors of a visitor's pictures, if a browser runs one well."""
         return self._tower("pixel_values", "", "vision_")

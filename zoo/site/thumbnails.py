@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from zoo.architectures.kinds import architecture_of
-from zoo.artifacts.build.extras import GOLDEN
+from zoo.artifacts.assemble.extras import GOLDEN
 from zoo.files.golden_file import read_golden
 from zoo.site.folders import Built
 

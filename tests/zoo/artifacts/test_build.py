@@ -25,10 +25,10 @@ from tests.zoo.architectures.test_digits import accuracy
 from weights import bind, random_weights
 from zoo import info, list_models
 from zoo.architectures.builder import abstract
-from zoo.artifacts.build import schedule
-from zoo.artifacts.build.extras import card, for_transformers_js, golden, golden_sample
-from zoo.artifacts.build.ledger import Ledger, read_ledger
-from zoo.artifacts.build.plan import FolderPlan
+from zoo.artifacts.assemble import schedule
+from zoo.artifacts.assemble.extras import card, for_transformers_js, golden, golden_sample
+from zoo.artifacts.assemble.ledger import Ledger, read_ledger
+from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.settings.huggingface import portable_config
 from zoo.errors import BadOutput

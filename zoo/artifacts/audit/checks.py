@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
 from zoo import runtime
+from zoo.artifacts.assemble.extras import GOLDEN
 from zoo.artifacts.audit import golden_check, jax
 from zoo.artifacts.audit.findings import AuditReport, FileReport, Finding
 from zoo.artifacts.audit.golden_check import Compare
@@ -19,7 +20,6 @@ from zoo.artifacts.audit.onnx_file import (
     open_model,
     read_graph,
 )
-from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile
 from zoo.files.staging import manifest_path
 from zoo.manifest.read import read_folder_manifest, read_manifest

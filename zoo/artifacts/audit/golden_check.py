@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import converter
 from zoo import runtime
 from zoo.answers.answer import unit
+from zoo.artifacts.assemble.extras import GOLDEN
 from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
-from zoo.artifacts.build.extras import GOLDEN
 from zoo.errors import BadFile, first_line
 from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS

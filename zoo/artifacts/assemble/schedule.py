@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from weights.progress import Quiet
-from zoo.artifacts.build.folder import build_folder
-from zoo.artifacts.build.plan import FolderPlan
+from zoo.artifacts.assemble.folder import build_folder
+from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER, memory

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from queue import Queue
 from typing import Any
 
-from zoo.artifacts.build.plan import FolderPlan
-from zoo.artifacts.build.schedule import Pool, Told
+from zoo.artifacts.assemble.plan import FolderPlan
+from zoo.artifacts.assemble.schedule import Pool, Told
 from zoo.errors import BadRequest
 from zoo.files.staging import stop
 from zoo.options import parameter

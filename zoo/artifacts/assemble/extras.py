@@ -13,7 +13,7 @@ import numpy as np
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.artifacts.build.plan import FILES
+from zoo.artifacts.assemble.plan import FILES
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import portable_config
@@ -130,7 +130,7 @@ def card(manifest: Manifest) -> str:
         described=architecture_of(entry.config).outputs(entry.config, entry.pooler),
         pooler=entry.pooler,
         examples=entry.examples,
-        drawn=entry.family == "digits_dual",
+        drawn=entry.is_drawn,
         doubt=doubt(manifest.weights),
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zoo import runtime
-from zoo.artifacts.build.plan import VARIANTS
+from zoo.artifacts.assemble.plan import VARIANTS
 from zoo.bench.machine import machine, watch_others
 from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import interleave, run_once

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from weights.progress import Progress
 from zoo.architectures.builder import abstract
-from zoo.artifacts.build.extras import EXTRAS, card, golden_sample, write_extras
-from zoo.artifacts.build.ledger import Ledger
-from zoo.artifacts.build.plan import FILES, VARIANTS, FolderPlan
-from zoo.artifacts.build.similarity import similarity
-from zoo.artifacts.build.speed import speeds
-from zoo.artifacts.build.tokenizer_files import write_words
-from zoo.artifacts.build.towers import Part, parts_of
+from zoo.artifacts.assemble.extras import EXTRAS, card, golden_sample, write_extras
+from zoo.artifacts.assemble.ledger import Ledger
+from zoo.artifacts.assemble.plan import FILES, VARIANTS, FolderPlan
+from zoo.artifacts.assemble.similarity import similarity
+from zoo.artifacts.assemble.speed import speeds
+from zoo.artifacts.assemble.tokenizer_files import write_words
+from zoo.artifacts.assemble.towers import Part, parts_of
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import read_for_model
 from zoo.checkpoints.source import opened

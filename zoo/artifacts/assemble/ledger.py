@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from zoo.artifacts.build.plan import FILES
+from zoo.artifacts.assemble.plan import FILES
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import replacing, sidecar_path, write_text, writing
 from zoo.manifest.read import read_manifest, to_text

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from weights import LazyArrays, Weights
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of, parts_of_network
-from zoo.artifacts.build.plan import TOWERS, VARIANTS
+from zoo.artifacts.assemble.plan import TOWERS, VARIANTS
 from zoo.checkpoints.load import Loaded
 from zoo.export.request import FileSpec
 
