@@ -25,12 +25,12 @@ def table_of(keys: Sequence[str], vectors) -> pa.RecordBatch:
 
 
 def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object) -> About:
-    """A finished dataset, a part for each batch; its suffix says of which kind."""
+    """A finished dataset, a part for each batch."""
     how, schema = part_format(out), parts[0].schema
     for folder in (out / "_work", how.part(out, 0).parent):
         folder.mkdir(parents=True, exist_ok=True)
     for index, rows in enumerate(parts):
-        with part_writer(how, how.part(out, index), out / "_work", schema) as write:
+        with part_writer(how.part(out, index), out / "_work", schema) as write:
             write(rows)
     how.commit(out, schema, [(how.part(out, i), len(rows)) for i, rows in enumerate(parts)])
     vector = schema.field("vector").type

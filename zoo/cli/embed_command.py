@@ -14,7 +14,7 @@ ENDINGS = 5
 
 @options_of(embed)
 def embed_command(found: Embedded, json: options.Json = False) -> int:
-    """Make a dataset with a vector of every picture: a table of Lance or Parquet.
+    """Make a dataset with a vector of every picture, in Lance's format.
 
     A run that is stopped goes on where it was when the same command is given again. When it is
     given after the pictures have changed, those that are new or others are computed, and no more.

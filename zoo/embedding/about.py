@@ -79,9 +79,8 @@ class About(StatedNetwork):
 
 
 def about_path(dataset: Path) -> Path:
-    """Where a dataset says it. Programs that read a folder of Parquet pass over names that begin
-    with an underscore, and would stumble over others."""
-    return dataset / (f"_{ABOUT}" if dataset.suffix == ".parquet" else ABOUT)
+    """Where a dataset says it."""
+    return dataset / ABOUT
 
 
 def read_about(dataset: Path) -> About:

@@ -21,7 +21,7 @@ from zoo.embedding.about import (
 )
 from zoo.embedding.earlier_rows import LISTED, check_untouched, read_listed
 from zoo.embedding.embed_request import VECTOR, EmbedRequest
-from zoo.embedding.part_files import PartFormat
+from zoo.embedding.part_files import FOLDER, PartFormat
 from zoo.embedding.picture_sources import GONE, HOLDERS, cut_shards
 from zoo.embedding.row_columns import RowColumns
 from zoo.embedding.work_folder import WORK, WorkFolder
@@ -122,7 +122,7 @@ def begin_dataset(
         _check_latest(dataset, begun, about)
         work.sweep()
         return Begun(None, work.totals.passed)
-    known = {WORK, how.folder, *(os.listdir(dataset) if finished else ())}
+    known = {WORK, FOLDER, *(os.listdir(dataset) if finished else ())}
     if os.path.lexists(dataset) and (not dataset.is_dir() or {*os.listdir(dataset)} - known):
         raise BadOutput(f"{dataset} is no dataset that was begun here: choose another place.")
     if finished is not None and finished.gone:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from weights.opening import open_regular
+from zoo.embedding.lance_parts import check_table, lance_digests
 from zoo.embedding.picture_sources import (
     GONE,
     HOLDERS,
@@ -86,7 +87,7 @@ def read_shard(told: dict[str, Any]) -> Shard:
 def check_untouched(dataset: Path, how: PartFormat, columns: Sequence[str]) -> None:
     """**Raises** `BadFile` where a finished dataset has other columns or rows than it was given."""
     listed = [(each.shard.index, each.rows) for each in read_listed(dataset) if each.rows]
-    how.check(dataset, columns, [(how.part(dataset, index), rows) for index, rows in listed])
+    check_table(dataset, columns, [(how.part(dataset, index), rows) for index, rows in listed])
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _earlier_pictures(
 ) -> Iterator[tuple[object, ...]]:
     """A row of the table for each picture of a shard."""
     shard, part = listed.shard, listed.shard.index
-    digests = how.digests(how.part(dataset, part)) if listed.rows else []
+    digests = lance_digests(how.part(dataset, part)) if listed.rows else []
     if len(digests) != listed.rows:
         raise BadFile(
             f"{dataset} was changed by another program since it was made: take the pictures in "

@@ -46,7 +46,7 @@ def embed(
     ],
     out: Annotated[
         str | os.PathLike[str],
-        Option("FOLDER", "The folder to write to: NAME.lance, or NAME.parquet.", given=Path),
+        Option("FOLDER", "The folder to write to: NAME.lance.", given=Path),
     ],
     precision: Annotated[
         str, Option("NAME", "The variant of the folder, such as fp32, fused or int8.")

@@ -14,9 +14,9 @@ from zoo.embedding.beginning import begin_dataset, state_appended, state_dataset
 from zoo.embedding.crews import cluster_crew, local_crew, run_shards
 from zoo.embedding.earlier_rows import LISTED, ListedShard, check_untouched
 from zoo.embedding.embed_request import Embedded, EmbedRequest
-from zoo.embedding.lance_parts import INDICES
+from zoo.embedding.lance_parts import INDICES, TABLES
 from zoo.embedding.network import find_network
-from zoo.embedding.part_files import PartFormat, part_format
+from zoo.embedding.part_files import SUFFIX, PartFormat, part_format
 from zoo.embedding.picture_sources import GONE, state_sources
 from zoo.embedding.placing import placing
 from zoo.embedding.row_columns import RowColumns
@@ -137,13 +137,13 @@ def _move_parts(
     about_path(dataset).unlink(missing_ok=True)
     if (dataset / INDICES).is_dir():
         told.note(f"{dataset} had an index of other rows: build it again, `zoo search --index`.")
-    for name in how.tables:
+    for name in TABLES:
         shutil.rmtree(dataset / name, ignore_errors=True)
     for note in notes:
         with suppress(FileNotFoundError):
             how.part(work.parts, note.index).replace(how.part(dataset, note.index))
     kept = {how.part(dataset, note.index) for note in notes}
-    for each in how.part(dataset, 0).parent.glob(f"part-*{how.suffix}"):
+    for each in how.part(dataset, 0).parent.glob(f"part-*{SUFFIX}"):
         if each not in kept:
             each.unlink()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.embedding.earlier_rows import EarlierRow
 from zoo.embedding.embed_request import ROWS
+from zoo.embedding.lance_parts import lance_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +52,6 @@ class KeptRows:
     def _piece(self, part: int, piece: int) -> pa.Table:
         import pyarrow as pa
 
-        found = self.how.read(self.how.part(self.dataset, part), piece)
+        found = lance_rows(self.how.part(self.dataset, part), piece)
         schema = self.columns.schema()
         return pa.Table.from_arrays(found.select(schema.names).columns, schema=schema)

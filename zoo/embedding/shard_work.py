@@ -21,6 +21,7 @@ from weights.errors import WeightsError
 from zoo.embedding.earlier_rows import EarlierRow, EarlierRows, ListedShard
 from zoo.embedding.embed_request import ROWS, EmbedRequest
 from zoo.embedding.kept_rows import KeptRows
+from zoo.embedding.lance_parts import lance_digests
 from zoo.embedding.network import Runner
 from zoo.embedding.part_files import part_format, part_writer
 from zoo.embedding.picture_sources import GONE, HOLDERS, Shard
@@ -135,7 +136,7 @@ class ShardWorker:
         path, errors = how.part(self.work.parts, shard.index), list[tuple[str, str]]()
         kept, counts = list[EarlierRow | dict[str, Any]](), Counter[str]()
         older = KeptRows(self.work.dataset, how, self.columns)
-        with part_writer(how, path, self.work.folder, self.columns.schema()) as write:
+        with part_writer(path, self.work.folder, self.columns.schema()) as write:
 
             def flush() -> None:
                 with clock.during("write"):
@@ -202,7 +203,7 @@ class ShardWorker:
             return
         how = part_format(self.work.dataset)
         first = how.part(self.work.dataset, shard.index)
-        known = dict(how.digests(first)) if first.is_file() else {}
+        known = dict(lance_digests(first)) if first.is_file() else {}
         left = iter(known.items())
         pictures = (item for item in items(shard) if item.key in known)
         for each in self._in_order(pictures, clock):

@@ -29,9 +29,7 @@ class FoundRow(NamedTuple):
 
 
 ASKED = "What to search for"
-DATASET = argument(
-    "DATASET", "A folder of `zoo embed`: of Lance's format, or of Parquet files.", given=Path
-)
+DATASET = argument("DATASET", "A folder of `zoo embed`, in Lance's format.", given=Path)
 PICTURE = argument("IMAGE", "What rows are to be like.", given=Path)
 TEXT = Option(
     "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", ASKED

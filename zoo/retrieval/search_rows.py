@@ -7,7 +7,7 @@ import numpy as np
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import Float32
 from zoo.options import parameter
-from zoo.retrieval.exact import Nearest, exact_nearest
+from zoo.retrieval.exact import Nearest
 from zoo.retrieval.found_rows import COUNT, MOST_ROWS, FoundRow, SearchRequest
 from zoo.retrieval.query_vectors import picture_vector, text_vector
 from zoo.retrieval.vector_index import LARGE, lance_nearest, read_index
@@ -54,10 +54,8 @@ def nearest_rows(
     table: VectorTable, queries: Float32, count: int, where: str | None = None
 ) -> Nearest:
     """By the index of a large dataset that has one, else each row compared."""
-    if table.is_lance:
-        index = read_index(table) if table.count > LARGE else None
-        return lance_nearest(table, queries, count, index.probes if index else None, where)
-    return exact_nearest(table, queries, count, None if where is None else table.where(where))
+    index = read_index(table) if table.count > LARGE else None
+    return lance_nearest(table, queries, count, index.probes if index else None, where)
 
 
 def told_index(table: VectorTable) -> str:
@@ -66,8 +64,8 @@ def told_index(table: VectorTable) -> str:
         return ""
     index = read_index(table)
     if index is None:
-        advice = f": `zoo search {table.path} --index` makes it faster" if table.is_lance else ""
-        return f"all {table.count:,} rows were compared{advice}"
+        advice = f"`zoo search {table.path} --index` makes it faster"
+        return f"all {table.count:,} rows were compared: {advice}"
     later = table.count - index.rows
     return (
         f"by the index, which finds {index.recall:.1%} of the ten nearest rows that an exact "

@@ -68,7 +68,7 @@ class IndexFacts:
 
 def read_index(table: VectorTable) -> IndexFacts | None:
     """What a dataset notes of its index, if it has one."""
-    if not table.is_lance or not _described(table):
+    if not _described(table):
         return None
     try:
         return IndexFacts(**json.loads(_noted(table)[_record(table)]))
@@ -100,11 +100,6 @@ def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
 
     **Raises** `BadRequest` for one that cannot have an index.
     """
-    if not table.is_lance:
-        raise BadRequest(
-            f"{table.path} is of Parquet files, which have no index: write a dataset in Lance's "
-            "format with `zoo embed`."
-        )
     if table.count < LEAST_INDEXED:
         raise BadRequest(
             f"{table.path} has {table.count} rows, too few for an index ({LEAST_INDEXED} at least)"

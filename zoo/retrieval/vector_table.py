@@ -1,4 +1,4 @@
-"""A dataset of vectors, in Lance's format or as a folder of Parquet files, read block by block."""
+"""A dataset of vectors in Lance's format, read block by block."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ class VectorBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorTable:
-    """A dataset that was opened. `source` is pyarrow's kind of dataset, of which Lance's is one;
-    `network` is the model whose vectors are compared."""
+    """A dataset that was opened. `source` is Lance's, a kind of pyarrow's; `network` is the model
+    whose vectors are compared."""
 
     path: Path
     about: About
     source: pyarrow.dataset.Dataset
-    is_lance: bool
     network: StatedNetwork
 
     @property
@@ -121,20 +120,11 @@ class VectorTable:
     def where(self, condition: str) -> Rows:
         """The rows of which a condition in SQL is true, in order.
 
-        Lance evaluates it. Of Parquet files the plain columns are copied to memory for that.
         **Raises** `BadRequest` for something that is no such condition.
         """
-        with readable(self.path):
-            searched = self.source if self.is_lance else self._in_memory()
         with usable_condition(self, condition):
-            found = searched.to_table(columns=[OFFSET], filter=condition)
+            found = self.source.to_table(columns=[OFFSET], filter=condition)
         return np.sort(found.column(0).to_numpy().astype(np.int64))
-
-    def _in_memory(self) -> pyarrow.dataset.Dataset:
-        import lance
-
-        texts = self.source.scanner(columns=self.plain).to_reader()
-        return lance.write_dataset(texts, "memory://", mode="overwrite")
 
     def row_of(self, key: str) -> int:
         """The first row that has a key. **Raises** `BadRequest`."""
@@ -171,20 +161,15 @@ def open_vectors(path: Path, column: str = VECTOR) -> VectorTable:
     for library in ("pyarrow", "lance"):
         need_library(library)
     import lance
-    import pyarrow.dataset
 
-    about, is_lance = read_about(path), (path / "_versions").is_dir()
+    about = read_about(path)
     networks = {each.column: each for each in about.networks}
     if column not in networks:
         raise BadRequest(f"{path} has no vectors in {column}: choose among {', '.join(networks)}.")
     with readable(path):
-        if is_lance:
-            source = lance.dataset(str(path))
-        else:
-            files = sorted(map(str, path.glob("part-*.parquet")))
-            source = pyarrow.dataset.dataset(files, format="parquet")
+        source = lance.dataset(str(path))
         _check_columns(path, source.schema, column)
-        return VectorTable(path, about, source, is_lance, networks[column])
+        return VectorTable(path, about, source, networks[column])
 
 
 def _check_columns(path: Path, schema: pa.Schema, column: str) -> None:

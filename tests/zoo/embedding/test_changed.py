@@ -19,7 +19,6 @@ from zoo.embedding import shard_work
 from zoo.embedding.about import read_about
 from zoo.errors import BadFile, BadOutput
 
-SUFFIXES = pytest.mark.parametrize("suffix", [".lance", ".parquet"])
 NEW, CHANGED = "of new pictures were added", "of changed ones computed again"
 OWN = "_versions", "_transactions"
 
@@ -78,11 +77,10 @@ class Folder:
             del self.files[name]
 
 
-@SUFFIXES
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(20))])
-def test_a_folder_that_changes(suffix, seed, tmp_path, stub):
+def test_a_folder_that_changes(seed, tmp_path, stub):
     """Each time the bytes are those of a run from nothing, with all columns."""
-    folder, out = Folder(tmp_path / "in", seed), tmp_path / f"x{suffix}"
+    folder, out = Folder(tmp_path / "in", seed), tmp_path / "x.lance"
     folder.add(30)
     folder.write("b/no.jpg", b"no")
     options = {"model": stub, "shard": 7, "extra": ["thumbnail"], "prune": True}
@@ -116,10 +114,9 @@ def test_a_folder_that_changes(suffix, seed, tmp_path, stub):
         assert not (out / "_work").exists()
 
 
-@SUFFIXES
-def test_rows_of_gone_pictures_are_kept(suffix, zoo, stub):
+def test_rows_of_gone_pictures_are_kept(zoo, stub):
     """Until they come back, or are not wanted any more; the command says how many there are."""
-    folder, out = Folder(zoo.here / "in", 3), zoo.here / f"x{suffix}"
+    folder, out = Folder(zoo.here / "in", 3), zoo.here / "x.lance"
     folder.add(20)
     command = ("embed", "in", "--model", stub, "--out", out, "--shard", 6)
     assert "as they were" not in zoo(*command).out
@@ -144,8 +141,8 @@ def test_rows_of_gone_pictures_are_kept(suffix, zoo, stub):
     said = zoo(*command, "--prune").out
     assert f"22 rows are as they were, 0 {NEW}, 0 {CHANGED}, 1 gone (removed" in said
     check(rows(out), everything)
-    zoo("embed", "in", "--model", stub, "--out", zoo.here / f"y{suffix}", "--shard", 6)
-    assert content(out) == content(zoo.here / f"y{suffix}")
+    zoo("embed", "in", "--model", stub, "--out", zoo.here / "y.lance", "--shard", 6)
+    assert content(out) == content(zoo.here / "y.lance")
 
 
 @pytest.mark.parametrize("write", [write_tar, write_parquet])
@@ -210,10 +207,9 @@ def test_what_cannot_be_read_is_tried_again_when_it_changes(tmp_path, stub, pict
     assert (done.computed, done.kept) == (0, 42)
 
 
-@SUFFIXES
-def test_stopped_while_it_changes(suffix, tmp_path, stub, monkeypatch):
+def test_stopped_while_it_changes(tmp_path, stub, monkeypatch):
     """After any shard: the dataset is as it was, and going on ends with the same bytes."""
-    folder, out, quiet = Folder(tmp_path / "in", 4), tmp_path / f"x{suffix}", tmp_path / "quiet"
+    folder, out, quiet = Folder(tmp_path / "in", 4), tmp_path / "x.lance", tmp_path / "quiet"
     folder.add(30)
     options = {"model": stub, "shard": 5}
     package.embed(folder.place, out=out, **options)

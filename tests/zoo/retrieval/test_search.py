@@ -26,7 +26,6 @@ from zoo.retrieval.search_rows import nearest_rows, search_table
 from zoo.retrieval.vector_index import build_index
 from zoo.retrieval.vector_table import open_vectors
 
-FORMATS = pytest.mark.parametrize("suffix", ["lance", "parquet"])
 NOISE = 2e-6
 """Of cosines in float32."""
 
@@ -67,10 +66,9 @@ def cosines(one, other):
     return one @ other.T
 
 
-@FORMATS
-def test_every_row_is_compared(suffix, tmp_path):
+def test_every_row_is_compared(tmp_path):
     vectors = drawn()
-    table = dataset(tmp_path / f"x.{suffix}", vectors)
+    table = dataset(tmp_path / "x.lance", vectors)
     queries = drawn(60, seed=1)[:7]
     unit = vector_table.unit_rows(queries.astype(np.float32))
     for condition, kept in (
@@ -124,16 +122,13 @@ def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
         np.testing.assert_allclose(found.cosines, exact, rtol=0, atol=NOISE)
     assert probed == [told.probes] * 2
     assert "which finds" in search_rows.told_index(indexed)
-    with pytest.raises(BadRequest, match="no index"):
-        build_index(dataset(tmp_path / "x.parquet", vectors[:300]), Quiet())
 
 
-@FORMATS
-def test_duplicates_are_joined_groups(suffix, tmp_path):
+def test_duplicates_are_joined_groups(tmp_path):
     """What SciPy's components of all pairs are, also where all rows are the same."""
     vectors = drawn(400, 6, 0.2)
     vectors[350:] = vectors[350]
-    table = dataset(tmp_path / f"x.{suffix}", vectors)
+    table = dataset(tmp_path / "x.lance", vectors)
     for condition, kept in ((None, np.arange(400)), ("width < 330", np.arange(330))):
         near = cosines(vectors[kept], vectors[kept])
         np.fill_diagonal(near, -1)
