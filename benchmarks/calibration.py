@@ -28,7 +28,7 @@ from weights.progress import Quiet
 from zoo.bench.rounds import interleave, resting_session, run_once
 from zoo.digits.data import split_digits
 from zoo.export.calibrate.candidates import Calibrator
-from zoo.export.calibrate.ranges import likeliest, widest, write_fixed
+from zoo.export.calibrate.ranges import widest, write_fixed
 from zoo.export.precision import derive
 from zoo.images.photograph import photographs
 from zoo.images.picture_folder import read_picture_folder
@@ -39,7 +39,7 @@ THREADS = 2
 
 def files_of(model: object, name: str, pictures: Sequence[Image.Image], folder: Path):
     """The float32 file, and those in int8."""
-    ways = ("float32", "dynamic", "minmax", "entropy")
+    ways = ("float32", "dynamic", "minmax")
     files = {way: folder / f"{name}-{way}.onnx" for way in ways}
     zoo.to_onnx(model, files["float32"], verify=False)
     how, source = zoo.info(name).preprocessing, files["float32"]
@@ -52,7 +52,6 @@ def files_of(model: object, name: str, pictures: Sequence[Image.Image], folder: 
     seen = calibrator.ranges(source, Quiet())
     means = {name: each.means for name, each in seen.items()}
     write_fixed(source, files["minmax"], widest(seen), means)
-    write_fixed(source, files["entropy"], likeliest(seen), means)
     return files
 
 

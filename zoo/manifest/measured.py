@@ -89,10 +89,9 @@ class Speed(Model):
     ratio: float | None = Field(description="How many times faster than `fp32`; null without one.")
 
 
-Ranging = Literal["dynamic", "minmax", "entropy"]
+Ranging = Literal["dynamic", "minmax"]
 """How an int8 file knows the ranges of activations: it computes them anew for every input; or they
-go from the least to the largest number on some pictures; or are cut where the divergence of the
-distributions is least."""
+go from the least to the largest number on some pictures."""
 
 
 class RangedFile(Model):

@@ -1,6 +1,5 @@
 """int8 whose ranges of activations were measured on pictures of somebody's own.
 
-The float32 file runs twice over the pictures (`observed`), which gives ranges in two ways
-(`divergence` has the second); the files that these lead to are measured beside the one that has no
-ranges (`candidates`), and one of them is chosen (`choice`).
+The float32 file runs over the pictures (`observed`), which gives ranges; the file that has them is
+measured beside the one that has none (`candidates`), and one of the two is chosen (`choice`).
 """

@@ -17,7 +17,7 @@ from zoo.bench.medians import affordable, speeds_beside
 from zoo.bench.rounds import Task, interleave, run_once
 from zoo.export.calibrate.choice import choose
 from zoo.export.calibrate.observed import Observed, observe
-from zoo.export.calibrate.ranges import likeliest, widest, write_fixed
+from zoo.export.calibrate.ranges import widest, write_fixed
 from zoo.export.precision import derive, load_typed
 from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.products import Floats
@@ -28,10 +28,6 @@ from zoo.images.pixel_values import Size
 from zoo.manifest.choices import Target
 from zoo.manifest.measured import Calibration, RangedFile, Ranging
 from zoo.runtime import session
-
-FIXED: tuple[Ranging, ...] = ("minmax", "entropy")
-"""Ranges that are known before the file runs."""
-
 
 Writer: TypeAlias = Callable[..., None]
 """Writes a float32 file in another precision, as `derive` does."""
@@ -61,8 +57,8 @@ class Calibrator:
                 f"{self.pictures.folder} has {self.pictures.found:,} pictures, of which every so "
                 f"many are taken, {len(self.pictures.paths)} in all."
             )
-        progress.stage(f"int8: ranges on {len(kept)} pictures", 2 * len(kept))
-        return observe(model, told)
+        progress.stage(f"int8: ranges on {len(kept)} pictures", len(kept))
+        return observe(model, told())
 
     def held_out(self) -> Iterable[Floats]:
         """`pixel_values` of the pictures that have no part in the ranges."""
@@ -86,7 +82,6 @@ def write_best(
     means = {name: each.means for name, each in seen.items()}
     writers: dict[Ranging, Writer] = {
         "minmax": partial(write_fixed, ranges=widest(seen), means=means),
-        "entropy": partial(write_fixed, ranges=likeliest(seen), means=means),
     }
     if converter.find_target(target).dynamic_integers:
         writers["dynamic"] = partial(derive, precision="int8", inputs=inputs)
@@ -132,9 +127,7 @@ def compare_files(
     tasks: dict[str, Task] = {way: run_once(each, fed) for way, each in live.items()}
     tasks["fp32"] = run_once(first, fed)
     times = interleave(tasks, affordable(tasks.values()))
-    # What has the same operators takes the same time.
-    fixed = [seconds for way in FIXED for seconds in times[way]]
-    speeds = speeds_beside(times | dict.fromkeys(FIXED, fixed), "fp32")
+    speeds = speeds_beside(times, "fp32")
     return {
         way: RangedFile(cosine=cosine if math.isfinite(cosine) else None, speed=speeds[way])
         for way, cosine in cosines.items()

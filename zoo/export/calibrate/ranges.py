@@ -6,7 +6,6 @@ from pathlib import Path
 import converter
 from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
-from zoo.export.calibrate.divergence import likeliest_reach
 from zoo.export.calibrate.observed import Observed
 from zoo.export.precision import load_typed
 from zoo.export.quantise.fixed_columns import ActivationRange, FixedColumns
@@ -17,19 +16,11 @@ from zoo.manifest.choices import Target
 
 
 def widest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:
-    """From the least number to the largest one."""
-    return {name: cut(each, each.reach) for name, each in seen.items()}
-
-
-def likeliest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:
-    """Cut off where the distribution loses least. Products that read one activation share it."""
-    reaches = {id(each): likeliest_reach(each.counts, each.reach) for each in seen.values()}
-    return {name: cut(each, reaches[id(each)]) for name, each in seen.items()}
-
-
-def cut(each: Observed, reach: float) -> ActivationRange:
-    """The numbers of an activation that are no larger than `reach`, and zero."""
-    return ActivationRange(max(min(each.low, 0.0), -reach), min(max(each.high, 0.0), reach))
+    """From the least number to the largest one, with zero."""
+    return {
+        name: ActivationRange(min(each.low, 0.0), max(each.high, 0.0))
+        for name, each in seen.items()
+    }
 
 
 def write_fixed(
