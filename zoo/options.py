@@ -93,11 +93,18 @@ def parameter(name: str) -> str:
 @contextmanager
 def spelled(options: Mapping[str, str]) -> Generator[None]:
     """Call parameters in messages as these options."""
+    before = spellings()
     _spelled.update(options)
     try:
         yield
     finally:
         _spelled.clear()
+        _spelled.update(before)
+
+
+def spellings() -> dict[str, str]:
+    """How parameters are called now, for a process that works for this one."""
+    return dict(_spelled)
 
 
 def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:

@@ -225,7 +225,7 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
     assert all(1e9 < schedule.memory_needed(each) < 1.35e9 for each in plans)
     running, seen = set(), []
 
-    def start(each, told):
+    def start(each, told, options):
         running.add(each)
         seen.append(len(running))
         time.sleep(0.2)

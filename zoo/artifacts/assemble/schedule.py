@@ -1,6 +1,6 @@
 """Many builds at once, within a budget of memory."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER, memory
-from zoo.options import parameter
+from zoo.options import parameter, spelled, spellings
 
 TRIES = 3
 """How often a build is started whose process dies."""
@@ -31,10 +31,12 @@ class Teller(Quiet):
         self.told(self.plan, text)
 
 
-def start(plan: FolderPlan, told: Told | None) -> Outcome:
-    """Build a folder; what is wrong with the request is part of the outcome."""
+def start(plan: FolderPlan, told: Told | None, options: Mapping[str, str]) -> Outcome:
+    """Build a folder; what is wrong with the request is part of the outcome, in which parameters
+    are called as these options."""
     progress = Quiet() if told is None else Teller(plan, told)
-    return attempt(plan.model, partial(build_folder, plan, progress))
+    with spelled(options):
+        return attempt(plan.model, partial(build_folder, plan, progress))
 
 
 def memory_needed(plan: FolderPlan) -> int:
@@ -92,7 +94,7 @@ def _until_lost(
     while queue or running:
         while queue and _fits(queue[0], running.values(), budget):
             try:
-                future = executor.submit(start, queue[0], pool.told)
+                future = executor.submit(start, queue[0], pool.told, spellings())
             except pool.lost:
                 return list(running.values())
             running[future] = queue.pop(0)
