@@ -113,7 +113,8 @@ def _answers(
 ) -> "list[Answered]":
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
     from zoo.answers.answer import Answered
-    from zoo.hub.session import is_built, open_file, open_folder
+    from zoo.hub.found_variant import is_built
+    from zoo.hub.session import open_file, open_folder
 
     path = Path(model)
     if model.endswith(".onnx") or is_built(path):

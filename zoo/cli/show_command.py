@@ -92,13 +92,12 @@ def _features(
     """From a file or a folder if one is named, else from a model in JAX."""
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.checkpoints.weights_argument import Seed, read_weights
-    from zoo.hub.session import complete_file, is_built
-    from zoo.manifest.read import read_folder_manifest
+    from zoo.hub.found_variant import is_built, variant_in_folder
     from zoo.show.features import of_file, of_model, random_note
 
     path = Path(model)
     if is_built(path):
-        model = str(complete_file(read_folder_manifest(path), "fp32", path))
+        model = str(variant_in_folder(path, "fp32").path)
     if not model.endswith(".onnx"):
         if weights is None and path.exists():
             model, weights = registered_name(tell_recognised(Given(path))), model

@@ -27,9 +27,8 @@ from zoo.embedding.row_columns import RowColumns
 from zoo.embedding.work_folder import WORK, WorkFolder
 from zoo.errors import BadOutput
 from zoo.files.staging import writing
+from zoo.manifest.choices import tower_variant
 from zoo.options import parameter
-
-TEXT_TOWER = "text_"  # how the variants of one begin
 
 FREE_FIELDS = {"pictures", "errors", "gone", "place", "appended"}
 """What may differ between two runs that make one dataset."""
@@ -44,7 +43,7 @@ def state_dataset(
     """What the dataset will say of itself, but for counts."""
     found = columns.found
     manifest, place = found.manifest, str(found.place)
-    towers = any(name.startswith(TEXT_TOWER) for name in manifest.variants)
+    towers = any(name.startswith(tower_variant("input_ids", "")) for name in manifest.variants)
     return About(
         model=manifest.model,
         variant=found.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from zoo.answers.fed import size_inside
 from zoo.errors import BadFile, BadRequest, first_line
+from zoo.hub.found_variant import FoundVariant, find_folder, variant_in_file, variant_in_folder
 from zoo.images.pictures import ReadPicture
 from zoo.images.pixel_values import drafted_values, resized_size
+from zoo.manifest.choices import tower_variant
+from zoo.manifest.read import read_folder_manifest
 
 if TYPE_CHECKING:
-    from zoo.manifest.schema import Manifest, Variant
     from zoo.runtime import Session
 
 Size = tuple[int, int]  # (height, width)
@@ -33,14 +35,8 @@ is resized to. Pillow calls this a `reducing_gap`; docs/how-to/embed.md has what
 
 
 @dataclass(frozen=True)
-class FoundNetwork:
-    """A variant of a built model that takes pictures. `place` is what `zoo.load` opens."""
-
-    place: Path
-    name: str
-    manifest: Manifest
-    variant: Variant
-    path: Path
+class FoundNetwork(FoundVariant):
+    """A variant of a built model that takes pictures."""
 
     @property
     def digest(self) -> str:
@@ -87,33 +83,19 @@ class FoundNetwork:
 def find_network(model: str, precision: str, offline: bool = False) -> FoundNetwork:
     """The network in a folder, in a file with its manifest, or of a name, for which a folder is
     downloaded. **Raises** a `ZooError` or `WeightsError`."""
-    from zoo.hub.pulled import pulled_folder
-    from zoo.hub.session import complete_file, is_built
-    from zoo.manifest.read import near, read_folder_manifest
-    from zoo.registry.lookup import info
-
     if model.endswith(".onnx"):
-        path = Path(model).absolute()
-        if (manifest := near(path)) is None:
-            raise BadFile(f"{path} has no manifest that says how to preprocess: keep it beside it.")
-        named = {Path(each.file).name: name for name, each in manifest.variants.items()}
-        if path.name not in named or not path.is_file():
-            raise BadFile(f"{path} is no file of its manifest: name one that is.")
-        chosen = manifest.variants[named[path.name]]
-        return _checked(FoundNetwork(path, named[path.name], manifest, chosen, path))
-    place = Path(model).absolute()
-    if not is_built(place):
-        place = pulled_folder(info(model).name, precision, None, offline)
-    manifest = read_folder_manifest(place)
-    taken = [each.name for each in manifest.one(precision).inputs]
+        return _checked(variant_in_file(Path(model).absolute()))
+    place = find_folder(model, precision, offline=offline).absolute()
+    taken = [each.name for each in read_folder_manifest(place).one(precision).inputs]
     # Of a network that compares pictures with texts the tower for pictures.
-    name = f"vision_{precision}" if "input_ids" in taken else precision
-    path = complete_file(manifest, name, place)
-    return _checked(FoundNetwork(place, precision, manifest, manifest.one(name), path))
+    tower = tower_variant("pixel_values", precision)
+    found = variant_in_folder(place, tower if "input_ids" in taken else precision)
+    return _checked(replace(found, name=precision))
 
 
-def _checked(found: FoundNetwork) -> FoundNetwork:
+def _checked(variant: FoundVariant) -> FoundNetwork:
     """**Raises** `BadRequest` for a network that gives no vectors of pictures."""
+    found = FoundNetwork(**vars(variant))
     taken = [each.name for each in found.variant.inputs]
     if taken not in (["pixel_values"], ["image"]):
         raise BadRequest(f"{found.path} takes {' and '.join(taken)}: embed pictures with another.")

@@ -1,12 +1,16 @@
 """The precisions of a file: how near to JAX each has to be, what it takes, and where it lies."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from zoo.manifest.choices import Precision
-from zoo.manifest.measured import Comparison, Measure
+
+if TYPE_CHECKING:
+    from zoo.manifest.measured import Comparison, Measure
 
 Integers = Literal["columns", "blocks"]
 

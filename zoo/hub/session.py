@@ -16,16 +16,15 @@ from zoo.answers.labels import TEMPLATE, in_sentences, likeliest_first
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.html import html_table
 from zoo.images.pictures import Pictures, pictures, stack
+from zoo.manifest.choices import TOWERS, tower_variant
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
     from zoo.answers.answer import Answer, Answered
+    from zoo.hub.found_variant import FoundVariant
     from zoo.manifest.schema import Manifest, Variant
     from zoo.runtime import Session
     from zoo.texts.tokenizer import Tokenizer
-
-TOWERS = {"pixel_values": "vision", "input_ids": "text"}
-"""How the variants of towers begin, by what they take."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,10 +170,11 @@ class VisionModel:
             return self.session
         named = self.manifest.variants.items()
         own = next((name for name, variant in named if variant == self.variant), "")
-        tower = f"{TOWERS[taken]}_{own}"
         if taken not in self.towers:
-            path = complete_file(self.manifest, tower, self.path.parent.parent)
-            self.towers[taken] = _session(path, self.session.get_providers())
+            from zoo.hub.found_variant import variant_in_folder
+
+            tower = variant_in_folder(self.path.parent.parent, tower_variant(taken, own))
+            self.towers[taken] = _session(tower.path, self.session.get_providers())
         return self.towers[taken]
 
 
@@ -206,66 +206,37 @@ def load(
     >>> zoo.load("dinov3_vits16")("cat.png")["pooler_output"].shape
     (1, 384)
     """
-    from zoo.hub.pulled import pulled_folder
+    from zoo.hub.found_variant import find_folder, of_model
 
     model = os.fspath(model) if isinstance(model, os.PathLike) else model
     if folder is None and isinstance(model, str) and model.endswith(".onnx"):
         return open_file(Path(model), providers)
-    if folder is None and isinstance(model, str) and is_built(Path(model)):
-        return open_folder(Path(model), variant, providers)
+    if folder is None:
+        return open_folder(find_folder(model, variant, revision, offline), variant, providers)
     name = info(model).name
-    if folder is not None and revision is not None:
+    if revision is not None:
         raise BadRequest(f"got folder {folder} and revision {revision!r}: give one of them.")
-    place = pulled_folder(name, variant, revision, offline) if folder is None else Path(folder)
-    return open_folder(place, variant, providers, name)
+    return open_folder(of_model(Path(folder), name), variant, providers)
 
 
-def is_built(place: Path) -> bool:
-    """Whether a folder is one of `zoo build` or `zoo pull`."""
-    from zoo.manifest.schema import MANIFEST
+def open_folder(place: Path, variant: str, providers: Sequence[str] | None = None) -> VisionModel:
+    """The model that was built in a folder. **Raises** `BadFile` or `BadRequest`."""
+    from zoo.hub.found_variant import variant_in_folder
 
-    return (place / MANIFEST).is_file()
-
-
-def open_folder(
-    place: Path, variant: str, providers: Sequence[str] | None = None, name: str | None = None
-) -> VisionModel:
-    """The model that was built in a folder, which may have to be that of a name. **Raises**
-    `BadFile` or `BadRequest`."""
-    from zoo.manifest.read import read_folder_manifest
-
-    manifest = read_folder_manifest(place)
-    if name is not None and manifest.model != name:
-        raise BadFile(f"{place} holds {manifest.model}, not {name}: name another folder.")
-    path = complete_file(manifest, variant, place)
-    return VisionModel(manifest, manifest.one(variant), path, _session(path, providers))
-
-
-def complete_file(manifest: Manifest, variant: str, place: Path) -> Path:
-    """The file of a variant, which is all there. **Raises** `BadFile` or `BadRequest`."""
-    chosen = manifest.one(variant)
-    for file in chosen.files:
-        if not manifest.listed[file].is_complete(place):
-            raise BadFile(
-                f"{place / file} is missing or has another size than its manifest says: run "
-                f"`zoo pull {manifest.model} --variant {variant} --out {place}`."
-            )
-    return place / chosen.file
+    return _opened(variant_in_folder(place, variant), providers)
 
 
 def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel:
     """The model in a file with a manifest beside it, or in the folder above. **Raises** `BadFile`
     or `BadRequest`."""
-    from zoo.manifest.read import near
+    from zoo.hub.found_variant import variant_in_file
 
-    if not path.is_file():
-        raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")
-    manifest = near(path)
-    variants = manifest.variants.values() if manifest else ()
-    chosen = next((each for each in variants if Path(each.file).name == path.name), None)
-    if manifest is None or chosen is None:
-        raise BadFile(f"{path} has no manifest that says how to preprocess: keep it beside it.")
-    return VisionModel(manifest, chosen, path, _session(path, providers))
+    return _opened(variant_in_file(path), providers)
+
+
+def _opened(found: FoundVariant, providers: Sequence[str] | None) -> VisionModel:
+    session = _session(found.path, providers)
+    return VisionModel(found.manifest, found.variant, found.path, session)
 
 
 def _session(path: Path, providers: Sequence[str] | None) -> Session:

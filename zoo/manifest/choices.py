@@ -10,5 +10,14 @@ Target: TypeAlias = str
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "q4", "q4f16"]
 
+TOWERS = {"pixel_values": "vision", "input_ids": "text"}
+"""How the variants of the parts of a model of two begin, by what they take."""
+
+
+def tower_variant(taken: str, variant: str) -> str:
+    """The variant that is the part of another which takes something."""
+    return f"{TOWERS[taken]}_{variant}"
+
+
 Input = Literal["float32", "uint8"]
 """Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""

@@ -12,6 +12,7 @@ from weights.progress import Progress
 from zoo.errors import BadRequest
 from zoo.files.staging import write_text
 from zoo.images.pictures import read_picture
+from zoo.manifest.choices import tower_variant
 from zoo.manifest.read import to_text
 from zoo.retrieval.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
 from zoo.site.folders import Built
@@ -46,12 +47,16 @@ class Searchable:
     @property
     def pictures(self) -> str | None:
         """The variant that makes vectors of a visitor's pictures, if a browser runs one well."""
-        return self._tower("pixel_values", "", "vision_")
+        return self._tower("pixel_values", "", tower_variant("pixel_values", ""))
 
     @property
     def texts(self) -> str | None:
         """The variant that makes vectors of texts, if there is one and a tokenizer."""
-        return self._tower("input_ids", "text_") if self.built.has_tokenizer else None
+        return (
+            self._tower("input_ids", tower_variant("input_ids", ""))
+            if self.built.has_tokenizer
+            else None
+        )
 
     def _tower(self, taken: str, *prefixes: str) -> str | None:
         names = (prefix + name for name in (self.table.about.variant, *RUN) for prefix in prefixes)

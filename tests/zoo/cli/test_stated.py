@@ -7,6 +7,7 @@ import pytest
 from typer.main import get_command
 
 from zoo import embed, search, to_onnx
+from zoo.architectures.kinds import TOWER_NAMES
 from zoo.bench.bench_options import BenchOptions
 from zoo.checkpoints.weights_argument import AskedWeights
 from zoo.cli.app import app
@@ -14,6 +15,7 @@ from zoo.cli.derived import option_name
 from zoo.embedding.embed_request import EmbedRequest
 from zoo.errors import BadRequest
 from zoo.export.request import Options
+from zoo.manifest.choices import TOWERS
 from zoo.options import parameter, spelled, stated
 from zoo.retrieval.found_rows import SearchRequest
 
@@ -92,3 +94,8 @@ def test_each_says_it_in_its_own_words(zoo):
     said = zoo(*line.split(), code=2)
     told = said.error.replace("--with", "`extra`").replace("--append-model", "`append_model`")
     assert told == f"error: {refused.value}"
+
+
+def test_parts_of_a_model_of_two_are_called_alike():
+    """By networks, which say what they are, and by what reads files, which knows what they take."""
+    assert {*TOWERS.values()} == {*TOWER_NAMES}
