@@ -42,7 +42,12 @@ NAMES = (
     *("dinov3_vits16", "dinov3_vith16plus", "dinov3_vit7b16", "dinov3_convnext_tiny"),
     *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr", "eupe_vitt16"),
     *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small", "convnext_tiny"),
-    *("convnextv2_atto", "depth_anything_v2_vits", "eomt_dinov3_coco_panoptic_small_640"),
+    *(
+        "deit_tiny_distilled_patch16_224",
+        "convnextv2_atto",
+        "depth_anything_v2_vits",
+        "eomt_dinov3_coco_panoptic_small_640",
+    ),
     *("dinov2_vits14_ade20k_ms", "tipsv2_vitb14", "clip_vitb32"),
 )
 """One of each family, and those whose tensors are others than its."""
@@ -56,6 +61,7 @@ TRANSFORMERS = {
     "siglip2": siglip2,
     "tipsv2": tips,
     "vit": vit,
+    "deit": vit,
 }
 
 ORIGINALS = ("meta", "google", "original")
@@ -164,6 +170,8 @@ def timm_state(name: str, naming: Naming = timm_names.VIT) -> dict[str, Float32]
     entry = small(name)
     if "convnext" in name:
         return convnext.timm_state(leaves(name, "timm"), naming is convnext_names.TIMM_CONVOLVED)
+    if entry.family == "deit":
+        return file_state(timm_names.DISTILLED_VIT, leaves(name, "timm"))
     if entry.family in ("vit", "siglip2"):
         return file_state(timm_names.VIT, leaves(name, "timm"))
     state = state_of(entry.config, entry.namings[0], 4)

@@ -104,7 +104,7 @@ REPRESENTATIVES = (
     *("tips_vitg14_lr", "eupe_vitt16", "siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
     *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
     *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
-    *("dinov2_vits14_ade20k_ms", "clip_vitb32"),
+    *("dinov2_vits14_ade20k_ms", "clip_vitb32", "deit_tiny_distilled_patch16_224"),
 )
 """The smallest of each family, and those that are built in another way."""
 

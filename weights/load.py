@@ -61,7 +61,8 @@ def check_masks(file: Mapping[str, LazyTensor]) -> None:
 
 def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]) -> bool:
     """Whether a file has just what a model with these leaves needs, in these names."""
-    return not mismatches(naming, plan(naming.rules, shapes), file)
+    covered = all(map(naming.names, shapes))
+    return covered and not mismatches(naming, plan(naming.rules, shapes), file)
 
 
 def nearest(namings: Iterable[Naming], checkpoint: Checkpoint) -> tuple[Naming, Checkpoint]:

@@ -125,6 +125,10 @@ class Naming:
         """The rule that says what a leaf is called: the first that matches it."""
         return next((rule for rule in self.rules if rule.match(leaf) is not None), None)
 
+    def names(self, leaf: str) -> bool:
+        """Whether it says where a leaf is, or that no file has it."""
+        return self._deciding(leaf) is not None
+
     def knows(self, key: str) -> bool:
         """Whether files with these names have such a key, used or not."""
         return self.leaf(key) is not None or _fits_any(self.surplus, key)
@@ -135,12 +139,17 @@ class Naming:
         return (*self.zero, *(pattern for pattern, _ in self.copies))
 
     @property
+    def heads(self) -> tuple[str, ...]:
+        """Names of the linear layers on a network for pictures, the main one first."""
+        sources = {rule.target: rule.sources for rule in reversed(self.rules)}
+        of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
+        names = (name for leaf in ("head", "head_dist") for name in sources.get(leaf + ".{p}", ()))
+        return tuple(name.removesuffix(".{p}") for name in names) if of_pictures else ()
+
+    @property
     def head(self) -> str:
         """Name of the linear layer on a network for pictures; empty where there is none."""
-        sources = {rule.target: rule.sources for rule in self.rules}
-        of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
-        (name,) = sources.get("head.{p}", ("",)) if of_pictures else ("",)
-        return name.removesuffix(".{p}")
+        return next(iter(self.heads), "")
 
     @cached_property
     def landmarks(self) -> tuple[str, ...]:

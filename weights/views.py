@@ -66,8 +66,8 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
         head, linear = _head(tensors, prefix, inside, naming) if with_head else ("", {})
         taken = {id(tensor) for tensor in linear.values()}
         inside = {key: t for key, t in inside.items() if id(t) not in taken} | linear
-        if not with_head and naming.head:
-            inside = {k: t for k, t in inside.items() if k.rpartition(".")[0] != naming.head}
+        if not with_head:
+            inside = {k: t for k, t in inside.items() if k.rpartition(".")[0] not in naming.heads}
         used = {id(tensor) for tensor in inside.values()}
         others = {key: t for key, t in tensors.items() if id(t) not in used}
         yield replace(
@@ -121,6 +121,9 @@ def _head(
     if not own or not width or f"{own}.weight" in inside:
         return "", {}
     for outer in _outwards(prefix):
+        if all(f"{outer}{head}.weight" in tensors for head in naming.heads):
+            keys = (f"{head}.{leaf}" for head in naming.heads for leaf in ("weight", "bias"))
+            return "", {key: tensors[outer + key] for key in keys if outer + key in tensors}
         heads = [
             name
             for name in _linear_layers(tensors, outer)

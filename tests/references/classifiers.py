@@ -81,7 +81,10 @@ def trained(kind: str, folder: Path) -> Any:
     return model
 
 
-ASKING = ("ViTForImageClassification", "SiglipForImageClassification")
+ASKING = (
+    *("ViTForImageClassification", "SiglipForImageClassification"),
+    *("DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
+)
 """Classes that take pictures of other sizes only if they are asked to."""
 
 
@@ -183,6 +186,12 @@ STAGES = {"depths": [1, 2, 1, 1], "hidden_sizes": [16, 24, 32, 40]}
 
 OWN: dict[str, Callable[[Path], Own]] = {
     "vit": partial(*(saved, "ViTForImageClassification", (32, 56)), **SIZED, intermediate_size=80),
+    "deit": partial(
+        *(saved, "DeiTForImageClassification", (32, 56)), **SIZED, intermediate_size=80
+    ),
+    "deit with two heads": partial(
+        *(saved, "DeiTForImageClassificationWithTeacher", (32, 56)), **SIZED, intermediate_size=80
+    ),
     "vit of a known size": partial(
         *(saved, "ViTForImageClassification", (224, 160)),
         **{"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768},

@@ -19,6 +19,13 @@ def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
 def transformers(config: Config, values: Values):
     from transformers import ViTConfig, ViTForImageClassification
 
+    if config.registers:
+        names = (
+            huggingface_names.TWO_HEADED_VIT
+            if config.distilled
+            else huggingface_names.DISTILLED_VIT
+        )
+        return running.by_settings(names, config, values)
     more = {"intermediate_size": config.hidden, "num_labels": config.classes}
     settings = ViTConfig(**running.learned(config), **more, hidden_act="gelu")
     names = huggingface_names.VIT
@@ -27,8 +34,12 @@ def transformers(config: Config, values: Values):
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
     model = transformers(config, values)
-    tokens = running.run_transformers(model.vit, image, ("last_hidden_state",))
-    return tokens | running.run_transformers(model, image, ("logits",))
+    asked = {"interpolate_pos_encoding": True}
+    tokens = running.run_transformers(model.base_model, image, ("last_hidden_state",), **asked)
+    return tokens | running.run_transformers(model, image, ("logits",), **asked)
 
 
-REFERENCES = running.both(by_equimo, by_transformers, vit_tiny_patch16_224="vit_tiny_patch16_224")
+REFERENCES = {
+    **running.both(by_equimo, by_transformers, vit_tiny_patch16_224="vit_tiny_patch16_224"),
+    "deit_tiny_distilled_patch16_224": {"transformers": by_transformers},
+}

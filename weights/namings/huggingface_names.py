@@ -142,10 +142,34 @@ def _vit(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple
     )
 
 
+VIT_IN_MEMORY = _vit("layers.{i}.", IN_MEMORY, "mlp.fc1", "mlp.fc2")
+
 VIT = Naming(
     "huggingface",
     _vit(LAYER, IN_FILES, "intermediate.dense", "output.dense"),
-    in_memory=Naming("huggingface", _vit("layers.{i}.", IN_MEMORY, "mlp.fc1", "mlp.fc2")),
+    in_memory=Naming("huggingface", VIT_IN_MEMORY),
+)
+
+DISTILLATION = Rule("reg_tokens", ("embeddings.distillation_token",), UNBATCH)
+
+# `DeiTModel`, alone and under one classifier.
+DISTILLED_VIT = Naming(
+    "huggingface",
+    (DISTILLATION, *VIT.rules),
+    in_memory=Naming("huggingface", (DISTILLATION, *VIT_IN_MEMORY)),
+)
+
+TWO_HEADS = (
+    DISTILLATION,
+    Rule("head.{p}", ("cls_classifier.{p}",)),
+    Rule("head_dist.{p}", ("distillation_classifier.{p}",)),
+)
+
+# `DeiTForImageClassificationWithTeacher`.
+TWO_HEADED_VIT = Naming(
+    "huggingface",
+    (*TWO_HEADS, *VIT.rules),
+    in_memory=Naming("huggingface", (*TWO_HEADS, *VIT_IN_MEMORY)),
 )
 
 SIGLIP_LAYER = "encoder.layers.{i}."

@@ -31,6 +31,16 @@ DINOV3_VIT = Naming(
     ),
 )
 
+# DeiT's networks with a distillation token, as its authors name them too.
+DISTILLED_VIT = Naming(
+    "timm",
+    (
+        Rule("reg_tokens", ("dist_token",), UNBATCH),
+        *same("head_dist.{p}"),
+        *PLAIN,
+    ),
+)
+
 VIT = Naming(
     "timm",
     (

@@ -6,7 +6,7 @@ from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
 from zoo.architectures.families import digits_family, dinov3, eupe
 from zoo.architectures.masks import eomt_family
 from zoo.architectures.segmenter import dinov2_segmentation
-from zoo.architectures.vit import dinov2, vit5, vit_family
+from zoo.architectures.vit import deit_family, dinov2, vit5, vit_family
 
 FAMILIES = (
     dinov3,
@@ -17,6 +17,7 @@ FAMILIES = (
     eupe,
     convnext_family,
     vit_family,
+    deit_family,
     vit5,
     depth_anything,
     eomt_family,

@@ -22,7 +22,7 @@ from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes
+from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import transformers_config
@@ -76,9 +76,9 @@ def read_format(target: Path) -> str:
 
 def naming_to_write(entry: ModelInfo, form: str) -> Naming:
     """The names of a model's tensors in a form. **Raises** `BadRequest` if nobody reads it so."""
-    for naming in entry.readable:
-        if naming.name in FORMATS[form]:
-            return naming
+    found = (naming for naming in entry.readable if naming.name in FORMATS[form])
+    for naming in naming_all_leaves(entry, found):
+        return naming
     forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
     raise BadRequest(
         f"no program reads {entry.name} from {forms.get(form, 'an Equimo archive')}: choose "

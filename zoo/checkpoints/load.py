@@ -1,7 +1,7 @@
 """The weights that a request names, for the model that it names."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -101,7 +101,7 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
             f"{checkpoint.path} is the published file of {' and '.join(published)}, not of "
             f"{entry.name}: export that model, or give the file {entry.file}."
         )
-    others = (each for each in MODELS.values() if each.licence != entry.licence)
+    others = (each for each in MODELS.values() if each.licence.name != entry.licence.name)
     parts = views_of(checkpoint)
     fitting = (each.name for each in others if any(fitting_views(parts, each)))
     return () if published else tuple(fitting)
@@ -169,7 +169,7 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoi
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
             f"like {entry.name}. Export that model, or {wanted}."
         )
-    naming, view = nearest(entry.readable[:-1], checkpoint)
+    naming, view = nearest(naming_all_leaves(entry, entry.readable[:-1]), checkpoint)
     leaves = model_shapes(entry.config_for(naming.name))
     others = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
     if entry.config.classes and fits(naming, view.tensors, others):
@@ -178,6 +178,16 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoi
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
         )
     return naming, view
+
+
+def naming_all_leaves(entry: ModelInfo, namings: Iterable[Naming]) -> list[Naming]:
+    """The namings that have a place for every leaf of an entry's network: DeiT's under one
+    classifier has none for a second."""
+    return [
+        naming
+        for naming in namings
+        if all(map(naming.names, model_shapes(entry.config_for(naming.name))))
+    ]
 
 
 def fitting_views(parts: Parts, entry: ModelInfo) -> Iterator[tuple[Naming, Checkpoint]]:

@@ -73,7 +73,11 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     prefix = choose_prefix(
         [*dict.fromkeys(view.prefix for *_, view in alike)], given.take, given.path
     )
-    naming, config, view = next(each for each in alike if each[2].prefix == prefix)
+    # A naming that has no place for a head finds the features below.
+    naming, config, view = max(
+        (each for each in alike if each[2].prefix == prefix),
+        key=lambda each: sum(map(each[0].knows, each[2].tensors)),
+    )
     tell_use(view, naming, config, entry.name, given)
     entry = described(entry, naming, config, settings, how, bool(view.head))
     return with_own_facts(entry, given), view

@@ -82,7 +82,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         raise MappingError(strange(checkpoint, settings))
     best = found[0]
     # Where only the licences differ, a guess would be a claim about the terms.
-    if best.is_variant and len({(each.config, each.entry.licence) for each in found}) > 1:
+    if best.is_variant and len({(each.config, each.entry.licence.name) for each in found}) > 1:
         fitting = " or ".join(dict.fromkeys(each.entry.name for each in found))
         raise BadRequest(
             f"{given.path} may be of {fitting}, which its tensors do not tell: name the model."
@@ -172,6 +172,7 @@ def likely(
     if settings is None or not settings.architecture:
         return found
     called = [each for each in found if settings.timm_name in each.entry.aliases]
+    called = called or [each for each in found if settings.architecture == each.entry.name]
     # A classifier with weights that the registry does not have began as another classifier.
     trained = [each for each in found if each.config.classes and each.entry.config.classes]
     return called or trained or found

@@ -72,6 +72,8 @@ def test_parameters_of_other_peoples_models():
         # timm's own counts, classifier included
         ("vit_tiny_patch16_224", "timm", 5_717_416),
         ("vit_huge_patch14_224", "timm", 632_045_800),
+        ("deit_tiny_distilled_patch16_224", "timm", 5_910_800),
+        ("deit_base_distilled_patch16_384", "timm", 87_630_032),
         ("convnext_large", "timm", 197_767_336),
         ("convnextv2_atto", "timm", 3_708_400),
         ("convnextv2_huge", "timm", 660_289_640),
@@ -150,6 +152,7 @@ def test_convnext_agrees_with_timm():
         ("siglip2_vitb16_224", (6, 9)),
         ("siglip2_vitb16_224", (24, 16)),
         ("vit_tiny_patch16_224", None),
+        ("deit_tiny_distilled_patch16_224", (6, 9)),
         ("vit_digits", (4, 3)),
         ("depth_anything_v2_vits", (6, 9)),
         ("depth_anything_v2_vits", (3, 2)),

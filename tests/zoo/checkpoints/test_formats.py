@@ -353,7 +353,7 @@ HEAD = {"head.weight": (21843, 192), "head.bias": (21843,)}
 @pytest.mark.parametrize(
     ("source", "changes", "fitting", "target", "message"),
     [
-        (VIT, {}, [VIT], None, None),
+        (VIT, {}, [VIT, "deit_tiny_patch16_224"], None, None),
         (VIT, dict.fromkeys(HEAD), [], VIT, f"has no classifier and {VIT} is one"),
         (VIT, HEAD, [], VIT, r"head\.weight \(is \[21843, 192\], must be \[1000"),
         (

@@ -23,7 +23,7 @@ class LearnedPositionEmbedding(eqx.Module):
 
     weight: Float[Array, "rows dim"]
     grid: int = eqx.field(static=True)
-    cls_token: bool = eqx.field(static=True)
+    prefix: int = eqx.field(static=True)
     antialias: bool = eqx.field(static=True)
     offset: float = eqx.field(static=True)
     linear: bool = eqx.field(static=True)
@@ -37,21 +37,23 @@ class LearnedPositionEmbedding(eqx.Module):
         antialias: bool,
         offset: float,
         linear: bool,
+        registers: int,
         key: PRNGKeyArray,
     ):
         """**Arguments:** channels of a token; else as `LearnedPositions` of `config.py`."""
-        self.grid, self.cls_token = grid, cls_token
+        self.grid, self.prefix = grid, cls_token + registers
         self.antialias, self.offset, self.linear = antialias, offset, linear
-        self.weight = 0.02 * jr.normal(key, (cls_token + grid**2, dim))
+        self.weight = 0.02 * jr.normal(key, (self.prefix + grid**2, dim))
 
     def __call__(self, height: Size, width: Size) -> Float[Array, "tokens dim"]:
         """**Arguments:** patches along each side, numbers or symbolic dimensions.
 
-        **Returns** the class token's row where there is one, then `height · width` patches by rows.
+        **Returns** the rows of the class token and of registers where there are any, then
+        `height · width` patches by rows.
         """
         if height == width == self.grid:
             return self.weight
-        dim, prefix = self.weight.shape[-1], int(self.cls_token)
+        dim, prefix = self.weight.shape[-1], self.prefix
         native = (jnp.asarray(height) == self.grid) & (jnp.asarray(width) == self.grid)
         table = self.weight[prefix:].astype(jnp.float32).reshape(self.grid, self.grid, dim)
         for axis, size in ((0, height), (1, width)):

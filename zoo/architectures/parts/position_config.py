@@ -10,7 +10,8 @@ class LearnedPositions:
     """A learned table of positions, and how it is brought to another grid than its own.
 
     `grid` is the number of patches along each side of the images it was trained on; `cls_token`
-    says that its first row is the class token's. Another grid is interpolated by cubic
+    says that its first row is the class token's, and `registers` how many behind it are those of
+    registers. Another grid is interpolated by cubic
     convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
     without (a = -0.75). With `linear`, which needs `antialias`, it is interpolated linearly.
     `offset` is added to the wanted grid before the scale is taken from it, as DINOv2 does.
@@ -21,6 +22,12 @@ class LearnedPositions:
     antialias: bool = False
     offset: float = 0.0
     linear: bool = False
+    registers: int = 0
+
+    @property
+    def prefix(self) -> int:
+        """Rows in front of those of patches."""
+        return self.cls_token + self.registers
 
 
 @dataclass(frozen=True)

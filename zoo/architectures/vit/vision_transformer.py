@@ -45,6 +45,7 @@ class VisionTransformer(Network):
         pooler_output = pool(last_hidden_state)     or attn_pool
         pooler_output = projection(norm(pool(x)))   of CLIP, whose last_hidden_state is x
         logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
+        logits = (head(x[0]) + head_dist(x[1])) / 2     of DeiT, whose register has a head
 
     DINOv3's ViT-S/16, with initial parameters:
 
@@ -78,6 +79,7 @@ class VisionTransformer(Network):
     attn_pool: AttentionPool | None
     projection: eqx.nn.Linear | None
     head: eqx.nn.Linear | None
+    head_dist: eqx.nn.Linear | None
     pool: Pool | None = eqx.field(static=True)
     pooled_norm: bool = eqx.field(static=True)
     head_tokens: int | None = eqx.field(static=True)
@@ -108,6 +110,7 @@ class VisionTransformer(Network):
         projection: int | None,
         classes: int,
         head_tokens: int | None,
+        distilled: bool,
         about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
@@ -128,6 +131,7 @@ class VisionTransformer(Network):
         - `classes`: outputs of a linear classifier on top; 0 for none.
         - `head_tokens`: of how many last blocks the classifier takes the class token, with the mean
           of the patches behind them; None for a classifier of `pooler_output`.
+        - `distilled`: whether the first register has a classifier too.
         - `about`: what the network knows of itself.
         """
         if (pool in (class_token, token_and_mean) or head_tokens) and not cls_token:
@@ -155,6 +159,8 @@ class VisionTransformer(Network):
         self.projection = project(projection) if projection else None
         width = dim if head_tokens is None else (head_tokens + 1) * dim
         self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
+        twin = partial(eqx.nn.Linear, width, classes, key=jr.fold_in(head_key, 2))
+        self.head_dist = twin() if distilled else None
         self.head_tokens = head_tokens
         self.pool, self.pooled_norm, self.about = pool, pooled_norm, about
 
@@ -251,13 +257,14 @@ class VisionTransformer(Network):
         """Class token, registers and patches with their learned positions; the grid's size."""
         dim, height, width = patches.shape
         x = patches.reshape(dim, height * width).T
-        token = self.cls_token
+        token, registers = self.cls_token, self.reg_tokens
         if self.global_pos_embed is not None:
             positions = self.global_pos_embed(height, width)
-            first = int(self.global_pos_embed.cls_token)
+            first = self.global_pos_embed.prefix
             x = x + positions[first:]
             token = token + positions[:1] if first and token is not None else token
-        prefix = [rows for rows in (token, self.reg_tokens) if rows is not None]
+            registers = registers + positions[1:first] if first > 1 else registers
+        prefix = [rows for rows in (token, registers) if rows is not None]
         x = jnp.concatenate([*prefix, x])
         return x if self.pre_norm is None else pointwise(self.pre_norm, x), height, width
 
@@ -292,7 +299,9 @@ class VisionTransformer(Network):
         if self.head is None:
             return None
         if self.head_tokens is None:
-            return None if pooled is None else self.head(pooled)
+            if pooled is None or self.head_dist is None:
+                return None if pooled is None else self.head(pooled)
+            return (self.head(pooled) + self.head_dist(x[1])) / 2
         count = self.head_tokens
         earlier = before[len(before) + 1 - count :]
         tokens = [*(self.norm(state[0]) for state in earlier), x[0]][:count]
@@ -348,6 +357,7 @@ def vit_maker(config: ViTConfig) -> partial[VisionTransformer]:
         projection=config.projection,
         classes=config.classes,
         head_tokens=config.head_tokens,
+        distilled=config.distilled,
     )
 
 

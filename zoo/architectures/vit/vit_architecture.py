@@ -63,6 +63,8 @@ def _interpolated(config: ViTConfig, antialias: bool) -> ViTConfig:
 
 
 def _head_takes(config: ViTConfig) -> str:
+    if config.distilled:
+        return "the class token and the distillation token"
     if config.head_tokens:
         several = "the class token" if config.head_tokens == 1 else f"{config.head_tokens} tokens"
         return f"{several} and the mean of the patches"
@@ -71,12 +73,19 @@ def _head_takes(config: ViTConfig) -> str:
 
 def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
     classes = len(network.head.weight) if network.head else 0
-    return replace(config, classes=classes, depth=network.num_hidden_states)
+    return replace(
+        config,
+        classes=classes,
+        depth=network.num_hidden_states,
+        distilled=classes > 0 and network.head_dist is not None,
+    )
 
 
 def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
+    placed = config.positions is not None and config.positions.registers
+    registers = "the distillation token" if placed else f"{config.registers} registers"
     first = (config.cls_token * "the class token, then ") + (
-        f"{config.registers} registers, then " if config.registers else ""
+        f"{registers}, then " if config.registers else ""
     )
     patches = f"(height / {config.stride}) * (width / {config.stride})"
     when = "before" if config.pooled_norm else "after"
@@ -104,7 +113,7 @@ VIT = Architecture(
     unsized=vit_unsized,
     settled=_settled,
     interpolated=_interpolated,
-    below=lambda config: replace(config, classes=0, head_tokens=None),
+    below=lambda config: with_classes(config, None),
     with_head=with_classes,
     head_takes=_head_takes,
     as_built=_as_built,

@@ -29,6 +29,8 @@ class ViTConfig:
     makes answers of `logits`: they exclude each other, or each is by itself, or is a number as it
     is. `pre_norm` is a norm in front of the blocks; with `pooled_norm` the final one is of what was
     pooled, not of all tokens; and `projection` is to how many channels a linear layer brings that.
+    With `distilled` the token behind the class token has a classifier of its own, and `logits` are
+    the mean of both: the distillation token of DeiT is a register, which has a learned position.
     """
 
     dim: int
@@ -58,6 +60,7 @@ class ViTConfig:
     projection: int | None = None
     classes: int = 0
     head_tokens: int | None = None
+    distilled: bool = False
     scores: Scores = "softmax"
 
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
@@ -79,7 +82,12 @@ class ViTConfig:
         # Registers of ViT-5 are rotated as a square picture.
         square = math.isqrt(max(self.registers, 0)) ** 2 == self.registers and self.cls_token
         placed = not isinstance(self.rope, RopeGrid) or (square and self.rope.length > 0)
-        counted = all((sized, few, grid, heads, rotated, tokens, known, placed))
+        rows = self.positions is None or 0 <= self.positions.registers <= self.registers
+        # The layers on top of what is pooled have the width of a token.
+        fed = self.classes == 0 or self.head_tokens is not None or self.width == self.dim
+        twice = self.classes > 0 and self.registers > 0 and self.pool == "token"
+        two = not self.distilled or (twice and self.head_tokens is None)
+        counted = all((sized, few, grid, heads, rotated, tokens, known, placed, rows, fed, two))
         return counted and (self.top is None or self.top.is_sound)
 
     @property

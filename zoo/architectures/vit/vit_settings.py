@@ -99,10 +99,16 @@ PLAIN_CLASSIFIER = TransformersClass(
     "ViTForImageClassification", "vit", plain_settings, asks=True, pooled=False
 )
 PLAIN = replace(PLAIN_CLASSIFIER, name="ViTModel")
+DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")
+DEIT_TWO_HEADS = replace(
+    DEIT_CLASSIFIER, name="DeiTForImageClassificationWithTeacher", auto="DeiTModel"
+)
+DEIT = replace(DEIT_CLASSIFIER, name="DeiTModel")
 
 CLASSES = (
     *(DINOV3, DINOV2, DINOV2_WITH_REGISTERS, DINOV2_CLASSIFIER, DINOV2_WITH_REGISTERS_CLASSIFIER),
     *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, CLIP, PLAIN_CLASSIFIER, PLAIN),
+    *(DEIT, DEIT_CLASSIFIER, DEIT_TWO_HEADS),
 )
 
 
@@ -125,6 +131,10 @@ def vit_class(config: ViTConfig) -> TransformersClass:
             return SIGLIP
         if config.head_tokens == 0:
             return SIGLIP_CLASSIFIER
+    elif learned and config.pool == "token" and config.registers:
+        if config.distilled:
+            return DEIT_TWO_HEADS
+        return DEIT_CLASSIFIER if config.classes else DEIT
     elif learned and config.pool == "token":
         return PLAIN_CLASSIFIER if config.classes else PLAIN
     raise BadRequest(

@@ -45,11 +45,12 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         projection=None if config.projection is None else count_rows(shapes, "projection.weight"),
         top=top,
     )
-    return with_classes(sized, shapes("head.weight"))
+    whole = with_classes(sized, shapes("head.weight"))
+    return replace(whole, distilled=whole.classes > 0 and bool(shapes("head_dist.weight")))
 
 
 def _on_grid(where: LearnedPositions, shapes: Shapes) -> LearnedPositions:
-    side = math.isqrt(max(0, count_rows(shapes, "global_pos_embed.weight") - where.cls_token))
+    side = math.isqrt(max(0, count_rows(shapes, "global_pos_embed.weight") - where.prefix))
     return replace(where, grid=side)
 
 
@@ -65,7 +66,8 @@ def with_classes(config: ViTConfig, head: Shape | None) -> ViTConfig:
     """With the classes of a linear layer, and the tokens that it takes if those are several."""
     classes, width = head if head and len(head) == 2 else (0, config.dim)
     tokens = config.head_tokens if width == config.dim else width // config.dim - 1
-    return replace(config, classes=classes, head_tokens=tokens if classes else None)
+    head_tokens = tokens if classes else None
+    return replace(config, classes=classes, head_tokens=head_tokens, distilled=False)
 
 
 def vit_landmarks(config: ViTConfig) -> dict[str, Shape]:
@@ -76,7 +78,7 @@ def vit_landmarks(config: ViTConfig) -> dict[str, Shape]:
         f"blocks.{config.depth - 1}.norm.weight": (config.dim,),
     }
     if config.positions is not None:
-        count = config.positions.grid**2 + config.positions.cls_token
+        count = config.positions.grid**2 + config.positions.prefix
         leaves["global_pos_embed.weight"] = (count, config.dim)
     return leaves
 
@@ -89,6 +91,7 @@ def vit_free(config: ViTConfig) -> ViTConfig:
         norm_eps=0.0,
         activation="gelu",
         head_tokens=None,
+        distilled=False,
         scores="softmax",
         positions=config.positions and replace(config.positions, grid=0),
     )
