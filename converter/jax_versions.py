@@ -3,6 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+from jax import lax
+
 try:
     from jax import enable_x64
 except ImportError:  # before jax 0.8
@@ -13,7 +17,36 @@ try:
 except ImportError:  # before jax 0.10
     from jax.core import InconclusiveDimensionOperation
 
-__all__ = ["InconclusiveDimensionOperation", "bind_params", "bind_primitive", "enable_x64"]
+__all__ = [
+    "MISSING_RESIZES",
+    "InconclusiveDimensionOperation",
+    "bind_params",
+    "bind_primitive",
+    "enable_x64",
+    "named_params",
+    "top_k",
+]
+
+MISSING_RESIZES = frozenset(() if jax.__version_info__ >= (0, 10) else ("cubic-pytorch", "area"))
+"""Methods of ``jax.image.resize`` that the installed JAX has not."""
+
+TOP_K_HAS_AXIS = jax.__version_info__ >= (0, 8)
+
+
+def named_params(eqn: Any) -> Mapping[str, Any]:
+    """Parameters of an equation as the newest JAX has them."""
+    if eqn.primitive.name == "top_k":  # before jax 0.8 it has no axis: the last is meant
+        return {"axis": len(eqn.invars[0].aval.shape) - 1, **eqn.params}
+    return eqn.params
+
+
+def top_k(x: Any, k: int, axis: int) -> tuple[Any, Any]:
+    """The largest along an axis and their places; before jax 0.8 `lax.top_k` takes the last."""
+    if TOP_K_HAS_AXIS:
+        values, places = lax.top_k(x, k, axis=axis)
+        return values, places
+    values, places = lax.top_k(jnp.moveaxis(x, axis, -1), k)
+    return jnp.moveaxis(values, -1, axis), jnp.moveaxis(places, -1, axis)
 
 
 def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:

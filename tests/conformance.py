@@ -35,7 +35,8 @@ class Case:
 
     ``ops`` are operators and how many of each the file must hold; ``tolerance`` multiplies the
     dtype's own. ``said`` is part of the reason that the report gives for what is not fused.
-    ``tags`` are the judges and the ways of JAX's in which the default tests try it.
+    ``tags`` are the judges and the ways of JAX's in which the default tests try it. It may need
+    what JAX has ``since`` a version.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Case:
     strict: bool = False
     x64: bool = False
     tags: Set[str] = frozenset()
+    since: str = ""
 
     def export(self, opset: int | None = None, **how: Any) -> converter.Export:
         """The file, at the newest of its opsets if no other is given."""

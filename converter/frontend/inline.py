@@ -30,7 +30,7 @@ from converter.frontend.source_lines import line_of
 from converter.ir import Graph, Node, Value, const, make_node, ops
 from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
-from converter.jax_versions import bind_primitive
+from converter.jax_versions import bind_primitive, named_params
 
 # Dimension numbers: named tuples of axes.
 NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
@@ -173,8 +173,9 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def _plain(eqn: Any, inputs: list[Value]) -> Node:
-    hints = {k: v for k, v in eqn.params.items() if k in HINTS}
-    params = {k: _plain_ints(v) for k, v in eqn.params.items() if k not in HINTS}
+    own = named_params(eqn)
+    hints = {k: v for k, v in own.items() if k in HINTS}
+    params = {k: _plain_ints(v) for k, v in own.items() if k not in HINTS}
     op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
     if what := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)

@@ -22,6 +22,7 @@ from converter.ir.dims import Dim
 from converter.ir.equality import same_program
 from converter.ir.formulas import ALIGNED, ResizeKind
 from converter.ir.rewrite import Editor, Takes
+from converter.jax_versions import MISSING_RESIZES
 
 Kinds: TypeAlias = tuple[ResizeKind, ...]
 # Resizes one axis to a size.
@@ -164,7 +165,8 @@ def traced_kinds(matrix: Matrix, opset: int) -> Kinds | str:
     up = dims.divides(*matrix.sizes) is not None
     what = f"{matrix.sizes[0]} to {matrix.sizes[1]}"
     for method, antialias in (*(row.kind for row in ROWS), SLOW[0]):
-        if not _is_traced(matrix, partial(_one_axis_resized, kind=(method, antialias))):
+        spelling = partial(_one_axis_resized, kind=(method, antialias))
+        if method in MISSING_RESIZES or not _is_traced(matrix, spelling):
             continue
         rows = [
             row

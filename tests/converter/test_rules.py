@@ -17,12 +17,14 @@ from converter.errors import ConverterError, Unsupported
 from converter.frontend.inline import HINTS
 from converter.frontend.trace import trace
 from converter.ir import Graph, make_node, ops
+from converter.jax_versions import named_params
 from converter.lower import lower, lowerings
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import find_target
 from tests.conformance import spec_of
 from tests.converter.test_edges import BINARY, UNARY
 from tests.converter.test_every_operation import CHOOSING, INDEXED, SUMMING
+from tests.since import needs, since
 
 FILES = sorted(Path(converter.__file__).parent.rglob("*.py"))
 
@@ -73,7 +75,11 @@ EXAMPLES: dict[str, Example] = {
     "reduce_window_min": (lambda x: lax.reduce_window_min_p.bind(x, **WINDOW), [X]),
     "reduce_window_sum": (lambda x: lax.reduce_window_sum_p.bind(x, **WINDOW), [X]),
     "squeeze": (lambda x: lax.squeeze(x[:1], (0,)), [X]),
+    "slice": (lambda x: lax.slice(x, (1, 0), (3, 4), (1, 2)), [X]),
 }
+
+SINCE = {"tile": "0.9"}
+"""The version of JAX that has what an example calls."""
 
 NEWER = {"one_minus_square", "polynomial", "eq_to", "le_to", "lt_to", "add_any"}
 """Primitives of jax >= 0.12, or that only transformations write: none of them has parameters."""
@@ -116,10 +122,16 @@ def traced(name: str) -> tuple[dict[str, Any], Graph]:
     ]
     found = [e for e in equations(jax.make_jaxpr(fn)(*structs).jaxpr) if e.primitive.name == name]
     assert found, f"the example of {name} does not hold it"
-    return dict(found[0].params), trace(fn, specs)
+    return dict(named_params(found[0])), trace(fn, specs)
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - PASSED_ON))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=needs(SINCE.get(name, "")))
+        for name in sorted(EXAMPLES.keys() - PASSED_ON)
+    ],
+)
 def test_no_parameter_vanishes(name):
     """Each is in the node, and known to the rule; or a hint that says nothing of the result."""
     params, graph = traced(name)
@@ -153,6 +165,7 @@ def test_a_rule_cannot_take_what_it_does_not_name():
 # ------------------------------------------------------------------------------------------- size
 
 
+@since("0.10")
 def test_products_of_a_wider_dtype():
     def fn(x: Any) -> Any:
         return lax.mul(x, x, out_dtype=jnp.float32)

@@ -40,6 +40,9 @@ def corners(size: int, count: int) -> np.ndarray:
 
 # ------------------------------------------------------------------------------------ known sizes
 
+SINCE = {"cubic-pytorch": "0.10", "area": "0.10"}
+"""The version of JAX that has a method."""
+
 UP = (2, 3, 5, 7), (2, 3, 12, 9)
 DOWN = (2, 3, 13, 17), (2, 3, 5, 4)
 MIXED = (2, 3, 13, 5), (2, 3, 6, 11)
@@ -66,6 +69,7 @@ KNOWN = [
         (a,),
         opsets,
         ops,
+        since=SINCE.get(m, ""),
     )
     for m, aa, (a, b), opsets, ops in METHODS
 ]
@@ -125,7 +129,7 @@ IMAGE = ("B", 3, "H", "W")
 EXTRA = {"Resize": 1, "MatMul": 0, "Gather": 0, "Range": 0, "If": 0, "Loop": 0}
 SYMBOLIC = [
     *(Case(f"{m} to fixed", lambda x, m=m: keep(x, 12, 7, method=m), (IMAGE,), NEW,
-           EXTRA) for m in ("linear", "cubic-pytorch")),
+           EXTRA, since=SINCE.get(m, "")) for m in ("linear", "cubic-pytorch")),
     *(Case(f"{m} to multiples", lambda x, m=m: keep(
         x, 2 * x.shape[2], 3 * x.shape[3], method=m, antialias=m == "linear"), (IMAGE,), NEW,
         EXTRA) for m in ("linear", "cubic", "nearest")),
@@ -141,7 +145,7 @@ SYMBOLIC = [
          ops={**EXTRA, "Transpose": 2}),
     *(Case(f"{m} {aa} products", lambda x, m=m, aa=aa: keep(x, 12, 7, method=m, antialias=aa),
            (IMAGE,), (17, 23), {"Resize": 0, "MatMul": 2, "If": 0, "Loop": 0},
-           tolerance=2)
+           tolerance=2, since=SINCE.get(m, ""))
       for m, aa in (("cubic-pytorch", False), ("lanczos3", True), ("area", True))),
     *(Case(f"{m} products at opset 17", lambda x, m=m: keep(x, 12, 7, method=m), (IMAGE,), (17,),
            {"Resize": 0, "If": 0, "Loop": 0}, tolerance=2) for m in ("linear", "cubic")),

@@ -29,6 +29,7 @@ from tests.programs import (
     uniform,
     window,
 )
+from tests.since import needs
 
 SUBJECTS: Mapping[str, Sequence[Case]] = {
     module.__name__.rpartition(".")[2].replace("_", " "): module.PROGRAMS
@@ -44,7 +45,11 @@ PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items(
 def tiers(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param]:
     """Rows of a judge; those that are tagged with its name are in the default tier."""
     return [
-        pytest.param(case, id=name, marks=() if judge in case.tags else pytest.mark.full)
+        pytest.param(
+            case,
+            id=name,
+            marks=(*needs(case.since), *(() if judge in case.tags else (pytest.mark.full,))),
+        )
         for name, case in cases.items()
     ]
 

@@ -23,6 +23,7 @@ from tests.converter.test_rules import equations
 from tests.programs import public
 from tests.programs.table import PROGRAMS, SUBJECTS, at_opsets, tiers
 from tests.programs.ways import WAYS, wrapped
+from tests.since import needs
 
 pytestmark = pytest.mark.filterwarnings("ignore:left out")
 
@@ -31,7 +32,7 @@ def test_names_are_of_one_program_each():
     assert len(PROGRAMS) == sum(map(len, SUBJECTS.values()))
 
 
-TAGGED = [row for row in at_opsets(RUNS) if not row.marks]
+TAGGED = [row for row in at_opsets(RUNS) if RUNS in row.values[0].tags]
 
 
 @pytest.mark.parametrize(("case", "opset"), TAGGED)
@@ -93,7 +94,10 @@ def held(case: Case) -> set[str]:
     ("name", "way"),
     [
         pytest.param(
-            name, way, id=f"{name}-{way}", marks=() if way in case.tags else pytest.mark.full
+            name,
+            way,
+            id=f"{name}-{way}",
+            marks=(*needs(case.since), *(() if way in case.tags else (pytest.mark.full,))),
         )
         for name, case in PLAIN.items()
         for way in WAYS

@@ -542,6 +542,9 @@ ZEROS = (ops.add, ops.sub)
 UNITS = {ops.pow: 2}
 """A root and a product are rounded once each."""
 
+SINCE = {ops.stack: "0.10", ops.unstack: "0.10"}
+"""The version of JAX that has the primitive."""
+
 
 BY_HAND = {
     **{op: by_hand(op) for op in canonicalize.FORWARDS},
@@ -556,4 +559,10 @@ def case_of(op: Op) -> Case:
     if op in BY_HAND:
         return BY_HAND[op]
     perhaps = (others(op), narrowed) if op.broadcasts else (others(op),)
-    return Case(DRAWS[op], perhaps=perhaps, zeros=op in ZEROS, units=UNITS.get(op, 0))
+    return Case(
+        DRAWS[op],
+        perhaps=perhaps,
+        zeros=op in ZEROS,
+        units=UNITS.get(op, 0),
+        since=SINCE.get(op, ""),
+    )

@@ -29,6 +29,7 @@ class Case:
 
     The numbers afterwards are the same but for ``units`` in the last place of an output's largest,
     or of 1, and for the signs of zeros where XLA itself does not keep them (``zeros``).
+    A draw may be of things that JAX has ``since`` some version.
     """
 
     draw: Draw
@@ -37,6 +38,7 @@ class Case:
     perhaps: Sequence[Step] = ()
     units: float = 0
     zeros: bool = False
+    since: str = ""
 
 
 @dataclass

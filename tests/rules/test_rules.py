@@ -10,6 +10,7 @@ from converter.ir.op import Op
 from tests.rules import arranged, canonical, recognised
 from tests.rules.prove import Case, Check, Step, by_recogniser, keeps_numbers, search, swept
 from tests.rules.registered import registered
+from tests.since import needs
 
 RULES = registered()
 ROUNDS = 20
@@ -47,6 +48,7 @@ def step_of(name: str) -> Step:
 
 
 CASES = {key: (name, case) for name in RULES for key, case in cases_of(name).items()}
+ROWS = [pytest.param(key, marks=needs(case.since)) for key, (_, case) in CASES.items()]
 
 
 UNPROVED = ("layout.channel_forms.",)
@@ -64,14 +66,14 @@ def check_of(key: str) -> Check:
     return partial(keeps_numbers, case, case.apply or step_of(name))
 
 
-@pytest.mark.parametrize("key", CASES)
+@pytest.mark.parametrize("key", ROWS)
 def test_rule_keeps_numbers(key: str) -> None:
     enough = ENOUGH.get(key.partition(".")[0], 2)
     assert search(check_of(key), 0, ROUNDS, enough), "no draw reaches this rule: it needs some"
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("key", CASES)
+@pytest.mark.parametrize("key", ROWS)
 def test_rule_keeps_numbers_of_many_programs(key: str) -> None:
     """Other programs than by default, ten times as many."""
     assert search(check_of(key), ROUNDS, 10 * ROUNDS, 40)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converter import jax_versions
 from converter.ir.op import Linear, Rounding
 from converter.ir.ops.catalogue import state
 
@@ -100,7 +101,7 @@ scatter_max = _choosing("scatter-max", lax.scatter_max)
 SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
 
 sort = _choosing("sort")
-top_k = _choosing("top_k", lambda x, *, k, axis, total=False: tuple(lax.top_k(x, k, axis=axis)))
+top_k = _choosing("top_k", lambda x, *, k, axis, total=False: jax_versions.top_k(x, k, axis))
 approx_top_k = state("approx_top_k")
 argmax = _choosing("argmax", lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
 argmin = _choosing("argmin")
