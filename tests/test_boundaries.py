@@ -168,7 +168,7 @@ DOORS = {
     r"(?<![\w.])print\(": ("weights/terminal.py",),
     r"\bimport onnxruntime\b": (
         *("zoo/runtime.py", "converter/verify/sessions.py"),
-        "zoo/export/run_elsewhere.py",
+        *("zoo/export/run_elsewhere.py", "zoo/report/run_in_provider.py"),
     ),
 }
 """What can be touched by a stranger, as it is called, and who alone may."""

@@ -38,6 +38,10 @@ class MissingLibrary(ZooError):
 def first_line(error: BaseException) -> str:
     """The first line of a foreign message, short and printable."""
     text = str(error).strip().splitlines()
-    line = text[0] if text else type(error).__name__
+    return printable_line(text[0] if text else type(error).__name__)
+
+
+def printable_line(line: str) -> str:
+    """A line of somebody else's, short and printable."""
     shown = "".join(c if c.isprintable() else "?" for c in line)
     return shown if len(shown) <= 300 else f"{shown[:300]} …"

@@ -56,10 +56,28 @@ RECORDED = {"session.record_ep_graph_assignment_info": "1"}
 RESTING = {"session.force_spinning_stop": "1"}
 """Threads search for work during a run only: after it they would take the time of others."""
 
+BUILD: str = ort.get_build_info()
+"""How it was built."""
+
+
+def available() -> list[str]:
+    """The execution providers of this installation, the preferred first."""
+    return list(ort.get_available_providers())
+
+
+def devices() -> list[str]:
+    """What providers can compute on, in words of ONNX Runtime's."""
+    found = []
+    for each in ort.get_ep_devices():
+        words = {**each.ep_metadata, **each.device.metadata}
+        more = ", ".join(f"{key} {word}" for key, word in words.items())
+        found.append(f"{each.ep_name}: {each.device.type.name} of {each.device.vendor}; {more}")
+    return found
+
 
 def check_provider(name: str) -> None:
     """**Raises** `BadRequest` for an execution provider that is not part of this installation."""
-    known = ort.get_available_providers()
+    known = available()
     if name not in known:
         raise BadRequest(
             f"provider {name} is not installed: choose from {', '.join(known)}, or install the "

@@ -78,7 +78,11 @@ app.command(
 )(search_command)
 app.command(epilog=examples("zoo site artifacts/* --out catalogue"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
-app.command(epilog=examples("zoo report --weights-dir ~/checkpoints --images photographs/"))(report)
+app.command(
+    epilog=examples(
+        "zoo report --weights-dir ~/checkpoints --images photographs/", "zoo report --providers"
+    )
+)(report)
 app.command(epilog=examples("zoo reports received/* --out reports.html"))(reports)
 app.add_typer(weights_command.app, name="weights")
 app.add_typer(cache_command.app, name="cache")

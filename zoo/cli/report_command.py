@@ -1,5 +1,5 @@
-"""`zoo report`: every model whose weights somebody has, measured, as a folder to be passed on; and
-`zoo reports`: such folders as a page."""
+"""`zoo report`: every model whose weights somebody has, measured, as a folder to be passed on, or
+the providers of an ONNX Runtime; and `zoo reports`: such folders as a page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +10,12 @@ from zoo.artifacts.assemble.plan import USUAL, read_variants, variant_names
 from zoo.cli.console import print_json, print_result, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import Filter, Json
-from zoo.errors import FAILED_CHECK, WRONG_USE
-from zoo.options import FILE_OUT, FORCE, Option, argument, out_folder
+from zoo.errors import FAILED_CHECK, WRONG_USE, BadRequest
+from zoo.options import FILE_OUT, FORCE, Option, argument, flag, out_folder
 
 if TYPE_CHECKING:
     from zoo.report.kit import Outcomes
+    from zoo.report.providers import ProvidersReport
 
 FOLDER = "The folder that holds checkpoints, under the names that they were published with."
 IMAGES = (
@@ -30,12 +31,17 @@ DEPTHS = (
 MINUTES = Option(
     "N", "The most time that it may take. What does not fit is left for another run.", least=1
 )
+PROVIDERS = (
+    "Try small files of the zoo in every execution provider of the installed ONNX Runtime, with no "
+    "checkpoint: what loads and runs, how far it is from the CPU, and how fast."
+)
 RECEIVED = argument("FOLDER", "Folders that `zoo report` wrote.")
 
 
 @options_of()
 def report(
-    weights_dir: Annotated[Path, Option("DIR", FOLDER)],
+    weights_dir: Annotated[Path | None, Option("DIR", FOLDER)] = None,
+    providers: Annotated[bool, flag(PROVIDERS)] = False,
     filter: Filter = (),
     variant: Annotated[Sequence[str], variant_names(", ".join(USUAL))] = (),
     images: Annotated[Path | None, Option("FOLDER", IMAGES)] = None,
@@ -44,13 +50,21 @@ def report(
     out: Annotated[Path, out_folder(True)] = Path("report"),
     json: Json = False,
 ) -> int:
-    """Measure every model for which there is a checkpoint, in an hour at most.
+    """Measure every model for which there is a checkpoint, in an hour at most; or providers.
 
     The features are compared with those of transformers, and each file with the model in JAX. The
     folder then has the numbers, beside what is reported elsewhere, and pictures, but no weights: it
     can be attached to an issue. It is written anew after each model, and a run that was stopped
     goes on when it is started again.
     """
+    if providers:
+        if weights_dir or images or depths:
+            raise BadRequest(
+                "--providers needs no --weights-dir, --images or --depths: leave them out."
+            )
+        return _report_providers(filter, variant, out, json)
+    if weights_dir is None:
+        raise BadRequest("--weights-dir is missing: name a folder of checkpoints.")
     from zoo.registry.lookup import fitting
     from zoo.report import kit
     from zoo.report.depths import read_depth_task
@@ -71,6 +85,45 @@ def report(
     measured = (each for each in found.report.models if each.model in found.measured)
     passed = all(each.passed for each in measured)
     return WRONG_USE if found.failed else 0 if passed else FAILED_CHECK
+
+
+def _report_providers(filter: Sequence[str], variant: Sequence[str], out: Path, json: bool) -> int:
+    """Measure files in all providers, and print a row for each."""
+    from zoo.registry.lookup import fitting
+    from zoo.report.providers import FILE, USUAL, ProvidersRequest, report_providers
+
+    models = [each.name for each in fitting(filter)] if filter else list(USUAL)
+    asked = ProvidersRequest(models, read_variants(variant or ["all"]), out)
+    with progress_bar() as progress:
+        found = report_providers(asked, progress)
+    if json:
+        print_json(found)
+    else:
+        _show_providers(found)
+        say(f"{out / FILE}: to pass it on, attach it to an issue")
+    return 0
+
+
+def _show_providers(found: "ProvidersReport") -> None:
+    """A row for each file and provider."""
+    from zoo.cli.tables import print_table
+
+    headings = ("model", "file", "for", "provider", ">nodes", ">ms", ">max rel", ">cosine", "")
+    rows = []
+    for file in found.files:
+        for provider, ran in file.outcomes.items():
+            numbers = (ran.run_ms, ran.max_rel, ran.cosine)
+            shown = [
+                "" if number is None else form.format(number)
+                for number, form in zip(numbers, ("{:.1f}", "{:.1e}", "{:.5f}"), strict=True)
+            ]
+            short = provider.removesuffix("ExecutionProvider")
+            nodes = (
+                f"{ran.nodes.get(provider, 0)} of {sum(ran.nodes.values())}" if ran.nodes else ""
+            )
+            words = (file.model, file.file, file.target, short, nodes)
+            rows.append((*words, *shown, ran.failed or ""))
+    print_table(headings, rows)
 
 
 def _show(found: "Outcomes", out: Path) -> None:

@@ -51,6 +51,8 @@ WRONG_USE = {
     "bench no.onnx": "is no file",
     "bench broken.onnx": "does not run",
     "show vit_digits no.png": "'no.png' is no picture that can be read",
+    "report": "--weights-dir is missing",
+    "report --providers --weights-dir empty": "--providers needs no --weights-dir",
     "report --weights-dir nowhere": "--weights-dir nowhere is no folder",
     "report --weights-dir empty": "holds no checkpoint of the models",
     "report --weights-dir empty --images empty": "empty has 0 folders with images",
