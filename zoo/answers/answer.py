@@ -21,6 +21,10 @@ Outputs = Mapping[str, NDArray[Any]]
 BEST = 5
 
 
+Corners = tuple[float, float, float, float]
+"""Left, top, right and bottom edge of a box, in pixels from the left upper corner."""
+
+
 class Answer(NamedTuple):
     """A name, and how sure the network is of it, from 0 to 1; of a class of patches the share of
     the picture that it has."""
@@ -33,27 +37,30 @@ class Answer(NamedTuple):
 class Answered:
     """What a network says of one picture.
 
-    `answers` are names, best first, of areas one for each segment. `drawing` shows what `kind` says
-    at the size of the picture, of which `values` are the numbers, `[height, width]`. `features` are
+    `answers` are names, best first, of areas one for each segment, of things in `boxes` one for
+    each: its left, top, right and bottom edge in pixels. `drawing` shows what `kind` says at the
+    size of the picture, of which `values` are the numbers, `[height, width]`. `features` are
     outputs that say nothing yet.
     """
 
-    kind: Literal["classes", "areas", "depth", "features"]
+    kind: Literal["classes", "areas", "boxes", "depth", "features"]
 
     answers: tuple[Answer, ...] = ()
     drawing: Image | None = None
     values: NDArray[Any] | None = None
     features: Outputs = field(default_factory=dict)
+    boxes: tuple[Corners, ...] = ()
 
 
 @dataclass(frozen=True)
 class Question:
     """What an answer is about: the names of the classes, the size of the picture, and what the
-    network got of it."""
+    network got of it; the picture, if there may be something to draw on it."""
 
     names: Sequence[str]
     size: Size
     fed: Fed
+    picture: Image | None = None
 
 
 def features(outputs: Outputs) -> Answered:

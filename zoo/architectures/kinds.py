@@ -10,13 +10,17 @@ from zoo.architectures.architecture import Architecture, Beside, Shapes
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
 from zoo.architectures.depth.depth_architecture import DEPTH
+from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL
 from zoo.architectures.masks.mask_architecture import MASKS
 from zoo.architectures.segmenter.segmenter_architecture import SEGMENTER
 from zoo.architectures.text.text_architecture import TEXT
 from zoo.architectures.vit.vit_architecture import VIT
 
-ARCHITECTURES: tuple[Architecture[Any], ...] = (VIT, CONVNEXT, TEXT, DUAL, DEPTH, MASKS, SEGMENTER)
+ARCHITECTURES: tuple[Architecture[Any], ...] = (
+    *(VIT, CONVNEXT, TEXT, DUAL),
+    *(DEPTH, MASKS, DETECTION, SEGMENTER),
+)
 
 _OF = {each.config: each for each in ARCHITECTURES}
 

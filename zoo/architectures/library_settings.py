@@ -58,6 +58,9 @@ class Settings(Model, extra="allow"):
     backbone_config: Settings | None = None
     out_indices: tuple[Annotated[int, Field(ge=1, le=512)], ...] = ()
     depth_estimation_type: Literal["relative", "metric"] = "relative"
+    num_windows: Annotated[int, Field(ge=1, le=64)] | None = None
+    decoder_self_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    decoder_cross_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
     temperature_init_value: Annotated[float, Field(gt=0, le=1e6)] | None = None
     architecture: Line = ""

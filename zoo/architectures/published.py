@@ -2,6 +2,7 @@
 
 from zoo.architectures.convnext import convnext_family
 from zoo.architectures.depth import depth_anything
+from zoo.architectures.detection import rf_detr_family
 from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
 from zoo.architectures.families import digits_family, dinov3, eupe
 from zoo.architectures.masks import eomt_family
@@ -21,6 +22,7 @@ FAMILIES = (
     vit5,
     depth_anything,
     eomt_family,
+    rf_detr_family,
     dinov2_segmentation,
     dinotxt_family,
     digits_family,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Task = Literal["k-NN", "linear", "classifier", "zero-shot", "depth", "areas"]
+Task = Literal["k-NN", "linear", "classifier", "zero-shot", "depth", "areas", "boxes"]
 
 TASKS: Mapping[Task, str] = {
     "k-NN": "% right by the nearest neighbours",
@@ -16,6 +16,7 @@ TASKS: Mapping[Task, str] = {
     "classifier": "% right by its own classifier",
     "zero-shot": "% right by sentences about the classes",
     "depth": "error in metres (RMSE) of a linear layer on frozen features",
+    "boxes": "% average precision of boxes, at overlaps from 50 to 95 %",
     "areas": "%, mIoU, PQ or AP as is usual for the data",
 }
 """How each is measured, and in which unit."""

@@ -37,7 +37,7 @@ def answers_of(model: Network, images: Sequence[Image]) -> list[Answered]:
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
-        question = Question(model.labels, (image.height, image.width), fed)
+        question = Question(model.labels, (image.height, image.width), fed, image)
         found.append(architecture_of(config).answer(config, named, question))
     return found
 

@@ -97,7 +97,7 @@ class VisionModel:
             outputs = {name: output[0] for name, output in self([image]).items()}
             size = image.height, image.width
             fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
-            question = Question(entry.class_names, size, fed)
+            question = Question(entry.class_names, size, fed, image)
             found.append(architecture_of(entry.config).answer(entry.config, outputs, question))
         return found
 

@@ -56,13 +56,21 @@ class Masks(NamedTuple):
     masks_queries_logits: Float[Array, "queries height width"]
 
 
+class Detections(NamedTuple):
+    """Things in an image, one for each query: how much it is of each class, before a sigmoid, and
+    the box that it is in: centre (x, y), width and height, as shares of the image's sides."""
+
+    logits: Float[Array, "queries classes"]
+    pred_boxes: Float[Array, "queries 4"]
+
+
 class ClassMap(NamedTuple):
     """How much every patch of an image is of each class, before a softmax."""
 
     logits: Float[Array, "classes height width"]
 
 
-Returned: TypeAlias = Output | Depth | Masks | ClassMap | Similarities
+Returned: TypeAlias = Output | Depth | Masks | Detections | ClassMap | Similarities
 """What networks return."""
 
 

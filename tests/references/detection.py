@@ -1,0 +1,56 @@
+"""Networks of somebody's own that find things, as transformers saves RF-DETR (5.24), and as its
+authors do: with the outputs that PyTorch computes."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from tests.references.areas import Own
+from tests.references.classifiers import seeded
+
+SIDE = 8
+"""Pixels along a side of a patch."""
+
+BACKBONE = {
+    **{"model_type": "rf_detr_dinov2", "hidden_size": 48, "num_hidden_layers": 5},
+    **{"num_attention_heads": 3, "patch_size": SIDE, "image_size": 48, "out_indices": [2, 5]},
+}
+SETTINGS = {
+    **{"d_model": 32, "decoder_self_attention_heads": 4, "decoder_cross_attention_heads": 8},
+    **{"num_queries": 9, "group_detr": 2, "decoder_layers": 3, "decoder_n_points": 2},
+    **{"decoder_ffn_dim": 72, "c2f_num_blocks": 2, "layer_norm_eps": 1e-5},
+}
+
+
+def network(windows: int, **settings: Any) -> Any:
+    """One of transformers', all of whose parameters count, whose boxes are of any size and place."""
+    backbone = BACKBONE | {"num_windows": windows}
+    model = seeded("RfDetrForObjectDetection", {"backbone_config": backbone, **SETTINGS, **settings})
+    with torch.no_grad():
+        model.model.reference_point_embed.weight.mul_(0.5)
+    return model
+
+
+def rf_detr(folder: Path, windows: int = 2, **settings: Any) -> Own:
+    """By `save_pretrained`."""
+    model = network(windows, **settings)
+    model.save_pretrained(folder)
+
+    def outputs(pictures: torch.Tensor) -> dict[str, Any]:
+        with torch.no_grad():
+            found = model(pictures)
+        return {name: found[name].numpy() for name in ("logits", "pred_boxes")}
+
+    return Own(folder, outputs, (48, 48) if windows > 1 else (40, 56), "rf_detr")
+
+
+def of_authors(folder: Path, windows: int = 2) -> Own:
+    """As roboflow/rf-detr saves a checkpoint of training: tensors beside the program's arguments."""
+    own = rf_detr(folder / "transformers", windows, layer_norm_eps=1e-6)
+    tensors = load_file(own.path / "model.safetensors")
+    args = Namespace(resolution=48, num_classes=2, class_names=["kitten", "dog"])
+    torch.save({"model": tensors, "args": args, "epoch": 3}, folder / "checkpoint_best_total.pth")
+    return Own(folder / "checkpoint_best_total.pth", own.outputs, own.size, own.family)

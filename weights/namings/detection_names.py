@@ -1,0 +1,124 @@
+"""Checkpoints of RF-DETR: its authors', whose names transformers' files (5.24) have too."""
+
+from weights.mapping import Naming, Rule, nested
+from weights.namings import huggingface_names
+from weights.transforms import THIRDS
+
+
+def _head(ours: str, theirs: str) -> Rule:
+    """A few linear layers."""
+    return Rule(f"{ours}.layers.{{n}}.{{p}}", (f"{theirs}.layers.{{n}}.{{p}}",))
+
+
+def _projector(theirs: str, convs: tuple[str, str], norm: str, bottleneck: str) -> tuple[Rule, ...]:
+    """Rules for the projector, from what it calls its convolutions, their norms and its parts."""
+    whole = (
+        rule
+        for number, conv in enumerate(convs, start=1)
+        for rule in (
+            Rule(f"projector.conv{number}.conv.weight", (f"{theirs}{conv}.conv.weight",)),
+            Rule(f"projector.conv{number}.norm.{{p}}", (f"{theirs}{conv}.{norm}.{{p}}",)),
+        )
+    )
+    inner = (
+        rule
+        for number, conv in enumerate(convs)
+        for rule in (
+            Rule(
+                f"projector.bottlenecks.{{i}}.{number}.conv.weight",
+                (f"{theirs}{bottleneck}.{{i}}.{conv}.conv.weight",),
+            ),
+            Rule(
+                f"projector.bottlenecks.{{i}}.{number}.norm.{{p}}",
+                (f"{theirs}{bottleneck}.{{i}}.{conv}.{norm}.{{p}}",),
+            ),
+        )
+    )
+    return (*whole, *inner)
+
+
+def _cross(layer: str) -> tuple[Rule, ...]:
+    """Attention to points of the map."""
+    cross = f"{layer}cross_attn."
+    return (
+        Rule("blocks.{i}.cross.offsets.{p}", (f"{cross}sampling_offsets.{{p}}",)),
+        Rule("blocks.{i}.cross.weights.{p}", (f"{cross}attention_weights.{{p}}",)),
+        Rule("blocks.{i}.cross.value.{p}", (f"{cross}value_proj.{{p}}",)),
+        Rule("blocks.{i}.cross.proj.{p}", (f"{cross}output_proj.{{p}}",)),
+    )
+
+
+def _proposals(theirs: str) -> tuple[Rule, ...]:
+    """What the places of the map propose, a head for each group of queries."""
+    return (
+        Rule("proposals.{i}.proj.{p}", (f"{theirs}enc_output.{{i}}.{{p}}",)),
+        Rule("proposals.{i}.norm.{p}", (f"{theirs}enc_output_norm.{{i}}.{{p}}",)),
+        Rule("proposals.{i}.classes.{p}", (f"{theirs}enc_out_class_embed.{{i}}.{{p}}",)),
+        _head("proposals.{i}.boxes", f"{theirs}enc_out_bbox_embed.{{i}}"),
+    )
+
+
+_HEADS = (Rule("class_head.{p}", ("class_embed.{p}",)), _head("box_head", "bbox_embed"))
+
+_STAGE = "backbone.0.projector.stages.0."
+_LAYER = "transformer.decoder.layers.{i}."
+_BACKBONE = huggingface_names.DINOV2_VIT
+
+_M = "model."
+_LAYER_M = "model.decoder.layers.{i}."
+_PROJECTOR_M = "model.backbone.projector."
+
+_IN_MEMORY = Naming(
+    "huggingface",
+    (
+        *nested(
+            huggingface_names.dinov2_rules(huggingface_names.IN_MEMORY, (), "down_proj"),
+            "backbone.",
+            "model.backbone.backbone.",
+        ),
+        *_projector(f"{_PROJECTOR_M}projector_layer.", ("conv1", "conv2"), "norm", "bottlenecks"),
+        Rule("projector.norm.{p}", (f"{_PROJECTOR_M}layer_norm.{{p}}",)),
+        *_proposals(_M),
+        Rule("query_feat", (f"{_M}query_feat.weight",)),
+        Rule("query_boxes", (f"{_M}reference_point_embed.weight",)),
+        _head("positions", "model.decoder.ref_point_head"),
+        *(
+            Rule(
+                f"blocks.{{i}}.attn.qkv.{leaf}",
+                tuple(f"{_LAYER_M}self_attn.{part}_proj.{leaf}" for part in "qkv"),
+                THIRDS,
+            )
+            for leaf in ("weight", "bias")
+        ),
+        Rule("blocks.{i}.attn.proj.{p}", (f"{_LAYER_M}self_attn.o_proj.{{p}}",)),
+        *_cross(_LAYER_M),
+        Rule("blocks.{i}.mlp.{layer}.{p}", (f"{_LAYER_M}mlp.{{layer}}.{{p}}",)),
+        Rule("blocks.{i}.norm1.{p}", (f"{_LAYER_M}self_attn_layer_norm.{{p}}",)),
+        Rule("blocks.{i}.norm2.{p}", (f"{_LAYER_M}cross_attn_layer_norm.{{p}}",)),
+        Rule("blocks.{i}.norm3.{p}", (f"{_LAYER_M}layer_norm.{{p}}",)),
+        Rule("norm.{p}", ("model.decoder.layernorm.{p}",)),
+        *_HEADS,
+    ),
+)
+
+RF_DETR = Naming(
+    "huggingface",
+    (
+        *nested(_BACKBONE.rules, "backbone.", "backbone.0.encoder.encoder."),
+        *_projector(f"{_STAGE}0.", ("cv1", "cv2"), "bn", "m"),
+        Rule("projector.norm.{p}", (f"{_STAGE}1.{{p}}",)),
+        *_proposals("transformer."),
+        Rule("query_feat", ("query_feat.weight",)),
+        Rule("query_boxes", ("refpoint_embed.weight",)),
+        _head("positions", "transformer.decoder.ref_point_head"),
+        Rule("blocks.{i}.attn.qkv.{p}", (f"{_LAYER}self_attn.in_proj_{{p}}",)),
+        Rule("blocks.{i}.attn.proj.{p}", (f"{_LAYER}self_attn.out_proj.{{p}}",)),
+        *_cross(_LAYER),
+        Rule("blocks.{i}.mlp.fc1.{p}", (f"{_LAYER}linear1.{{p}}",)),
+        Rule("blocks.{i}.mlp.fc2.{p}", (f"{_LAYER}linear2.{{p}}",)),
+        Rule("blocks.{i}.norm{n}.{p}", (f"{_LAYER}norm{{n}}.{{p}}",)),
+        Rule("norm.{p}", ("transformer.decoder.norm.{p}",)),
+        *_HEADS,
+    ),
+    in_memory=_IN_MEMORY,
+)

@@ -1,0 +1,1 @@
+"""Networks that find things, each in a box."""

@@ -1,0 +1,293 @@
+"""Things in an image, each in a box: RF-DETR, a detection transformer on a windowed DINOv2."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
+from zoo.architectures.detection.projector import Projector
+from zoo.architectures.detection.sampling import Boxes, SampledAttention
+from zoo.architectures.detection.windowed import windowed_maps
+from zoo.architectures.parts.attention import attend
+from zoo.architectures.parts.feed_forward import Mlp
+from zoo.architectures.parts.layers import Size, pointwise, relu
+from zoo.architectures.parts.output import Detections
+from zoo.architectures.vit.backboned import Backboned
+from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
+
+Queries = Float[Array, "queries dim"]
+
+PROPOSED = 0.05
+"""Width and height of the box that every place of the map proposes, as shares of the picture's."""
+EDGE = 0.01
+"""A place this near to the picture's edge proposes nothing."""
+
+
+class Layers(eqx.Module):
+    """Linear layers with `relu` between them."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+
+    def __init__(self, *widths: int, key: PRNGKeyArray):
+        """**Arguments:** channels of the input and behind each layer."""
+        pairs = zip(widths, widths[1:], jr.split(key, len(widths) - 1), strict=False)
+        self.layers = tuple(eqx.nn.Linear(one, other, key=key) for one, other, key in pairs)
+
+    def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim2"]:
+        for layer in self.layers[:-1]:
+            x = relu(pointwise(layer, x))
+        return pointwise(self.layers[-1], x)
+
+
+class QueryAttention(eqx.Module):
+    """Self-attention of queries: their positions are added for queries and keys, not for values."""
+
+    qkv: eqx.nn.Linear
+    proj: eqx.nn.Linear
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, heads: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of a query, and in how many heads they are."""
+        qkv_key, proj_key = jr.split(key)
+        self.qkv = eqx.nn.Linear(dim, 3 * dim, key=qkv_key)
+        self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
+        self.heads = heads
+
+    def __call__(self, x: Queries, positions: Queries) -> Queries:
+        count, dim = x.shape
+        places = x + positions
+        weights = jnp.split(self.qkv.weight, 3)
+        biases = jnp.split(self.qkv.bias, 3)
+        parts = (
+            (rows @ weight.T + bias).reshape(count, self.heads, -1).transpose(1, 0, 2)
+            for rows, weight, bias in zip((places, places, x), weights, biases, strict=True)
+        )
+        return pointwise(self.proj, attend(*parts))
+
+
+class DecoderBlock(eqx.Module):
+    """Post-norm transformer block: queries attend to each other, then to points of the map.
+
+    Sources: Zhu et al., 2021, arXiv:2010.04159; `RfDetrDecoderLayer` of transformers.
+    """
+
+    attn: QueryAttention
+    norm1: eqx.nn.LayerNorm
+    cross: SampledAttention
+    norm2: eqx.nn.LayerNorm
+    mlp: Mlp
+    norm3: eqx.nn.LayerNorm
+
+    def __init__(self, config: DecoderConfig, *, key: PRNGKeyArray):
+        """**Arguments:** the sizes of the decoder."""
+        key1, key2, key3 = jr.split(key, 3)
+        self.attn = QueryAttention(config.dim, config.heads, key=key1)
+        self.cross = SampledAttention(config.dim, config.sampling_heads, config.points, key=key2)
+        self.mlp = Mlp(config.dim, config.hidden, activation=relu, key=key3)
+        self.norm1, self.norm2, self.norm3 = (eqx.nn.LayerNorm(config.dim) for _ in range(3))
+
+    @eqx.filter_jit  # traced once for all blocks
+    def __call__(
+        self, x: Queries, positions: Queries, boxes: Boxes, source: Float[Array, "h w dim"]
+    ) -> Queries:
+        """**Arguments:** the queries, their positions and boxes, and the map."""
+        x = pointwise(self.norm1, x + self.attn(x, positions))
+        x = pointwise(self.norm2, x + self.cross(x + positions, boxes, source))
+        return pointwise(self.norm3, x + self.mlp(x))
+
+
+class ProposalHead(eqx.Module):
+    """What a place of the map proposes: features, how much each class is there, and a box."""
+
+    proj: eqx.nn.Linear
+    norm: eqx.nn.LayerNorm
+    classes: eqx.nn.Linear
+    boxes: Layers
+
+    def __init__(self, dim: int, classes: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of the map, and how many classes there are."""
+        key1, key2, key3 = jr.split(key, 3)
+        self.proj = eqx.nn.Linear(dim, dim, key=key1)
+        self.norm = eqx.nn.LayerNorm(dim)
+        self.classes = eqx.nn.Linear(dim, classes, key=key2)
+        self.boxes = Layers(dim, dim, dim, 4, key=key3)
+
+    def __call__(
+        self, x: Float[Array, "places dim"], proposed: Boxes, allowed: Bool[Array, " places"]
+    ) -> tuple[Float[Array, "places classes"], Boxes]:
+        """**Arguments:** the places, the box that each begins with, and whether it may propose.
+
+        **Returns** logits, which are -inf for those that may not, and boxes.
+        """
+        x, proposed = (jnp.where(allowed[:, None], each, 0) for each in (x, proposed))
+        x = pointwise(self.norm, pointwise(self.proj, x))
+        logits = jnp.where(allowed[:, None], pointwise(self.classes, x), -jnp.inf)
+        return logits, refined(proposed, self.boxes(x))
+
+
+class RfDetr(Backboned):
+    """A map of a vision transformer's patches is read by queries, each of which finds a thing.
+
+        source = projector(normed patches of some blocks)
+        boxes = of the places of the map where a class is likeliest      as many as queries
+        queries = block(queries, boxes, source)                          for every block
+        logits, pred_boxes = class_head(queries), boxes moved by box_head(queries)
+
+    The nano model of COCO's classes, with initial parameters:
+
+        model = zoo.create("rf_detr_nano", key=jax.random.key(0))
+        found = model(image)  # [3, H, W]; logits are [300, 91], pred_boxes [300, 4]
+
+    `query_feat`, `query_boxes` and `proposals` are those of all groups that there are in training;
+    inference uses the first.
+
+    Source: Robinson et al., 2025, arXiv:2511.09554; `RfDetrForObjectDetection` of transformers.
+    """
+
+    backbone: VisionTransformer
+    projector: Projector
+    proposals: tuple[ProposalHead, ...]
+    query_feat: Float[Array, "all_queries dim"]
+    query_boxes: Float[Array, "all_queries 4"]
+    positions: Layers
+    blocks: tuple[DecoderBlock, ...]
+    norm: eqx.nn.LayerNorm
+    class_head: eqx.nn.Linear
+    box_head: Layers
+    layers: tuple[int, ...] = eqx.field(static=True)
+    windows: int = eqx.field(static=True)
+    queries: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        backbone: Callable[..., VisionTransformer],
+        projector: Callable[..., Projector],
+        decoder: DecoderConfig,
+        *,
+        layers: Sequence[int],
+        windows: int,
+        queries: int,
+        groups: int,
+        classes: int,
+        about: Identity = UNKNOWN,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `backbone`, `projector`: make the two parts; are called as `projector(key=key)`.
+        - `decoder`: the sizes of the transformer of queries.
+        - `layers`, `windows`, `queries`, `groups`, `classes`: as in `DetectionConfig`.
+        - `about`: what the network knows of itself.
+        """
+        keys = jr.split(key, 7)
+        dim = decoder.dim
+        self.backbone, self.projector = backbone(key=keys[0]), projector(key=keys[1])
+        self.proposals = tuple(ProposalHead(dim, classes, key=k) for k in jr.split(keys[2], groups))
+        self.query_feat = jr.normal(keys[3], (queries * groups, dim))
+        self.query_boxes = jnp.zeros((queries * groups, 4))
+        self.positions = Layers(2 * dim, dim, dim, key=keys[4])
+        block_keys = jr.split(keys[5], decoder.depth)
+        self.blocks = tuple(DecoderBlock(decoder, key=each) for each in block_keys)
+        self.norm = eqx.nn.LayerNorm(dim)
+        class_key, box_key = jr.split(keys[6])
+        self.class_head = eqx.nn.Linear(dim, classes, key=class_key)
+        self.box_head = Layers(dim, dim, dim, 4, key=box_key)
+        self.layers, self.windows, self.queries = tuple(layers), windows, queries
+        self.about = about
+
+    @property
+    def stride(self) -> int:
+        """Pixels of which a picture's sides are multiples: those of a patch in each window."""
+        return self.backbone.stride * self.windows
+
+    def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:
+        """Things in one image; `jax.vmap` gives a batch.
+
+        **Arguments:** preprocessed RGB, not necessarily square, whose sides are multiples of the
+        stride.
+        """
+        maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows)
+        source = self.projector(maps)
+        boxes = self.chosen(source)
+        x = self.query_feat[: self.queries]
+        positions = self.positions(sine_positions(boxes, x.shape[1]))
+        for block in self.blocks:
+            x = block(x, positions, boxes, source)
+        x = pointwise(self.norm, x)
+        return Detections(pointwise(self.class_head, x), refined(boxes, self.box_head(x)))
+
+    def chosen(self, source: Float[Array, "height width dim"]) -> Boxes:
+        """The boxes that queries begin with: of the places where a class is likeliest.
+
+        Where there are fewer places than queries, the others begin with boxes of their own.
+        """
+        height, width, dim = source.shape
+        proposed, allowed = proposals(height, width)
+        places = source.reshape(height * width, dim)
+        logits, boxes = self.proposals[0](places, proposed, allowed)
+        own = self.query_boxes[: self.queries]
+        best = logits.max(axis=-1)
+        # Of a size that is not known yet there may be fewer.
+        fewer = jnp.full((self.queries,), -jnp.inf, best.dtype)
+        numbers = jax.lax.top_k(jnp.concatenate([best, fewer]), self.queries)[1]
+        there = numbers < height * width
+        moved = refined(boxes[jnp.where(there, numbers, 0)], own)
+        return jnp.where(there[:, None], moved, own)
+
+
+def proposals(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]]:
+    """The box that every place of a map begins with, and whether it may propose, by rows."""
+    columns = (jnp.arange(width, dtype=jnp.float32) + 0.5) / width
+    rows = (jnp.arange(height, dtype=jnp.float32) + 0.5) / height
+    y, x = (each.reshape(-1) for each in jnp.meshgrid(rows, columns, indexing="ij"))
+    side = jnp.full_like(x, PROPOSED)
+    boxes = jnp.stack([x, y, side, side], axis=-1)
+    return boxes, ((boxes > EDGE) & (boxes < 1 - EDGE)).all(axis=-1)
+
+
+def refined(boxes: Boxes, deltas: Boxes) -> Boxes:
+    """Boxes moved by shares of their size, and resized by powers of e."""
+    centres = deltas[:, :2] * boxes[:, 2:] + boxes[:, :2]
+    return jnp.concatenate([centres, jnp.exp(deltas[:, 2:]) * boxes[:, 2:]], axis=-1)
+
+
+def sine_positions(boxes: Boxes, dim: int) -> Float[Array, "queries width"]:
+    """Sines and cosines of y, x, width and height, `dim / 2` channels of each.
+
+    Source: `encode_sinusoidal_position_embedding` of transformers.
+    """
+    half = dim // 2
+    frequencies = 2 * jnp.pi / 10000 ** (2 * jnp.arange(half // 2, dtype=jnp.float32) / half)
+    order: Int[Array, " 4"] = jnp.array([1, 0, 2, 3])
+    angles = boxes[:, order, None].astype(jnp.float32) * frequencies
+    waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return waves.reshape(len(boxes), 4 * half).astype(boxes.dtype)
+
+
+def rf_detr_maker(config: DetectionConfig) -> partial[RfDetr]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    projector = partial(
+        Projector,
+        config.dim * len(config.layers),
+        config.decoder.dim,
+        narrow=config.narrow,
+        bottlenecks=config.bottlenecks,
+        eps=config.projector_eps,
+    )
+    return partial(
+        RfDetr,
+        vit_maker(config.backbone),
+        projector,
+        config.decoder,
+        layers=config.layers,
+        windows=config.windows,
+        queries=config.queries,
+        groups=config.groups,
+        classes=config.classes,
+    )

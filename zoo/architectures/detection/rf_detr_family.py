@@ -1,0 +1,97 @@
+"""RF-DETR (Robinson et al., 2025, arXiv:2511.09554): a detection transformer on a windowed DINOv2.
+
+The small networks were found by searching patch sizes, windows and decoders; `base` is the first
+that was published. There was another `large` before, on maps of two scales, which transformers has
+no class for either, and nor has the zoo a network.
+
+Sources: `src/rfdetr/config.py` and `README.md` of roboflow/rf-detr.
+"""
+
+from typing import NamedTuple
+
+from weights.namings import detection_names
+from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.families import shared
+from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.reported import reported
+
+SOURCE = "roboflow/rf-detr"
+
+
+class Variant(NamedTuple):
+    """A published network: pixels of a patch and of a picture along a side, patches along a side of
+    the positions, windows, blocks that are read, decoder blocks; its file, parameters, and AP."""
+
+    size: str
+    patch_size: int
+    side: int
+    grid: int
+    windows: int
+    layers: tuple[int, ...]
+    depth: int
+    file: str
+    parameters: int
+    precision: float | None
+
+
+EVEN, EARLY = (3, 6, 9, 12), (2, 5, 8, 11)
+
+VARIANTS = (
+    Variant("nano", 16, 384, 24, 2, EVEN, 2, "rf-detr-nano.pth", 30_467_298, 48.4),
+    Variant("small", 16, 512, 32, 2, EVEN, 3, "rf-detr-small.pth", 32_111_170, 53.0),
+    Variant("medium", 16, 576, 36, 2, EVEN, 4, "rf-detr-medium.pth", 33_687_458, 54.7),
+    Variant("base", 14, 560, 37, 4, EARLY, 3, "rf-detr-base.pth", 32_174_530, None),
+    Variant("large", 16, 704, 44, 2, EVEN, 4, "rf-detr-large-2026.pth", 33_933_218, None),
+)
+
+UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
+"""Numbers up to 90 that COCO gives to no class."""
+
+
+def _coco() -> tuple[str, ...]:
+    """COCO's classes by the numbers that they have there."""
+    things = iter(shared.class_names("coco"))
+    return tuple("N/A" if number in UNUSED else next(things) for number in range(91))
+
+
+COCO = _coco()
+
+
+def _model(variant: Variant) -> ModelInfo:
+    backbone = shared.patches_of_14(
+        *shared.SMALL,
+        layer_scale=1.0,
+        patch_size=variant.patch_size,
+        registers=0,
+        positions=LearnedPositions(grid=variant.grid, antialias=True),
+        pool=None,
+    )
+    repository = f"Roboflow/rf-detr-{variant.size}"
+    found = reported(f"README.md of {SOURCE}", "COCO", boxes=variant.precision)
+    return ModelInfo(
+        name=f"rf_detr_{variant.size}",
+        family="rf_detr",
+        config=DetectionConfig(
+            backbone,
+            DecoderConfig(256, variant.depth, heads=8, sampling_heads=16, points=2, hidden=2048),
+            layers=variant.layers,
+            windows=variant.windows,
+            queries=300,
+            classes=len(COCO),
+        ),
+        namings=(detection_names.RF_DETR,),
+        preprocessing=shared.imagenet(size=(variant.side, variant.side)),
+        licence=shared.apache(SOURCE, SOURCE),
+        checkpoint=variant.file,
+        repository=repository,
+        hub=(shared.safetensors(repository),),
+        parameters=variant.parameters,
+        source=SOURCE,
+        papers=("2511.09554",),
+        labels=COCO,
+        reported=found,
+    )
+
+
+MODELS = tuple(map(_model, VARIANTS))
