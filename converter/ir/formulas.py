@@ -221,6 +221,20 @@ def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
     return x
 
 
+def grid_sample(x: jax.Array, grid: jax.Array, *, padding: str) -> jax.Array:
+    """Images [batch, channels, rows, columns] between their pixels, at places [batch, …, 2] from -1
+    to 1, from edge to edge, columns first. Outside they are zero, or with ``border`` their edge."""
+    mode = {"zeros": "constant", "border": "nearest"}[padding]
+    size = jnp.asarray(x.shape[:1:-1], grid.dtype)
+    places = ((grid + 1) * size - 1) / 2
+
+    def one(channel: jax.Array, places: jax.Array) -> jax.Array:
+        where = [places[..., 1], places[..., 0]]
+        return jax.scipy.ndimage.map_coordinates(channel, where, order=1, mode=mode)
+
+    return jax.vmap(jax.vmap(one, in_axes=(0, None)))(x, places)
+
+
 def factor(x: Any, *, divides: bool) -> Any:
     """A factor or a divisor that weights take in.
 

@@ -174,6 +174,14 @@ def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any)
     return b.op("Resize", x, None, None, b.ints(after), **(ATTRIBUTES[kinds[0]] | repeated))
 
 
+@lowers(ops.grid_sample)
+def _(b: Builder, x: ir.Value, grid: ir.Value, *, padding: str) -> ir.Value:
+    """Places are from edge to edge. The mode has had its other name since opset 20."""
+    mode = "linear" if b.opset >= 20 else "bilinear"
+    outside = None if padding == "zeros" else padding
+    return b.op("GridSample", x, grid, mode=mode, padding_mode=outside, align_corners=0)
+
+
 # -------------------------------------------------------------------------- pools and convolutions
 
 

@@ -174,7 +174,7 @@ PASSES: tuple[Pass | Repeated, ...] = (
     ),
     Pass(
         "resample",
-        "Products with interpolation matrices become one resize.",
+        "Products with interpolation matrices become one resize, gathers of neighbours a sampling.",
         steps.resample,
         after=("canonicalize",),
         canonical=True,

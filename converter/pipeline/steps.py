@@ -13,6 +13,7 @@ from converter.fuse import (
     attention,
     batch_norm,
     gelu,
+    grid_sample,
     group_norm,
     layer_norm,
     recurrent,
@@ -100,8 +101,10 @@ def complete(graph: Graph, settings: PassSettings) -> bool:
 
 
 def resample(graph: Graph, settings: PassSettings) -> bool:
-    recogniser = resampling.resize_recogniser(settings.version, settings.strict)
-    return recognised(resize=recogniser)(graph, settings)
+    resize = resampling.resize_recogniser(settings.version, settings.strict)
+    # The operator gives a number at a place that is none.
+    sampling = {} if settings.strict else {"grid_sample": grid_sample.GRID_SAMPLE}
+    return recognised(resize=resize, **sampling)(graph, settings)
 
 
 def registered(graph: Graph, settings: PassSettings) -> bool:

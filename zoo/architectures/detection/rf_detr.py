@@ -120,7 +120,7 @@ class ProposalHead(eqx.Module):
 
     def __call__(
         self, x: Float[Array, "places dim"], proposed: Boxes, allowed: Bool[Array, " places"]
-    ) -> tuple[Float[Array, "places classes"], Boxes]:
+    ) -> Detections:
         """**Arguments:** the places, the box that each begins with, and whether it may propose.
 
         **Returns** logits, which are -inf for those that may not, and boxes.
@@ -128,7 +128,7 @@ class ProposalHead(eqx.Module):
         x, proposed = (jnp.where(allowed[:, None], each, 0) for each in (x, proposed))
         x = pointwise(self.norm, pointwise(self.proj, x))
         logits = jnp.where(allowed[:, None], pointwise(self.classes, x), -jnp.inf)
-        return logits, refined(proposed, self.boxes(x))
+        return Detections(logits, refined(proposed, self.boxes(x)))
 
 
 class RfDetr(Backboned):
@@ -212,36 +212,42 @@ class RfDetr(Backboned):
         **Arguments:** preprocessed RGB, not necessarily square, whose sides are multiples of the
         stride.
         """
+        return self.stages(pixel_values)[-1]
+
+    def stages(self, pixel_values: Float[Array, "3 H W"]) -> list[Detections]:
+        """What the places of the map propose, and then what the queries find behind each block:
+        what training looks at. The last is the answer."""
         maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows)
         source = self.projector(maps)
-        boxes = self.chosen(source)
+        height, width, dim = source.shape
+        proposed = self.proposals[0](source.reshape(height * width, dim), *places(height, width))
+        boxes = self.chosen(proposed)
         x = self.query_feat[: self.queries]
-        positions = self.positions(sine_positions(boxes, x.shape[1]))
+        positions = self.positions(sine_positions(boxes, dim))
+        found = [proposed]
         for block in self.blocks:
             x = block(x, positions, boxes, source)
-        x = pointwise(self.norm, x)
-        return Detections(pointwise(self.class_head, x), refined(boxes, self.box_head(x)))
+            normed = pointwise(self.norm, x)
+            logits = pointwise(self.class_head, normed)
+            found.append(Detections(logits, refined(boxes, self.box_head(normed))))
+        return found
 
-    def chosen(self, source: Float[Array, "height width dim"]) -> Boxes:
+    def chosen(self, proposed: Detections) -> Boxes:
         """The boxes that queries begin with: of the places where a class is likeliest.
 
         Where there are fewer places than queries, the others begin with boxes of their own.
         """
-        height, width, dim = source.shape
-        proposed, allowed = proposals(height, width)
-        places = source.reshape(height * width, dim)
-        logits, boxes = self.proposals[0](places, proposed, allowed)
         own = self.query_boxes[: self.queries]
-        best = logits.max(axis=-1)
+        best, count = proposed.logits.max(axis=-1), len(proposed.pred_boxes)
         # Of a size that is not known yet there may be fewer.
-        fewer = jnp.full((self.queries,), -jnp.inf, best.dtype)
-        numbers = jax.lax.top_k(jnp.concatenate([best, fewer]), self.queries)[1]
-        there = numbers < height * width
-        moved = refined(boxes[jnp.where(there, numbers, 0)], own)
-        return jnp.where(there[:, None], moved, own)
+        none = jnp.full((self.queries,), -jnp.inf, best.dtype)
+        numbers = jax.lax.top_k(jnp.concatenate([best, none]), self.queries)[1]
+        there = numbers < count
+        boxes = jax.lax.stop_gradient(proposed.pred_boxes)[jnp.where(there, numbers, 0)]
+        return jnp.where(there[:, None], refined(boxes, own), own)
 
 
-def proposals(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]]:
+def places(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]]:
     """The box that every place of a map begins with, and whether it may propose, by rows."""
     columns = (jnp.arange(width, dtype=jnp.float32) + 0.5) / width
     rows = (jnp.arange(height, dtype=jnp.float32) + 0.5) / height

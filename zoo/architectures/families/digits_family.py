@@ -1,6 +1,6 @@
 """`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits;
 `depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; and
-`siglip_digits_dual`, two towers of SigLIP 2's for such images and for sentences about digits.
+`siglip_digits_dual`, two towers of SigLIP 2's for such images and for sentences about digits. (`boxes_digits` finds digits on a canvas.)
 
 The models whose weights the package itself holds. `notebooks/training` makes them, and
 `zoo/data/README.md` says how well they do.
@@ -9,8 +9,9 @@ The models whose weights the package itself holds. `notebooks/training` makes th
 from dataclasses import replace
 from functools import partial
 
-from weights.namings import depth_names, huggingface_names, meta_names
+from weights.namings import depth_names, detection_names, huggingface_names, meta_names
 from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
@@ -28,6 +29,19 @@ CONFIG = ViTConfig(
 # Of scenes, in patches of 8 x 8 pixels.
 BACKBONE = replace(CONFIG, patch_size=8, registers=0, pool=None, classes=0)
 DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
+
+# Of canvases of 64 x 64 pixels.
+BOXES = DetectionConfig(
+    replace(BACKBONE, positions=LearnedPositions(grid=8, antialias=True), rope=None),
+    DecoderConfig(64, 2, heads=4, sampling_heads=4, points=4, hidden=128),
+    layers=(2, 4),
+    windows=2,
+    queries=10,
+    classes=10,
+    groups=1,
+    bottlenecks=1,
+    narrow=32,
+)
 
 VISION = shared.plain_vit(
     *(64, 4, 2, 192),
@@ -80,6 +94,16 @@ MODELS = (
         checkpoint="depth_digits.safetensors",
         digest="695953f224f147daac0333b4e0543609dc14d4bf6c868ad1b3fcf04356cf5089",
         parameters=366_797,
+    ),
+    _embedded(
+        name="boxes_digits",
+        purpose="Finds and names digits that lie about in a picture: small enough to look into.",
+        config=BOXES,
+        namings=(detection_names.RF_DETR,),
+        preprocessing=shared.centred(size=(64, 64), rescale_first=True),
+        checkpoint="boxes_digits.safetensors",
+        digest="",
+        parameters=0,
     ),
     _towers(
         name="siglip_digits_text",

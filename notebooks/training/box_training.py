@@ -1,0 +1,140 @@
+"""How a network that finds things is trained on scattered digits: matching, losses, schedule."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
+from zoo.architectures.base import Network
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.parts.output import Detections
+from zoo.digits.scattered import CANVAS_SIDE, NOTHING, Scattered
+
+RECIPE = Recipe(epochs=16, batch=32, rate=1e-3, decay=1e-4, average=0.998)
+
+RARE = 0.01
+"""How likely every class of every query is at first: most find nothing."""
+
+CLASS, DISTANCE, OVERLAP = 2.0, 5.0, 2.0
+"""What the parts of the loss weigh."""
+
+Boxes = Float[Array, "boxes 4"]
+Costs = Float[Array, "queries boxes"]
+
+
+def train_boxes(
+    entry: ModelInfo,
+    scattered: Scattered,
+    seed: int,
+    recipe: Recipe = RECIPE,
+    tell: Callable[[int, float], None] = lambda step, loss: None,
+) -> tuple[Network, list[float]]:
+    """As `classifier.train`, on what is found at every stage: each digit by the query or the place
+    that is nearest to finding it, and nothing by the others.
+
+    Source: Carion et al., 2020, arXiv:2005.12872; the loss of classes is Lin et al., 2017,
+    arXiv:1708.02002.
+    """
+    init_key, *keys = jr.split(jr.key(seed), 3)
+    images, labels = jnp.asarray(scattered.images), jnp.asarray(scattered.labels)
+    boxes = centred(jnp.asarray(scattered.boxes) / CANVAS_SIDE)
+
+    def one(stage: Detections, boxes: Boxes, labels: Int[Array, " boxes"]) -> Float[Array, ""]:
+        return loss(stage, boxes, labels)
+
+    def objective(model: Network, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
+        pixels = normalised(images[rows], entry.preprocessing)
+        stages = jax.vmap(lambda image: model.stages(image))(pixels)
+        total = sum(jax.vmap(one)(stage, boxes[rows], labels[rows]).sum() for stage in stages)
+        return total / jnp.maximum((labels[rows] != NOTHING).sum(), 1)
+
+    model = first_weights(initial(entry, init_key))
+    return fit(model, objective, len(images), keys, recipe, tell)
+
+
+def first_weights(model: Network) -> Network:
+    """With what training begins with: nothing is likely, and boxes are as they were proposed."""
+
+    def heads(model: Network) -> list[Array]:
+        ends = [model.box_head.layers[-1], *(each.boxes.layers[-1] for each in model.proposals)]
+        return [leaf for end in ends for leaf in (end.weight, end.bias)]
+
+    def biases(model: Network) -> list[Array]:
+        return [model.class_head.bias, *(each.classes.bias for each in model.proposals)]
+
+    model = eqx.tree_at(heads, model, replace_fn=jnp.zeros_like)
+    rare = -np.log(1 / RARE - 1)
+    model = eqx.tree_at(biases, model, replace_fn=lambda bias: jnp.full_like(bias, rare))
+    return eqx.tree_at(
+        lambda model: [block.cross.offsets.bias for block in model.blocks],
+        model,
+        [ring(block.cross) for block in model.blocks],
+    )
+
+
+def ring(cross: eqx.Module) -> Float[Array, " offsets"]:
+    """Offsets in a direction for each head, the points of which lie one behind another."""
+    points = cross.weights.out_features // cross.heads
+    angles = 2 * jnp.pi * jnp.arange(cross.heads) / cross.heads
+    directions = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)
+    steps = jnp.arange(1, points + 1)
+    return (directions[:, None] * steps[None, :, None]).reshape(-1)
+
+
+def loss(found: Detections, boxes: Boxes, labels: Int[Array, " boxes"]) -> Float[Array, ""]:
+    """The loss of one image, a sum over its digits."""
+    there = labels != NOTHING
+    kinds = jnp.clip(labels, 0)
+    on, off = focal(found.logits, 1.0), focal(found.logits, 0.0)
+    classes = jnp.where(jnp.isfinite(found.logits), on - off, jnp.inf)[:, kinds]
+    distance = jnp.abs(found.pred_boxes[:, None] - boxes).sum(-1)
+    overlap = 1 - generalised_overlap(found.pred_boxes[:, None], boxes)
+    rows = match(CLASS * classes + DISTANCE * distance + OVERLAP * overlap, there)
+    targets = jnp.zeros(found.logits.shape, bool).at[rows, kinds].max(there)
+    places = jnp.arange(len(labels))
+    of_boxes = DISTANCE * distance[rows, places] + OVERLAP * overlap[rows, places]
+    of_classes = CLASS * jnp.where(targets, on, off).sum()
+    return of_classes + jnp.where(there, of_boxes, 0).sum()
+
+
+def focal(logits: Float[Array, "queries classes"], target: float) -> Float[Array, "queries classes"]:
+    """How wrong logits are about each class; what is nearly right counts little."""
+    sign, weight = (1, 0.25) if target else (-1, 0.75)
+    safe = jnp.where(jnp.isfinite(logits), logits, -20.0)
+    return -weight * jax.nn.sigmoid(-sign * safe) ** 2 * jax.nn.log_sigmoid(sign * safe)
+
+
+def match(costs: Costs, there: Bool[Array, " boxes"]) -> Int[Array, " boxes"]:
+    """The query of each box that is there: of all pairs the cheapest first, no query twice."""
+    costs = jax.lax.stop_gradient(jnp.where(there, costs, jnp.inf))
+    rows = jnp.zeros(costs.shape[1], int)
+    for _ in range(costs.shape[1]):
+        row, column = jnp.unravel_index(jnp.argmin(costs), costs.shape)
+        known = jnp.isfinite(costs[row, column])
+        rows = jnp.where(known, rows.at[column].set(row), rows)
+        blocked = costs.at[row].set(jnp.inf).at[:, column].set(jnp.inf)
+        costs = jnp.where(known, blocked, costs)
+    return rows
+
+
+def centred(corners: Float[Array, "*n 4"]) -> Float[Array, "*n 4"]:
+    """Centre and size of boxes of which the edges are given."""
+    low, high = corners[..., :2], corners[..., 2:]
+    return jnp.concatenate([(low + high) / 2, high - low], axis=-1)
+
+
+def generalised_overlap(a: Float[Array, "*n 4"], b: Float[Array, "*n 4"]) -> Float[Array, "*n"]:
+    """Intersection over union, less the share of the smallest box around both that neither has.
+
+    Source: Rezatofighi et al., 2019, arXiv:1902.09630.
+    """
+    (low, high), (lower, higher) = ((x[..., :2] - x[..., 2:] / 2, x[..., :2] + x[..., 2:] / 2) for x in (a, b))
+    inside = jnp.prod(jnp.clip(jnp.minimum(high, higher) - jnp.maximum(low, lower), 0), -1)
+    around = jnp.prod(jnp.maximum(high, higher) - jnp.minimum(low, lower), -1)
+    union = jnp.prod(a[..., 2:], -1) + jnp.prod(b[..., 2:], -1) - inside
+    return inside / jnp.maximum(union, 1e-6) - (around - union) / jnp.maximum(around, 1e-6)
