@@ -174,7 +174,9 @@ def _outputs(config: DetectionConfig, pooler: str) -> dict[str, GivenOutput]:
 DETECTION = Architecture(
     config=DetectionConfig,
     network=_network,
-    purpose=lambda config: "Finds things in a picture, each in a box, of {classes:,} classes{such}.",
+    purpose=lambda config: (
+        "Finds things in a picture, each in a box, of {classes:,} classes{such}."
+    ),
     parts=("backbone",),
     sizes=_sizes,
     free=_free,

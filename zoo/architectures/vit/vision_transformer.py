@@ -263,7 +263,9 @@ class VisionTransformer(Network):
             first = self.global_pos_embed.prefix
             x = x + positions[first:]
             token = token + positions[:1] if first and token is not None else token
-            registers = registers + positions[1:first] if first > 1 else registers
+            registers = (
+                registers + positions[1:first] if first > 1 and registers is not None else registers
+            )
         prefix = [rows for rows in (token, registers) if rows is not None]
         x = jnp.concatenate([*prefix, x])
         return x if self.pre_norm is None else pointwise(self.pre_norm, x), height, width
