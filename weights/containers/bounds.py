@@ -18,6 +18,10 @@ LARGEST_SIDE = 1 << 48
 MOST_TENSORS = 10_000
 """Tensors of a file, or of all the files of an index; a network of 7 billion parameters has 700."""
 
+MOST_VALUES = 20 * MOST_TENSORS
+"""Values of a table, which in memory take 50 times their bytes in the file; a table may be in
+another twice, and that in a third."""
+
 LARGEST_TABLE = 4 << 20
 """Bytes of a table of tensors, whatever its format; one of 700 tensors takes 0.1 MB."""
 

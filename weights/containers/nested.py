@@ -8,14 +8,11 @@ which prefix, `weights.views` finds out.
 from collections.abc import Iterator
 from typing import Any
 
-from weights.containers.bounds import MOST_TENSORS
+from weights.containers.bounds import MOST_VALUES
 from weights.containers.pickles import NOT_DENSE, Other, StoredTensor
 from weights.errors import Damaged
 
 DEEPEST = 16  # containers in containers
-
-MOST_VALUES = 20 * MOST_TENSORS
-"""Values that are looked at: a table may be in another twice, and that in a third."""
 
 
 def flatten(content: object) -> tuple[dict[str, StoredTensor | Other], dict[str, str]]:

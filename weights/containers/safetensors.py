@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, shape_of, within
+from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, MOST_VALUES, shape_of, within
 from weights.errors import Damaged
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored
 from weights.initializers import Shape
 from weights.opening import read_at_most
-
-MOST_VALUES = 20 * MOST_TENSORS
-"""Values of a JSON table. An object in memory takes 50 times its bytes in the file."""
 
 TENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"  # the table that says which file holds which tensor

@@ -11,8 +11,8 @@ from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
 from zoo.cli.options import Json, Model, model_names
 from zoo.cli.places import here, publisher
-from zoo.manifest.words import position_words, preprocessing_words
 from zoo.registry.lookup import fitting, info
+from zoo.registry.model_words import position_words, preprocessing_words
 
 
 @options_of()

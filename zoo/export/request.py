@@ -12,20 +12,7 @@ from converter.opsets import DEFAULT_TARGET
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, chosen_weights
 from zoo.errors import BadOutput, BadRequest
-from zoo.export.export_options import (
-    ATTENTION_LAYOUT,
-    BATCH,
-    CALIBRATE,
-    INPUT,
-    KEEP_INEXACT,
-    LAYERS,
-    OPSET,
-    OUTPUTS,
-    PRECISION,
-    RESHAPE,
-    TARGET,
-    VERIFY,
-)
+from zoo.export import export_options as given
 from zoo.export.precisions import PRECISIONS
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
@@ -69,20 +56,20 @@ class Options:
     weights: str | Choice = "auto"
     out: Annotated[Path | None, out_folder("the current folder", ONE_FILE)] = None
     force: Annotated[bool, FORCE] = False
-    keep_inexact: Annotated[bool, KEEP_INEXACT] = False
+    keep_inexact: Annotated[bool, given.KEEP_INEXACT] = False
     offline: Annotated[bool, OFFLINE] = False
-    opsets: Annotated[Sequence[int], OPSET] = ()
-    precision: Annotated[Precision, PRECISION] = "fp32"
-    calibrate: Annotated[Path | None, CALIBRATE] = None
-    target: Annotated[Target, TARGET] = DEFAULT_TARGET
-    layout: Annotated[Layout | None, ATTENTION_LAYOUT] = None
-    verify: Annotated[bool, VERIFY] = True
+    opsets: Annotated[Sequence[int], given.OPSET] = ()
+    precision: Annotated[Precision, given.PRECISION] = "fp32"
+    calibrate: Annotated[Path | None, given.CALIBRATE] = None
+    target: Annotated[Target, given.TARGET] = DEFAULT_TARGET
+    layout: Annotated[Layout | None, given.ATTENTION_LAYOUT] = None
+    verify: Annotated[bool, given.VERIFY] = True
     size: Annotated[Size, SIZE] = None
-    batch: Annotated[int | None, BATCH] = None
-    outputs: Annotated[Sequence[str], OUTPUTS] = ()
-    layers: Annotated[Sequence[int] | str, LAYERS] = ()
-    reshape: Annotated[bool, RESHAPE] = False
-    input: Annotated[Input, INPUT] = "float32"
+    batch: Annotated[int | None, given.BATCH] = None
+    outputs: Annotated[Sequence[str], given.OUTPUTS] = ()
+    layers: Annotated[Sequence[int] | str, given.LAYERS] = ()
+    reshape: Annotated[bool, given.RESHAPE] = False
+    input: Annotated[Input, given.INPUT] = "float32"
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from converter.opsets import DEFAULT_TARGET
 from zoo.errors import BadRequest, NotVerified
-from zoo.export.export_options import (
-    BATCH,
-    CALIBRATE,
-    INPUT,
-    KEEP_INEXACT,
-    LAYERS,
-    OPSET,
-    OUTPUTS,
-    PRECISION,
-    TARGET,
-    VERIFY,
-)
+from zoo.export import export_options as given
 from zoo.manifest.choices import Input, Precision, Target
 from zoo.options import SIZE, documented
 from zoo.progress import bar
@@ -35,17 +24,17 @@ def to_onnx(
     model: Callable[..., Any],
     path: str | os.PathLike[str],
     *,
-    opset: Annotated[int | None, OPSET] = None,
+    opset: Annotated[int | None, given.OPSET] = None,
     size: Annotated[Size, SIZE] = None,
-    batch: Annotated[int | None, BATCH] = None,
-    precision: Annotated[Precision, PRECISION] = "fp32",
-    calibrate: Annotated[str | os.PathLike[str] | None, CALIBRATE] = None,
-    target: Annotated[Target, TARGET] = DEFAULT_TARGET,
-    input: Annotated[Input, INPUT] = "float32",
-    layers: Annotated[Sequence[int] | str | None, LAYERS] = None,
-    outputs: Annotated[Sequence[str] | None, OUTPUTS] = None,
-    verify: Annotated[bool, VERIFY] = True,
-    keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
+    batch: Annotated[int | None, given.BATCH] = None,
+    precision: Annotated[Precision, given.PRECISION] = "fp32",
+    calibrate: Annotated[str | os.PathLike[str] | None, given.CALIBRATE] = None,
+    target: Annotated[Target, given.TARGET] = DEFAULT_TARGET,
+    input: Annotated[Input, given.INPUT] = "float32",
+    layers: Annotated[Sequence[int] | str | None, given.LAYERS] = None,
+    outputs: Annotated[Sequence[str] | None, given.OUTPUTS] = None,
+    verify: Annotated[bool, given.VERIFY] = True,
+    keep_inexact: Annotated[bool, given.KEEP_INEXACT] = False,
 ) -> "Manifest":
     """Write a model as an ONNX file and prove it in ONNX Runtime, as `zoo export` does.
 

@@ -36,10 +36,10 @@ def find_folder(
     if isinstance(model, str) and is_built(Path(model)):
         return Path(model)
     name = info(model).name
-    return of_model(pulled_folder(name, variant, revision, offline), name)
+    return folder_of(pulled_folder(name, variant, revision, offline), name)
 
 
-def of_model(place: Path, name: str) -> Path:
+def folder_of(place: Path, name: str) -> Path:
     """A folder that holds the model of this name. **Raises** `BadFile`."""
     if (held := read_folder_manifest(place).model) != name:
         raise BadFile(f"{place} holds {held}, not {name}: name another folder.")

@@ -206,7 +206,7 @@ def load(
     >>> zoo.load("dinov3_vits16")("cat.png")["pooler_output"].shape
     (1, 384)
     """
-    from zoo.hub.found_variant import find_folder, of_model
+    from zoo.hub.found_variant import find_folder, folder_of
 
     model = os.fspath(model) if isinstance(model, os.PathLike) else model
     if folder is None and isinstance(model, str) and model.endswith(".onnx"):
@@ -216,7 +216,7 @@ def load(
     name = info(model).name
     if revision is not None:
         raise BadRequest(f"got folder {folder} and revision {revision!r}: give one of them.")
-    return open_folder(of_model(Path(folder), name), variant, providers)
+    return open_folder(folder_of(Path(folder), name), variant, providers)
 
 
 def open_folder(place: Path, variant: str, providers: Sequence[str] | None = None) -> VisionModel:

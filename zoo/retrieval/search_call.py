@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from zoo.embedding.embed_request import VECTOR
 from zoo.options import documented
-from zoo.retrieval.found_rows import (
-    COLUMN,
-    COUNT,
-    DATASET,
-    MODEL,
-    NUMBER,
-    PICTURE,
-    ROW_KEY,
-    TEXT,
-    WHERE,
-    FoundRow,
-    SearchRequest,
-)
+from zoo.retrieval import found_rows as given
+from zoo.retrieval.found_rows import COUNT, FoundRow, SearchRequest
 
 if TYPE_CHECKING:
     from zoo.images.pictures import Picture
@@ -26,15 +15,15 @@ if TYPE_CHECKING:
 
 @documented
 def search(
-    dataset: Annotated[str | os.PathLike[str], DATASET],
-    picture: Annotated["Picture | None", PICTURE] = None,
+    dataset: Annotated[str | os.PathLike[str], given.DATASET],
+    picture: Annotated["Picture | None", given.PICTURE] = None,
     *,
-    text: Annotated[str | None, TEXT] = None,
-    key: Annotated[str | None, ROW_KEY] = None,
-    where: Annotated[str | None, WHERE] = None,
-    count: Annotated[int, NUMBER] = COUNT,
-    vector: Annotated[str, COLUMN] = VECTOR,
-    model: Annotated[str | os.PathLike[str] | None, MODEL] = None,
+    text: Annotated[str | None, given.TEXT] = None,
+    key: Annotated[str | None, given.ROW_KEY] = None,
+    where: Annotated[str | None, given.WHERE] = None,
+    count: Annotated[int, given.NUMBER] = COUNT,
+    vector: Annotated[str, given.COLUMN] = VECTOR,
+    model: Annotated[str | os.PathLike[str] | None, given.MODEL] = None,
 ) -> list[FoundRow]:
     """The rows of a dataset of `zoo embed` that are most like something, best first.
 

@@ -12,14 +12,8 @@ from zoo.architectures.kinds import architecture_of
 from zoo.architectures.reported import TASKS
 from zoo.artifacts.assemble.extras import PHOTOGRAPH, card
 from zoo.manifest.measured import Speeds
-from zoo.manifest.words import (
-    NOT_TRAINED,
-    base_model,
-    limit,
-    origin,
-    preprocessing_words,
-    purpose,
-)
+from zoo.manifest.words import NOT_TRAINED, base_model, limit, origin
+from zoo.registry.model_words import preprocessing_words, purpose
 from zoo.site.catalogue import Catalogue, CatalogueRow
 from zoo.site.folders import Built
 from zoo.site.searchable import Searchable, search_facts

@@ -27,14 +27,8 @@ from zoo.images.photograph import STORED
 from zoo.manifest.markdown import markdown
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
-from zoo.manifest.words import (
-    NOT_TRAINED,
-    base_model,
-    build_rows,
-    doubt,
-    preprocessing_words,
-    purpose,
-)
+from zoo.manifest.words import NOT_TRAINED, base_model, build_rows, doubt
+from zoo.registry.model_words import preprocessing_words, purpose
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -131,6 +125,7 @@ def card(manifest: Manifest) -> str:
         pooler=entry.pooler,
         examples=entry.examples,
         drawn=entry.is_drawn,
+        photograph=PHOTOGRAPH,
         doubt=doubt(manifest.weights),
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],

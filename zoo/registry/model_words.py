@@ -1,0 +1,40 @@
+"""What models are, in words: for cards and for the terminal."""
+
+from zoo.architectures.config import Config
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import architecture_of
+from zoo.architectures.parts.preprocessing import Preprocessing
+
+
+def purpose(entry: ModelInfo) -> str:
+    """What a model is for, in a sentence for people who know nothing of how it is built."""
+    config = entry.config
+    # A class may have several names, and one that nobody named has its number.
+    names = [name.partition(",")[0] for name in entry.class_names[:3]]
+    named = not "".join(names).isdecimal()
+    return entry.purpose or architecture_of(config).purpose(config).format(
+        stride=config.stride,
+        classes=config.classes,
+        whole=" and one for the whole" if entry.pooler else "",
+        such=f", such as {names[0]}, {names[1]} or {names[2]}" if names[2:] and named else "",
+    )
+
+
+def preprocessing_words(how: Preprocessing) -> str:
+    """From a photograph to `pixel_values`, in words."""
+    height, width = how.size
+    to = f"{height} x {width}"
+    if how.resize is not None:
+        to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
+    elif how.padded:
+        to = f"what fits into {to}, with black at the right and bottom edge"
+    depth = "" if how.rescale_first else ", in 8 bits"
+    resized = f"resized to {to} ({how.resample}, antialiased{depth})"
+    return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"
+
+
+def position_words(config: Config) -> str:
+    """At which sizes a model knows where patches are, in words."""
+    if (sides := config.native) is None:
+        return "any size"
+    return f"learned at {sides[0]} x {sides[1]}, interpolated for any other size"
