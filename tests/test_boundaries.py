@@ -33,7 +33,7 @@ ROOMS = {
         *("model", "verify", "api"),
     ),
     "weights": (
-        *("errors", "terminal", "progress", "lock", "overlapping", "opening", "tensors"),
+        *("errors", "printable", "progress", "lock", "overlapping", "opening", "tensors"),
         *("initializers", "files", "transforms", "mapping", "inverse", "views", "namings"),
         *("containers", "adapters", "writers"),
         *("sources", "tree", "load", "random", "synthetic"),
@@ -43,6 +43,7 @@ ROOMS = {
             "shadows",
             "errors",
             "options",
+            "terminal",
             "html",
             "progress",
             "version",
@@ -165,7 +166,7 @@ DOORS = {
     r"\.(read|write)_text\((?!.*encoding)|open\('[rwa]'(?!.*encoding)": (
         *("zoo/bench/footprint.py", "zoo/bench/machine.py"),
     ),
-    r"(?<![\w.])print\(": ("weights/terminal.py",),
+    r"(?<![\w.])print\(": ("zoo/terminal.py", "weights/progress.py"),
     r"\bimport onnxruntime\b": (
         *("zoo/runtime.py", "converter/verify/sessions.py"),
         *("zoo/export/run_elsewhere.py", "zoo/report/run_in_provider.py"),

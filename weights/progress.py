@@ -1,8 +1,9 @@
 """Progress of long work: the one protocol for all who want to be told."""
 
+import sys
 from typing import Protocol
 
-from weights.terminal import say_aside
+from weights.printable import printable
 
 
 class Progress(Protocol):
@@ -29,3 +30,13 @@ class Quiet:
 
     def note(self, text: str) -> None:
         say_aside(text)
+
+
+def say_aside(text: str) -> None:
+    """Print a text that is no error on stderr; in a cell of a notebook on stdout."""
+    print(printable(text), file=sys.stdout if in_cell() else sys.stderr, flush=True)
+
+
+def in_cell() -> bool:
+    """Whether a cell of a notebook runs in this process: Jupyter paints its stderr red."""
+    return type(sys.stderr).__module__ == "ipykernel.iostream"

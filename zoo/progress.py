@@ -10,8 +10,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from weights.progress import Progress, Quiet
-from weights.terminal import complain, in_cell, printable, say
+from weights.printable import printable
+from weights.progress import Progress, Quiet, in_cell
+from zoo.terminal import complain, say
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from weights.terminal import say
 from zoo.answers.labels import TEMPLATE
 from zoo.cli.console import progress_bar, run_command_line
 from zoo.errors import BadRequest, MissingLibrary
 from zoo.files.staging import check_free, replacing
 from zoo.registry.lookup import info
+from zoo.terminal import say
 
 if TYPE_CHECKING:
     from zoo.architectures.base import Network

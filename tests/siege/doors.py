@@ -147,7 +147,7 @@ PROGRAM = """
 import os, pathlib, sys, weights, zoo, converter
 from converter.errors import ConverterError
 from weights.errors import WeightsError
-from weights.terminal import complain
+from zoo.terminal import complain
 from zoo.errors import ZooError
 from zoo.runtime import ERRORS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from weights import Checkpoint, leaf_shapes
 from weights.errors import MappingError
 from weights.mapping import Naming, plan, unused
-from weights.terminal import say_aside
+from weights.progress import say_aside
 from weights.views import grouped, heads_left, views
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 import zoo
-from weights.terminal import say
 from zoo.cli import cache_command, golden_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
@@ -22,6 +21,7 @@ from zoo.cli.search_command import search_command
 from zoo.cli.show_command import show
 from zoo.cli.site_command import site
 from zoo.cli.verify_command import verify
+from zoo.terminal import say
 
 app = typer.Typer()
 

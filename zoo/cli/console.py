@@ -17,7 +17,6 @@ import typer
 
 from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
-from weights.terminal import complain, leave_closed, say, say_json, survive
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import Given
@@ -25,6 +24,7 @@ from zoo.errors import WRONG_USE, ZooError
 from zoo.files.staging import INTERRUPTION, stop
 from zoo.progress import Lines, bar
 from zoo.registry.lookup import registered_name
+from zoo.terminal import complain, leave_closed, say, say_json, survive
 
 if TYPE_CHECKING:
     from PIL.Image import Image

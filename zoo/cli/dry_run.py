@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 from weights import Checkpoint
-from weights.terminal import say
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.cli.console import print_result
@@ -15,6 +14,7 @@ from zoo.errors import WRONG_USE, BadRequest, ZooError
 from zoo.export.resources import LARGEST_WHOLE, written
 from zoo.files.staging import sidecar_path
 from zoo.manifest.choices import Precision
+from zoo.terminal import say
 
 Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
 """Of which network, from which weights, to write which files."""

@@ -1,12 +1,12 @@
 """`zoo embed SOURCE…`: a dataset with a vector of every picture."""
 
-from weights.terminal import say
 from zoo.cli import options
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
 from zoo.embedding.embed_call import embed
 from zoo.embedding.embed_request import Embedded
 from zoo.errors import FAILED_CHECK
+from zoo.terminal import say
 
 ENDINGS = 5
 """Kinds of files that are named where they are passed over."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weights.terminal import say
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli.console import help_alone, print_json, progress_bar
@@ -16,6 +15,7 @@ from zoo.cli.options import Json, Model, examples
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.options import FORCE, Option, argument, weights_from
 from zoo.registry.lookup import info
+from zoo.terminal import say
 
 if TYPE_CHECKING:
     from zoo.checkpoints.load import Loaded

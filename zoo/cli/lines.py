@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-from weights.terminal import printable
+from weights.printable import printable
 from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.export.bulk import Outcome
 from zoo.progress import is_terminal, log

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from weights.sources.locate import searched
-from weights.terminal import say
 from zoo.architectures.entry import ModelInfo
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
@@ -13,6 +12,7 @@ from zoo.cli.options import Json, Model, model_names
 from zoo.cli.places import here, publisher
 from zoo.registry.lookup import fitting, info
 from zoo.registry.model_words import position_words, preprocessing_words
+from zoo.terminal import say
 
 
 @options_of()

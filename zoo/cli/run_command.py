@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from weights.terminal import complain, say
 from zoo.checkpoints.weights_argument import Given
 from zoo.cli.console import print_picture, print_result, tell_recognised
 from zoo.cli.derived import options_of
@@ -17,6 +16,7 @@ from zoo.cli.options import Json
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.registry.lookup import registered_name
+from zoo.terminal import complain, say
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from weights.terminal import complain
 from zoo.cli.console import print_picture, print_result, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import Json
 from zoo.errors import BadRequest
 from zoo.options import FILE_OUT, FORCE, Option, flag
 from zoo.retrieval.found_rows import ASKED, DATASET, SearchRequest
+from zoo.terminal import complain
 
 if TYPE_CHECKING:
     from zoo.retrieval.contact_sheet import SheetCell

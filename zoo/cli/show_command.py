@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from weights.terminal import say
 from zoo.checkpoints.weights_argument import Given
 from zoo.cli.console import print_picture, print_result, tell_recognised
 from zoo.cli.derived import options_of
@@ -23,6 +22,7 @@ from zoo.options import (
     weights_from,
 )
 from zoo.registry.lookup import registered_name
+from zoo.terminal import say
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from weights.terminal import say
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import Json
 from zoo.options import FORCE, Option, argument, out_folder
+from zoo.terminal import say
 
 FOLDERS = argument("FOLDER", "Folders of `zoo build` or `zoo pull`.")
 RUNTIME = Option(

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from weights.terminal import complain, say
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import Json, Plot
 from zoo.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.files.staging import manifest_path
 from zoo.options import Option, argument, weights_from
+from zoo.terminal import complain, say
 
 if TYPE_CHECKING:
     from zoo.artifacts.audit.findings import AuditReport, Finding

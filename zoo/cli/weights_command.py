@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from weights.terminal import say
 from zoo.checkpoints.weights_argument import BASE, TAKE, WITHOUT_HEAD, Given
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.cli.derived import options_of
 from zoo.cli.options import DryRun, Json, examples, model_names
 from zoo.options import FORCE, Option, argument, flag, out_folder
 from zoo.registry.lookup import info
+from zoo.terminal import say
 
 app = typer.Typer(help="Inspect, convert and download checkpoints.")
 app.callback(invoke_without_command=True)(help_alone)

@@ -12,10 +12,10 @@ from types import FrameType
 
 from weights import lock
 from weights.progress import Progress
-from weights.terminal import complain
 from zoo.errors import BadOutput
 from zoo.options import parameter
 from zoo.processes import terminate_workers
+from zoo.terminal import complain
 
 PREFIX = ".zoo-"  # how the names of staged folders begin
 STAGE = re.compile(r"\.zoo-[0-9a-f]{16}")

@@ -1,8 +1,8 @@
 """`python -m zoo.manifest`: the JSON Schema of manifests, for `docs/manifest.schema.json`."""
 
-from weights.terminal import say
 from zoo.manifest.read import to_text
 from zoo.manifest.schema import Manifest
+from zoo.terminal import say
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from weights.terminal import printable
+from weights.printable import printable
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures, read_picture
 from zoo.options import parameter

@@ -10,7 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from weights.terminal import printable, say
+from weights.printable import printable
+from zoo.terminal import say
 
 UNBOUNDED = 10_000
 """Columns of a pipe."""

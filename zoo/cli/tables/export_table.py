@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from weights.terminal import say
 from zoo.cli.tables import counted, print_lines, print_table
 from zoo.export.bulk import Outcome
 from zoo.export.exporter import Exported
@@ -19,6 +18,7 @@ from zoo.manifest.words import (
     worst_of,
     worst_words,
 )
+from zoo.terminal import say
 
 
 def show_exports(exports: Sequence[Exported]) -> None:

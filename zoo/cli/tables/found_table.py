@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from weights.terminal import say
 from zoo.cli.tables import counted, print_table
 from zoo.retrieval.found_rows import FoundRow
 from zoo.retrieval.vector_index import NEAREST, IndexFacts
+from zoo.terminal import say
 
 
 def show_found(rows: Sequence[FoundRow]) -> None:

@@ -11,6 +11,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
+from weights.printable import escaped, printable
+
 
 def say(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
     """Print a text on stdout, or elsewhere, as it can be shown."""
@@ -22,32 +24,10 @@ def complain(text: str) -> None:
     say(text, sys.stderr)
 
 
-def say_aside(text: str) -> None:
-    """Print a text that is no error on stderr; in a cell of a notebook on stdout."""
-    say(text, sys.stdout if in_cell() else sys.stderr)
-
-
-def in_cell() -> bool:
-    """Whether a cell of a notebook runs in this process: Jupyter paints its stderr red."""
-    return type(sys.stderr).__module__ == "ipykernel.iostream"
-
-
-def printable(text: str) -> str:
-    """A text in which whatever cannot be seen is written as an escape: what moves a cursor, sets a
-    window's title or turns the direction of reading. Lines and tabs stay."""
-    return _shown(text, lambda character: character.encode("unicode_escape").decode())
-
-
-def _shown(text: str, escaped: Callable[[str], str]) -> str:
-    if text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else escaped(c) for c in text)
-
-
 def say_json(value: object, default: Callable[[object], object]) -> None:
     """Print one document, in which the same is escaped as JSON escapes it."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=default)
-    print(_shown(text, lambda character: json.dumps(character)[1:-1]), flush=True)
+    print(escaped(text, lambda character: json.dumps(character)[1:-1]), flush=True)
 
 
 def survive() -> None:

@@ -8,10 +8,11 @@ import unicodedata
 
 import pytest
 
-from weights.terminal import complain, printable, say
+from weights.printable import printable
 from zoo.cli.console import print_json
 from zoo.cli.tables import print_facts, print_lines, print_table
 from zoo.progress import Lines
+from zoo.terminal import complain, say
 
 HOSTILE = "".join(
     chr(code)
