@@ -54,7 +54,11 @@ class Option:
     @property
     def meaning(self) -> str:
         """What it is to a function."""
-        return self.in_python or self.help.removesuffix(f" {SEVERAL}")
+        if self.in_python:
+            return self.in_python
+        text = self.help.removesuffix(f" {SEVERAL}")
+        words = isinstance(self.default, str)
+        return f"{text.removesuffix('.')}; by default {self.default}." if words else text
 
 
 def flag(help: str, panel: str | None = None, **more: Any) -> Option:

@@ -192,8 +192,7 @@ def load(
 
     - `model`: a name or alias; or the path of an .onnx file with its manifest, or of a folder of
       `zoo build`.
-    - `variant`: `fp32`, `fused`, `fp16`, `bf16`, `int8`, `q4` or `q4f16`, as far as they were
-      built.
+    - `variant`: one of those that were built, such as `fp32`, `fused` or `int8`.
     - `folder`: what `zoo build` or `zoo pull` made. Without, the files are downloaded once, to
       the environment's `ZOO_CACHE_DIR` or `~/.cache/jax-onnx-zoo`.
     - `revision`: branch, tag or commit of the repository on the hub; the newest by default.

@@ -55,14 +55,14 @@ def _variants() -> Iterator[tuple[str, FileSpec]]:
 
 VARIANTS = dict(_variants())
 
-TOWERS = {
+TOWER_FILES = {
     f"{tower}_{name}": replace(spec, path=spec.path.replace("/model", f"/{tower}_model"))
     for tower in TOWER_NAMES
     for name, spec in VARIANTS.items()
 }
 """The same of each part of a model of two: transformers.js asks for files of these names."""
 
-FILES = VARIANTS | TOWERS
+FILES = VARIANTS | TOWER_FILES
 """All that may be in a folder, in its order."""
 
 USUAL = ("fp32", "fused", "fp16", "int8")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from weights import LazyArrays, Weights
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of, parts_of_network
-from zoo.artifacts.assemble.plan import TOWERS, VARIANTS
+from zoo.artifacts.assemble.plan import TOWER_FILES, VARIANTS
 from zoo.checkpoints.load import Loaded
 from zoo.export.request import FileSpec
 
@@ -24,7 +24,7 @@ def parts_of(entry: ModelInfo, loaded: Loaded) -> Iterator[Part]:
     """The towers, if there are any, and then the whole."""
     parts = parts_of_network(loaded.config)
     for tower, field in architecture_of(loaded.config).towers.items():
-        files = {name: spec for name, spec in TOWERS.items() if name.startswith(tower)}
+        files = {name: spec for name, spec in TOWER_FILES.items() if name.startswith(tower)}
         part = Loaded(parts[field], inner(loaded.weights, f"{field}."))
         yield Part(replace(entry, config=parts[field]), part, files)
     yield Part(entry, loaded, VARIANTS)
