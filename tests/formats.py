@@ -21,6 +21,7 @@ from tests.references import (
     dinov3,
     eomt,
     siglip2,
+    swin,
     tips,
     vit,
 )
@@ -29,7 +30,7 @@ from tests.seeded import leaves_of, nano, state_of, values_of
 from tests.synthetic import save_pth
 from weights.initializers import Float32
 from weights.mapping import Naming
-from weights.namings import convnext_names, timm_names
+from weights.namings import convnext_names, swin_names, timm_names
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.entry import ModelInfo
@@ -44,6 +45,7 @@ NAMES = (
     *("siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small", "convnext_tiny"),
     *(
         "deit_tiny_distilled_patch16_224",
+        "swinv2_base_window12to16_192to256",
         "convnextv2_atto",
         "depth_anything_v2_vits",
         "eomt_dinov3_coco_panoptic_small_640",
@@ -59,6 +61,7 @@ TRANSFORMERS = {
     "dinov3": dinov3,
     "eomt": eomt,
     "siglip2": siglip2,
+    "swinv2": swin,
     "tipsv2": tips,
     "vit": vit,
     "deit": vit,
@@ -170,6 +173,8 @@ def timm_state(name: str, naming: Naming = timm_names.VIT) -> dict[str, Float32]
     entry = small(name)
     if "convnext" in name:
         return convnext.timm_state(leaves(name, "timm"), naming is convnext_names.TIMM_CONVOLVED)
+    if entry.family == "swinv2":
+        return file_state(swin_names.TIMM, leaves(name, "timm"))
     if entry.family == "deit":
         return file_state(timm_names.DISTILLED_VIT, leaves(name, "timm"))
     if entry.family in ("vit", "siglip2"):

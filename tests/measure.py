@@ -41,6 +41,7 @@ FAMILIES = (
     "siglip2",
     "tips",
     "clip",
+    "swin",
     "eupe",
     "vit",
     "depth_anything",
@@ -63,7 +64,8 @@ MODELS = (
     *("siglip2_vitb16_224", "tips_vits14_hr", "eupe_vitt16", "eupe_convnext_tiny"),
     *("vit_tiny_patch16_224", "vit5_small", "vit_digits", "convnext_tiny", "convnextv2_atto"),
     *("depth_anything_v2_vits", "eomt_dinov3_coco_panoptic_small_640"),
-    *("dinov2_vits14_voc2012_linear", "tipsv2_vitb14", "clip_vitb32"),
+    *("dinov2_vits14_voc2012_linear", "tipsv2_vitb14", "clip_vitb32", "swinv2_tiny_window8_256"),
+    "deit_tiny_distilled_patch16_224",
 )
 """One of each family."""
 

@@ -20,6 +20,7 @@ from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
@@ -68,6 +69,9 @@ def nano(config: Config) -> Config:
     """The same network with few blocks and channels, all its switches kept."""
     if isinstance(config, ConvNeXtConfig):
         return replace(config, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32))
+    if isinstance(config, SwinConfig):
+        sizes = {"depths": (1, 2, 2, 1), "heads": (2, 2, 4, 4), "window": 3}
+        return replace(config, embed=8, grid=(16, 24), classes=config.classes and 7, **sizes)
     if isinstance(config, DepthConfig):
         sizes = {"layers": (1, 2, 3, 4), "channels": (8, 12, 16, 20), "fused": 16, "hidden": 6}
         return replace(config, backbone=replace(nano(config.backbone), depth=4), **sizes)
@@ -105,6 +109,7 @@ REPRESENTATIVES = (
     *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
     *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
     *("dinov2_vits14_ade20k_ms", "clip_vitb32", "deit_tiny_distilled_patch16_224"),
+    "swinv2_base_window12to16_192to256",
 )
 """The smallest of each family, and those that are built in another way."""
 

@@ -34,6 +34,10 @@ KINDS = {
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
     "*ln_[12fp]*.weight": "norm",
     "logit_scale logit_bias": "norm",
+    # Swin V2: scales of cosines, some above what they are cut to; biases of positions.
+    "*.logit_scale": "log_scale",
+    "*.cpb1.weight *.cpb2.weight *.cpb_mlp.?.weight *.reduction.weight": "wide",
+    "*.[qv]_bias": "qkv_bias",
     "*.grn.weight": "scale",
     "*.grn.beta": "narrow",
     # Queries, keys and values, also by themselves: of a pooling head, and in transformers' files.
@@ -116,6 +120,7 @@ DRAWS: dict[str, Draw] = {
     "positions": lambda shape, rng: normal(shape, rng, 0.2),
     "norm": around_one,
     "scale": below_one,
+    "log_scale": lambda shape, rng: np.float32(1.5) + normal(shape, rng, 1.5),
     "mask": lambda shape, _: key_mask(shape),
     "zeros": lambda shape, _: np.zeros(shape, np.float32),
     "periods": lambda shape, _: periods(shape[0]),

@@ -83,7 +83,8 @@ class Naming:
 
     `zero` are patterns of keys that a file may have although the model has no use for them,
     provided they hold zeros only; `copies` are pairs of such a pattern and the key whose values
-    those keys repeat. In these, `**` stands for any segments. `in_memory` has the names that the
+    those keys repeat; `computed` of keys that the model computes from its sizes. In these, `**`
+    stands for any segments. `in_memory` has the names that the
     publisher's library uses while the model lives, where they are others than in its files.
     """
 
@@ -91,6 +92,7 @@ class Naming:
     rules: tuple[Rule, ...]
     zero: tuple[str, ...] = ()
     copies: tuple[tuple[str, str], ...] = ()
+    computed: tuple[str, ...] = ()
     in_memory: Naming | None = None
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
@@ -136,7 +138,8 @@ class Naming:
     @property
     def surplus(self) -> tuple[str, ...]:
         """Patterns of all keys that the model has no use for."""
-        return (*self.zero, *(pattern for pattern, _ in self.copies))
+        copied = (pattern for pattern, _ in self.copies)
+        return (*self.zero, *self.computed, *copied)
 
     @property
     def heads(self) -> tuple[str, ...]:

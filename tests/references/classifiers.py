@@ -211,6 +211,11 @@ OWN: dict[str, Callable[[Path], Own]] = {
     ),
     "convnext": partial(saved, "ConvNextForImageClassification", (96, 64), **STAGES),
     "convnextv2": partial(saved, "ConvNextV2ForImageClassification", (96, 64), **STAGES),
+    "swinv2": partial(
+        *(saved, "Swinv2ForImageClassification", (64, 96)),
+        **{"embed_dim": 12, "depths": [1, 2, 2, 1], "num_heads": [2, 3, 4, 6], "window_size": 3},
+        **{"image_size": [64, 96], "mlp_ratio": 3.0, "pretrained_window_sizes": [2, 0, 3, 0]},
+    ),
     "meta, one layer": partial(
         beside, "dinov2_vits14_reg", "dinov2_vits14_reg4_linear_head", 1, (70, 98)
     ),

@@ -132,6 +132,8 @@ class Architecture(Generic[C]):
     - `valued`: with what the values of leaves tell.
     - `settled`: with what no tensor tells, from the settings beside them.
     - `interpolated`: with positions brought to another size with antialiasing, or without.
+    - `untold`: what no tensor of a network in sizes of no table tells, and the settings beside it
+      do not say, in words that end in what to write there; empty where they do.
     - `below`: without what makes its features answers.
     - `with_head`: with the classes of a linear layer, and the tokens that it takes; only of kinds
       that give features, and logits if they are classifiers.
@@ -143,6 +145,9 @@ class Architecture(Generic[C]):
     `classes` that computes a network, or **raises** `BadRequest`; `equimo` are Equimo's settings,
     where it has such networks. `similarity` says what cosines of images and texts are multiplied by
     and what is added, of a configuration and its leaves; only of kinds that compare them.
+
+    A network that `crops` ignores what fills no patch at the right and bottom edge; others fill
+    that up in JAX, and their files take whole patches alone.
 
     `outputs` says what files may give, of a configuration and words about the pooled vector.
     `answer` is what outputs for one picture say of it. `thumbnail` draws what is in the outputs for
@@ -163,6 +168,7 @@ class Architecture(Generic[C]):
     valued: Callable[[C, Mapping[str, Any]], C] = unchanged
     settled: Callable[[C, Beside], C] = unchanged
     interpolated: Callable[[C, bool], C] = unchanged
+    untold: Callable[[C, Settings | None], str] = lambda config, settings: ""
     below: Callable[[C], Config] = unchanged
     with_head: Callable[[C, Shape | None], C] | None = None
     as_built: Callable[[C, Any], C] = unchanged
@@ -172,6 +178,7 @@ class Architecture(Generic[C]):
     transformers: Callable[[C], TransformersClass] = no_class
     classes: tuple[TransformersClass, ...] = ()
     equimo: Callable[[C], dict[str, Any]] | None = None
+    crops: bool = True
     outputs: Callable[[C, str], Mapping[str, GivenOutput]]
     answer: Callable[[C, Outputs, Question], Answered] = says_nothing
     thumbnail: Callable[[C, Outputs, Size], Thumbnail | None] = lambda config, outputs, size: None

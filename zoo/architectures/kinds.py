@@ -14,11 +14,12 @@ from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL
 from zoo.architectures.masks.mask_architecture import MASKS
 from zoo.architectures.segmenter.segmenter_architecture import SEGMENTER
+from zoo.architectures.swin.swin_architecture import SWIN
 from zoo.architectures.text.text_architecture import TEXT
 from zoo.architectures.vit.vit_architecture import VIT
 
 ARCHITECTURES: tuple[Architecture[Any], ...] = (
-    *(VIT, CONVNEXT, TEXT, DUAL),
+    *(VIT, CONVNEXT, SWIN, TEXT, DUAL),
     *(DEPTH, MASKS, DETECTION, SEGMENTER),
 )
 

@@ -7,6 +7,7 @@ from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
 from zoo.architectures.families import digits_family, dinov3, eupe
 from zoo.architectures.masks import eomt_family
 from zoo.architectures.segmenter import dinov2_segmentation
+from zoo.architectures.swin import swin_family
 from zoo.architectures.vit import deit_family, dinov2, vit5, vit_family
 
 FAMILIES = (
@@ -17,6 +18,7 @@ FAMILIES = (
     clip,
     eupe,
     convnext_family,
+    swin_family,
     vit_family,
     deit_family,
     vit5,

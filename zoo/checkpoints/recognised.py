@@ -203,6 +203,11 @@ def check_heads(found: Candidate, settings: Settings | None) -> None:
     has, or where they cannot be as many."""
     for path, tower in towers(found.config):
         kind = architecture_of(tower)
+        if untold := kind.untold(tower, settings):
+            raise BadRequest(
+                f"{found.entry.family} of {tower.dim} channels: no tensor tells {untold} into a "
+                f"{CONFIG} beside {TENSORS}, and give their folder."
+            )
         if kind.heads is not None:
             told = settings and kind.told(settings).num_attention_heads
             periods = leaf_shape(found.naming, found.view.tensors, f"{path}{PERIODS}")

@@ -13,6 +13,7 @@ import converter
 from converter.opsets import DEFAULT_TARGET, FUSED
 from weights import Provenance
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import architecture_of
 from zoo.export.make import Made
 from zoo.export.request import Request, Signature
 from zoo.files.staging import sidecar_path
@@ -137,6 +138,8 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
     if signature.size is not None:
         return "fixed: ONNX Runtime refuses another height or width"
     stride = entry.config.stride
+    if not architecture_of(entry.config).crops:
+        return f"any height and width that are multiples of {stride}"
     return (
         f"any height and width from {stride} on; multiples of {stride} are used whole, of others "
         "the rest at the right and bottom edge is ignored"

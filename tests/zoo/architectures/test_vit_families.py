@@ -13,15 +13,17 @@ from tests.formats import TRANSFORMERS, in_equimo
 from tests.measure import REFERENCES
 from tests.references import convnext, digits, dinov3, segmenter, tips
 from tests.references.running import equimo_abstract, run_equimo
-from tests.seeded import NETWORKS, model_of, nano, native, values_of
+from tests.seeded import NETWORKS, leaves_of, model_of, nano, native, state_of, values_of
 from tests.synthetic import digest, make_image, make_state
 from weights import bind
+from weights.namings import swin_names, timm_names
 from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.checkpoints.load import model_shapes
 
@@ -153,6 +155,8 @@ def test_convnext_agrees_with_timm():
         ("siglip2_vitb16_224", (24, 16)),
         ("vit_tiny_patch16_224", None),
         ("deit_tiny_distilled_patch16_224", (6, 9)),
+        ("swinv2_base_window12to16_192to256", (2, 3)),
+        ("swinv2_base_window12to16_192to256", (1.4, 0.7)),
         ("vit_digits", (4, 3)),
         ("depth_anything_v2_vits", (6, 9)),
         ("depth_anything_v2_vits", (3, 2)),
@@ -165,7 +169,7 @@ def test_agrees_with_transformers(name, factors):
     others = {"eupe": dinov3, "tips": tips, "digits": digits}
     config = nano(zoo.info(name).config_for("huggingface"))
     family = convnext if "convnext" in name else (TRANSFORMERS | others)[zoo.info(name).family]
-    size = [config.stride * n for n in factors] if factors else native(config)
+    size = [int(config.stride * n) for n in factors] if factors else native(config)
     image = make_image(3, *size)
     want = family.by_transformers(config, values_of(config), image)
     got = forward(model_of(config), image)._asdict()
@@ -202,6 +206,45 @@ def test_vit5_agrees_with_equimo_2(who, size):
     for output in ("last_hidden_state", "logits"):
         want = expected[f"{who}/{size}/{output}"]
         np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
+
+
+TIMM_ATOL = 1.5e-4
+"""Four times the difference between float32 and float64 in timm, where scales of cosines are 100."""
+
+NANO_BY_TIMM = {
+    "swinv2_tiny_window8_256": (
+        swin_names.TIMM,
+        SwinConfig(12, (2, 2, 2), (2, 3, 4), 4, (10, 13), (3, 0, 2), ratio=3.0, classes=7),
+    ),
+    "deit_tiny_distilled_patch16_224": (
+        timm_names.DISTILLED_VIT,
+        replace(
+            zoo.info("deit_tiny_distilled_patch16_224").config,
+            **{"dim": 48, "depth": 2, "hidden": 192, "classes": 7},
+            positions=LearnedPositions(grid=4, antialias=True, registers=1),
+        ),
+    ),
+}
+
+
+@pytest.mark.each()
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *(("swinv2_tiny_window8_256", size) for size in ("40x52", "64x64", "36x92")),
+        *(("deit_tiny_distilled_patch16_224", size) for size in ("64x64", "48x80")),
+    ],
+)
+def test_agrees_with_timm(name, size):
+    """Written by timm, which is not installed here: `golden/make_timm_nano.py`."""
+    expected, (naming, config) = np.load(GOLDEN / "timm_nano.npz"), NANO_BY_TIMM[name]
+    state = state_of(config, naming, int(expected["seed"]))
+    assert digest(state) == str(expected[f"{name}/state_sha256"])
+    image = make_image(int(expected["seed"]), *map(int, size.split("x")))
+    got = forward(bind(abstract(config), leaves_of(config, naming, state)), image)
+    for output in ("last_hidden_state", "logits"):
+        want = expected[f"{name}/{size}/{output}"]
+        np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=TIMM_ATOL)
 
 
 @pytest.mark.each()

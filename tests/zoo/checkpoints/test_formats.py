@@ -38,6 +38,7 @@ from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.checkpoints import convert
 from zoo.checkpoints.load import (
@@ -78,7 +79,9 @@ def others(config):
         ]
         return [*bodies, replace(config, **{own: 2 + getattr(config, own)})]
     changes = {"depths": (1, 1, 1, 1)}, {"dims": (8, 16, 24, 40)}
-    if not isinstance(config, ConvNeXtConfig):
+    if isinstance(config, SwinConfig):
+        changes = {"depths": (1, 2, 1, 1)}, {"heads": (2, 4, 4, 4)}
+    elif not isinstance(config, ConvNeXtConfig):
         changes = {"depth": config.depth + 1}, {"patch_size": config.patch_size + 1}
     return [replace(config, **change) for change in changes]
 

@@ -14,6 +14,7 @@ import converter
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo import info
 from zoo.architectures.builder import abstract, batched
+from zoo.architectures.kinds import architecture_of
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -170,7 +171,8 @@ def test_small_networks_in_onnx_runtime(kind, name, opset, tmp_path):
     """
     config = SMALL[name]
     fixed, *others = ((config.stride * h, config.stride * w) for h, w in ((3, 5), (4, 4), (9, 2)))
-    cropped = [(height + 1, width + 1) for height, width in others]
+    more = int(architecture_of(config).crops)
+    cropped = [(height + more, width + more) for height, width in others]
     layer = (1,) if config.num_hidden_states else ()
     for size, layers, tried in ((fixed, (), [fixed]), (None, layer, cropped)):
         made = convert_model(abstract(config), opset, Signature(size, None, layers))

@@ -1,0 +1,98 @@
+"""Checkpoints of Swin V2, by its authors, timm (1.0.31) and transformers (5.24).
+
+The authors' files hold tables beside the weights that the network computes from its sizes. They and
+transformers have the layer that halves a map in the stage before it, timm in the one behind.
+
+Sources: `models/swin_transformer_v2.py` of microsoft/Swin-Transformer,
+`timm/models/swin_transformer_v2.py`, `modeling_swinv2.py` of transformers.
+"""
+
+from weights.mapping import Naming, Rule, same
+from weights.transforms import BIAS_OUTER_THIRDS, PER_CHANNEL, POINTWISE, THIRDS
+
+BLOCK = "blocks.{s}.blocks.{i}."
+DOWN = "blocks.{s}.downsample."
+STAGES = 8
+"""At how many stages timm's numbers are told apart; published networks have four."""
+
+_IN_TIMM = "layers.{s}.blocks.{i}."
+
+_PLAIN = (
+    *same("patch_embed.proj.weight", "norm.{p}"),
+    Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
+    Rule("patch_norm.{p}", ("patch_embed.norm.{p}",)),
+    Rule(BLOCK + "attn.qkv.weight", (_IN_TIMM + "attn.qkv.weight",)),
+    Rule(
+        BLOCK + "attn.qkv.bias",
+        (_IN_TIMM + "attn.q_bias", _IN_TIMM + "attn.v_bias"),
+        BIAS_OUTER_THIRDS,
+    ),
+    Rule(BLOCK + "attn.logit_scale", (_IN_TIMM + "attn.logit_scale",), POINTWISE),
+    Rule(BLOCK + "attn.cpb1.{p}", (_IN_TIMM + "attn.cpb_mlp.0.{p}",)),
+    Rule(BLOCK + "attn.cpb2.{p}", (_IN_TIMM + "attn.cpb_mlp.2.{p}",)),
+    Rule(BLOCK + "attn.proj.{p}", (_IN_TIMM + "attn.proj.{p}",)),
+    Rule(BLOCK + "mlp.{layer}.{p}", (_IN_TIMM + "mlp.{layer}.{p}",)),
+    Rule(BLOCK + "norm1.{p}", (_IN_TIMM + "norm1.{p}",)),
+    Rule(BLOCK + "norm2.{p}", (_IN_TIMM + "norm2.{p}",)),
+)
+"""What the authors' and timm's files share."""
+
+ORIGINAL = Naming(
+    "original",
+    (
+        *_PLAIN,
+        Rule(DOWN + "{layer}.{p}", ("layers.{s}.downsample.{layer}.{p}",)),
+        *same("head.{p}"),
+    ),
+    computed=("**.relative_coords_table", "**.relative_position_index", "**.attn_mask"),
+)
+
+TIMM = Naming(
+    "timm",
+    (
+        *_PLAIN,
+        *(
+            Rule(
+                f"blocks.{stage}.downsample.{{layer}}.{{p}}",
+                (f"layers.{stage + 1}.downsample.{{layer}}.{{p}}",),
+            )
+            for stage in range(STAGES)
+        ),
+        Rule("head.{p}", ("head.fc.{p}",)),
+    ),
+)
+
+_LAYER = "encoder.layers.{s}.blocks.{i}."
+_SELF = _LAYER + "attention.self."
+
+HUGGINGFACE = Naming(
+    "huggingface",
+    (
+        Rule("patch_embed.proj.weight", ("embeddings.patch_embeddings.projection.weight",)),
+        Rule(
+            "patch_embed.proj.bias", ("embeddings.patch_embeddings.projection.bias",), PER_CHANNEL
+        ),
+        Rule("patch_norm.{p}", ("embeddings.norm.{p}",)),
+        Rule(
+            BLOCK + "attn.qkv.weight",
+            tuple(f"{_SELF}{part}.weight" for part in ("query", "key", "value")),
+            THIRDS,
+        ),
+        Rule(
+            BLOCK + "attn.qkv.bias",
+            (_SELF + "query.bias", _SELF + "value.bias"),
+            BIAS_OUTER_THIRDS,
+        ),
+        Rule(BLOCK + "attn.logit_scale", (_SELF + "logit_scale",), POINTWISE),
+        Rule(BLOCK + "attn.cpb1.{p}", (_SELF + "continuous_position_bias_mlp.0.{p}",)),
+        Rule(BLOCK + "attn.cpb2.{p}", (_SELF + "continuous_position_bias_mlp.2.{p}",)),
+        Rule(BLOCK + "attn.proj.{p}", (_LAYER + "attention.output.dense.{p}",)),
+        Rule(BLOCK + "mlp.fc1.{p}", (_LAYER + "intermediate.dense.{p}",)),
+        Rule(BLOCK + "mlp.fc2.{p}", (_LAYER + "output.dense.{p}",)),
+        Rule(BLOCK + "norm1.{p}", (_LAYER + "layernorm_before.{p}",)),
+        Rule(BLOCK + "norm2.{p}", (_LAYER + "layernorm_after.{p}",)),
+        Rule(DOWN + "{layer}.{p}", ("encoder.layers.{s}.downsample.{layer}.{p}",)),
+        Rule("norm.{p}", ("layernorm.{p}",)),
+        Rule("head.{p}", ("classifier.{p}",)),
+    ),
+)

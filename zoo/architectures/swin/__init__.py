@@ -1,0 +1,1 @@
+"""Swin transformers of the second version."""

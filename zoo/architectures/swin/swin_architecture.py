@@ -1,0 +1,194 @@
+"""Swin V2, as everybody asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count, takewhile
+from typing import TYPE_CHECKING, Any
+
+from weights.initializers import Shape
+from zoo.answers.answer import Outputs
+from zoo.answers.fed import Size
+from zoo.architectures.architecture import (
+    Architecture,
+    Beside,
+    GivenOutput,
+    Shapes,
+    Thumbnail,
+    TransformersClass,
+    told_of_blocks,
+)
+from zoo.architectures.common_config import MOST
+from zoo.architectures.feature_kinds import (
+    class_answer,
+    drawn_features,
+    draws_features,
+    feature_outputs,
+    purpose_of_features,
+)
+from zoo.architectures.parts.activation_names import CALLED
+from zoo.architectures.read_shapes import count_numbered, count_rows
+from zoo.architectures.swin.swin_config import SwinConfig, Two
+
+if TYPE_CHECKING:
+    from zoo.architectures.library_settings import Settings
+    from zoo.architectures.swin.swin_network import SwinTransformer
+
+BLOCK = "blocks.{}.blocks.{}."
+
+
+def _network(config: SwinConfig) -> Callable[..., Any]:
+    from zoo.architectures.swin.swin_network import swin_maker
+
+    return swin_maker(config)
+
+
+def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:
+    def depth(stage: int) -> int:
+        return count_numbered(shapes, f"blocks.{stage}.blocks.{{}}.norm1.weight")
+
+    patch = shapes("patch_embed.proj.weight") or ()
+    depths = tuple(takewhile(bool, map(depth, count())))
+    first = BLOCK.format(0, 0)
+    hidden = count_rows(shapes, f"{first}mlp.fc1.weight")
+    if len(patch) != 4 or 0 in patch or not depths or not hidden:
+        return None
+    firsts = [BLOCK.format(stage, 0) for stage in range(len(depths))]
+    earlier = config.pretrained if len(config.pretrained) == len(depths) else (0,) * len(depths)
+    found = replace(
+        config,
+        embed=patch[0],
+        depths=depths,
+        heads=tuple(count_rows(shapes, f"{block}attn.logit_scale") for block in firsts),
+        pretrained=earlier,
+        ratio=hidden / patch[0],
+        patch_size=patch[2],
+        qkv_bias=shapes(f"{first}attn.qkv.bias") is not None,
+    )
+    return _with_head(found, shapes("head.weight"))
+
+
+def _with_head(config: SwinConfig, head: Shape | None) -> SwinConfig:
+    return replace(config, classes=head[0] if head and len(head) == 2 else 0)
+
+
+def _free(config: SwinConfig) -> SwinConfig:
+    common = replace(config, classes=0, norm_eps=0.0, activation="gelu")
+    return replace(common, scores="softmax", qkv_bias=True)
+
+
+def _unsized(config: SwinConfig) -> SwinConfig:
+    no_stages = replace(config, embed=0, depths=(), heads=(), pretrained=(), ratio=0.0)
+    return replace(no_stages, window=0, grid=(0, 0), patch_size=0)
+
+
+def _settled(config: SwinConfig, beside: Beside) -> SwinConfig:
+    settings = beside.settings
+    told = settings.network if settings else None
+    config = replace(
+        config,
+        **told_of_blocks(told, config.activation, config.norm_eps),
+        scores=beside.scores(config.classes),
+    )
+    return config if settings is None else replace(config, **_windows_told(config, settings))
+
+
+def _windows_told(config: SwinConfig, settings: Settings) -> dict[str, Any]:
+    """What `config.json` says of windows and of the images of training: transformers in settings of
+    their own, timm among the arguments of its function."""
+    extra = settings.network.model_extra or {}
+    given = extra.get("model_args")
+    arguments = given if isinstance(given, dict) else extra
+    found: dict[str, Any] = {}
+    if window := _whole(arguments.get("window_size")):
+        found["window"] = window
+    if len(earlier := _several(arguments.get("pretrained_window_sizes"))) == len(config.depths):
+        found["pretrained"] = earlier
+    pictures = settings.pretrained_cfg.input_size[1:] if settings.pretrained_cfg else ()
+    if image := _image(arguments.get("image_size", arguments.get("img_size", pictures))):
+        found["grid"] = (image[0] // config.patch_size, image[1] // config.patch_size)
+    return found
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int and 0 <= value <= MOST else 0
+
+
+def _several(value: object) -> tuple[int, ...]:
+    """Whole numbers of a list, all of which are."""
+    found = value if isinstance(value, list | tuple) else ()
+    return tuple(map(_whole, found)) if all(type(each) is int for each in found) else ()
+
+
+def _image(value: object) -> Two | None:
+    sides = (_whole(value),) * 2 if isinstance(value, int) else _several(value)
+    return (sides[0], sides[1]) if len(sides) == 2 and 0 not in sides else None
+
+
+def _untold(config: SwinConfig, settings: Settings | None) -> str:
+    if settings is not None and "window" in _windows_told(config, settings):
+        return ""
+    return 'how large its windows are. Write {"window_size": NUMBER, "image_size": NUMBER}'
+
+
+def _settings(config: SwinConfig) -> dict[str, Any]:
+    height, width = config.native
+    return {
+        "embed_dim": config.embed,
+        "depths": list(config.depths),
+        "num_heads": list(config.heads),
+        "window_size": config.window,
+        "pretrained_window_sizes": list(config.pretrained),
+        "mlp_ratio": config.ratio,
+        "qkv_bias": config.qkv_bias,
+        "hidden_act": CALLED[config.activation].transformers[0],
+        "layer_norm_eps": config.norm_eps,
+        "patch_size": config.patch_size,
+        "image_size": height if height == width else [height, width],
+        "use_absolute_embeddings": False,
+    }
+
+
+FEATURES = TransformersClass("Swinv2Model", "swinv2", _settings)
+CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", _settings)
+
+
+def _as_built(config: SwinConfig, network: SwinTransformer) -> SwinConfig:
+    return replace(config, classes=len(network.head.weight) if network.head else 0)
+
+
+def _outputs(config: SwinConfig, pooler: str) -> dict[str, GivenOutput]:
+    return feature_outputs(config, "the pixels of the last map", pooler)
+
+
+def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
+    """Of a picture whose sides were filled up to whole rows."""
+    stride = config.stride
+    return drawn_features(
+        config, outputs, (-(-size[0] // stride) * stride, -(-size[1] // stride) * stride)
+    )
+
+
+SWIN = Architecture(
+    config=SwinConfig,
+    network=_network,
+    purpose=purpose_of_features,
+    sizes=_sizes,
+    landmarks=lambda config: {"norm.weight": (config.dim,)},
+    free=_free,
+    unsized=_unsized,
+    settled=_settled,
+    untold=_untold,
+    below=lambda config: replace(config, classes=0),
+    with_head=_with_head,
+    as_built=_as_built,
+    told=lambda settings: settings.network,
+    crops=False,
+    transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
+    classes=(FEATURES, CLASSIFIER),
+    outputs=_outputs,
+    answer=class_answer,
+    thumbnail=_drawn,
+    page_draws=draws_features,
+)

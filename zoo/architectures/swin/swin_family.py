@@ -1,0 +1,117 @@
+"""Swin V2 (Liu et al., 2021, arXiv:2111.09883): classifiers of ImageNet-1k, some of which learned
+from ImageNet-22k first, in smaller pictures and windows.
+
+The authors' networks and timm's (1.0.31) are the same; what transformers (5.24) computes differs
+where windows do not divide a map, and where a mask of -100 is not as good as a larger one. The
+authors' files count the layer that halves a map to the stage before it, timm's to the one behind.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from weights.namings import swin_names
+from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.families import shared
+from zoo.architectures.reported import IMAGENET, reported
+from zoo.architectures.swin.swin_config import SwinConfig
+
+SOURCE = "microsoft/Swin-Transformer"
+
+MIT = Licence(
+    name="MIT License",
+    text="mit.txt",
+    page=f"https://github.com/{SOURCE}/blob/main/LICENSE",
+    download=f"https://github.com/{SOURCE}#main-results-on-imagenet-with-pretrained-models",
+)
+
+SMALLER = (12, 12, 12, 6)
+"""Windows of earlier training in pictures of 192 pixels."""
+
+
+class Size(NamedTuple):
+    """Channels of the first stage, blocks and heads of all."""
+
+    embed: int
+    depths: tuple[int, ...]
+    heads: tuple[int, ...]
+
+
+SIZES = {
+    "tiny": Size(96, (2, 2, 6, 2), (3, 6, 12, 24)),
+    "small": Size(96, (2, 2, 18, 2), (3, 6, 12, 24)),
+    "base": Size(128, (2, 2, 18, 2), (4, 8, 16, 32)),
+    "large": Size(192, (2, 2, 18, 2), (6, 12, 24, 48)),
+}
+
+# size, what windows and pictures are called, side of a window and of pictures, what ImageNet-22k is
+# to it, parameters, and how much of ImageNet-1k is right (`README.md`)
+VARIANTS = (
+    ("tiny", "window8_256", 8, 256, "", 28_351_570, 81.8),
+    ("tiny", "window16_256", 16, 256, "", 28_351_570, 82.8),
+    ("small", "window8_256", 8, 256, "", 49_737_442, 83.7),
+    ("small", "window16_256", 16, 256, "", 49_737_442, 84.1),
+    ("base", "window8_256", 8, 256, "", 87_930_848, 84.2),
+    ("base", "window16_256", 16, 256, "", 87_930_848, 84.6),
+    ("base", "window12_192", 12, 192, "22k", 109_292_873, None),
+    ("base", "window12to16_192to256", 16, 256, "22k to 1k", 87_930_848, 86.2),
+    ("base", "window12to24_192to384", 24, 384, "22k to 1k", 87_930_848, 87.1),
+    ("large", "window12_192", 12, 192, "22k", 228_790_597, None),
+    ("large", "window12to16_192to256", 16, 256, "22k to 1k", 196_757_980, 86.9),
+    ("large", "window12to24_192to384", 24, 384, "22k to 1k", 196_757_980, 87.6),
+)
+
+# What the names of files, of transformers' and of timm's repositories end in.
+ENDS = {
+    "": ("", "", "ms_in1k"),
+    "22k": ("_22k", "-22k", "ms_in22k"),
+    "22k to 1k": ("_22kto1k_ft", "-22kto1k-ft", "ms_in22k_ft_in1k"),
+}
+
+
+def _model(
+    size: str,
+    called: str,
+    window: int,
+    side: int,
+    trained: str,
+    parameters: int,
+    right: float | None,
+) -> ModelInfo:
+    of_file, in_transformers, in_timm = ENDS[trained]
+    config = SwinConfig(
+        *SIZES[size],
+        window=window,
+        grid=(side // 4, side // 4),
+        pretrained=SMALLER if "to" in trained else (0, 0, 0, 0),
+        classes=21_841 if trained == "22k" else 1000,
+    )
+    name = f"swinv2_{size}_{called}"
+    middle = called.replace("_", "-")
+    repository = f"microsoft/swinv2-{size}-patch4-{middle}{in_transformers}"
+    mirror = f"timm/{name}.{in_timm}"
+    return ModelInfo(
+        name=name,
+        family="swinv2",
+        aliases=(mirror,),
+        config=config,
+        namings=(swin_names.ORIGINAL, swin_names.TIMM, swin_names.HUGGINGFACE),
+        # timm's: 256 / 0.9 for the shorter edge, and all of larger pictures.
+        preprocessing=shared.imagenet(
+            resize=side if side == 384 else int(side / 0.9), resample="bicubic", size=(side, side)
+        ),
+        licence=MIT,
+        checkpoint=f"swinv2_{size}_patch4_{called}{of_file}.pth",
+        repository=repository,
+        hub=(shared.safetensors(repository),),
+        mirrors=(shared.safetensors(mirror),),
+        parameters=parameters,
+        source=SOURCE,
+        papers=("2111.09883",),
+        pooler=shared.MEAN_OF_MAP,
+        labels=shared.IMAGENET,
+        published={"huggingface": replace(config, library="transformers")},
+        reported=reported(f"README.md of {SOURCE}", IMAGENET, classifier=right),
+    )
+
+
+MODELS = tuple(_model(*row) for row in VARIANTS)

@@ -1,0 +1,450 @@
+"""Swin V2 (Liu et al., 2021, arXiv:2111.09883): attention in windows, which every second block
+moves.
+
+All maps have the channels last. What windows do not divide is padded with zeros at the right and
+bottom edge, and cut off again.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from zoo.architectures.base import UNKNOWN, Identity, Network
+from zoo.architectures.parts.attention import mixed
+from zoo.architectures.parts.feed_forward import Mlp
+from zoo.architectures.parts.layers import (
+    ACTIVATIONS,
+    MakeNorm,
+    Norm,
+    PatchEmbedding,
+    Size,
+    pointwise,
+)
+from zoo.architectures.parts.output import Output, check_layers
+from zoo.architectures.swin.swin_config import SwinConfig, Two, Windows
+
+HIDDEN = 512  # channels of the network that makes biases of positions
+LARGEST_SCALE = math.log(100)
+FARTHEST = 8  # what the largest distance in a window is before its logarithm is taken
+BIAS_RANGE = 16
+MASKED = -100.0
+
+
+def padded(
+    x: Float[Array, "height width dim"], multiples: Two
+) -> Float[Array, "height2 width2 dim"]:
+    """With zeros at the right and bottom edge, up to multiples of these sides."""
+    rest = [-side % multiple for side, multiple in zip(x.shape, multiples, strict=False)]
+    return jnp.pad(x, [(0, rest[0]), (0, rest[1]), (0, 0)]) if rest != [0, 0] else x
+
+
+def distances(window: Two, pretrained: int) -> Float[np.ndarray, "distances 2"]:
+    """How far pixels of a window are apart, each pair of heights and widths once, on a logarithmic
+    scale: `sign(d) log2(1 + 8 |d|) / 3`, where the largest distance in training was 1.
+
+    Source: section 3.3 of the paper.
+    """
+    longest = [max((pretrained or side) - 1, 1) for side in window]
+    axes = [np.arange(1 - side, side) / far for side, far in zip(window, longest, strict=True)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    scaled = np.sign(grid) * np.log2(1 + FARTHEST * np.abs(grid)) / math.log2(FARTHEST)
+    return scaled.astype(np.float32)
+
+
+def pairs(window: Two) -> Int[np.ndarray, "pixels pixels"]:
+    """The row of `distances` for each two pixels of a window."""
+    height, width = window
+    rows, columns = (axis.reshape(-1) for axis in np.indices(window))
+    down, across = (axis[:, None] - axis[None, :] for axis in (rows, columns))
+    return (down + height - 1) * (2 * width - 1) + across + width - 1
+
+
+def regions(size: Size, window: int, shift: int) -> Int[Array, " size"]:
+    """Which pixels along an axis are neighbours although it was moved: 0, 1, 2 from the start."""
+    place = jnp.arange(size)
+    return (place >= size - window).astype(int) + (place >= size - shift).astype(int)
+
+
+class WindowAttention(eqx.Module):
+    """Attention of the pixels of a window by the angle between queries and keys:
+
+        softmax(scale · cos(Q, K) + bias) V
+
+    `scale` is `exp(logit_scale)`, a number for each head and 100 at most; `bias` is made of the
+    distance of two pixels by two layers, `16 · sigmoid(cpb2(relu(cpb1(distance))))`.
+
+    Source: sections 3.2 and 3.3 of the paper.
+    """
+
+    qkv: eqx.nn.Linear
+    proj: eqx.nn.Linear
+    logit_scale: Float[Array, " heads"]
+    cpb1: eqx.nn.Linear
+    cpb2: eqx.nn.Linear
+    window: Two = eqx.field(static=True)
+    pretrained: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        window: Two,
+        pretrained: int,
+        qkv_bias: bool,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `dim`, `heads`: channels of a pixel, and in how many heads they are.
+        - `window`, `pretrained`: height and width of a window, and the side of one of earlier
+          training, 0 for none.
+        - `qkv_bias`: whether the projection to queries, keys and values has a bias.
+        """
+        qkv_key, proj_key, key1, key2 = jr.split(key, 4)
+        self.qkv = eqx.nn.Linear(dim, 3 * dim, use_bias=qkv_bias, key=qkv_key)
+        self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
+        self.logit_scale = jnp.full((heads,), math.log(10))
+        self.cpb1 = eqx.nn.Linear(2, HIDDEN, key=key1)
+        self.cpb2 = eqx.nn.Linear(HIDDEN, heads, use_bias=False, key=key2)
+        self.window, self.pretrained = window, pretrained
+
+    def bias(self) -> Float[Array, "heads pixels pixels"]:
+        """What is added for how far two pixels of a window are apart."""
+        far = jnp.asarray(distances(self.window, self.pretrained), self.cpb1.weight.dtype)
+        table = pointwise(self.cpb2, jax.nn.relu(pointwise(self.cpb1, far)))
+        return BIAS_RANGE * jax.nn.sigmoid(table[pairs(self.window)].transpose(2, 0, 1))
+
+    def __call__(
+        self,
+        x: Float[Array, "windows pixels dim"],
+        mask: Float[Array, "windows pixels pixels"] | None,
+    ) -> Float[Array, "windows pixels dim"]:
+        """**Arguments:** the pixels of every window; and what is added where two of them are no
+        neighbours."""
+        windows, pixels, dim = x.shape
+        heads = len(self.logit_scale)
+        parts = pointwise(self.qkv, x).reshape(windows, pixels, 3, heads, dim // heads)
+        q, k, v = parts.transpose(2, 0, 3, 1, 4)
+        scale = jnp.exp(jnp.minimum(self.logit_scale, LARGEST_SCALE))
+        q = normalized(q) * scale[:, None, None]
+        added, each = self.bias(), None if mask is None else 0
+        if mask is not None:
+            added = added + mask[:, None].astype(added.dtype)
+        out = jax.vmap(attended, in_axes=(0, 0, 0, each))(q, normalized(k), v, added)
+        return pointwise(self.proj, out)
+
+
+def normalized(x: Float[Array, "*lead dim"]) -> Float[Array, "*lead dim"]:
+    """Vectors of length 1; those of length 0 stay."""
+    return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+
+
+def attended(
+    q: Float[Array, "heads pixels head_dim"],
+    k: Float[Array, "heads pixels head_dim"],
+    v: Float[Array, "heads pixels head_dim"],
+    added: Float[Array, "heads pixels pixels"],
+) -> Float[Array, "pixels dim"]:
+    """**Returns** `softmax(Q Kᵀ + added) V` of every head, the heads side by side."""
+    scores = (jnp.einsum("hqd,hkd->hqk", q, k) + added).astype(jnp.float32)
+    return mixed(jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
+
+
+class SwinBlock(eqx.Module):
+    """`y = x + norm1(attn(x))`, `z = y + norm2(mlp(y))`: norms behind the branches.
+
+    Source: section 3.2 of the paper, "post normalization".
+    """
+
+    attn: WindowAttention
+    norm1: Norm
+    mlp: Mlp
+    norm2: Norm
+    shift: Two = eqx.field(static=True)
+    pads_first: bool = eqx.field(static=True)
+    masked: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim: int,
+        attn: Callable[..., WindowAttention],
+        *,
+        hidden: int,
+        mlp: Callable[..., Mlp],
+        norm: MakeNorm,
+        shift: Two,
+        pads_first: bool,
+        masked: float,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `attn`, `mlp`: are called as `attn(dim, key=key)` and `mlp(dim, hidden, key=key)`.
+        - `shift`: by how many pixels windows are moved, down and across.
+        - `pads_first`: whether a map is padded before it is moved.
+        - `masked`: what is added for two pixels that are no neighbours.
+        """
+        attn_key, mlp_key = jr.split(key)
+        self.attn, self.norm1 = attn(dim, key=attn_key), norm(dim)
+        self.mlp, self.norm2 = mlp(dim, hidden, key=mlp_key), norm(dim)
+        self.shift, self.pads_first, self.masked = shift, pads_first, masked
+
+    @eqx.filter_jit  # traced once for all blocks of one width
+    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        x = x + pointwise(self.norm1, self.mixed(x))
+        return x + pointwise(self.norm2, pointwise_rows(self.mlp, x))
+
+    def mixed(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        """What attention makes of the windows of a map."""
+        height, width, _ = x.shape
+        window, (down, across) = self.attn.window, self.shift
+        y = padded(x, window) if self.pads_first else x
+        y = jnp.roll(y, (-down, -across), (0, 1)) if any(self.shift) else y
+        y = padded(y, window)
+        mask = self.mask(y.shape[0], y.shape[1]) if any(self.shift) else None
+        y = joined(self.attn(cut(y, window), mask), window, y.shape)
+        y = y if self.pads_first else y[:height, :width]
+        y = jnp.roll(y, (down, across), (0, 1)) if any(self.shift) else y
+        return y[:height, :width]
+
+    def mask(self, height: Size, width: Size) -> Float[Array, "windows pixels pixels"]:
+        """What is added to the logits of pixels of a moved map that are no neighbours."""
+        rows, columns = (
+            regions(side, window, shift)
+            for side, window, shift in zip(
+                (height, width), self.attn.window, self.shift, strict=True
+            )
+        )
+        marked = cut((3 * rows[:, None] + columns[None, :])[..., None], self.attn.window)[..., 0]
+        return jnp.where(marked[:, :, None] == marked[:, None, :], 0.0, self.masked)
+
+
+def pointwise_rows(
+    mlp: Mlp, x: Float[Array, "height width dim"]
+) -> Float[Array, "height width dim"]:
+    """A feed-forward network of every pixel of a map."""
+    return mlp(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+
+def cut(x: Shaped[Array, "height width dim"], window: Two) -> Shaped[Array, "windows pixels dim"]:
+    """The windows of a map, by rows, and the pixels of each by rows."""
+    height, width, dim = x.shape
+    down, across = height // window[0], width // window[1]
+    parts = x.reshape(down, window[0], across, window[1], dim).transpose(0, 2, 1, 3, 4)
+    return parts.reshape(down * across, window[0] * window[1], dim)
+
+
+def joined(
+    windows: Float[Array, "windows pixels dim"], window: Two, shape: Sequence[Size]
+) -> Float[Array, "height width dim"]:
+    """The map that was cut."""
+    height, width, dim = shape
+    down, across = height // window[0], width // window[1]
+    parts = windows.reshape(down, across, *window, dim).transpose(0, 2, 1, 3, 4)
+    return parts.reshape(height, width, dim)
+
+
+class PatchMerging(eqx.Module):
+    """Half the height and width, twice the channels: `norm(reduction(four pixels))`.
+
+    Source: section 3.1 of Liu et al., 2021, arXiv:2103.14030; the norm is behind in this version.
+    """
+
+    reduction: eqx.nn.Linear
+    norm: Norm
+
+    def __init__(self, dim: int, *, norm: MakeNorm, key: PRNGKeyArray):
+        """**Arguments:** channels of the map that it takes; the norm."""
+        self.reduction = eqx.nn.Linear(4 * dim, 2 * dim, use_bias=False, key=key)
+        self.norm = norm(2 * dim)
+
+    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height2 width2 dim2"]:
+        """**Returns** a map of half the height and width, rounded up."""
+        x = padded(x, (2, 2))
+        height, width, dim = x.shape
+        # The pixel below comes before the one on the right.
+        four = x.reshape(height // 2, 2, width // 2, 2, dim).transpose(0, 2, 3, 1, 4)
+        four = four.reshape(height // 2, width // 2, 4 * dim)
+        return pointwise(self.norm, pointwise(self.reduction, four))
+
+
+class Stage(eqx.Module):
+    """Blocks of one width, and what halves their map for the next stage."""
+
+    blocks: tuple[SwinBlock, ...]
+    downsample: PatchMerging | None
+
+    def __init__(self, blocks: Sequence[SwinBlock], downsample: PatchMerging | None):
+        """**Arguments:** its parts."""
+        self.blocks, self.downsample = tuple(blocks), downsample
+
+    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        """**Returns** what the blocks make of a map, not halved yet."""
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class SwinTransformer(Network):
+    """Stages of blocks, each with half the height and width of the one before, and a final norm.
+
+        x = patch_norm(patch_embed(image))
+        x = stage(x)                            for every stage; between them x = downsample(x)
+        last_hidden_state = norm(x)             rows: the pixels of the last map
+        pooler_output = mean(last_hidden_state)
+        logits = head(pooler_output)
+
+    Source: `models/swin_transformer_v2.py` of microsoft/Swin-Transformer.
+    """
+
+    patch_embed: PatchEmbedding
+    patch_norm: Norm
+    blocks: tuple[Stage, ...]
+    norm: Norm
+    head: eqx.nn.Linear | None
+
+    gives_features: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        stages: Sequence[Callable[..., Stage]],
+        dims: Sequence[int],
+        *,
+        patch_size: int,
+        patch_norm: MakeNorm,
+        norm: MakeNorm,
+        classes: int,
+        about: Identity = UNKNOWN,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `stages`: make the stages; are called as `stage(key=key)`.
+        - `dims`: channels of every stage.
+        - `patch_size`: pixels along a side of a patch.
+        - `patch_norm`, `norm`: make the norms of patches and of the last map.
+        - `classes`: outputs of a linear classifier on top; 0 for none.
+        - `about`: what the network knows of itself.
+        """
+        patch_key, head_key, *keys = jr.split(key, 2 + len(stages))
+        self.patch_embed = PatchEmbedding(dims[0], patch_size, key=patch_key)
+        self.patch_norm = patch_norm(dims[0])
+        self.blocks = tuple(make(key=each) for make, each in zip(stages, keys, strict=True))
+        self.norm = norm(dims[-1])
+        self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None
+        self.about = about
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output: 32 for four stages."""
+        return self.patch_embed.patch_size << (len(self.blocks) - 1)
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the stages."""
+        return len(self.blocks)
+
+    def __call__(
+        self,
+        pixel_values: Float[Array, "3 H W"],
+        layers: Sequence[int] = (),
+        *,
+        as_maps: bool = False,
+    ) -> Output:
+        """Features of one image; `jax.vmap` gives a batch.
+
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill a patch at
+          the right and bottom edge is filled with zeros.
+        - `layers`: stages, counted from 1, whose maps are wanted as well, before they are halved.
+          Only the last has a norm: there is none for the others.
+        - `as_maps`: give those as `[dim, height, width]`.
+
+        **Returns** the rows of the last map.
+        """
+        check_layers(layers, self.num_hidden_states)
+        patch = self.patch_embed.patch_size
+        image = padded(pixel_values.transpose(1, 2, 0), (patch, patch)).transpose(2, 0, 1)
+        x = pointwise(self.patch_norm, self.patch_embed(image).transpose(1, 2, 0))
+        maps = []
+        for stage in self.blocks:
+            maps.append(stage(x))
+            x = maps[-1] if stage.downsample is None else stage.downsample(maps[-1])
+        maps[-1] = pointwise(self.norm, x)
+        wanted = [maps[number - 1] for number in layers]
+        rows = maps[-1].reshape(-1, x.shape[-1])
+        pooled = rows.mean(axis=0)
+        states = [
+            each.transpose(2, 0, 1) if as_maps else each.reshape(-1, each.shape[-1])
+            for each in wanted
+        ]
+        logits = None if self.head is None else self.head(pooled)
+        return Output(rows, pooled, logits, tuple(states))
+
+    def asked(
+        self,
+        *inputs: Float[Array, "3 H W"],
+        layers: Sequence[int],
+        as_maps: bool,
+        attentions: bool,
+    ) -> Output:
+        """Features of one image, with layers; attention is of windows alone."""
+        (pixel_values,) = inputs
+        return self(pixel_values, layers, as_maps=as_maps)
+
+
+def swin_maker(config: SwinConfig) -> partial[SwinTransformer]:
+    """Makes the network of a configuration; is called as `make(key=key)`."""
+    stages = [partial(_stage, config, number) for number in range(len(config.depths))]
+    return partial(
+        SwinTransformer,
+        stages,
+        config.dims,
+        patch_size=config.patch_size,
+        patch_norm=eqx.nn.LayerNorm,
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        classes=config.classes,
+    )
+
+
+def _stage(config: SwinConfig, number: int, *, key: PRNGKeyArray) -> Stage:
+    dim, depth, windows = config.dims[number], config.depths[number], config.windows[number]
+    down_key, *keys = jr.split(key, 1 + depth)
+    blocks = [_block(config, number, windows, odd, each) for odd, each in enumerate(keys)]
+    last = number == len(config.depths) - 1
+    down = None if last else PatchMerging(dim, norm=eqx.nn.LayerNorm, key=down_key)
+    return Stage(blocks, down)
+
+
+def _block(
+    config: SwinConfig, number: int, windows: Windows, place: int, key: PRNGKeyArray
+) -> SwinBlock:
+    dim, of_transformers = config.dims[number], config.library == "transformers"
+    attn = partial(
+        WindowAttention,
+        heads=config.heads[number],
+        window=windows.size,
+        pretrained=config.pretrained[number],
+        qkv_bias=config.qkv_bias,
+    )
+    return SwinBlock(
+        dim,
+        attn,
+        hidden=int(config.ratio * dim),
+        mlp=partial(Mlp, activation=ACTIVATIONS[config.activation]),
+        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        shift=windows.shift if place % 2 else (0, 0),
+        pads_first=of_transformers,
+        masked=MASKED * (2 if of_transformers else 1),
+        key=key,
+    )
