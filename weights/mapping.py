@@ -278,7 +278,7 @@ def unused(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 
 def _is_beside(key: str, tensor: LazyTensor, parts: Collection[str], naming: Naming) -> bool:
     """Whether a tensor that a network has no place for is none of its own."""
-    if tensor.dtype not in FLOATS:  # a counter, an index
+    if tensor.dtype not in FLOATS or 0 in tensor.shape:  # a counter, an index, no registers
         return True
     if math.prod(tensor.shape) == 1:
         return not naming.knows(key)  # a temperature

@@ -90,7 +90,9 @@ def by_settings(naming: Naming, config: Config, values: Values) -> Any:
 
     made = transformers_kind(config)
     kind = getattr(transformers, made.name)
-    return transformers_model(kind, kind.config_class(**made.settings(config)), naming, values)
+    labels = {"num_labels": config.classes} if "ImageClassification" in made.name else {}
+    settings = kind.config_class(**made.settings(config), **labels)
+    return transformers_model(kind, settings, naming, values)
 
 
 FEATURES = ("last_hidden_state", "pooler_output")

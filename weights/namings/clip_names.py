@@ -20,6 +20,10 @@ _EMBEDDED = (
 )
 _WORDS = (*WORDS, Rule("pos_embed", ("embeddings.position_embedding.weight",)))
 
+# `CLIPVisionModel` and `CLIPTextModel`, which have no projection.
+BARE_VIT = Naming("huggingface", _EMBEDDED)
+BARE_TEXT = Naming("huggingface", _WORDS)
+
 # `CLIPVisionModelWithProjection` and `CLIPTextModelWithProjection`, alone or in a `CLIPModel`.
 CLIP_VIT = Naming(
     "huggingface",

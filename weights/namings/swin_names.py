@@ -8,7 +8,7 @@ Sources: `models/swin_transformer_v2.py` of microsoft/Swin-Transformer,
 """
 
 from weights.mapping import Naming, Rule, same
-from weights.transforms import BIAS_OUTER_THIRDS, PER_CHANNEL, POINTWISE, THIRDS
+from weights.transforms import PER_CHANNEL, POINTWISE, THIRDS
 
 BLOCK = "blocks.{s}.blocks.{i}."
 DOWN = "blocks.{s}.downsample."
@@ -22,11 +22,7 @@ _PLAIN = (
     Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
     Rule("patch_norm.{p}", ("patch_embed.norm.{p}",)),
     Rule(BLOCK + "attn.qkv.weight", (_IN_TIMM + "attn.qkv.weight",)),
-    Rule(
-        BLOCK + "attn.qkv.bias",
-        (_IN_TIMM + "attn.q_bias", _IN_TIMM + "attn.v_bias"),
-        BIAS_OUTER_THIRDS,
-    ),
+    Rule(BLOCK + "attn.{part}_bias", (_IN_TIMM + "attn.{part}_bias",)),
     Rule(BLOCK + "attn.logit_scale", (_IN_TIMM + "attn.logit_scale",), POINTWISE),
     Rule(BLOCK + "attn.cpb1.{p}", (_IN_TIMM + "attn.cpb_mlp.0.{p}",)),
     Rule(BLOCK + "attn.cpb2.{p}", (_IN_TIMM + "attn.cpb_mlp.2.{p}",)),
@@ -78,11 +74,8 @@ HUGGINGFACE = Naming(
             tuple(f"{_SELF}{part}.weight" for part in ("query", "key", "value")),
             THIRDS,
         ),
-        Rule(
-            BLOCK + "attn.qkv.bias",
-            (_SELF + "query.bias", _SELF + "value.bias"),
-            BIAS_OUTER_THIRDS,
-        ),
+        Rule(BLOCK + "attn.q_bias", (_SELF + "query.bias",)),
+        Rule(BLOCK + "attn.v_bias", (_SELF + "value.bias",)),
         Rule(BLOCK + "attn.logit_scale", (_SELF + "logit_scale",), POINTWISE),
         Rule(BLOCK + "attn.cpb1.{p}", (_SELF + "continuous_position_bias_mlp.0.{p}",)),
         Rule(BLOCK + "attn.cpb2.{p}", (_SELF + "continuous_position_bias_mlp.2.{p}",)),

@@ -47,13 +47,18 @@ from zoo.checkpoints.load import (
     fitting_views,
     load_checkpoint,
     model_shapes,
+    naming_all_leaves,
 )
 from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-FILES = [(name, naming) for name in NAMES for naming in zoo.info(name).namings]
+FILES = [
+    (name, naming)
+    for name in NAMES
+    for naming in naming_all_leaves(small(name), zoo.info(name).namings)
+]
 PERIODS = "local_pos_embed.periods"
 
 forward = eqx.filter_jit(lambda model, image: model(image))

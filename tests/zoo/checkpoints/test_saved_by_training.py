@@ -30,6 +30,11 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "dinov2": ("Dinov2ForImageClassification", {**SIZED, "mlp_ratio": 3}),
     "convnextv2": ("ConvNextV2ForImageClassification", STAGES),
     "dinov2, gated": ("Dinov2ForImageClassification", {**SIZED, "use_swiglu_ffn": True}),
+    "deit": ("DeiTForImageClassificationWithTeacher", {**SIZED, "intermediate_size": 80}),
+    "swinv2": (
+        "Swinv2ForImageClassification",
+        {**{"embed_dim": 12, "depths": [1, 2], "num_heads": [2, 3]}, "window_size": 3},
+    ),
 }
 
 FAMILIES = {"convnextv2": "convnext", "dinov2, gated": "dinov2"}
@@ -115,7 +120,7 @@ def drawn(count: int) -> list[Way]:
     return [Way(*row) for row in zip(*(column[:count] for column in columns), strict=True)]
 
 
-WAYS = drawn(76)
+WAYS = drawn(96)
 
 
 @cache
@@ -175,7 +180,7 @@ def save(way: Way, folder: Path) -> Path:
     "way", [*WAYS[:12], *(pytest.param(way, marks=pytest.mark.full) for way in WAYS[12:])], ids=str
 )
 def test_a_dozen_ways_of_saving(way, tmp_path):
-    """And six dozens in the full tier."""
+    """And seven dozens in the full tier."""
     path = save(way, tmp_path)
     picture, want = of_transformers(way.kind)
     model = package.from_pretrained(FAMILIES.get(way.kind, way.kind), path)
@@ -285,10 +290,10 @@ def test_a_refusal_says_what_a_file_is(name, tmp_path):
 
 
 def test_other_networks_are_called_by_their_names(zoo, tmp_path):
-    config = transformers.DeiTConfig(**SIZED, intermediate_size=80)
-    transformers.DeiTModel(config).save_pretrained(tmp_path / "deit")
-    said = zoo("export", "--weights", tmp_path / "deit", code=2).error
-    assert "says that it is a DeiTModel" in said
+    config = transformers.BeitConfig(**SIZED, intermediate_size=80)
+    transformers.BeitModel(config).save_pretrained(tmp_path / "beit")
+    said = zoo("export", "--weights", tmp_path / "beit", code=2).error
+    assert "says that it is a BeitModel" in said
     save_file({"features.0.weight": torch.ones(3, 3)}, tmp_path / "w.safetensors")
     (tmp_path / "dcp").mkdir()
     (tmp_path / "dcp" / ".metadata").write_bytes(b"")

@@ -104,7 +104,7 @@ def _models(
         name=name,
         family="clip",
         config=vision,
-        namings=(clip_names.CLIP_VIT, clip_names.ORIGINAL_VIT),
+        namings=(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.ORIGINAL_VIT),
         preprocessing=replace(how, size=(pixels, pixels), resize=pixels),
         licence=_licence(file),
         checkpoint=file,
@@ -121,7 +121,7 @@ def _models(
         name=f"{name}_text",
         family="clip_text",
         config=words,
-        namings=(clip_names.CLIP_TEXT, clip_names.ORIGINAL_TEXT),
+        namings=(clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT),
         parameters=towers.parameters,
         pooler="a linear layer on the token that ends the words",
     )

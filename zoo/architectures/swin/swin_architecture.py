@@ -64,7 +64,7 @@ def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:
         pretrained=earlier,
         ratio=hidden / patch[0],
         patch_size=patch[2],
-        qkv_bias=shapes(f"{first}attn.qkv.bias") is not None,
+        qkv_bias=shapes(f"{first}attn.q_bias") is not None,
     )
     return _with_head(found, shapes("head.weight"))
 

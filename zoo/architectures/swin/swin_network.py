@@ -85,6 +85,8 @@ class WindowAttention(eqx.Module):
     """
 
     qkv: eqx.nn.Linear
+    q_bias: Float[Array, " dim"] | None
+    v_bias: Float[Array, " dim"] | None
     proj: eqx.nn.Linear
     logit_scale: Float[Array, " heads"]
     cpb1: eqx.nn.Linear
@@ -107,10 +109,11 @@ class WindowAttention(eqx.Module):
         - `dim`, `heads`: channels of a pixel, and in how many heads they are.
         - `window`, `pretrained`: height and width of a window, and the side of one of earlier
           training, 0 for none.
-        - `qkv_bias`: whether the projection to queries, keys and values has a bias.
+        - `qkv_bias`: whether queries and values have a bias; that of keys is none.
         """
         qkv_key, proj_key, key1, key2 = jr.split(key, 4)
-        self.qkv = eqx.nn.Linear(dim, 3 * dim, use_bias=qkv_bias, key=qkv_key)
+        self.qkv = eqx.nn.Linear(dim, 3 * dim, use_bias=False, key=qkv_key)
+        self.q_bias, self.v_bias = (jnp.zeros(dim) if qkv_bias else None for _ in "qv")
         self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
         self.logit_scale = jnp.full((heads,), math.log(10))
         self.cpb1 = eqx.nn.Linear(2, HIDDEN, key=key1)
@@ -132,7 +135,11 @@ class WindowAttention(eqx.Module):
         neighbours."""
         windows, pixels, dim = x.shape
         heads = len(self.logit_scale)
-        parts = pointwise(self.qkv, x).reshape(windows, pixels, 3, heads, dim // heads)
+        projected = pointwise(self.qkv, x)
+        if self.q_bias is not None and self.v_bias is not None:
+            none = jnp.zeros_like(self.q_bias)
+            projected = projected + jnp.concatenate([self.q_bias, none, self.v_bias])
+        parts = projected.reshape(windows, pixels, 3, heads, dim // heads)
         q, k, v = parts.transpose(2, 0, 3, 1, 4)
         scale = jnp.exp(jnp.minimum(self.logit_scale, LARGEST_SCALE))
         q = normalized(q) * scale[:, None, None]

@@ -36,7 +36,7 @@ def _sizes(config: TextConfig, shapes: Shapes) -> TextConfig | None:
         dim=words[1],
         depth=count_numbered(shapes, "blocks.{}.prenorm.weight"),
         hidden=hidden,
-        projection=None if config.projection is None else count_rows(shapes, "head.weight"),
+        projection=_projection(config, count_rows(shapes, "head.weight")),
         vocabulary=words[0],
         tokens=tokens,
     )
@@ -52,7 +52,14 @@ def _landmarks(config: TextConfig) -> dict[str, Shape]:
 
 def _unsized(config: TextConfig) -> TextConfig:
     sizes = replace(config, dim=0, depth=0, heads=0, hidden=0, vocabulary=0, tokens=0)
-    return replace(sizes, projection=None if config.projection is None else 0)
+    return replace(sizes, projection=_projection(config, 0))
+
+
+def _projection(config: TextConfig, channels: int) -> int | None:
+    """The channels of the last layer, which CLIP's networks may be without."""
+    return (
+        None if config.projection is None or (config.pool == "end" and not channels) else channels
+    )
 
 
 def _settled(config: TextConfig, beside: Beside) -> TextConfig:
@@ -101,7 +108,7 @@ def tips_text_settings(config: TextConfig) -> dict[str, Any]:
 def clip_text_settings(config: TextConfig) -> dict[str, Any]:
     end = config.vocabulary - 1 if config.end is None else config.end
     return _words(config) | {
-        "projection_dim": config.projection,
+        **({"projection_dim": config.projection} if config.projection else {}),
         **{"eos_token_id": end, "bos_token_id": end - 1, "pad_token_id": end},
     }
 
@@ -115,6 +122,7 @@ CLIP_TEXT = TransformersClass(
     auto="CLIPTextModelWithProjection",
     answers=("last_hidden_state", "text_embeds"),
 )
+CLIP_BARE_TEXT = TransformersClass("CLIPTextModel", "clip_text_model", clip_text_settings)
 
 
 def check_pool(config: TextConfig) -> None:
@@ -125,6 +133,8 @@ def check_pool(config: TextConfig) -> None:
 
 def _class(config: TextConfig) -> TransformersClass:
     check_pool(config)
+    if config.pool == "end" and config.projection is None:
+        return CLIP_BARE_TEXT
     return {"mean": TIPS_TEXT, "end": CLIP_TEXT, "last": SIGLIP_TEXT}[config.pool]
 
 
@@ -154,5 +164,5 @@ TEXT = Architecture(
     told=lambda settings: settings.words,
     heads=lambda config: config.heads,
     transformers=_class,
-    classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT),
+    classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT, CLIP_BARE_TEXT),
 )

@@ -95,6 +95,7 @@ CLIP = TransformersClass(
     auto="CLIPVisionModelWithProjection",
     answers=("last_hidden_state", "image_embeds"),
 )
+CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", plain_settings, asks=True)
 PLAIN_CLASSIFIER = TransformersClass(
     "ViTForImageClassification", "vit", plain_settings, asks=True, pooled=False
 )
@@ -107,7 +108,7 @@ DEIT = replace(DEIT_CLASSIFIER, name="DeiTModel")
 
 CLASSES = (
     *(DINOV3, DINOV2, DINOV2_WITH_REGISTERS, DINOV2_CLASSIFIER, DINOV2_WITH_REGISTERS_CLASSIFIER),
-    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, CLIP, PLAIN_CLASSIFIER, PLAIN),
+    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, CLIP, CLIP_BARE, PLAIN_CLASSIFIER, PLAIN),
     *(DEIT, DEIT_CLASSIFIER, DEIT_TWO_HEADS),
 )
 
@@ -120,6 +121,8 @@ def vit_class(config: ViTConfig) -> TransformersClass:
         return TIPS
     if config.projection is not None:
         return CLIP
+    if config.pooled_norm and not config.classes:
+        return CLIP_BARE
     learned = config.positions is not None and config.rope is None
     if learned and config.mask_token and config.pool == "token":
         if not config.classes:

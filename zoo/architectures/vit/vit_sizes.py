@@ -42,7 +42,7 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         patch_size=patch[2],
         registers=count_rows(shapes, "reg_tokens"),
         positions=config.positions and _on_grid(config.positions, shapes),
-        projection=None if config.projection is None else count_rows(shapes, "projection.weight"),
+        projection=count_rows(shapes, "projection.weight") or None,
         top=top,
     )
     whole = with_classes(sized, shapes("head.weight"))
@@ -107,8 +107,8 @@ def vit_unsized(config: ViTConfig) -> ViTConfig:
         hidden=0,
         ffn="mlp",
         patch_size=0,
-        # The first register changes how positions are interpolated; others are only more of them.
-        registers=min(1, config.registers),
-        projection=None if config.projection is None else 0,
+        # The first register changes how learned positions are interpolated.
+        registers=min(1, config.registers) if config.positions else 0,
+        projection=None,
         top=config.top and replace(config.top, depth=0, hidden=0),
     )
