@@ -22,15 +22,17 @@ from converter.fuse.match import Recogniser, Uses, proved
 from converter.fuse.neighbours import Mask, Tap, floor_of, mask_of, tap_of
 from converter.fuse.polynomials import ONE, Leaf, Polynomial, polynomial, settled_view, times, total
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import named_size, scalar
 
+CORNERS = {(0, 0), (0, 1), (1, 0), (1, 1)}
+"""Steps from a place's row and column to its neighbours."""
+
 WEIGHTS = "the weights are not those of linear interpolation between neighbours"
 OUTSIDE = "what lies outside of the image is neither zero throughout nor its edge"
-SHARED = "something else reads the neighbours too"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ class Sampling:
 def _prove(node: Node, uses: Uses) -> Sampling | str | None:
     root = along(node.out)
     makers = [settled_view(root.operand(index)).op() for index in (0, 1)]
-    if not {*makers} <= {ops.mul, ops.add, ops.sub} or not uses.takes("GridSample", node.out.dtype):
+    sums = {*makers} <= {ops.mul, ops.add, ops.sub}
+    # Places in fewer digits than these are off by pixels.
+    if not sums or node.out.dtype != np.float32 or not uses.takes("GridSample", np.float32):
         return None
     reached: list[Tap] = []
     polynomial(root, _leaf(reached))
@@ -56,11 +60,9 @@ def _prove(node: Node, uses: Uses) -> Sampling | str | None:
     terms = polynomial(root, _leaf(taps), (first.row.place, first.column.place))
     if terms is None:
         return WEIGHTS
-    if not all(uses.single_use(tap.gather.out) for tap in taps):
-        return SHARED
     corners = {(tap.row.step, tap.column.step) for tap in taps}
     parts = [_split(terms, number) for number in range(4)]
-    if len(corners) != 4 or sum(len(part) for part, _ in parts) != len(terms):
+    if corners != CORNERS or sum(len(part) for part, _ in parts) != len(terms):
         return WEIGHTS
     for tap, (part, _) in zip(taps, parts, strict=True):
         if part != times(_weight(tap.row.place, tap.row.step), _weight(*tap.column[:2])):
@@ -126,13 +128,16 @@ def _build(node: Node, sampling: Sampling, editor: Editor) -> Value:
     where = [_scaled(sampling.column, tap.width), _scaled(sampling.row, tap.height)]
     sizes = [tap.gather.out.shape[axis] for axis in (*batch, *points)]
     order = [tap.logical[axis] for axis in (*batch, *points)]
-    parts = []
-    for each, size in zip(where, (tap.width, tap.height), strict=True):
-        value = write(editor, each.view.take(order), tuple(sizes), node.out.dtype)
-        if each.scale == 0:
-            value = _normalised(editor, value, size)
-        parts.append(editor.reshape(value, (*sizes, 1)))
-    grid = editor.concatenate(parts, len(sizes))
+    pair = _beside([each.view for each in where]) if where[0].scale and where[1].scale else None
+    if pair is not None:
+        grid = write(editor, pair.take([*order, len(pair.groups) - 1]), (*sizes, 2), node.out.dtype)
+    else:
+        parts = []
+        for each, size in zip(where, (tap.width, tap.height), strict=True):
+            value = write(editor, each.view.take(order), tuple(sizes), node.out.dtype)
+            value = value if each.scale else _normalised(editor, value, size)
+            parts.append(editor.reshape(value, (*sizes, 1)))
+        grid = editor.concatenate(parts, len(sizes))
     scales = [each.scale or 1.0 for each in where]
     shifts = [each.shift for each in where]
     grid = _affine(editor, grid, scales, shifts)
@@ -152,6 +157,22 @@ def _build(node: Node, sampling: Sampling, editor: Editor) -> Value:
         {"padding": sampling.padding},
     )
     return tap.restored(editor, made, shape)
+
+
+def _beside(views: Sequence[View]) -> View | None:
+    """Two entries of one axis as another axis, behind all others, if that is what they are."""
+    first, second = views
+    if first.base is not second.base or first.groups != second.groups:
+        return None
+    moved = [
+        axis
+        for axis, pair in enumerate(zip(first.starts, second.starts, strict=True))
+        if not dims.same(*pair)
+    ]
+    steps = [dims.as_dim(second.starts[axis] - first.starts[axis]) for axis in moved]
+    if steps != [1]:
+        return None
+    return View(first.base, (*first.groups, (Factor(moved[0], 1, 2),)), first.starts)
 
 
 def _scaled(place: View, size: Dim) -> Scaled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -9,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode
 
+from converter.fuse.dependence import known
 from converter.fuse.polynomials import settled_view
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View
 from converter.ir.dims import Dim, Shape
+from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import named_size, scalar
 
@@ -43,10 +46,12 @@ class Tap:
 
     ``logical`` are the logical axes of those of what is gathered; ``batch``, ``points`` and
     ``channels`` are the latter's axes. ``kept`` are the axes of the image in the order in which it
-    is sampled: those of the batch, its channels, rows and columns.
+    is sampled: those of the batch, its channels, rows and columns, which may be one.
     """
 
     gather: Node
+    height: Dim
+    width: Dim
     row: Index
     column: Index
     mask: Mask
@@ -57,21 +62,13 @@ class Tap:
     kept: tuple[int, ...]
 
     @property
-    def height(self) -> Dim:
-        return self.gather.inputs[0].shape[self.kept[-2]]
-
-    @property
-    def width(self) -> Dim:
-        return self.gather.inputs[0].shape[self.kept[-1]]
-
-    @property
     def is_clipped(self) -> bool:
         return self.row.is_clipped and self.column.is_clipped
 
     def is_beside(self, other: Tap) -> bool:
         """Whether both are neighbours of one place in one image."""
         own, others = (
-            (id(t.gather.inputs[0]), t.logical, t.kept, t.row.place, t.column.place)
+            (id(t.gather.inputs[0]), t.logical, t.batch, t.kept, t.row.place, t.column.place)
             for t in (self, other)
         )
         return own == others
@@ -123,39 +120,72 @@ def tap_of(view: View) -> Tap | None:
 
 def _tap(view: View, mask: Mask) -> Tap | None:
     node = view.node()
-    x, numbers, slices = node.inputs[0], node.params["dimension_numbers"], node.params["slice_sizes"]
-    pixels, lots = numbers.start_index_map, numbers.operand_batching_dims
-    rest = [axis for axis in range(x.rank) if axis not in (*pixels, *lots)]
-    whole = dims.same_shape([slices[axis] for axis in rest], [x.shape[axis] for axis in rest])
-    promised = node.params["mode"] in (GatherScatterMode.PROMISE_IN_BOUNDS, GatherScatterMode.CLIP)
-    usual = tuple(sorted(pixels)) == tuple(numbers.collapsed_slice_dims) and len(pixels) == 2
-    if not (usual and whole and (promised or mask)) or any(slices[axis] != 1 for axis in pixels):
-        return None
-    if tuple(numbers.start_indices_batching_dims) != tuple(sorted(numbers.start_indices_batching_dims)):
+    x, numbers, mode = node.inputs[0], node.params["dimension_numbers"], node.params["mode"]
+    if not _gathers_pixels(node):
         return None
     free = [axis for axis in range(node.out.rank) if axis not in numbers.offset_dims]
-    batch = tuple(free[axis] for axis in numbers.start_indices_batching_dims)
-    points = tuple(axis for axis in free if axis not in batch)
-    first, second = (_index(view, node, free, part, x.shape[pixels[part]]) for part in (0, 1))
-    if first is None or second is None or not points:
-        return None
-    (row_axis, row), (column_axis, column) = sorted(zip(pixels, (first, second), strict=True))
+    lots = {
+        axis: free[place]
+        for axis, place in zip(
+            numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
+        )
+    }
     table = {group[0].axis: axis for axis, group in enumerate(view.groups) if group}
+    logical = tuple(table.get(axis) for axis in range(node.out.rank))
+    indices: list[tuple[int, View]] = []
+    for part, axis in enumerate(numbers.start_index_map):
+        seen = _index_view(view, node, free, part)
+        counted = _counts(seen, x.shape[axis])
+        if counted is None:
+            indices.append((axis, seen))
+        elif counted in logical:
+            lots[axis] = logical.index(counted)
+    pixel = _pixel(indices, x.shape, mode is GatherScatterMode.CLIP)
+    points = tuple(axis for axis in free if axis not in lots.values())
+    if pixel is None or not points or len({*lots.values()}) != len(lots):
+        return None
+    height, width, row, column = pixel
+    if not (mode in HELD or mask or (row.is_clipped and column.is_clipped)):
+        return None
+    inner = sorted(axis for axis, _ in indices)
+    rest = [axis for axis in range(x.rank) if axis not in (*lots, *inner)]
+    in_order = sorted(lots, key=lambda axis: lots[axis])
     return Tap(
         gather=node,
+        height=height,
+        width=width,
         row=row,
         column=column,
         mask=mask,
-        logical=tuple(table.get(axis) for axis in range(node.out.rank)),
-        batch=batch,
+        logical=logical,
+        batch=tuple(lots[axis] for axis in in_order),
         points=points,
         channels=tuple(numbers.offset_dims),
-        kept=(*lots, *rest, row_axis, column_axis),
+        kept=(*in_order, *rest, *inner),
     )
 
 
-def _index(view: View, node: Node, free: list[int], part: int, size: Dim) -> Index | None:
-    """One of the two indices along the logical axes."""
+HELD = (GatherScatterMode.PROMISE_IN_BOUNDS, GatherScatterMode.CLIP)
+"""How a gather reads its operand where indices are beyond it: at the edge, whatever is promised."""
+
+
+def _gathers_pixels(node: Node) -> bool:
+    """Whether single entries are gathered along some axes, and all of the others."""
+    x, numbers, slices = (
+        node.inputs[0],
+        node.params["dimension_numbers"],
+        node.params["slice_sizes"],
+    )
+    pixels = numbers.start_index_map
+    single = (*pixels, *numbers.operand_batching_dims)
+    rest = [axis for axis in range(x.rank) if axis not in single]
+    whole = dims.same_shape([slices[axis] for axis in rest], [x.shape[axis] for axis in rest])
+    usual = tuple(sorted(pixels)) == tuple(numbers.collapsed_slice_dims)
+    return usual and whole and all(slices[axis] == 1 for axis in single)
+
+
+def _index_view(view: View, node: Node, free: list[int], part: int) -> View:
+    """One of the indices along the logical axes."""
     indices = node.inputs[1]
     places = {axis: place for place, axis in enumerate(free)}
     groups = tuple(
@@ -164,19 +194,85 @@ def _index(view: View, node: Node, free: list[int], part: int, size: Dim) -> Ind
         else ()
         for group in view.groups
     )
-    seen = settled_view(View(indices, groups, (*(0,) * (indices.rank - 1), part)))
-    inner = _clipped(seen, size)
-    floor = floor_of(seen if inner is None else inner)
+    return settled_view(View(indices, groups, (*(0,) * (indices.rank - 1), part)))
+
+
+def _counts(view: View, size: Dim) -> int | None:
+    """The logical axis along which an index counts all entries of one of the image's axes."""
+    view = _wrapped(view, size) or view
+    along = [axis for axis, group in enumerate(view.groups) if group]
+    if len(along) != 1 or not view.is_whole:
+        return None
+    axis, base = view.groups[along[0]][0].axis, view.base
+    if axis is None or not dims.same(base.shape[axis], size):
+        return None
+    if base.made_by(ops.iota) is not None:
+        return along[0] if base.node and base.node.params["dimension"] == axis else None
+    numbers = known(base)
+    if numbers is None or not dims.is_static(size):
+        return None
+    turned = np.moveaxis(numbers, axis, -1)
+    return (
+        along[0] if np.array_equal(turned, np.broadcast_to(np.arange(size), turned.shape)) else None
+    )
+
+
+def _pixel(
+    indices: list[tuple[int, View]], shape: Shape, clips: bool
+) -> tuple[Dim, Dim, Index, Index] | None:
+    """Height and width of an image, and the indices of a row and of a column in it."""
+    if len(indices) == 2:
+        (row_axis, row), (column_axis, column) = sorted(indices, key=lambda pair: pair[0])
+        height, width = shape[row_axis], shape[column_axis]
+        pair = _index(row, height, clips), _index(column, width, clips)
+        return None if pair[0] is None or pair[1] is None else (height, width, pair[0], pair[1])
+    if len(indices) != 1:
+        return None
+    ((axis, flat),) = indices
+    return _flat_pixel(_wrapped(flat, shape[axis]) or flat, shape[axis])
+
+
+def _flat_pixel(view: View, length: Dim) -> tuple[Dim, Dim, Index, Index] | None:
+    """``row * width + column`` in an image whose rows lie one behind another."""
+    if view.op() is not ops.add or not dims.is_static(length):
+        return None
+    pair = [settled_view(view.operand(index)) for index in (0, 1)]
+    for rows, columns in (pair, pair[::-1]):
+        for row, factor in _factors(rows):
+            width = scalar(factor.base)
+            if not isinstance(width, int) or width < 1 or length % width:
+                continue
+            found = _index(row, length // width, False), _index(columns, width, False)
+            if found[0] is not None and found[1] is not None:
+                return length // width, width, found[0], found[1]
+    return None
+
+
+def _factors(view: View) -> list[tuple[View, View]]:
+    """The two factors of a product, in both orders."""
+    if view.op() is not ops.mul:
+        return []
+    one, other = (settled_view(view.operand(index)) for index in (0, 1))
+    return [(one, other), (other, one)]
+
+
+def _index(view: View, size: Dim, clips: bool) -> Index | None:
+    """``floor(place) + step``, as it is, brought within the image, or counted from its end."""
+    inner = _clipped(view, size)
+    floor = floor_of(view if inner is None else inner)
     if floor is not None:
-        return Index(*floor, inner is not None or node.params["mode"] is GatherScatterMode.CLIP)
-    wrapped = _wrapped(seen, size)
+        return Index(*floor, inner is not None or clips)
+    wrapped = _wrapped(view, size)
     floor = None if wrapped is None else floor_of(wrapped)
     return None if floor is None else Index(*floor, False)
 
 
 def _clipped(view: View, size: Dim) -> View | None:
     """What is brought between 0 and the last index."""
-    bounds = {ops.max: lambda v: scalar(v.base) == 0, ops.min: lambda v: _is_size(v, size, -1)}
+    bounds: dict[Op, Callable[[View], bool]] = {
+        ops.max: lambda bound: scalar(bound.base) == 0,
+        ops.min: lambda bound: _is_size(bound, size, -1),
+    }
     for first, second in ((ops.min, ops.max), (ops.max, ops.min)):
         inner = _other(view, first, bounds[first])
         inner = None if inner is None else _other(inner, second, bounds[second])
@@ -185,7 +281,7 @@ def _clipped(view: View, size: Dim) -> View | None:
     return None
 
 
-def _other(view: View, op: object, is_bound: object) -> View | None:
+def _other(view: View, op: Op, is_bound: Callable[[View], bool]) -> View | None:
     """The operand beside a bound."""
     if view.op() is not op:
         return None
@@ -251,9 +347,10 @@ def _conditions(view: View) -> Mask | None:
     if view.op() is ops.and_:
         pair = [_conditions(settled_view(view.operand(index))) for index in (0, 1)]
         return None if None in pair else frozenset().union(*(each for each in pair if each))
-    if view.op() not in _MIRRORED:
+    op = view.op()
+    if op is None or op not in _MIRRORED:
         return None
-    op, (left, right) = view.op(), (settled_view(view.operand(index)) for index in (0, 1))
+    left, right = (settled_view(view.operand(index)) for index in (0, 1))
     if (floor := floor_of(left)) is None:
         op, right, floor = _MIRRORED[op], left, floor_of(right)
     bound = None if floor is None else _bound(op, right)
@@ -263,7 +360,7 @@ def _conditions(view: View) -> Mask | None:
 _MIRRORED = {ops.lt: ops.gt, ops.gt: ops.lt, ops.le: ops.ge, ops.ge: ops.le}
 
 
-def _bound(op: object, view: View) -> tuple[int | str | None] | None:
+def _bound(op: Op, view: View) -> tuple[int | str | None] | None:
     """The size below which something is, or that it is not negative."""
     number, size = scalar(view.base), named_size(view.base)
     if number is not None and not float(number).is_integer():

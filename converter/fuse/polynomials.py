@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
-from typing import TypeAlias
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
 
 from converter.fuse.match import through
 from converter.ir import ops
@@ -11,13 +11,18 @@ from converter.ir.axes import View
 from converter.ir.moves import descended
 from converter.ir.scalars import scalar
 
-Polynomial: TypeAlias = "dict[frozenset[Hashable], float]"
+Atom: TypeAlias = tuple[str, Any]
+"""What is no sum or product: what it is called, and which of these."""
+
+Monomial: TypeAlias = frozenset[Atom]
+
+Polynomial: TypeAlias = "dict[Monomial, float]"
 """Coefficients by their monomials, the atoms of which are factors once."""
 
 Leaf: TypeAlias = Callable[[View], Polynomial]
 """What something is that is no sum or product."""
 
-ONE: frozenset[Hashable] = frozenset()
+ONE: Monomial = frozenset()
 """The monomial of a number."""
 
 MOST = 64
@@ -27,9 +32,7 @@ DEEPEST = 24
 """Operations above one another that are looked at."""
 
 
-def polynomial(
-    view: View, leaf: Leaf, leaves: Collection[View] = ()
-) -> Polynomial | None:
+def polynomial(view: View, leaf: Leaf, leaves: Collection[View] = ()) -> Polynomial | None:
     """Sums, differences and products of numbers and of leaves, multiplied out; None where that is
     too much. ``leaves`` are some of these although they are sums or products."""
     return _Expansion(leaf, leaves).of(view, DEEPEST)

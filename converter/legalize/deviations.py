@@ -120,6 +120,9 @@ TABLE: dict[Op, Deviation] = {
         (ops.hard_sigmoid, ops.hard_swish),
         Deviation("a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"),
     ),
+    ops.grid_sample: Deviation(
+        "GridSample gives a number at a place that is NaN or infinite, and JAX NaN"
+    ),
     ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
         concerns=_interpolates_unknowns,

@@ -19,9 +19,9 @@ SINCE: Mapping[str, int] = {
 BFLOAT16_SINCE: Mapping[str, int] = {
     **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh"), 22),
     **dict.fromkeys(("Round", "Sin", "Sinh", "Tan", "LSTM", "GRU", "RNN", "MaxPool"), 22),
-    **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "InstanceNormalization"), 22),
-    **dict.fromkeys(("Elu", "HardSigmoid", "HardSwish", "Mish", "Selu"), 22),
-    **dict.fromkeys(("Softplus", "Softsign"), 22),
+    **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "GridSample"), 22),
+    **dict.fromkeys(("Elu", "HardSigmoid", "HardSwish", "InstanceNormalization", "Mish"), 22),
+    **dict.fromkeys(("Selu", "Softplus", "Softsign"), 22),
     "TopK": 24,
 }
 """Operators that are older than their bfloat16, and the opset that brought it."""

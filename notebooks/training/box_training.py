@@ -102,7 +102,9 @@ def loss(found: Detections, boxes: Boxes, labels: Int[Array, " boxes"]) -> Float
     return of_classes + jnp.where(there, of_boxes, 0).sum()
 
 
-def focal(logits: Float[Array, "queries classes"], target: float) -> Float[Array, "queries classes"]:
+def focal(
+    logits: Float[Array, "queries classes"], target: float
+) -> Float[Array, "queries classes"]:
     """How wrong logits are about each class; what is nearly right counts little."""
     sign, weight = (1, 0.25) if target else (-1, 0.75)
     safe = jnp.where(jnp.isfinite(logits), logits, -20.0)
@@ -133,7 +135,9 @@ def generalised_overlap(a: Float[Array, "*n 4"], b: Float[Array, "*n 4"]) -> Flo
 
     Source: Rezatofighi et al., 2019, arXiv:1902.09630.
     """
-    (low, high), (lower, higher) = ((x[..., :2] - x[..., 2:] / 2, x[..., :2] + x[..., 2:] / 2) for x in (a, b))
+    (low, high), (lower, higher) = (
+        (x[..., :2] - x[..., 2:] / 2, x[..., :2] + x[..., 2:] / 2) for x in (a, b)
+    )
     inside = jnp.prod(jnp.clip(jnp.minimum(high, higher) - jnp.maximum(low, lower), 0), -1)
     around = jnp.prod(jnp.maximum(high, higher) - jnp.minimum(low, lower), -1)
     union = jnp.prod(a[..., 2:], -1) + jnp.prod(b[..., 2:], -1) - inside

@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from tests.conformance import DEFAULT, Case
+from tests.programs.sampling import HWC, LOOK_ALIKES, POINTS
 from tests.programs.spellings import turned
 
 FUSED = ("Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "LogSoftmax")
@@ -275,6 +276,10 @@ def of_halves(count):
     return fn
 
 
+SAID = {
+    **dict.fromkeys(("half masked", "strictly masked"), "nor its edge"),
+    **dict.fromkeys(("smoothed", "exchanged", "apart"), "linear interpolation"),
+}
 ANGLES = np.linspace(0, 2, 9, dtype=np.float32).reshape(3, 3)
 CLOSE = np.float32(1 + 1e-2 * np.random.default_rng(4).standard_normal((40, 2)))
 LARGE = 8 * np.eye(3, 64, dtype=np.float16)  # 7.9 in one place of each row, -0.13 elsewhere
@@ -311,5 +316,7 @@ PROGRAMS = [
       for kind, rows in GROUPS.items() for name, fn in rows.items()),
     *(Case(f"no {name} {i}", fn, [EDGES], (24,), {name: 0}, tags=DEFAULT)
       for name, fns in NEAR.items() for i, fn in enumerate(fns)),
+    *(Case(f"no sampling, {name}", fn, (HWC, POINTS), ops={"GridSample": 0}, said=SAID.get(name, ""),
+           tolerance=4, tags=DEFAULT) for name, fn in LOOK_ALIKES.items()),
     *(replace(case, tags=DEFAULT) for case in OTHERS),
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from jax import lax
 
 from tests.conformance import DEFAULT, STRUCTURE, Case
 from tests.programs.resize import to
+from tests.programs.sampling import SPELLED as SAMPLED
 from zoo.architectures.parts.resize import resize_aligned
 
 KEY = jax.random.key(0)
@@ -106,6 +107,11 @@ OF_MHA = ((5, 12), (7, 12), (7, 12))
 TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))
 NORMS, RMS, GELU = {"LayerNormalization": 1}, {"RMSNormalization": 1}, {"Gelu": 1}
+SAMPLED_WAYS = {
+    "shares": ("nested vmap",),
+    "four": ("vmap 1", "open batch"),
+    "flat": ("vmap last",),
+}
 LOG, ROTARY, ONE = {"LogSoftmax": 1}, {"RotaryEmbedding": 1}, {"Attention": 1}
 FAMILIES = {
     "norm": [
@@ -155,6 +161,10 @@ FAMILIES = {
         spelled("aligned", lambda x: resize_aligned(x, (9, 4)), ((3, 5, 7),), {"Resize": 1}),
         spelled("lanczos3", to(9, 4, method="lanczos3"), ((5, 7),), {}),
     ],
+    "sampling": [
+        spelled(name, fn, shapes, {"GridSample": 1, "GatherND": 0}, *SAMPLED_WAYS.get(name, ()))
+        for name, (fn, shapes) in SAMPLED.items()
+    ],
 }
 SPELLINGS = [
     replace(case, name=f"{family}, {case.name}")
@@ -181,8 +191,8 @@ def low(case, dtype, tags=frozenset()):
 FIRST = SPELLINGS[0]
 OTHERS = [case for case in SPELLINGS if not case.name.startswith("resize")]
 """What `resize` has no rows of."""
-NARROW = [case for case in OTHERS if not case.name.startswith("attention, jax")]
-"""What JAX itself runs in float16 on a CPU."""
+NARROW = [case for case in OTHERS if not case.name.startswith(("attention, jax", "sampling"))]
+"""What JAX itself runs in float16 on a CPU, and what may have so few digits."""
 PROGRAMS = [
     *SPELLINGS,
     *(at(case, opset, DEFAULT if case == FIRST else frozenset())

@@ -26,9 +26,11 @@ SETTINGS = {
 
 
 def network(windows: int, **settings: Any) -> Any:
-    """One of transformers', all of whose parameters count, whose boxes are of any size and place."""
+    """One of transformers', all of whose parameters count, with boxes anywhere."""
     backbone = BACKBONE | {"num_windows": windows}
-    model = seeded("RfDetrForObjectDetection", {"backbone_config": backbone, **SETTINGS, **settings})
+    model = seeded(
+        "RfDetrForObjectDetection", {"backbone_config": backbone, **SETTINGS, **settings}
+    )
     with torch.no_grad():
         model.model.reference_point_embed.weight.mul_(0.5)
     return model
@@ -48,7 +50,7 @@ def rf_detr(folder: Path, windows: int = 2, **settings: Any) -> Own:
 
 
 def of_authors(folder: Path, windows: int = 2) -> Own:
-    """As roboflow/rf-detr saves a checkpoint of training: tensors beside the program's arguments."""
+    """As roboflow/rf-detr saves one in training: tensors beside the program's arguments."""
     own = rf_detr(folder / "transformers", windows, layer_norm_eps=1e-6)
     tensors = load_file(own.path / "model.safetensors")
     args = Namespace(resolution=48, num_classes=2, class_names=["kitten", "dog"])

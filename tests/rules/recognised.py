@@ -22,6 +22,8 @@ from converter.loops import intervals, rules
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
 from converter.weight_folding import affine_folding, weight_programs
+from tests.programs.sampling import HWC, LOOK_ALIKES, POINTS
+from tests.programs.sampling import SPELLED as SAMPLED
 from tests.programs.spellings import dot_product, rotate_full, rotate_interleaved, rotate_rest
 from tests.rules import canonical
 from tests.rules.programs import Drawn, Expr
@@ -226,6 +228,16 @@ def resampled(d: Drawn) -> Expr:
     return d.apply(lambda a: jax.image.resize(a, shape, method, antialias=smooth), x)
 
 
+def sampled(d: Drawn) -> Expr:
+    """Any spelling, or what only looks like one, at places within the image, on its pixels and
+    beyond its edge."""
+    named = {name: (fn, (HWC, POINTS)) for name, fn in LOOK_ALIKES.items()}
+    fn, shapes = (SAMPLED | named)[d.pick([*SAMPLED] * 3 + [*LOOK_ALIKES])]
+    places = (-1.5, -1.0, -0.5, 0.0, 0.25, 0.3, 1.0, 1.125, 2.5)
+    inputs = [d.input(shapes[0], "float32", PLAIN), d.input(shapes[1], "float32", places)]
+    return d.apply(fn, *inputs)
+
+
 # ------------------------------------------------------------------------------ layout and weights
 
 
@@ -370,6 +382,7 @@ CASES: dict[str, Case] = {
     ),
     "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[until("batch norm")], units=64),
     "fuse.gelu.GELU": Case(GELU, prepare=[canonicalize], units=16),
+    "fuse.grid_sample.GRID_SAMPLE": Case(sampled, prepare=[canonicalize], units=256),
     "fuse.group_norm.GROUPS": Case(grouped(False), prepare=[until("group")], units=64),
     "fuse.group_norm.CHANNEL": Case(
         each_channel,

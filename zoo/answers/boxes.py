@@ -82,7 +82,8 @@ def draw_boxes(picture: Image, boxes: Sequence[Box], names: Sequence[str]) -> Im
         drawn = picture.copy()
     pen = ImageDraw.Draw(drawn)
     line = max(1, round(min(drawn.size) / 150))
-    font = ImageFont.load_default(max(8.0, min(drawn.size) / 30))
+    height = max(8, min(drawn.size) / 30)
+    font = ImageFont.load_default(height)
     for box in reversed(boxes):
         colour = colour_of(box.label_id)
         left, top, right, bottom = box.corners
@@ -90,7 +91,7 @@ def draw_boxes(picture: Image, boxes: Sequence[Box], names: Sequence[str]) -> Im
             continue
         pen.rectangle(box.corners, outline=colour, width=line)
         told = f"{names[box.label_id]} {box.score:.2f}"
-        place = (max(left, 0), max(top - font.size - 2 * line, 0))
+        place = (max(left, 0), max(top - height - 2 * line, 0))
         pen.rectangle(pen.textbbox(place, told, font=font), fill=colour)
         pen.text(place, told, fill=(0, 0, 0), font=font)
     return drawn

@@ -69,6 +69,6 @@ def drawn(
     """A digit at another size, from 0 to 1, and the left, top, right and bottom edge of its
     strokes."""
     grey = Image.fromarray(image).resize((side, side), Image.Resampling.BILINEAR)
-    ink = np.asarray(grey, "f4") / 255
+    ink = np.asarray(grey, np.float32) / np.float32(255)
     rows, columns = (np.flatnonzero((ink > INK).any(axis)) for axis in (1, 0))
     return ink, (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)

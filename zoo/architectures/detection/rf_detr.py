@@ -60,10 +60,9 @@ class QueryAttention(eqx.Module):
         self.heads = heads
 
     def __call__(self, x: Queries, positions: Queries) -> Queries:
-        count, dim = x.shape
-        places = x + positions
+        count, places = len(x), x + positions
         weights = jnp.split(self.qkv.weight, 3)
-        biases = jnp.split(self.qkv.bias, 3)
+        biases = jnp.split(jnp.asarray(self.qkv.bias), 3)
         parts = (
             (rows @ weight.T + bias).reshape(count, self.heads, -1).transpose(1, 0, 2)
             for rows, weight, bias in zip((places, places, x), weights, biases, strict=True)

@@ -10,11 +10,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from zoo.architectures.parts.layers import pointwise
 
 Map = Float[Array, "channels height width"]
+Places = Float[Array, "queries points 2"]
 Boxes = Float[Array, "queries 4"]
 """Centre (x, y) and size (width, height), as shares of a picture's width and height."""
 
 
-def sample(x: Map, places: Float[Array, "*points 2"]) -> Float[Array, "channels *points"]:
+def sample(x: Map, places: Places) -> Float[Array, "channels queries points"]:
     """The map between its pixels, bilinearly; zero outside of it.
 
     Becomes one `GridSample` in ONNX.
@@ -25,7 +26,7 @@ def sample(x: Map, places: Float[Array, "*points 2"]) -> Float[Array, "channels 
     rows = places[..., 1] * height - 0.5
     columns = places[..., 0] * width - 0.5
 
-    def one(channel: Float[Array, "height width"]) -> Float[Array, "*points"]:
+    def one(channel: Float[Array, "height width"]) -> Float[Array, "queries points"]:
         return map_coordinates(channel, [rows, columns], order=1, mode="constant", cval=0.0)
 
     return jax.vmap(one)(x)

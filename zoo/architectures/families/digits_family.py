@@ -1,6 +1,7 @@
 """`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits;
-`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; and
-`siglip_digits_dual`, two towers of SigLIP 2's for such images and for sentences about digits. (`boxes_digits` finds digits on a canvas.)
+`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; `boxes_digits`,
+RF-DETR's network, which finds digits on a canvas of 64 x 64; and `siglip_digits_dual`, two towers
+of SigLIP 2's for images of 8 x 8 and for sentences about digits.
 
 The models whose weights the package itself holds. `notebooks/training` makes them, and
 `zoo/data/README.md` says how well they do.
