@@ -17,6 +17,7 @@ from zoo.architectures.builder import abstract
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
@@ -86,6 +87,11 @@ def nano(config: Config) -> Config:
     if isinstance(config, MaskConfig):
         sizes = {"queries": 9, "query_blocks": 2, "classes": 7}
         return replace(config, backbone=replace(nano(config.backbone), depth=3), **sizes)
+    if isinstance(config, DetectionConfig):
+        backbone = replace(nano(config.backbone), depth=4, patch_size=8)
+        decoder = DecoderConfig(32, 2, heads=2, sampling_heads=4, points=2, hidden=48)
+        sizes = {"layers": (2, 4), "queries": 9, "classes": 7, "groups": 2, "narrow": 12}
+        return replace(config, backbone=backbone, decoder=decoder, windows=2, **sizes)
     if isinstance(config, SegmenterConfig):
         return replace(config, backbone=replace(nano(config.backbone), depth=5), classes=7)
     positions = config.positions and replace(config.positions, grid=4)
@@ -109,7 +115,7 @@ REPRESENTATIVES = (
     *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
     *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
     *("dinov2_vits14_ade20k_ms", "clip_vitb32", "deit_tiny_distilled_patch16_224"),
-    "swinv2_base_window12to16_192to256",
+    *("swinv2_base_window12to16_192to256", "rf_detr_nano"),
 )
 """The smallest of each family, and those that are built in another way."""
 

@@ -44,6 +44,7 @@ class Option:
     given: Any = None
     read: Callable[[Any], Any] | None = None
     least: float | None = None
+    most: float | None = None
     several: bool = False
     positional: bool = False
     flag: bool = False

@@ -316,7 +316,7 @@ PROGRAMS = [
       for kind, rows in GROUPS.items() for name, fn in rows.items()),
     *(Case(f"no {name} {i}", fn, [EDGES], (24,), {name: 0}, tags=DEFAULT)
       for name, fns in NEAR.items() for i, fn in enumerate(fns)),
-    *(Case(f"no sampling, {name}", fn, (HWC, POINTS), ops={"GridSample": 0}, said=SAID.get(name, ""),
-           tolerance=4, tags=DEFAULT) for name, fn in LOOK_ALIKES.items()),
+    *(Case(f"no sampling, {name}", fn, (HWC, POINTS), ops={"GridSample": 0}, tolerance=4,
+           said=SAID.get(name, ""), tags=DEFAULT) for name, fn in LOOK_ALIKES.items()),
     *(replace(case, tags=DEFAULT) for case in OTHERS),
 ]  # fmt: skip

@@ -104,6 +104,8 @@ _IN_MEMORY = Naming(
 RF_DETR = Naming(
     "huggingface",
     (
+        # Of training, and not in all of the authors' files.
+        Rule("backbone.mask_token", ("backbone.0.encoder.encoder.embeddings.mask_token?",)),
         *nested(_BACKBONE.rules, "backbone.", "backbone.0.encoder.encoder."),
         *_projector(f"{_STAGE}0.", ("cv1", "cv2"), "bn", "m"),
         Rule("projector.norm.{p}", (f"{_STAGE}1.{{p}}",)),
@@ -122,3 +124,6 @@ RF_DETR = Naming(
     ),
     in_memory=_IN_MEMORY,
 )
+
+ORIGINAL = Naming("original", RF_DETR.rules)
+"""The same in a file of the authors'."""

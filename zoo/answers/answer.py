@@ -55,12 +55,14 @@ class Answered:
 @dataclass(frozen=True)
 class Question:
     """What an answer is about: the names of the classes, the size of the picture, and what the
-    network got of it; the picture, if there may be something to draw on it."""
+    network got of it; the picture, if there may be something to draw on it, and how sure a network
+    has to be of a thing in a box, if that is told."""
 
     names: Sequence[str]
     size: Size
     fed: Fed
     picture: Image | None = None
+    threshold: float | None = None
 
 
 def features(outputs: Outputs) -> Answered:

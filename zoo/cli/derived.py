@@ -93,7 +93,8 @@ def _value(option: Option, value: Any) -> Any:
 def _parameter(each: Parameter, option: Option) -> Parameter:
     """A parameter as Typer reads it."""
     told: dict[str, Any] = {"metavar": option.metavar, "rich_help_panel": option.panel}
-    told |= {"help": option.help, "show_default": option.default, "min": option.least}
+    told |= {"help": option.help, "show_default": option.default}
+    told |= {"min": option.least, "max": option.most}
     if option.models:
         told["autocompletion"] = complete
     named = option.flag or option.name

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +35,14 @@ LABELS = Option(
     several=True,
 )
 
+THRESHOLD = Option(
+    "SHARE",
+    "How sure a network has to be of a thing in a box, from 0 to 1.",
+    default="0.5",
+    least=0,
+    most=1,
+)
+
 
 @dataclass(frozen=True)
 class Told:
@@ -51,15 +59,16 @@ def run(
     images: Annotated[Sequence[Path], PICTURES] = (),
     weights: Annotated[str | None, weights_from("auto; a file or a folder has its own")] = None,
     labels: Annotated[Sequence[str], LABELS] = (),
+    threshold: Annotated[float | None, THRESHOLD] = None,
     out: Annotated[Path, out_folder("the current folder")] = Path(),
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> int:
-    """Say what is in pictures: their classes, areas, how far away things are, or their features.
+    """Say what is in pictures: their classes, things in boxes, areas, depths, or their features.
 
-    Of a classifier the five best classes are printed. Areas and depths become a picture, features
-    .npy files. Where some of several pictures cannot be read, the others are answered, and the
-    exit code is 1.
+    Of a classifier the five best classes are printed, of things in boxes those that the network is
+    surer of than --threshold. Boxes, areas and depths become a picture, features .npy files. Where
+    some of several pictures cannot be read, the others are answered, and the exit code is 1.
     """
     from zoo.files.staging import check_free
     from zoo.images.photograph import photograph
@@ -70,7 +79,7 @@ def run(
 
     given, refused = _read(asked) if asked else ({STORED: photograph()}, {})
     asked = [each for each in asked if each in given] or [STORED]
-    found = _answers(model, [given[each] for each in asked], weights, labels)
+    found = _answers(model, [given[each] for each in asked], weights, labels, threshold)
     told = [
         Told(picture, each, _files(each, out / stem))
         for picture, stem, each in zip(asked, _stems(asked), found, strict=True)
@@ -109,7 +118,11 @@ def _read(asked: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
 
 
 def _answers(
-    model: str, images: "Sequence[Image]", weights: str | None, labels: Sequence[str]
+    model: str,
+    images: "Sequence[Image]",
+    weights: str | None,
+    labels: Sequence[str],
+    threshold: float | None,
 ) -> "list[Answered]":
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
     from zoo.answers.answer import Answered
@@ -125,15 +138,19 @@ def _answers(
         built = open_file(path) if model.endswith(".onnx") else open_folder(path, "fp32")
         if labels:
             return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
-        return built.answer(images)
+        return built.answer(images, threshold)
     name, place = model, weights or "auto"
     if weights is None and path.exists():
         name, place = registered_name(tell_recognised(Given(path))), model
-    return _in_jax(name, place, images, labels)
+    return _in_jax(name, place, images, labels, threshold)
 
 
 def _in_jax(
-    name: str, weights: str, images: "Sequence[Image]", labels: Sequence[str]
+    name: str,
+    weights: str,
+    images: "Sequence[Image]",
+    labels: Sequence[str],
+    threshold: float | None,
 ) -> "list[Answered]":
     from zoo.checkpoints.tokenizer_beside import tokenizer_of
 
@@ -145,7 +162,7 @@ def _in_jax(
     return (
         answers_in_words(model, tokenizer, images, labels)
         if tokenizer
-        else answers_of(model, images)
+        else answers_of(model, images, threshold)
     )
 
 
@@ -187,13 +204,20 @@ def _show(told: list[Told]) -> None:
 
     for each in told:
         if each.answered.answers:
-            rows = ((label, f"{score:.4f}") for label, score in each.answered.answers)
-            print_table(("answer", ">score"), rows, each.picture)
+            boxes = [f"{', '.join(f'{edge:.1f}' for edge in box)}" for box in each.answered.boxes]
+            titles = ("answer", ">score", "left, top, right, bottom")[: 3 if boxes else 2]
+            answers = zip_longest(each.answered.answers, boxes)
+            rows = ((label, f"{score:.4f}", box)[: len(titles)] for (label, score), box in answers)
+            print_table(titles, rows, each.picture)
+        elif each.answered.kind == "boxes":
+            say(f"{each.picture}: nothing that the network is sure of")
         for file in each.files:
             say(f"{each.picture}: {file}")
 
 
 def _record(told: Told) -> dict[str, object]:
-    answers = [each._asdict() for each in told.answered.answers]
+    answers: list[dict[str, object]] = [each._asdict() for each in told.answered.answers]
+    for answer, box in zip(answers, told.answered.boxes, strict=False):
+        answer["box"] = box
     files = {"files": told.files} if told.files else {}
     return {"picture": told.picture, "answers": answers, **files}

@@ -19,9 +19,12 @@ from zoo.options import parameter
 from zoo.texts.tokenizer import Tokenizer
 
 
-def answers_of(model: Network, images: Sequence[Image]) -> list[Answered]:
-    """What a model of `zoo.from_pretrained` says of RGB images. **Raises** `BadRequest` for one
-    that does not know its preprocessing."""
+def answers_of(
+    model: Network, images: Sequence[Image], threshold: float | None = None
+) -> list[Answered]:
+    """What a model of `zoo.from_pretrained` says of RGB images; of things in boxes, those that it
+    is surer of than `threshold`. **Raises** `BadRequest` for a model that does not know its
+    preprocessing."""
     if (how := model.preprocessing) is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     config = model.config
@@ -37,7 +40,7 @@ def answers_of(model: Network, images: Sequence[Image]) -> list[Answered]:
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
-        question = Question(model.labels, (image.height, image.width), fed, image)
+        question = Question(model.labels, (image.height, image.width), fed, image, threshold)
         found.append(architecture_of(config).answer(config, named, question))
     return found
 

@@ -84,8 +84,9 @@ class VisionModel:
         names = [output.name for output in self.session.get_outputs()]
         return dict(zip(names, self.session.run(names, feeds), strict=True))
 
-    def answer(self, images: Pictures) -> list[Answered]:
-        """What the model says of each picture: classes, depths, or its features."""
+    def answer(self, images: Pictures, threshold: float | None = None) -> list[Answered]:
+        """What the model says of each picture: classes, depths, its features, or things in boxes,
+        of which it is surer than `threshold`."""
         from zoo.answers.answer import Question
         from zoo.answers.fed import Fed
         from zoo.architectures.kinds import architecture_of
@@ -97,7 +98,7 @@ class VisionModel:
             outputs = {name: output[0] for name, output in self([image]).items()}
             size = image.height, image.width
             fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
-            question = Question(entry.class_names, size, fed, image)
+            question = Question(entry.class_names, size, fed, image, threshold)
             found.append(architecture_of(entry.config).answer(entry.config, outputs, question))
         return found
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.answers.answer import Answer, Answered, Outputs, Question, features
-from zoo.answers.boxes import draw_boxes, post_process_object_detection
+from zoo.answers.boxes import THRESHOLD, draw_boxes, post_process_object_detection
 from zoo.architectures.architecture import (
     Architecture,
     Beside,
@@ -148,7 +148,8 @@ BOXES = frozenset({"logits", "pred_boxes"})
 def _answer(config: DetectionConfig, outputs: Outputs, question: Question) -> Answered:
     if not outputs.keys() >= BOXES:
         return features(outputs)
-    found = post_process_object_detection(outputs, question.size, question.fed)
+    least = THRESHOLD if question.threshold is None else question.threshold
+    found = post_process_object_detection(outputs, question.size, question.fed, least)
     told = tuple(Answer(question.names[box.label_id], box.score) for box in found)
     picture = question.picture
     drawing = None if picture is None else draw_boxes(picture, found, question.names)

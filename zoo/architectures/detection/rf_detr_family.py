@@ -80,7 +80,7 @@ def _model(variant: Variant) -> ModelInfo:
             queries=300,
             classes=len(COCO),
         ),
-        namings=(detection_names.RF_DETR,),
+        namings=(detection_names.RF_DETR, detection_names.ORIGINAL),
         preprocessing=shared.imagenet(size=(variant.side, variant.side)),
         licence=shared.apache(SOURCE, SOURCE),
         checkpoint=variant.file,

@@ -10,7 +10,7 @@ from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.layers import Size, pointwise
 from zoo.architectures.vit.vision_transformer import VisionTransformer
 
-Windows = Float[Array, "windows tokens dim"]
+Windows = Float[Array, "all_windows window_tokens dim"]
 
 
 def windowed_maps(

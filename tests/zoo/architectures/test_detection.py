@@ -1,0 +1,197 @@
+"""RF-DETR beside transformers' (5.24): in JAX and as files, its checkpoints, and its answers."""
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import RfDetrForObjectDetection
+from transformers.models.deformable_detr.image_processing_pil_deformable_detr import (
+    DeformableDetrImageProcessorPil,
+)
+from transformers.models.rf_detr.modeling_rf_detr import RfDetrDinov2Embeddings
+
+import zoo
+from tests.references import detection
+from weights.progress import Quiet
+from zoo.answers.boxes import post_process_object_detection
+from zoo.answers.fed import Fed
+from zoo.architectures.builder import batched
+from zoo.checkpoints.convert import convert_file
+from zoo.checkpoints.recognised import recognised
+from zoo.checkpoints.weights_argument import Given
+from zoo.runtime import session
+
+ATOL = 2e-5
+"""Ten times what was seen, of logits up to 7."""
+
+
+def pictures(count, size, seed=1):
+    return torch.randn(count, 3, *size, generator=torch.Generator().manual_seed(seed))
+
+
+def run(model, images):
+    found = eqx.filter_jit(batched)(model, jnp.asarray(images.numpy()))
+    return {name: np.asarray(x) for name, x in found.items()}
+
+
+def assert_near(got, want, atol=ATOL):
+    assert got.keys() == want.keys()
+    for name, value in want.items():
+        np.testing.assert_allclose(got[name], value, rtol=0, atol=atol, err_msg=name)
+    assert want["pred_boxes"].std() > 0.1
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """By windows along a side, as transformers saves them."""
+    folder = tmp_path_factory.mktemp("rf_detr")
+    return {n: detection.rf_detr(folder / f"{n}", n) for n in (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("windows", "size"),
+    [
+        (1, (40, 56)),
+        (2, (48, 48)),
+        pytest.param(1, (24, 32), marks=pytest.mark.full),
+        pytest.param(2, (64, 64), marks=pytest.mark.full),
+    ],
+)
+def test_is_what_transformers_computes(windows, size, saved):
+    own = saved[windows]
+    images = pictures(2, size)
+    assert_near(run(zoo.from_pretrained(None, own.path), images), own.outputs(images))
+
+
+def test_windows_of_a_picture_that_is_no_square(saved, monkeypatch):
+    """transformers takes a window's height for its width, and puts patches elsewhere."""
+    cut = RfDetrDinov2Embeddings.window_partition
+
+    def in_order(self, embeddings, height, width):
+        # The two are read for the number of patches in a window alone.
+        count = self.config.num_windows
+        rows, columns = height // self.patch_size, width // self.patch_size
+        first, patches = embeddings[:, :1], embeddings[:, 1:]
+        parts = patches.reshape(len(patches), count, rows // count, count, columns // count, -1)
+        parts = parts.transpose(2, 3).reshape(len(patches) * count**2, -1, patches.shape[-1])
+        return torch.cat([first.repeat_interleave(count**2, 0), parts], 1)
+
+    own, images = saved[2], pictures(1, (48, 80))
+    model = zoo.from_pretrained(None, own.path)
+    scrambled = own.outputs(images)
+    monkeypatch.setattr(RfDetrDinov2Embeddings, "window_partition", in_order)
+    assert_near(run(model, images), own.outputs(images))
+    monkeypatch.setattr(RfDetrDinov2Embeddings, "window_partition", cut)
+    assert abs(run(model, images)["logits"] - scrambled["logits"]).max() > 0.1
+
+
+def test_fewer_places_than_queries(saved):
+    """The others begin with boxes of their own, which transformers refuses to do."""
+    model = zoo.from_pretrained(None, saved[1].path)
+    found = run(model, pictures(1, (16, 24)))
+    assert found["pred_boxes"].shape == (1, 9, 4) and np.isfinite(found["logits"]).all()
+
+
+def test_windows_have_to_fill_the_picture(saved):
+    model = zoo.from_pretrained(None, saved[2].path)
+    with pytest.raises(ValueError, match="multiples of 16"):
+        model(jnp.zeros((3, 48, 40)))
+
+
+def test_checkpoint_of_its_authors(tmp_path):
+    own = detection.of_authors(tmp_path)
+    entry, _ = recognised(Given(own.path))
+    assert entry.config.layers == (3, 6, 9, 12)  # no tensor tells, and nothing beside them
+    settings = own.path.parent / "transformers" / "config.json"
+    (tmp_path / "pytorch_model.bin").write_bytes(own.path.read_bytes())
+    (tmp_path / "config.json").write_bytes(settings.read_bytes())
+    images = pictures(1, own.size)
+    model = zoo.from_pretrained(None, tmp_path / "pytorch_model.bin")
+    assert_near(run(model, images), own.outputs(images))
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+def test_file_beside_transformers(opset, saved, tmp_path):
+    """At sizes that the file was not converted for."""
+    own, file = saved[2], tmp_path / "model.onnx"
+    model = zoo.from_pretrained(None, own.path)
+    zoo.to_onnx(model, file, opset=opset)
+    graph = onnx.load(file).graph
+    counts = Counter(node.op_type for node in graph.node)
+    assert counts["GridSample"] == 3 and counts["GatherND"] <= 1
+    mode = {
+        a.name: a.s for node in graph.node if node.op_type == "GridSample" for a in node.attribute
+    }
+    assert mode["mode"] == (b"linear" if opset == 23 else b"bilinear")
+    live = session(file)
+    for count, size in ((1, (48, 48)), (3, (64, 64))):
+        images = pictures(count, size, seed=size[0])
+        names = [output.name for output in live.get_outputs()]
+        got = dict(zip(names, live.run(None, {"pixel_values": images.numpy()}), strict=True))
+        assert_near(got, own.outputs(images), atol=1e-4)
+
+
+def test_answers_are_those_of_transformers():
+    # That of RF-DETR needs torchvision, and has these lines too.
+    processor = DeformableDetrImageProcessorPil()
+    rng = np.random.default_rng(0)
+    for threshold in (0.0, 0.3, 0.7):
+        logits = rng.normal(0, 2, (6, 5)).astype(np.float32)
+        boxes = rng.uniform(0, 1, (6, 4)).astype(np.float32)
+        batch = {
+            "logits": torch.from_numpy(logits[None]),
+            "pred_boxes": torch.from_numpy(boxes[None]),
+        }
+        (want,) = processor.post_process_object_detection(
+            SimpleNamespace(**batch), threshold, [(90, 130)], top_k=len(boxes)
+        )
+        got = post_process_object_detection(
+            {"logits": logits, "pred_boxes": boxes}, (90, 130), threshold=threshold
+        )
+        assert [each.label_id for each in got] == want["labels"].tolist()
+        np.testing.assert_allclose([each.score for each in got], want["scores"], atol=1e-6)
+        corners = np.reshape([each.corners for each in got], (-1, 4))
+        np.testing.assert_allclose(corners, want["boxes"], atol=1e-4)
+
+
+def test_boxes_of_a_padded_picture():
+    """What was padded at the right and at the bottom is no part of it."""
+    outputs = {
+        "logits": np.full((1, 2), 3, "f4"),
+        "pred_boxes": np.array([[0.25, 0.5, 0.5, 1]], "f4"),
+    }
+    (found,) = post_process_object_detection(outputs, (200, 100), Fed((64, 64), True), 0.1)
+    assert found.corners == (0, 0, 100, 200)
+
+
+@pytest.mark.parametrize("target", ["folder", "model.pth"])
+def test_weights_go_back(target, saved, tmp_path):
+    """All groups of queries too, of which inference uses one."""
+    own, place = saved[2], tmp_path / target
+    convert_file(Given(own.path), place, None, False, Quiet())
+    images = pictures(1, own.size)
+    if target == "folder":
+        model = RfDetrForObjectDetection.from_pretrained(place)
+        with torch.no_grad():
+            got = model(images)
+        assert_near(
+            {name: got[name].numpy() for name in ("logits", "pred_boxes")}, own.outputs(images)
+        )
+        return
+    written, there = torch.load(place), load_file(own.path / "model.safetensors")
+    assert written.keys() == there.keys()
+    assert all(torch.equal(written[key], value) for key, value in there.items())
+
+
+def test_sizes_are_sound():
+    config = zoo.info("rf_detr_nano").config
+    assert config.is_sound and config.stride == 32 and config.native == (384, 384)
+    assert zoo.info("rf_detr_base").native == (560, 560)
+    assert not replace(config, layers=(3, 13)).is_sound
