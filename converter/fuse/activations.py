@@ -56,6 +56,14 @@ def _relus(x: Array, slope: Array) -> Array:
     return jnp.maximum(x, 0) + slope * jnp.maximum(-x, 0)
 
 
+def _curves(alpha: float) -> bool:
+    """``exp(x / alpha) - 1`` has no digits of x where alpha is large."""
+    return 1 / MOST_ALPHA <= abs(alpha) <= MOST_ALPHA
+
+
+MOST_ALPHA = 16.0
+
+
 def _falls(slope: float | None) -> bool:
     """``max(x, slope * x)`` has the slope below zero only if it is less than one."""
     return slope is not None and 0 < slope < 1
@@ -115,6 +123,7 @@ ACTIVATIONS = (
         ops.celu,
         ops.expm1,
         lambda x, alpha: jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha),
+        _curves,
     ),
 )
 """What has others in it comes after them."""

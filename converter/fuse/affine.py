@@ -7,6 +7,7 @@ where ``w`` and ``b`` vary along the normalised axes only; those of a group norm
 vary along the channels.
 """
 
+from converter.fuse.magnitudes import may_move, rely_on_size
 from converter.fuse.match import Uses, pair, proved
 from converter.ir import Node, Value, ops
 from converter.ir.axes import View, along
@@ -46,7 +47,10 @@ def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
     # two scales are multiplied first, which in float16 may overflow where one after the other does
     # not
     exact = bare or node.op is ops.add or node.out.dtype.name != "float16"
-    return takes_more and in_place and alone and exact
+    if not (takes_more and in_place and alone and exact):
+        return False
+    moved = () if bare or node.op is ops.add else (inner.inputs[1], other.base)
+    return all(may_move(value, uses, nothing=True) for value in moved)
 
 
 def build_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
@@ -59,6 +63,8 @@ def build_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value
         inputs = [x, scale, *biases, other]
     else:
         one = scalar(scale) == 1
+        for moved in () if one else (scale, seen.base):
+            rely_on_size(editor, moved, nothing=True)
         inputs = [x, other if one else editor.binary(ops.mul, scale, other), *biases]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
     return write(editor, along(out, normed.axes), node.out.shape)

@@ -17,8 +17,8 @@ from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 
 
-def prove_batch_norm(node: Node, uses: Uses) -> Centred | None:
-    out = node.out
+def prove_batch_norm(node: Node, uses: Uses) -> Centred | str | None:
+    out, reason = node.out, None
     if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
         return None
     if out.rank < 2 or not dims.is_static(out.shape[1]):
@@ -28,8 +28,10 @@ def prove_batch_norm(node: Node, uses: Uses) -> Centred | None:
         same = x.axes == tuple(range(out.rank)) or (x.complete() and x.fills(out.shape))
         by_channel = centre.average.covers((1,)) and spread.covers((1,)) and not x.covers((1,))
         if same and by_channel and centre.weight == 1:
-            return replace(centre, deviation=replace(centre.deviation, spread=spread))
-    return None
+            if centre.may_move(uses):
+                return replace(centre, deviation=replace(centre.deviation, spread=spread))
+            reason = centre.reason
+    return reason
 
 
 def build_batch_norm(node: Node, centre: Centred, editor: Editor) -> Value:
@@ -43,7 +45,7 @@ def build_batch_norm(node: Node, centre: Centred, editor: Editor) -> Value:
     ones = editor.broadcast(const(1, out.dtype), channels, ())
     params = {"epsilon": centre.deviation.as_attribute(editor)}
     normed = editor.add(ops.batch_norm, [x, ones, *statistics], out.shape, out.dtype, params)
-    return dressed(normed, centre.deviation.rest, centre.terms, editor)
+    return dressed(normed, centre, editor)
 
 
 BATCH_NORM = proved("BatchNormalization", (ops.add, ops.sub), prove_batch_norm, build_batch_norm)

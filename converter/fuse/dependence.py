@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from converter.ir import Node, Value, dims
-from converter.ir.evaluation import compute, is_computable
+from converter.ir import Value, dims
+from converter.ir.evaluation import compute, held_numbers, is_computable
 from converter.ir.nodes import Fact
-from converter.ir.origins import ancestors, source_behind, sources
+from converter.ir.origins import rests_on, source_behind, sources
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import SPREAD, scalar
 from converter.weight_folding.weight_programs import taken_out
@@ -20,19 +19,6 @@ def known(value: Value) -> np.ndarray | None:
     if not rests_on(value, is_const, is_computable):
         return None
     return np.asarray(compute(value, lambda leaf: leaf.const))
-
-
-def bound(value: Value, memo: dict[Any, Any]) -> np.ndarray | None:
-    """The array behind a value that is made from constants, and parameters that have values now:
-    what is concluded from it has to be relied on by ``rely``.
-    """
-    if not rests_on(value, lambda leaf: _numbers(leaf) is not None, is_computable):
-        return None
-    return np.asarray(compute(value, _numbers, memo))
-
-
-def _numbers(leaf: Value) -> Any:
-    return leaf.bound if leaf.const is None else leaf.const
 
 
 def bound_scalar(value: Value) -> float | int | bool | None:
@@ -48,13 +34,13 @@ def bound_scalar(value: Value) -> float | int | bool | None:
     single = dims.all_static(source.shape) and math.prod(source.shape) == 1
     if not single or not rests_on(source, _is_bound_scalar, is_computable):
         return None
-    array = np.asarray(compute(source, _numbers))
+    array = np.asarray(compute(source, held_numbers))
     scalar_value: float | int | bool = array.astype(np.float64).item()
     return scalar_value
 
 
 def _is_bound_scalar(leaf: Value) -> bool:
-    return math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and _numbers(leaf) is not None
+    return math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and held_numbers(leaf) is not None
 
 
 def rely_on_scalar(editor: Editor, value: Value) -> float:
@@ -88,8 +74,3 @@ def is_sized(value: Value) -> bool:
 def is_weight(value: Value) -> bool:
     """Made from parameters and constants alone, all shapes known."""
     return rests_on(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)
-
-
-def rests_on(value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]) -> bool:
-    """True where everything that a value is computed from passes the tests."""
-    return all(leaf(v) if v.node is None else inner(v.node) for v in ancestors(value))

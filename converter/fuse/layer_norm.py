@@ -37,9 +37,11 @@ def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
     for written in centred(node, uses):
         centre, shape = opened(written, node.out.shape, uses) or (written, None)
         axes = _normalised_axes(centre, uses)
+        if axes is not None and centre.may_move(uses):
+            return Norm(centre.x, axes, centre.deviation, centre.terms, shape, centre.moved)
         if axes is not None:
-            return Norm(centre.x, axes, centre.deviation, centre.terms, shape)
-        if _is_of_fewer(centre, uses):
+            reason = centre.reason
+        elif _is_of_fewer(centre, uses):
             reason = "the variance is divided by another number than that of the elements (ddof)"
     return reason
 

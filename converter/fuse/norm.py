@@ -18,6 +18,7 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
+from converter.fuse import magnitudes
 from converter.fuse.dependence import bound_scalar, rely_on_scalar
 from converter.fuse.match import Uses, operand, operands, pair
 from converter.fuse.product_terms import Product, product, product_of
@@ -59,6 +60,15 @@ class Centred:
     weight: float
     deviation: NormDeviation
     terms: tuple[NormTerm, ...] = ()
+    moved: tuple[Value, ...] = ()  # what multiplied both ``x`` and ``average``
+
+    @property
+    def reason(self) -> str:
+        """Why it is not centred before it is multiplied."""
+        return f"{magnitudes.UNBOUNDED} multiply what a mean is taken off, and the mean"
+
+    def may_move(self, uses: Uses) -> bool:
+        return all(magnitudes.may_move(value, uses, nothing=True) for value in self.moved)
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,7 @@ class Norm:
     deviation: NormDeviation
     terms: tuple[NormTerm, ...] = ()
     shape: Shape | None = None
+    moved: tuple[Value, ...] = ()  # see `Centred`
 
 
 # --------------------------------------------------------------------------------- over a deviation
@@ -195,7 +206,8 @@ def _difference(
         whole.divisors += inner.divisors
     weight = -second.coefficient / first.coefficient
     for deviation in divided_by_deviation(whole, node.out.dtype):
-        yield Centred(own[0][0], own[1][0], weight, deviation, terms)
+        moved = tuple(factor.base for factor in deviation.rest.factors)
+        yield Centred(own[0][0], own[1][0], weight, deviation, terms, moved)
 
 
 def _signed(term: NormTerm, uses: Uses) -> Product:
@@ -212,7 +224,7 @@ def build_norm(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
     """``op`` over the logical axes of x, without scale, times and plus what else there is."""
     shape = node.out.shape if norm.shape is None else norm.shape
     normed = editor.reshape(_bare(op, norm, shape, node.out.dtype, editor), node.out.shape)
-    return dressed(normed, norm.deviation.rest, norm.terms, editor)
+    return dressed(normed, norm, editor)
 
 
 def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
@@ -226,14 +238,16 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 
 
-def dressed(normed: Value, factors: Product, terms: Sequence[NormTerm], editor: Editor) -> Value:
+def dressed(normed: Value, norm: Norm | Centred, editor: Editor) -> Value:
     """Normalised value times what else there is of a product, and plus the terms."""
-    result = normed
+    result, factors = normed, norm.deviation.rest
+    for value in norm.moved:
+        magnitudes.rely_on_size(editor, value, nothing=True)
     for factor in factors.factors:
         result = editor.binary(ops.mul, result, _norm_spread(editor, factor, normed))
     if factors.coefficient != 1:
         result = editor.binary(ops.mul, result, const(factors.coefficient, normed.dtype))
-    for op, term in terms:
+    for op, term in norm.terms:
         result = editor.binary(op, result, _norm_spread(editor, term, normed))
     return result
 

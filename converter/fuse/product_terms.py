@@ -75,7 +75,7 @@ class _Collector:
 
     def take(self, view: View, *, divide: bool = False, root: bool = False) -> None:
         number, op = scalar(view.base), view.op()
-        if number is not None and not isinstance(number, bool) and not (divide and number == 0):
+        if number is not None and not isinstance(number, bool) and _may_join(number, divide):
             self.into.multiply(1 / number if divide else number, view.base.dtype)
         elif op in (ops.mul, ops.div) and (root or self.uses.single_use(view.base)):
             self._operand(view, 0, divide)
@@ -93,6 +93,15 @@ class _Collector:
 
     def _operand(self, view: View, index: int, divide: bool) -> None:
         self.take(operand(view, index, rounding=self.rounding), divide=divide)
+
+
+def _may_join(number: float, divides: bool) -> bool:
+    """Whether a number may be multiplied with the others: two of those overflow on no way that
+    their product does not."""
+    return not divides if number == 0 else 1 / LARGEST_NUMBER <= abs(number) <= LARGEST_NUMBER
+
+
+LARGEST_NUMBER = 2.0**60
 
 
 def exponent(view: View) -> int:

@@ -13,12 +13,15 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from converter.fuse.magnitudes import is_moderate, rely_on_size
 from converter.fuse.match import Recogniser, Uses, operands, proved, recogniser_rules, whole
 from converter.fuse.patterns import pattern_graph
 from converter.fuse.product_terms import EQUAL
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
+from converter.ir.evaluation import bound as held
 from converter.ir.moves import write
 from converter.ir.op import Op
 from converter.ir.origins import ancestors
@@ -31,6 +34,11 @@ Bound: TypeAlias = dict[str, View]
 
 DTYPES = ("float32", "float16")
 """What ONNX's activations take at every opset."""
+
+
+def _moderate(**numbers: float | None) -> bool:
+    """Zero times an infinite number is NaN in a formula and not in an operator that chooses."""
+    return all(n is None or is_moderate(np.asarray(n), nothing=True) for n in numbers.values())
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Spelling:
     op: Op
     sign: Op | None
     formula: Callable[..., jax.Array]
-    accepts: Callable[..., bool] = lambda **numbers: True
+    accepts: Callable[..., bool] = _moderate
     since: int = OLDEST
     negative: bool = False
 
@@ -95,7 +103,9 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
         bound = _same(pattern, along(node.out), {})
         if bound is None or not bound["x"].fills(node.out.shape):
             return None
-        return bound if spelling.accepts(**_spelling_numbers(bound)) else None
+        arrays = (held(a.base, uses.memo) for a in _arrays(bound).values())
+        moderate = all(a is not None and is_moderate(a, nothing=True) for a in arrays)
+        return bound if moderate and spelling.accepts(**_spelling_numbers(bound)) else None
 
     def build(node: Node, bound: Bound, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
@@ -104,12 +114,18 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
             if number is not None:
                 params[name] = -float(number) if spelling.negative else float(number)
                 continue
+            rely_on_size(editor, bound[name].base, nothing=True)
             array = write(editor, bound[name], bound[name].bare(shape))
             less = spelling.negative
             inputs.append(editor.add(ops.neg, [array], array.shape, array.dtype) if less else array)
         return editor.add(spelling.op, inputs, shape, dtype, params)
 
     return proved(spelling.op.name, (pattern.node().op,), prove, build)
+
+
+def _arrays(bound: Bound) -> dict[str, View]:
+    """The arguments but ``x`` that are no numbers."""
+    return {name: bound[name] for name, n in _spelling_numbers(bound).items() if n is None}
 
 
 def _spelling_numbers(bound: Bound) -> dict[str, float | None]:

@@ -15,7 +15,7 @@ from converter.errors import CheckError
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir import named_sizes as named
 from converter.ir.op import Op
-from converter.ir.origins import ancestors, made
+from converter.ir.origins import ancestors, made, rests_on
 from converter.jax_versions import enable_x64
 
 Sizes = Mapping[str, int]
@@ -213,6 +213,20 @@ Read = Callable[[Value], Any]
 def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
     """The array behind ``value``; ``read`` gives parameters and constants."""
     return made(value, read, partial(run_uncompiled, sizes={}), {} if memo is None else memo)
+
+
+def bound(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
+    """The array behind a value that is made from constants, and parameters that have values now:
+    what is concluded from it holds of those alone.
+    """
+    if not rests_on(value, lambda leaf: held_numbers(leaf) is not None, is_computable):
+        return None
+    return np.asarray(compute(value, held_numbers, memo))
+
+
+def held_numbers(leaf: Value) -> Any:
+    """Of a constant, or of a parameter that has a value now."""
+    return leaf.bound if leaf.const is None else leaf.const
 
 
 def is_computable(node: Node) -> bool:

@@ -235,14 +235,24 @@ def grid_sample(x: jax.Array, grid: jax.Array, *, padding: str) -> jax.Array:
     return jax.vmap(jax.vmap(one, in_axes=(0, None)))(x, places)
 
 
-def factor(x: Any, *, divides: bool) -> Any:
-    """A factor or a divisor that weights take in.
+LARGEST_SCALE = 2.0**20
+"""Between this and its inverse factors may be multiplied with weights, and queries, instead of with
+what is computed of those: nothing overflows on one of the two ways alone."""
 
-    **Raises** `SaveError` for what would make infinite weights: those of products make NaN.
+
+def factor(x: Any, *, least: float, most: float) -> Any:
+    """A factor or a divisor that weights take in, or weights that take one in.
+
+    **Raises** `SaveError` where sizes are not from ``least`` to ``most``: sums overflow, or
+    are NaN, that were numbers before they were multiplied.
     """
-    if np.any(x == 0) if divides else np.any(np.isinf(x)):
-        culprit = "a divisor of zero" if divides else "an infinite factor"
-        raise SaveError(f"weights would take in {culprit}: mend it, or convert with fold=False")
+    sizes = np.abs(np.asarray(x))
+    for far in sizes[(sizes < least) | (sizes > most)][:1]:
+        known = f"not from {least:g} to {most:g}"
+        raise SaveError(
+            f"weights would be multiplied by a scale, and {far:g} is {known}, so that products "
+            "with them may overflow: mend it, or convert with fold=False"
+        )
     return x
 
 

@@ -19,6 +19,11 @@ def ancestors(value: Value) -> Iterator[Value]:
             stack.extend(reversed(current.node.inputs if current.node is not None else ()))
 
 
+def rests_on(value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]) -> bool:
+    """True where everything that a value is computed from passes the tests."""
+    return all(leaf(v) if v.node is None else inner(v.node) for v in ancestors(value))
+
+
 def source_behind(value: Value, ops: Container[Op]) -> Value:
     """Value from which one is made by operations such as these, each of its first operand."""
     while value.node is not None and value.node.op in ops:

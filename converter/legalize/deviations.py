@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from converter.fuse.dependence import rests_on
 from converter.ir import Node, Value, const, ops
 from converter.ir.dtypes import highest, is_float, is_integer, lowest
 from converter.ir.op import Op
+from converter.ir.origins import rests_on
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.layout.pooling import known_to_fit

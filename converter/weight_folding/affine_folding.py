@@ -8,9 +8,10 @@ all that it arrives at are parameters or constants, these are multiplied when th
 and keep their names; the operation is gone. So a shift goes into the bias before it.
 
 The weights of a product or a convolution change only if nothing else reads them, so that no file
-has them twice; of vectors and tables it may have two of up to 1 MiB. Infinite weights would make
-NaN: a divisor stays where its numbers have a zero, and where it has none yet but is not kept from
-zero by a sum with a positive number. What is given on saving is looked at again then, and refused.
+has them twice; of vectors and tables it may have two of up to 1 MiB. An infinite factor would make
+NaN of products with zeros, and a huge one of sums that cancel: such a scale stays where it is. So
+does a divisor that has no numbers yet but is not kept from zero by a sum with a positive one. What
+is given on saving is looked at again then, and refused.
 """
 
 from collections.abc import Sequence
@@ -62,12 +63,14 @@ class WeightAffine:
         for index, other in self._operands(node) if wide else ():
             divides = node.op is ops.div
             if self._is_fixed(other) and linearity.is_tame(other, divides):
-                spread, how = _affine_folding_spread(other, node.out, editor), {"divides": divides}
+                spread = _affine_folding_spread(other, node.out, editor)
+                how = linearity.sizes_of_factor(divides)
                 factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
                 parts = self._scaled(LinearPart(node, index, factor), editor, DEEPEST_FOLD) or []
                 # To multiply only constants with another gains little: (x * 2) * 3.
                 useful = any(scalar(part.value) is None for part in parts)
-                if useful and linearity.keeps_finite(other, divides):
+                finite = useful and linearity.keeps_finite(other, divides)
+                if finite and all(linearity.may_be_scaled(part.value) for part in parts):
                     return self._without(node, index, node.op, parts, editor)
         return None
 
@@ -172,7 +175,10 @@ class WeightAffine:
             self._weights.add(id(bias))
             part.node.inputs.append(bias)
             return
-        made = self._made(op, [part.value, part.other], editor)
+        value, sizes = part.value, linearity.SIZES_OF_WEIGHTS
+        if op in (ops.mul, ops.div):
+            value = editor.add(ops.factor, [value], value.shape, value.dtype, sizes)
+        made = self._made(op, [value, part.other], editor)
         if _gives_rank(part):  # a bias keeps the shape of a vector
             first = next((i for i, d in enumerate(made.shape) if not dims.same(d, 1)), made.rank)
             made = editor.reshape(made, made.shape[first:])

@@ -1,9 +1,10 @@
 """How a factor gets through what is linear: which operands it can multiply instead of the result.
 
-Not all factors and divisors may: finite weights have to stay finite.
+Not all factors and divisors may: nothing has to overflow that did not before.
 A factor has as many axes as what it multiplies, of one where it does not differ along them.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,10 +13,10 @@ import numpy as np
 
 from converter.ir import Node, Value, const, dims, make_node, ops
 from converter.ir.axes import along
-from converter.ir.evaluation import compute
+from converter.ir.evaluation import bound
+from converter.ir.formulas import LARGEST_SCALE
 from converter.ir.moves import above, known_cut, write
 from converter.ir.op import Op
-from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, inverse_order
 from converter.ir.scalars import scalar
 
@@ -174,8 +175,9 @@ WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
 
 # ----------------------------------------------------------------- weights that have to stay finite
 
-LARGEST_SCALE = 2.0**20
-"""Constants between this and its inverse may be multiplied with others: nothing overflows."""
+LARGEST_WEIGHT = 2.0**40
+"""So large may weights be that are multiplied with a factor: sums of their products with what is
+below the inverse of it, as ordinary numbers are, do not overflow, neither before nor afterwards."""
 
 
 def is_tame(value: Value, divides: bool) -> bool:
@@ -188,13 +190,32 @@ def is_tame(value: Value, divides: bool) -> bool:
     return bool(np.all(within | (sizes == 0) & (not divides)))
 
 
+def sizes_of_factor(divides: bool) -> dict[str, float]:
+    """What is allowed of what weights are multiplied with, or divided by; NaN makes NaN anyway."""
+    ends = (1 / LARGEST_SCALE, math.inf) if divides else (0.0, LARGEST_SCALE)
+    return dict(zip(("least", "most"), ends, strict=True))
+
+
+SIZES_OF_WEIGHTS = {"least": 0.0, "most": LARGEST_WEIGHT}
+
+
 def keeps_finite(value: Value, divides: bool) -> bool:
-    """Whether finite weights stay finite, by the numbers that there are or as they are written."""
-    leaves = sources(value).values()
-    if any(leaf.kind == "param" and leaf.bound is None for leaf in leaves):
-        return not divides or _is_kept_from_zero(value)
-    numbers = compute(value, lambda leaf: leaf.bound if leaf.kind == "param" else leaf.const)
-    return not np.any(numbers == 0 if divides else np.isinf(numbers))
+    """Whether a factor is of such a size, by its numbers if there are any, or as it is written."""
+    within = _is_within(value, **sizes_of_factor(divides))
+    return (not divides or _is_kept_from_zero(value)) if within is None else within
+
+
+def may_be_scaled(weights: Value) -> bool:
+    """Whether weights are small enough, or have no numbers yet."""
+    return _is_within(weights, **SIZES_OF_WEIGHTS) is not False
+
+
+def _is_within(value: Value, least: float, most: float) -> bool | None:
+    numbers = bound(value)
+    if numbers is None:
+        return None
+    sizes = np.abs(numbers)
+    return not np.any((sizes < least) | (sizes > most))
 
 
 def _is_kept_from_zero(value: Value) -> bool:

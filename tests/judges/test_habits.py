@@ -124,6 +124,11 @@ def attention(q, k, v, mask):
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores + mask), v)
 
 
+def scaled_convolution(x):
+    weights = np.full((1, 1, 1), 1e30, np.float32)
+    return lax.conv_general_dilated(x, weights, (1,), "VALID") * weights
+
+
 FUNCTIONS = {
     "A transposed matrix times a vector": lambda a, v: a.T @ v,
     "A padding in front of a pool of maxima": lambda x: pool(
@@ -151,6 +156,7 @@ FUNCTIONS = {
         np.float32
     ),
     "Floats beyond the range of integers": lambda x: x.astype(np.uint8),
+    "Weights of a convolution that overflow with a factor behind it": scaled_convolution,
     "The lowest integer divided by -1": lax.div,
     "The remainder of the lowest integer by -1": lax.rem,
     "A product of a matrix that is turned and converted": lambda x, w: (

@@ -28,8 +28,9 @@ class Case:
     of what may come before it (``perhaps``) some.
 
     The numbers afterwards are the same but for ``units`` in the last place of an output's largest,
-    or of 1, and for the signs of zeros where XLA itself does not keep them (``zeros``).
-    A draw may be of things that JAX has ``since`` some version.
+    or of 1, and for the signs of zeros where XLA itself does not keep them (``zeros``). Where few
+    of the programs are dangerous, ``enough`` says in how many the rule has to apply. A draw may be
+    of things that JAX has ``since`` some version.
     """
 
     draw: Draw
@@ -39,6 +40,7 @@ class Case:
     units: float = 0
     zeros: bool = False
     since: str = ""
+    enough: int = 0
 
 
 @dataclass

@@ -14,7 +14,7 @@ from jax import lax
 from converter.canonicalize import canonicalize, fold_constants
 from converter.canonicalize.emptiness import fill_empty
 from converter.canonicalize.slicing import interleaved
-from converter.fuse import attention, resize, rotary
+from converter.fuse import attention, layer_norm, resize, rotary, softmax
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
 from converter.layout import channels, heads, norm_layout, siblings
@@ -31,6 +31,9 @@ from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
 
 PLAIN = (-1.5, 0.75, 2.5, -0.25, 1.125, 0.5, -2.0, 0.0)
 ODD = (*PLAIN, -0.0, np.inf, -np.inf, np.nan)
+HUGE = (np.inf, -np.inf, np.nan, 1e30, 3e38, 1e-30, 0.0, 2.0, 0.5, -1.5)
+"""Factors that make something else of zeros, and of what cancels, on another way."""
+
 KEY = jax.random.key(0)
 
 
@@ -96,10 +99,10 @@ def spelled(table: Sequence[Spelling], place: int) -> Case:
     def draw(d: Drawn) -> Expr:
         dtype = d.pick(("float32", "float16"))
         x = d.input((2, 3), dtype, ODD if d.chance() else PLAIN)
-        pool = (0.25, 0.5, -0.5, 2.0, 0.0, 1.0)
+        pool = (0.25, 0.5, -0.5, 2.0, 0.0, 1.0, *(HUGE if d.chance() else ()))
         given = {name: np.asarray(d.pick(pool), dtype) for name in names}
         if "slope" in given and d.chance():
-            slope = d.param((3,), dtype, (0.25, -0.5, 2.0))
+            slope = d.param((3,), dtype, (0.25, -0.5, 2.0, *(HUGE if d.chance() else ())))
             return d.apply(lambda a, s: spelling.formula(a, slope=s), x, slope)
         return d.apply(lambda a: spelling.formula(a, **given), x)
 
@@ -111,7 +114,7 @@ def spelled(table: Sequence[Spelling], place: int) -> Case:
                 recognise(each, table[:count], 26)
         return graph.count(spelling.op) > others.count(spelling.op)
 
-    return Case(draw, apply, prepare=[canonicalize], units=16)
+    return Case(draw, apply, prepare=[canonicalize], units=16, enough=6 if names else 0)
 
 
 # -------------------------------------------------------------------------------------- structures
@@ -146,11 +149,64 @@ ROTARY = of_forms(
 )
 HEADS = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = of_forms((repeated, ((5, 6, 8), (7, 2, 8), (7, 2, 8))))
-ATTENTION = of_forms(
-    (dot_product(), HEADS),
+SHOWN = of_forms((dot_product(), HEADS))
+HIDDEN = of_forms(
     (dot_product(is_causal=True), HEADS),
     (masked, ((4, 5, 8), (4, 7, 8), (4, 7, 8), (5, 7))),
+    odd=False,  # a NaN that `where` hides is one more in a sum
 )
+
+
+def attended(d: Drawn) -> Expr:
+    return d.pick((SHOWN, HIDDEN))(d)
+
+
+def factor(d: Drawn, shape: tuple[int, ...]) -> Expr:
+    """Of any kind and size, or known to be of an ordinary one."""
+    pool, kind = d.pick((PLAIN, HUGE, HUGE)), d.pick((d.input, d.number, d.param, d.param))
+    x = kind(shape, "float32", pool)
+    return d.apply(lambda a: jnp.clip(a, 0.5, 2.0), x) if d.integer(0, 5) == 0 else x
+
+
+def tempered(d: Drawn) -> Expr:
+    """Attention whose queries and scores are multiplied and divided, and perhaps masked."""
+    shapes, hides = ((2, 5, 4), (2, 7, 4), (2, 7, 3)), d.chance()
+    q, k, v = (d.input(shape, "float32", PLAIN) for shape in shapes)
+    steps = [d.pick((lax.mul, lax.div)) for _ in range(d.integer(1, 3))]
+    factors = [factor(d, d.pick(((), (2, 1, 1), (2, 5, 1)))) for _ in steps]
+    first = d.chance() and not hides  # a NaN that `where` hides is one more in a sum
+
+    def run(q: Any, k: Any, v: Any, *factors: Any) -> Any:
+        todo = [*zip(steps, factors, strict=True)]
+        if first:
+            step, by = todo.pop(0)
+            q = step(q, jnp.broadcast_to(by, q.shape))
+        scores = jnp.einsum("nqd,nkd->nqk", q, k)
+        for step, by in todo:
+            scores = step(scores, jnp.broadcast_to(by, scores.shape))
+        if hides:
+            scores = jnp.where(np.tri(5, 7, dtype=bool), scores, -1e9)
+        return jax.nn.softmax(scores, -1) @ v
+
+    return d.apply(run, q, k, v, *factors)
+
+
+def scaled_norm(d: Drawn) -> Expr:
+    """Norms, some of which are differences of products, with factors in those and behind them."""
+    x, shape = d.input((3, 4), "float32", (*PLAIN, 1e4)), d.pick(((4,), (), (3, 1)))
+    factors = [factor(d, shape) for _ in range(d.integer(1, 2))]
+    form = d.integer(0, 3)
+
+    def run(a: Any, *by: Any) -> Any:
+        mean = a.mean(-1, keepdims=True) * (form < 3)
+        s = lax.rsqrt(jnp.square(a - mean if form < 3 else a).mean(-1, keepdims=True) + 1e-5)
+        if form == 0:
+            return by[-1] * (a * (s * by[0]) - mean * (s * by[0]))
+        centred = a - mean if form < 3 else a
+        y = centred * (s * by[0]) if form == 1 else centred * s * by[0]
+        return y * by[-1]
+
+    return d.apply(run, x, *factors)
 
 
 def group_norm(x: Any, w: Any = None, inside: bool = False) -> Any:
@@ -185,14 +241,15 @@ def each_channel(d: Drawn) -> Expr:
 
 def batch_norm(d: Drawn) -> Expr:
     x = d.input((2, 3, 4), "float32", PLAIN)
-    mean, scale = d.param((3,), "float32", PLAIN), d.param((3,), "float32", (0.5, 1.0, 2.0))
-    bias = d.param((3,), "float32", PLAIN)
+    mean, variance = d.param((3,), "float32", PLAIN), d.param((3,), "float32", (0.5, 1.0, 2.0))
+    bias, scale = d.param((3,), "float32", PLAIN), factor(d, (3,))
+    scaled = d.chance()
 
-    def run(a: Any, m: Any, v: Any, b: Any) -> Any:
-        s = lax.rsqrt(v + 1e-3)
+    def run(a: Any, m: Any, v: Any, b: Any, w: Any) -> Any:
+        s = lax.rsqrt(v + 1e-3) * (w if scaled else 1)
         return a * s[:, None] + (b - m * s)[:, None]
 
-    return d.apply(run, x, mean, scale, bias)
+    return d.apply(run, x, mean, variance, bias, scale)
 
 
 def hidden(d: Drawn) -> Expr:
@@ -273,7 +330,8 @@ def heads_of(d: Drawn) -> list[Expr]:
 def scaled(d: Drawn) -> Expr:
     """Something linear, through views perhaps, and then factors, divisors and shifts of weights."""
     x = d.input((2, 3, 4), "float32", PLAIN)
-    w, b = d.param((4, 5), "float32", PLAIN), d.param((5,), "float32", PLAIN)
+    large = d.pick((PLAIN, PLAIN, (*PLAIN, 1e30)))
+    w, b = d.param((4, 5), "float32", large), d.param((5,), "float32", large)
     y = d.apply(lambda a, v, c: a @ v + c, x, w, b) if d.chance() else d.apply(jnp.matmul, x, w)
     if d.chance():
         y = d.apply(lambda a: -a[:, 1:, 2:].transpose(2, 0, 1) if d else a, y)
@@ -283,7 +341,7 @@ def scaled(d: Drawn) -> Expr:
     for _ in range(d.integer(1, 2)):
         how = d.pick((lax.mul, lax.div, lax.add, lax.sub))
         kind = d.pick((d.param, d.number, d.param))
-        s = kind(shape, "float32", (0.5, 2.0, -1.5, 3.0, *((0.0, np.inf) if d.chance() else ())))
+        s = kind(shape, "float32", (0.5, 2.0, -1.5, 3.0, *(HUGE if d.chance() else ())))
         flip = d.chance() and how is not lax.div
         y = d.apply(
             lambda a, c, how=how, flip=flip: how(
@@ -299,7 +357,7 @@ def convolved(d: Drawn) -> Expr:
     """A convolution, of either kind, and a factor and a shift of its channels."""
     x, w = d.input((1, 4, 5), "float32", PLAIN), d.param((2, 4, 2), "float32", PLAIN)
     spread = d.pick(((1,), (2,)))
-    s = d.param(d.pick([(2, 1), (1, 1), (2, 1)]), "float32", (0.5, 2.0, -1.5))
+    s = d.param(d.pick([(2, 1), (1, 1), (2, 1)]), "float32", d.pick(((0.5, 2.0, -1.5), HUGE)))
     t = d.param((2, 1), "float32", PLAIN)
     how = d.pick((lambda a, c, e: a * c + e, lambda a, c, e: (a - e) / c, lambda a, c, e: a + e))
 
@@ -328,7 +386,7 @@ def of_weights(d: Drawn) -> Expr:
 def loop(d: Drawn) -> list[Expr]:
     """States that count, that are kept, scaled and added to, and what depends on none."""
     x, c = d.input((4, 2), "float32", PLAIN), d.input((2,), "float32", PLAIN)
-    step, by = d.integer(1, 2), d.pick((0.5, -1.0, 1.0, 0.25))
+    step, by = d.integer(1, 2), d.pick((0.5, -1.0, 1.0, 0.25, *(HUGE if d.chance() else ())))
     reverse, more = d.chance(), d.integer(0, 2)
 
     def body(state: Any, row: Any) -> Any:
@@ -358,6 +416,9 @@ def counted_down(d: Drawn) -> Expr:
     )
 
 
+MANY = 16
+"""Of factors of which some are huge."""
+
 CASES: dict[str, Case] = {
     "canonicalize.canonicalize": Case(canonical.moves(), changes(canonicalize)),
     "canonicalize.fold_constants": Case(canonical.elementwise(ops.add), fold_constants, zeros=True),
@@ -370,7 +431,16 @@ CASES: dict[str, Case] = {
         of(lambda x: jnp.log1p(jnp.exp(-jnp.abs(x)))), prepare=[canonicalize], units=4
     ),
     "fuse.affine.AFFINE": Case(NORM, prepare=[until("complete")], units=64),
-    "fuse.attention.ATTENTION": Case(ATTENTION, prepare=[until("attend")], units=64),
+    "fuse.affine.AFFINE scaled": Case(
+        scaled_norm,
+        prepare=[canonicalize, by_recogniser(layer_norm.LAYER_NORM), canonicalize],
+        units=64,
+        enough=MANY,
+    ),
+    "fuse.attention.ATTENTION": Case(attended, prepare=[until("attend")], units=64),
+    "fuse.attention.ATTENTION tempered": Case(
+        tempered, prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=64, enough=MANY
+    ),
     "fuse.attention.share": Case(
         GROUPED,
         swept({ops.attention: attention.share}),
@@ -380,7 +450,7 @@ CASES: dict[str, Case] = {
     "fuse.attention.as_term": Case(
         hidden, swept({ops.select_n: attention.as_term}), prepare=[canonicalize]
     ),
-    "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[until("batch norm")], units=64),
+    "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[canonicalize], units=64, enough=MANY),
     "fuse.gelu.GELU": Case(GELU, prepare=[canonicalize], units=16),
     "fuse.grid_sample.GRID_SAMPLE": Case(sampled, prepare=[canonicalize], units=256),
     "fuse.group_norm.GROUPS": Case(grouped(False), prepare=[until("group")], units=64),
@@ -391,7 +461,13 @@ CASES: dict[str, Case] = {
     ),
     "fuse.group_norm.INSIDE": Case(grouped(True), prepare=[until("scale groups")], units=64),
     "fuse.layer_norm.LAYER_NORM": Case(NORM, prepare=[canonicalize], units=64),
+    "fuse.layer_norm.LAYER_NORM scaled": Case(
+        scaled_norm, prepare=[canonicalize], units=64, enough=MANY
+    ),
     "fuse.layer_norm.RMS_NORM": Case(of(rms), prepare=[until("recognise rms norm")], units=64),
+    "fuse.layer_norm.RMS_NORM scaled": Case(
+        scaled_norm, prepare=[canonicalize], units=64, enough=MANY
+    ),
     "fuse.log_sum_exp.LOG_SUM_EXP": Case(
         of(partial(jax.nn.logsumexp, axis=-1), partial(jax.nn.logsumexp, axis=0)),
         prepare=[canonicalize],
@@ -436,7 +512,7 @@ CASES: dict[str, Case] = {
     },
     **{
         f"layout.heads.{rule.__name__}": Case(
-            ATTENTION,
+            attended,
             swept({ops.attention: rule}),
             prepare=[until("attention 3d")],
             units=64,
@@ -463,7 +539,7 @@ CASES: dict[str, Case] = {
     ),
     **{
         f"weight_folding.affine_folding.folding_rules {draw.__name__}": Case(
-            draw, folded, prepare=[until("weight folding")], units=64
+            draw, folded, prepare=[until("weight folding")], units=64, enough=MANY
         )
         for draw in (scaled, convolved)
     },

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
+from converter.fuse import magnitudes
 from converter.fuse.attention import attention_axes, masks, scores, weights
 from converter.fuse.attention.attention_axes import AttentionOperand, Parts
 from converter.fuse.attention.masks import VANISHING, Mask
@@ -88,6 +89,8 @@ def _with(
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
     if not all(_is_of_queries(view, parts) for _, view in score.factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
+    if not all(magnitudes.may_move(view.base, uses) for _, view in score.factors):
+        return f"the scores are multiplied by {magnitudes.UNBOUNDED}, and not the queries"
     cap = score.cap or 0.0
     scale = score.scale * parts.scale * (cap or 1.0)
     if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
@@ -113,6 +116,7 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
     heads = (*p.heads, *p.groups)
     query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
     for op, factor in attention.factors:
+        magnitudes.rely_on_size(editor, factor.base)
         query = editor.binary(op, query, _attention_along(editor, p, factor))
     key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
     value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)

@@ -8,6 +8,9 @@ keys), the softmax's own the key position; what only queries and keys have is th
 from dataclasses import dataclass
 from itertools import count
 
+import numpy as np
+
+from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import Uses
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View
@@ -78,7 +81,8 @@ def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
         return value, 1.0
     for index in {ops.mul: (0, 1), ops.div: (1,)}.get(node.op, ()):
         number, other = scalar(node.inputs[index]), node.inputs[1 - index]
-        if number and dims.same_shape(other.shape, value.shape):
+        moves = number is not None and is_moderate(np.asarray(number), nothing=False)
+        if number is not None and moves and dims.same_shape(other.shape, value.shape):
             return other, float(number) if node.op is ops.mul else 1 / float(number)
     return value, 1.0
 

@@ -57,7 +57,7 @@ def prove_masks(
         return None
     if len({t.dtype for t in terms}) > 1:
         return "masks are applied in two precisions"
-    settled = [_held(t, t.dtype) for t in terms]
+    settled = [t.held(t.dtype) if isinstance(t, Filled) else t for t in terms]
     factors = [(t.coefficient, t.dtype) for t in settled if isinstance(t, Added)]
     if not all(number and fits(number, dtype) for number, dtype in factors):
         return "a mask is multiplied by what its dtype cannot hold"
@@ -90,14 +90,6 @@ def _is_of_rows(zeroed: Filled, fill: Filled, columns: int) -> bool:
     """Whether zero stands in the rows that are filled throughout."""
     shown = reduction(zeroed.view, fill.view, ops.reduce_or)
     return shown == (columns,) and not (zeroed.hidden or fill.hidden)
-
-
-def _held(term: ScoreTerm, dtype: np.dtype) -> ScoreTerm:
-    """A fill as ``dtype`` holds it."""
-    if isinstance(term, Added):
-        return term
-    with np.errstate(over="ignore"):
-        return replace(term, number=float(np.asarray(term.number).astype(dtype)))
 
 
 def _absorbing(terms: Sequence[ScoreTerm], open_: bool) -> Mask | str:
@@ -185,5 +177,5 @@ def _narrowed(mask: Mask, open_: bool, dtype: np.dtype) -> Mask:
     fills = [t for t in mask.terms if isinstance(t, Filled)]
     low = dtype.name == "bfloat16" or open_
     if len(fills) == len(mask.terms) and low and dtype.itemsize < mask.dtype.itemsize:
-        return replace(mask, terms=tuple(_held(t, dtype) for t in fills), dtype=dtype)
+        return replace(mask, terms=tuple(t.held(dtype) for t in fills), dtype=dtype)
     return mask

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.fuse.dependence import bound_scalar
+from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import Uses, converts_float, only_reader, operand, operands, peel
 from converter.ir import Value, ops
 from converter.ir.axes import View, along
@@ -41,7 +42,12 @@ class Filled:
     value: Value
 
     def times(self, number: float) -> Filled:
-        return replace(self, number=self.number * number)
+        return replace(self, number=self.number * number).held(self.dtype)
+
+    def held(self, dtype: np.dtype) -> Filled:
+        """With the number as ``dtype`` holds it."""
+        with np.errstate(over="ignore"):
+            return replace(self, number=float(np.asarray(self.number).astype(dtype)))
 
     def hides_like(self, other: Filled) -> bool:
         """Whether both hide the same scores."""
@@ -168,9 +174,9 @@ def _div(view: View) -> list[ScoreStep]:
 
 
 def _multiplied(index: int, by: View, op: Op) -> ScoreStep:
-    """By a number, or else by an array."""
+    """By a number, or else by an array, or by what is no number that may go elsewhere."""
     number = scalar(by.base)
-    if number is None or (op is ops.div and number == 0):
+    if number is None or not is_moderate(np.asarray(number), nothing=False):
         return ScoreStep(index, factor=(op, by))
     return ScoreStep(index, float(number) if op is ops.mul else 1 / float(number))
 

@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter.fuse.dependence import bound, rely
+from converter.fuse.dependence import rely
 from converter.fuse.match import PEELED, peel, through
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View, along, as_group
 from converter.ir.dims import Shape
+from converter.ir.evaluation import bound
 from converter.ir.moves import above, descended, part, write
 from converter.ir.op import Op
 from converter.ir.origins import ancestors

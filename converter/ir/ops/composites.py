@@ -79,4 +79,4 @@ select_index = _moving(
     lambda x, *, axis, index: lax.index_in_dim(x, index, axis, keepdims=False),
     moves=True,
 )
-factor = _ours("factor", lambda x, *, divides: x, formulas.factor)
+factor = _ours("factor", lambda x, *, least, most: x, formulas.factor)

@@ -5,6 +5,8 @@ import numpy as np
 
 from converter.ir import Node, Value, const, ops
 from converter.ir.dtypes import is_float
+from converter.ir.evaluation import bound
+from converter.ir.formulas import LARGEST_SCALE
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
@@ -33,6 +35,15 @@ def scalar_gelu(node: Node, editor: Editor) -> Value | None:
     if x.shape or x.dtype != np.float32:
         return None
     return editor.reshape(editor.like(node, [editor.reshape(x, (1,))], (1,)), ())
+
+
+def factor_first(node: Node, editor: Editor) -> Value | None:
+    """An infinite or huge factor of a convolution as the first operand, where no fusion sees it."""
+    made, other = node.inputs
+    factor = None if made.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
+    if factor is None or not np.any(np.abs(factor) > LARGEST_SCALE):
+        return None
+    return editor.like(node, [other, made])
 
 
 def to_float8(node: Node, editor: Editor) -> Value | None:

@@ -58,6 +58,13 @@ QUIRKS = (
         dict.fromkeys((ops.max_pool, ops.sum_pool, ops.avg_pool), floats.fixed_padding),
     ),
     Quirk(
+        "Weights of a convolution that overflow with a factor behind it",
+        "",
+        "g (float[1,1,1] x) => (float[1,1,1] y) "
+        "{ w = Constant <value = float[1,1,1] {1e30}> () z = Conv (x, w) y = Mul (z, w) }",
+        {ops.mul: floats.factor_first},
+    ),
+    Quirk(
         "Floats that are rounded to infinity in eight bits",
         "",
         "g (float[1] x) => (float[1] y) { a = Cast <to=19, saturate=0> (x) y = Cast <to=1> (a) }",
