@@ -163,6 +163,26 @@ def test_roundings_of_a_large_matrix_add_up():
     assert not converter.check(export, lambda x: fn(x) + 1e-3, [x]).passed
 
 
+EQUALS = np.full((20_000, 2), 0.1, np.float32)
+"""Of which partial sums lose the same each time: one after the other they are 2e-4 off."""
+
+SUMMED = {
+    "a sum": lambda x: x.sum(0),
+    "partial sums": lambda x: jnp.cumsum(x, 0),
+    "from the end": lambda x: lax.cumsum(x, 0, reverse=True),
+    "a softmax": lambda x: jax.nn.softmax(jnp.concatenate([x, x[:1] + 1.7]), 0),
+    "in a loop": lambda x: lax.map(lambda column: column.sum(), x.T),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_long_sums_of_equal_numbers_may_be_added_up_in_any_order(name):
+    fn = SUMMED[name]
+    export = converter.to_onnx(fn, [EQUALS])
+    assert converter.check(export, fn, [EQUALS]).passed
+    assert not converter.check(export, lambda x: fn(x) * 1.001, [EQUALS]).passed
+
+
 def test_parameters_are_rounded_too():
     table = {"a": RNG.standard_normal((5, 5)).astype(np.float32)}
 
