@@ -33,7 +33,8 @@ ROOMS = {
         *("model", "verify", "api"),
     ),
     "weights": (
-        *("errors", "printable", "progress", "lock", "overlapping", "opening", "tensors"),
+        *("errors", "parameters", "printable", "progress", "lock", "overlapping", "opening"),
+        "tensors",
         *("initializers", "files", "transforms", "mapping", "inverse", "views", "namings"),
         *("containers", "adapters", "writers"),
         *("sources", "tree", "load", "random", "synthetic"),

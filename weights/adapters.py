@@ -23,6 +23,7 @@ from weights.files import Checkpoint
 from weights.initializers import Float32, Shape
 from weights.mapping import Naming
 from weights.opening import read_at_most
+from weights.parameters import parameter
 from weights.tensors import LazyTensor
 from weights.views import views
 
@@ -121,7 +122,8 @@ def _is_new(tensor: LazyTensor, earlier: LazyTensor | None) -> bool:
 def _read(folder: Path) -> tuple[Scales, Checkpoint]:
     if not (folder / ADAPTER).is_file():
         raise NotACheckpoint(
-            f"{folder} holds no adapter (no {ADAPTER}): leave out --base, or name peft's folder."
+            f"{folder} holds no adapter (no {ADAPTER}): leave out {parameter('base')}, or name "
+            "peft's folder."
         )
     try:
         config = json.loads(read_at_most(folder / ADAPTER, LARGEST_CONFIG))
@@ -193,7 +195,8 @@ def _places(
     raise MappingError(
         f"{base.path} is not what {folder} was trained on: it has no weights for "
         f"{', '.join(ascii(layer)[1:-1][:80] for layer in missing[:3])} "
-        f"({len(missing)} of {len(layers)} layers). Give --base the checkpoint of its base_model."
+        f"({len(missing)} of {len(layers)} layers). Give {parameter('base')} the checkpoint of its "
+        "base_model."
     )
 
 
@@ -236,8 +239,8 @@ def _merged(
     if not _fit(weight.shape, low.shape, high.shape):
         raise MappingError(
             f"the adapter's factors of {ascii(layer)[1:-1][:80]} are {list(low.shape)} and "
-            f"{list(high.shape)}, and the base's weight is {list(weight.shape)}: give --base the "
-            "checkpoint that it was trained on."
+            f"{list(high.shape)}, and the base's weight is {list(weight.shape)}: give "
+            f"{parameter('base')} the checkpoint that it was trained on."
         )
     scale = np.float32(scales.of(layer, low.shape[0]))
 

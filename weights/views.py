@@ -20,6 +20,7 @@ from weights.errors import MappingError
 from weights.files import Checkpoint
 from weights.initializers import Shape
 from weights.mapping import Naming, leaf_shape, mismatches, plan, source_shapes
+from weights.parameters import parameter
 from weights.tensors import FLOATS, LazyTensor
 from weights.transforms import zeros
 
@@ -228,8 +229,8 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
         if len(near) == 1:
             return near[0]
         raise MappingError(
-            f"{path} holds {len(near)} networks {take!r}, of {len(prefixes)} in all: --take names "
-            f"one of {shown}."
+            f"{path} holds {len(near)} networks {take!r}, of {len(prefixes)} in all: "
+            f"{parameter('take')} names one of {shown}."
         )
     if len(prefixes) == 1:
         return prefixes[0]
@@ -238,7 +239,7 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
         return averaged[0]
     raise MappingError(
         f"{path} holds {len(prefixes)} networks, and which is meant is not said: name one with "
-        f"--take, of {shown}."
+        f"{parameter('take')}, of {shown}."
     )
 
 

@@ -2,8 +2,7 @@
 page and its docstring are written from that."""
 
 import re
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, signature
@@ -11,14 +10,12 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal, TypeVar
 
+from weights.parameters import parameter
 from zoo.errors import BadRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SEVERAL = "May be repeated, or take several with commas between them."
-
-_spelled: dict[str, str] = {}
-"""How the command that runs calls parameters; a program calls them as Python does."""
 
 OPTIONS = "{options}"
 """What stands in a docstring where `documented` writes what each parameter is."""
@@ -88,28 +85,6 @@ def documented(function: F) -> F:
     lines = [f"- `{name}`: {option.meaning}" for name, (_, option) in stated(function).items()]
     function.__doc__ = (function.__doc__ or "").replace(OPTIONS, "\n    ".join(map(wrapped, lines)))
     return function
-
-
-def parameter(name: str) -> str:
-    """A parameter in a message: as the option of the command that runs, else as in Python."""
-    return _spelled.get(name, f"`{name}`")
-
-
-@contextmanager
-def spelled(options: Mapping[str, str]) -> Generator[None]:
-    """Call parameters in messages as these options."""
-    before = spellings()
-    _spelled.update(options)
-    try:
-        yield
-    finally:
-        _spelled.clear()
-        _spelled.update(before)
-
-
-def spellings() -> dict[str, str]:
-    """How parameters are called now, for a process that works for this one."""
-    return dict(_spelled)
 
 
 def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:

@@ -19,6 +19,7 @@ from weights.containers import (
 from weights.errors import NotACheckpoint, WeightsNotFound
 from weights.files import Checkpoint, sound
 from weights.opening import open_regular, read_at_most
+from weights.parameters import parameter
 
 BEGINNING = 16  # bytes that tell the formats apart
 
@@ -139,7 +140,8 @@ def _open_folder(path: Path) -> Checkpoint:
     if ADAPTER in there:
         raise NotACheckpoint(
             f"{path} holds an adapter alone, of a network that is not in it: name that network's "
-            "checkpoint with --base, or merge both first, with peft's `merge_and_unload()`."
+            f"checkpoint with {parameter('base')}, or merge both first, with peft's "
+            "`merge_and_unload()`."
         )
     advice = f"name one of {', '.join(files[:12])}" if files else "give the path of a checkpoint"
     raise WeightsNotFound(

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from weights.containers.safetensors import INDEX, TENSORS
 from weights.errors import WeightsNotFound
 from weights.files import hold_to_name, promised, sha256
+from weights.parameters import parameter
 from weights.progress import Progress, Quiet
 from weights.sources import cache
 from weights.sources.hub import HubFile, cached
@@ -92,7 +93,8 @@ def downloadable(
     nowhere = f"There is no {published.name} on this machine"
     files = published.mirrors if mirror else published.hub
     if offline or not files:
-        hub = "--offline forbids asking a hub" if offline else "no hub is known to give it freely"
+        forbidden = f"{parameter('offline')} forbids asking a hub"
+        hub = forbidden if offline else "no hub is known to give it freely"
         raise WeightsNotFound(f"{nowhere}, and {hub}. {published.advice}")
     return files[0], f"{nowhere}. {published.advice}"
 
@@ -176,5 +178,6 @@ def find_named(name: str, published: Published) -> Path:
         if path.exists():
             return path
     raise WeightsNotFound(
-        f"no {name} in {', '.join(map(str, folders))}: name the file with `--weights PATH`."
+        f"no {name} in {', '.join(map(str, folders))}: name the file with {parameter('weights')} "
+        "PATH."
     )

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from weights.containers.safetensors import INDEX, shards
 from weights.errors import WrongDigest
 from weights.files import sha256
+from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import is_broken_connection, request_errors
 from weights.sources.hub import ATTEMPTS, DIGEST, HubFile, answer_of, ask, unreachable
@@ -132,5 +133,5 @@ def _check_size(offered: int, size: int, part: Path, file: HubFile) -> None:
         part.unlink()
         raise WrongDigest(
             f"{file} on the hub has {offered} bytes where {size} were recorded: its publisher "
-            "has to mend that; try another --revision."
+            f"has to mend that; try another {parameter('revision')}."
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from weights.mapping import Naming
 from weights.namings.eqx_names import LEAVES
+from weights.parameters import parameter
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published
 from zoo.architectures.config import Config
@@ -162,7 +163,8 @@ class ModelInfo:
             hub=self.hub,
             terms=self.licence.page,
             advice=f"`zoo info {self.name}` says where to get it and where it is looked for. Name "
-            "a file with `--weights PATH`, or take `--weights random` to try things out.",
+            f"a file with {parameter('weights')} PATH, or take {parameter('weights')} random to "
+            "try things out.",
             mirrors=self.mirrors,
             embedded=DATA / self.checkpoint if self.embedded else None,
         )

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from weights.parameters import parameter
 from zoo.bench.inputs import Spec, draw_inputs
 from zoo.bench.rounds import Task
 from zoo.checkpoints.settings.huggingface import transformers_config, transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
-from zoo.options import parameter
 from zoo.registry.lookup import info
 
 

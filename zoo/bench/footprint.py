@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 
+from weights.parameters import parameter
 from zoo.bench.inputs import Spec, draw_inputs
 from zoo.bench.rounds import resting_session
 from zoo.errors import BadFile
-from zoo.options import parameter
 from zoo.processes import fresh, workers
 
 MEASURED_RUNS = 3

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weights.parameters import parameter
 from zoo.bench.bench_options import BenchOptions
 from zoo.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Size
-from zoo.options import parameter
 from zoo.runtime import NodeArg
 
 FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from weights.parameters import parameter
 from weights.progress import Progress
 from zoo import runtime
 from zoo.bench.against import torch_task
@@ -19,7 +20,6 @@ from zoo.bench.rounds import Task, interleave, resting_session, run_once
 from zoo.bench.timed_products import timed_products
 from zoo.errors import BadFile, first_line
 from zoo.manifest.read import near
-from zoo.options import parameter
 
 
 @dataclass(frozen=True)

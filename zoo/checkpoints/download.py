@@ -6,6 +6,7 @@ from pathlib import Path
 
 from weights import open_checkpoint
 from weights.files import sha256
+from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources import cache, transfer
 from weights.sources.hub import ask
@@ -13,7 +14,6 @@ from weights.sources.locate import downloadable, search_weights, tell_owner, tel
 from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadOutput
 from zoo.files.staging import locked_output, staged, writing
-from zoo.options import parameter
 
 
 @dataclass(frozen=True)

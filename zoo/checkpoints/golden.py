@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import converter
 from weights import bind, open_checkpoint
 from weights.mapping import plan, source_shapes
+from weights.parameters import parameter
 from weights.progress import Progress
 from weights.synthetic import write_checkpoint
 from weights.tensors import FLOATS
@@ -23,7 +24,6 @@ from zoo.checkpoints.transformers import run_transformers
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
-from zoo.options import parameter
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
 PARTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")

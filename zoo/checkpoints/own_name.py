@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from weights.parameters import parameter
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
-from zoo.options import parameter
 from zoo.registry.lookup import MODELS
 
 SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")

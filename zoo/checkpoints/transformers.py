@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.load import PERIODS
+from weights.parameters import parameter
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.architectures.config import Config
@@ -17,7 +18,6 @@ from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.errors import BadRequest, MissingLibrary
-from zoo.options import parameter
 
 
 def run_transformers(

@@ -6,12 +6,12 @@ from pathlib import Path
 from weights import Checkpoint, leaf_shapes
 from weights.errors import MappingError
 from weights.mapping import Naming, plan, unused
+from weights.parameters import parameter
 from weights.progress import say_aside
 from weights.views import grouped, heads_left, views
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.weights_argument import Given
-from zoo.options import parameter
 
 
 def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, given: Given) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from weights import Checkpoint
+from weights.parameters import parameter
 from zoo.errors import BadRequest
-from zoo.options import OWN, Option, flag, parameter, weights_from
+from zoo.options import OWN, Option, flag, weights_from
 
 TAKE = Option(
     "NAME",

@@ -11,8 +11,9 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
+from weights.parameters import spelled
 from zoo.cli.console import progress_bar
-from zoo.options import Option, spelled, stated
+from zoo.options import Option, stated
 from zoo.registry.lookup import MODELS
 
 Made = Callable[..., Any]

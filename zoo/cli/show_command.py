@@ -7,20 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from weights.parameters import parameter
 from zoo.checkpoints.weights_argument import Given
 from zoo.cli.console import print_picture, print_result, tell_recognised
 from zoo.cli.derived import options_of
 from zoo.cli.options import Json
 from zoo.errors import BadRequest
-from zoo.options import (
-    FILE_OUT,
-    FILE_SIZE,
-    FORCE,
-    Option,
-    argument,
-    parameter,
-    weights_from,
-)
+from zoo.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
 from zoo.registry.lookup import registered_name
 from zoo.terminal import say
 

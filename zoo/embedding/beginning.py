@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.embedding.about import (
     About,
@@ -28,7 +29,6 @@ from zoo.embedding.work_folder import WORK, WorkFolder
 from zoo.errors import BadOutput
 from zoo.files.staging import writing
 from zoo.manifest.choices import tower_variant
-from zoo.options import parameter
 
 FREE_FIELDS = {"pictures", "errors", "gone", "place", "appended"}
 """What may differ between two runs that make one dataset."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from weights.opening import open_regular
+from weights.parameters import parameter
 from zoo.embedding.lance_parts import check_table, lance_digests
 from zoo.embedding.picture_sources import (
     GONE,
@@ -29,7 +30,6 @@ from zoo.embedding.picture_sources import (
     printable_name,
 )
 from zoo.errors import BadFile
-from zoo.options import parameter
 
 if TYPE_CHECKING:
     from zoo.embedding.part_files import PartFormat

@@ -5,20 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from weights.parameters import parameter
 from weights.progress import Progress, Quiet
 from zoo.embedding.embed_request import SHARD, Dtype, Embedded, EmbedRequest, Extra
 from zoo.errors import BadRequest
-from zoo.options import (
-    FORCE,
-    OFFLINE,
-    SEVERAL,
-    Option,
-    argument,
-    dask_scheduler,
-    documented,
-    flag,
-    parameter,
-)
+from zoo.options import FORCE, OFFLINE, SEVERAL, Option, argument, dask_scheduler, documented, flag
 
 SPEED, ROWS = "Speed", "The rows of the dataset"
 

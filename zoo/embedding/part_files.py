@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weights.parameters import parameter
 from zoo.embedding.embed_request import VECTOR
 from zoo.embedding.lance_parts import Write, add_column, commit_parts, lance_file
 from zoo.embedding.libraries import need_library
 from zoo.embedding.placing import placing
 from zoo.errors import BadRequest
-from zoo.options import parameter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from weights.parameters import parameter
 from zoo.answers.answer import best
 from zoo.answers.fed import size_inside
 from zoo.answers.scores import softmax
@@ -20,7 +21,6 @@ from zoo.embedding.network import FoundNetwork
 from zoo.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
 from zoo.manifest.stated_entry import stated_entry
-from zoo.options import parameter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import get_args
 
 from converter.opsets import OPSETS, TARGET_NAMES
+from weights.parameters import parameter
 from zoo.errors import BadRequest
 from zoo.manifest.choices import Precision
-from zoo.options import FILE, NETWORK, SEVERAL, Option, flag, parameter
+from zoo.options import FILE, NETWORK, SEVERAL, Option, flag
 
 
 def parse_opsets(texts: Sequence[str]) -> list[int]:

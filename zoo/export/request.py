@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from converter.opsets import DEFAULT_TARGET
+from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Choice, chosen_weights
 from zoo.errors import BadOutput, BadRequest
@@ -17,7 +18,7 @@ from zoo.export.precisions import PRECISIONS
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
 from zoo.manifest.choices import Input, Layout, Precision, Target
-from zoo.options import FORCE, OFFLINE, SIZE, out_folder, parameter
+from zoo.options import FORCE, OFFLINE, SIZE, out_folder
 
 if TYPE_CHECKING:
     from converter.targets import Target as Runtime

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import FrameType
 
 from weights import lock
+from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.errors import BadOutput
-from zoo.options import parameter
 from zoo.processes import terminate_workers
 from zoo.terminal import complain
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL.Image import Image
 
+from weights.parameters import parameter
 from zoo.answers.answer import Answered, Question
 from zoo.answers.fed import Fed
 from zoo.answers.labels import in_sentences, likeliest_first
@@ -15,7 +16,6 @@ from zoo.architectures.builder import batched
 from zoo.architectures.kinds import architecture_of
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
-from zoo.options import parameter
 from zoo.texts.tokenizer import Tokenizer
 
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from weights.errors import Unreachable
 from weights.opening import read_at_most
+from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.hub import HubFile, ask, cached
 from weights.sources.transfer import check_digest, fetch
@@ -22,7 +23,6 @@ from zoo.errors import BadFile, BadOutput, BadRequest
 from zoo.files.staging import locked_output, refuse_links, writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
-from zoo.options import parameter
 
 NAMESPACE = "jax-onnx-zoo"
 """Whose repositories are asked, unless the environment's ZOO_HUB names somebody else."""

@@ -13,6 +13,7 @@ from huggingface_hub.utils import disable_progress_bars
 
 from weights.errors import Unreachable
 from weights.opening import open_inside, read_at_most
+from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import request_errors
 from weights.sources.hub import FORBIDDEN, answer_of, reason
@@ -21,7 +22,6 @@ from zoo.errors import BadFile, BadRequest
 from zoo.hub.pull import BRANCH
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest
-from zoo.options import parameter
 from zoo.progress import is_terminal
 
 TOKEN = "set HF_TOKEN to a token of yours that may write to {}"

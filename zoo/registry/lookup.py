@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.published import FAMILIES
 from zoo.errors import BadRequest, UnknownModel
-from zoo.options import parameter
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from weights.containers.npy import read_eqx
+from weights.parameters import parameter
 from zoo.answers.depth_map import depth_map
 from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import Float32, Size, pixel_values
-from zoo.options import parameter
 from zoo.report.content import Depths
 from zoo.report.neighbours import RIDGE
 from zoo.runtime import Session

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from weights.errors import WeightsError
 from weights.files import sha256
+from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import locked_output
-from zoo.options import parameter
 from zoo.report import content, matching, page
 from zoo.report.accuracy import ModelProof, measure_model, tools_of
 from zoo.report.budget import Budget, products_a_second

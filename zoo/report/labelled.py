@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from weights.parameters import parameter
 from zoo.errors import BadRequest
-from zoo.options import parameter
 from zoo.report.content import Neighbours
 
 NEAREST = 20

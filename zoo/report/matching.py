@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights.errors import WeightsError
+from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import fitting_models, open_named
 from zoo.errors import BadRequest
-from zoo.options import parameter
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from weights.parameters import parameter
 from zoo.architectures.reported import TASKS, Task
 from zoo.errors import BadOutput
 from zoo.files.staging import replacing, write_text
@@ -11,7 +12,6 @@ from zoo.manifest.markdown import markdown
 from zoo.manifest.measured import worst
 from zoo.manifest.read import to_text
 from zoo.manifest.words import passed
-from zoo.options import parameter
 from zoo.registry.lookup import MODELS
 from zoo.report.content import (
     EMPTY,

@@ -10,11 +10,11 @@ from io import BytesIO
 from pathlib import Path
 
 from weights.opening import open_inside
+from weights.parameters import parameter
 from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import check_free, replacing, write_text
 from zoo.images.pictures import read_picture
 from zoo.manifest.markdown import html_page
-from zoo.options import parameter
 from zoo.report.content import REPORT, Measured, ReportContent, read_report
 from zoo.report.page import IS_PUBLISHED, file_rows, number, result_rows
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from weights.parameters import parameter
 from weights.printable import printable
 from zoo.errors import BadRequest
 from zoo.images.pictures import pictures, read_picture
-from zoo.options import parameter
 from zoo.retrieval.vector_table import KEY, THUMBNAIL, VectorTable
 from zoo.show.draw import GAP, INK, PAPER
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weights.opening import open_regular
+from weights.parameters import parameter
 from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.errors import BadFile, BadRequest
 from zoo.hub.found_variant import is_built
 from zoo.hub.session import VisionModel, open_file, open_folder
 from zoo.images.pictures import ReadPicture, Sides, pictures, read_picture, reduced_picture
 from zoo.images.pixel_values import Float32
-from zoo.options import parameter
 from zoo.retrieval.vector_table import VectorTable, unit_rows
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from weights.parameters import parameter
 from zoo.errors import BadRequest
 from zoo.images.pixel_values import Float32
-from zoo.options import parameter
 from zoo.retrieval.exact import Nearest
 from zoo.retrieval.found_rows import COUNT, MOST_ROWS, FoundRow, SearchRequest
 from zoo.retrieval.query_vectors import picture_vector, text_vector

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weights.parameters import parameter
 from zoo.embedding.about import About, StatedNetwork, read_about
 from zoo.embedding.embed_request import VECTOR
 from zoo.embedding.libraries import need_library
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32
-from zoo.options import parameter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from weights.parameters import parameter
 from zoo.errors import MissingLibrary
 from zoo.files.staging import replacing
 from zoo.images.pixel_values import Float32, Size
-from zoo.options import parameter
 from zoo.show.save import check_place
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from weights.parameters import parameter
 from zoo.answers.colours import components, ramp
 from zoo.errors import BadRequest
 from zoo.images.pictures import UInt8
 from zoo.images.pixel_values import Float32
-from zoo.options import parameter
 from zoo.show.features import Features
 
 PAPER, INK = (255, 255, 255), (32, 32, 32)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from weights.files import sha256
 from weights.opening import read_at_most
+from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.errors import BadFile, MissingLibrary, first_line
-from zoo.options import parameter
 from zoo.processes import run_program
 
 LARGEST_RUNTIME = 256 << 20

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from weights.files import PIECE
 from weights.opening import open_inside, read_at_most
+from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.artifacts.audit.listed import AGAIN
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import PREFIX, locked_output, staged, write_text, writing
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
-from zoo.options import parameter
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.site.folders import Built, read_all

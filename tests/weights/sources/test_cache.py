@@ -72,7 +72,7 @@ holding = partial(hub_of, REPOSITORY, {NAME: CONTENT})
 @pytest.mark.parametrize("small", [False, True])
 def test_nothing_is_recorded_and_it_is_kept_by_commit(small, home):
     with serving(holding(small=small)) as hub:
-        assert "offline forbids" in home.locate(hub, offline=True)
+        assert "`offline` forbids" in home.locate(hub, offline=True)
         fresh = [str(home.file), f"the hub ({REPOSITORY}/{NAME})", DIGEST]
         assert home.locate(hub) == fresh
         asked = [f"HEAD {REPOSITORY}@main/{NAME}", f"GET {REPOSITORY}@{COMMIT}/{NAME}"]

@@ -158,7 +158,7 @@ def test_rounds():
         ("uint8", ["b", "h", "w", 3], (BenchOptions(2, (30, 40)),), (2, 30, 40, 3)),
         ("int64", ["b", 7], (BenchOptions(3, (30, 40)),), (3, 7)),
         ("float", [], (BenchOptions(3, None),), ()),
-        ("float", [1, 3, "h", "w"], (BenchOptions(2, None),), "--batch"),
+        ("float", [1, 3, "h", "w"], (BenchOptions(2, None),), "`batch`"),
         ("float", ["b", 3, 224, 224], (BenchOptions(None, (224, 192)),), "192 was asked"),
         ("int64", ["b", "sequence"], (BenchOptions(None, None),), "leaves sequence open"),
         ("float", ["b", 0, "h", "w"], (BenchOptions(None, None),), "open"),

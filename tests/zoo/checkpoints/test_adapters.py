@@ -176,5 +176,5 @@ def test_a_base_that_is_another(tmp_path):
         package.from_pretrained("vit", lora, base=base)
     with pytest.raises(WeightsError, match="holds no adapter"):
         package.from_pretrained("vit", base, base=base)
-    with pytest.raises(WeightsError, match="--base"):
+    with pytest.raises(WeightsError, match="`base`"):
         package.from_pretrained("vit", lora)

@@ -238,7 +238,7 @@ def test_a_head_that_is_no_linear_layer(tmp_path):
     )
     module.backbone.config.save_pretrained(tmp_path)
     torch.save(module.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(MappingError, match=r"no single linear layer \(head.*--without-head"):
+    with pytest.raises(MappingError, match=r"no single linear layer \(head.*`without_head`"):
         package.from_pretrained("dinov3", tmp_path)
     assert package.from_pretrained("dinov3", tmp_path, without_head=True).head is None
 
@@ -263,7 +263,7 @@ def test_one_of_several_is_named(tmp_path):
     model = {"encoder_q": state, "encoder_k": {k: 2 * v for k, v in state.items()}}
     trained("vit").config.save_pretrained(tmp_path)
     torch.save(model, tmp_path / "pytorch_model.bin")
-    with pytest.raises(WeightsError, match=r"2 networks.*--take, of 'encoder_q.vit'"):
+    with pytest.raises(WeightsError, match=r"2 networks.*`take`, of 'encoder_q.vit'"):
         package.from_pretrained("vit", tmp_path)
     one, two = (package.from_pretrained("vit", tmp_path, take=f"encoder_{x}") for x in "qk")
     np.testing.assert_array_equal(2 * one.cls_token, two.cls_token)

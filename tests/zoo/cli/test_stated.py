@@ -6,6 +6,7 @@ from inspect import signature
 import pytest
 from typer.main import get_command
 
+from weights.parameters import parameter, spelled
 from zoo import embed, search, to_onnx
 from zoo.architectures.kinds import TOWER_NAMES
 from zoo.bench.bench_options import BenchOptions
@@ -16,7 +17,7 @@ from zoo.embedding.embed_request import EmbedRequest
 from zoo.errors import BadRequest
 from zoo.export.request import Options
 from zoo.manifest.choices import TOWERS
-from zoo.options import parameter, spelled, stated
+from zoo.options import stated
 from zoo.retrieval.found_rows import SearchRequest
 
 COMMANDS = get_command(app).commands

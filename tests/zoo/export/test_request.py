@@ -81,7 +81,7 @@ def ask(tmp_path, **changes):
 @pytest.mark.parametrize("name", ["onnx", "manifest.json", "onnx_data"])
 def test_earlier_exports_are_kept(name, tmp_path):
     (tmp_path / f"dinov3_vits16-opset18.{name}").touch()
-    with pytest.raises(BadOutput, match="--force"):
+    with pytest.raises(BadOutput, match="`force`"):
         ask(tmp_path)
     request = ask(tmp_path, force=True)
     # Each opset once, in the order of the request.

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.builder import abstract
 from zoo.artifacts.assemble.extras import EXTRAS, card, golden_sample, write_extras
@@ -28,7 +29,6 @@ from zoo.export.request import Signature
 from zoo.export.verify import runs
 from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, write_text, writing
 from zoo.manifest.schema import MANIFEST, Variant
-from zoo.options import parameter
 from zoo.runtime import Session
 
 CARD = "README.md"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from weights.parameters import parameter
 from zoo.artifacts.assemble.plan import FILES
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import replacing, sidecar_path, write_text, writing
 from zoo.manifest.read import read_manifest, to_text
 from zoo.manifest.schema import MANIFEST, File, Manifest
-from zoo.options import parameter
 
 IDENTITY = {"model", "input", "size", "outputs", "weights"}
 """What has to be the same for earlier files to belong to this build."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
+from weights.parameters import parameter
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import TOWER_NAMES, architecture_of
 from zoo.checkpoints.weights_argument import Choice
@@ -13,7 +14,7 @@ from zoo.export.precisions import PRECISIONS
 from zoo.export.request import FileSpec, Signature
 from zoo.images.picture_folder import PictureFolder
 from zoo.manifest.choices import Target
-from zoo.options import SEVERAL, Option, parameter
+from zoo.options import SEVERAL, Option
 
 
 @dataclass(frozen=True)

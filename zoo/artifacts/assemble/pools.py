@@ -10,11 +10,11 @@ from importlib.util import find_spec
 from queue import Queue
 from typing import Any
 
+from weights.parameters import parameter
 from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.artifacts.assemble.schedule import Pool, Told
 from zoo.errors import BadRequest
 from zoo.files.staging import stop
-from zoo.options import parameter
 from zoo.processes import fresh, workers
 
 

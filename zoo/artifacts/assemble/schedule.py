@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
+from weights.parameters import parameter, spelled, spellings
 from weights.progress import Quiet
 from zoo.artifacts.assemble.folder import build_folder
 from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER, memory
-from zoo.options import parameter, spelled, spellings
 
 TRIES = 3
 """How often a build is started whose process dies."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo import runtime
@@ -22,7 +23,6 @@ from zoo.export.verify import Sample, reference, verify_file
 from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import worst_of
-from zoo.options import parameter
 
 
 def compare_with_jax(
