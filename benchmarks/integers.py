@@ -25,7 +25,7 @@ from zoo.architectures.builder import abstract
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
 from zoo.export.quantise.blocks import BLOCK_SIZE, Blocks
-from zoo.export.quantise.columns import STEPS, Columns
+from zoo.export.quantise.columns import LARGEST_INTEGER, Columns
 from zoo.export.quantise.fixed_columns import ActivationRange, FixedColumns
 from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
@@ -43,7 +43,7 @@ class AllBits(Columns):
     """Weights of eight bits, which processors without VNNI add wrongly."""
 
     def scales(self, matrix: Floats) -> Floats:
-        return super().scales(matrix) * np.float32(STEPS / 127)
+        return super().scales(matrix) * np.float32(LARGEST_INTEGER / 127)
 
 
 class Fixed(Columns):
@@ -153,7 +153,9 @@ def convolve_in_integers(model: ir.Model, ranges: list[list[ActivationRange]]) -
         (result,) = node.outputs
         before, operand = held(x, f"{weight.name}_taken", taken)
         matrix = weight.const_value.numpy().reshape(len(weight.const_value.numpy()), -1)
-        scale = np.maximum(abs(matrix).max(1), 1e-9).astype(np.float32) / np.float32(STEPS)
+        scale = np.maximum(abs(matrix).max(1), 1e-9).astype(np.float32) / np.float32(
+            LARGEST_INTEGER
+        )
         parts = []
         for part, steps, dtype in ((weight, scale, np.int8), (bias, scale * taken.step, np.int32)):
             numbers = part.const_value.numpy()

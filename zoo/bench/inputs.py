@@ -14,7 +14,7 @@ from zoo.images.pixel_values import Size
 from zoo.runtime import NodeArg
 
 FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
-WORDS = 77
+OPEN_WORDS = 77
 """Of a text whose length is open, as CLIP's are."""
 SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
 
@@ -56,7 +56,7 @@ def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) 
     # What was asked for an axis, and what it usually has.
     known: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
     if declared.name in ("input_ids", "attention_mask"):
-        known[1] = (None, WORDS)
+        known[1] = (None, OPEN_WORDS)
     if len(declared.shape) == 4:
         first = 1 if "uint8" in declared.type else 2
         asked = options.size or (None, None)

@@ -58,7 +58,7 @@ FORMATS = {
 
 CHECKPOINT_SUFFIXES = {".tar.lz4": "equimo", ".pth": "pytorch", ".eqx": "equinox"}
 
-FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists of
+TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists of
 
 
 def read_format(target: Path) -> str:
@@ -128,7 +128,7 @@ def convert_file(
     with staged(target.parent) as stage, writing(target):
         write_as(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():
-            put(stage / target.name, target, FILES, last=CONFIG)
+            put(stage / target.name, target, TRANSFORMERS_FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
     halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}

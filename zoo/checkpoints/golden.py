@@ -25,7 +25,7 @@ from zoo.errors import BadFile, BadRequest, first_line
 from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
 
-OUTPUTS = ("last_hidden_state", "pooler_output")
+GOLDEN_OUTPUTS = ("last_hidden_state", "pooler_output")
 PARTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
 JAX_ATOL = 3e-5
 ONNX_ATOL = 1e-4
@@ -54,13 +54,13 @@ def read_outputs(path: Path) -> Arrays:
     **Raises** `BadFile`, or a `WeightsError` if it is no such file.
     """
     arrays = open_checkpoint(path).tensors
-    names = OUTPUTS if arrays.keys() >= set(OUTPUTS) else PARTS
+    names = GOLDEN_OUTPUTS if arrays.keys() >= set(GOLDEN_OUTPUTS) else PARTS
     if not all(name in arrays and arrays[name].dtype in FLOATS for name in names):
-        told = f"{' and '.join(OUTPUTS)} nor {', '.join(PARTS)}"
+        told = f"{' and '.join(GOLDEN_OUTPUTS)} nor {', '.join(PARTS)}"
         raise BadFile(f"{path} holds neither {told} in floats: name another file.")
     found = [arrays[name].read() for name in names]
-    if names is OUTPUTS:
-        return dict(zip(OUTPUTS, found, strict=True))
+    if names is GOLDEN_OUTPUTS:
+        return dict(zip(GOLDEN_OUTPUTS, found, strict=True))
     rows = np.concatenate([found[0][:, None], *found[1:]], axis=1)
     return {"last_hidden_state": rows, "pooler_output": found[0]}
 

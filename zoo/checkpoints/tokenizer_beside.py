@@ -21,7 +21,7 @@ from zoo.texts.tokenizer import (
     read_words,
 )
 
-ADVICE = "Without it there are no words: put that of the checkpoint beside its weights."
+WITHOUT_TOKENIZER = "Without it there are no words: put that of the checkpoint beside its weights."
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def find_words(
             progress.note(str(error))
             return None
     if not (folder / WORDS).is_file():
-        progress.note(f"{folder} has no {WORDS}. {ADVICE}")
+        progress.note(f"{folder} has no {WORDS}. {WITHOUT_TOKENIZER}")
         return None
     read_words(folder)
     read_tokenizer_settings(folder)
@@ -59,7 +59,7 @@ def find_words(
 def fetched(file: hub.HubFile, progress: Progress) -> Path:
     """The folder of a file that is downloaded unless it is there."""
     path = hub.cached(file) or cache.kept(file)
-    return (path or cache.fill(file, ADVICE, progress)[0]).parent
+    return (path or cache.fill(file, WITHOUT_TOKENIZER, progress)[0]).parent
 
 
 def tokenizer_of(name: str, weights: str) -> Tokenizer:

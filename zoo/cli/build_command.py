@@ -56,7 +56,7 @@ OLDEST = Option(
     name="--for",
     default=OLDEST_RUNTIME,
 )
-EXTRAS = "each folder also gets its card, manifest, settings, licence and expected outputs"
+BESIDE_FILES = "each folder also gets its card, manifest, settings, licence and expected outputs"
 
 SHARE = 0.8
 """Of the memory that is free, what builds may take together unless told otherwise."""
@@ -120,7 +120,7 @@ def build(
     ]
     if dry_run:
         wanted = {plan.model: partial(wanted_folders, plan) for plan in plans}
-        return foresee(wanted, offline, json, EXTRAS)
+        return foresee(wanted, offline, json, BESIDE_FILES)
     outcomes = run_plans(plans, jobs, memory, scheduler)
     print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
     return max(outcome.code for outcome in outcomes)

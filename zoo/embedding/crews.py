@@ -32,7 +32,7 @@ TOGETHER = 2
 AHEAD = 2048
 """Shards that a scheduler knows of beside those that are done; each is a few bytes for it."""
 
-TRIES = 5
+SHARD_TRIES = 5
 """How often a shard is given out whose workers die."""
 
 
@@ -127,10 +127,10 @@ def run_shards(crew: Crew, tally: Tally) -> None:
         try:
             note = future.result()
         except crew.lost as error:
-            if tries == TRIES:
+            if tries == SHARD_TRIES:
                 raise BadOutput(
-                    f"the workers of a shard died {TRIES} times, perhaps for want of memory: give "
-                    "them more, or fewer threads."
+                    f"the workers of a shard died {SHARD_TRIES} times, perhaps for want of memory: "
+                    "give them more, or fewer threads."
                 ) from error
             give_out(offset, tries + 1)
             continue

@@ -101,7 +101,7 @@ class EarlierRow:
     reason: str | None
 
 
-COLUMNS = "stamp, part, row, sha256, reason"
+PICTURE_COLUMNS = "stamp, part, row, sha256, reason"
 
 
 class EarlierRows:
@@ -117,7 +117,7 @@ class EarlierRows:
 
     def row(self, origin: str) -> EarlierRow | None:
         """What there is of a picture."""
-        text = f"select {COLUMNS} from pictures where origin = ?"
+        text = f"select {PICTURE_COLUMNS} from pictures where origin = ?"
         found = self.database.execute(text, (os.fsencode(origin),)).fetchone()
         return None if found is None else EarlierRow(*found)
 
@@ -134,7 +134,7 @@ class EarlierRows:
 
     def held(self, place: str) -> Iterator[tuple[str, EarlierRow]]:
         """The rows of the pictures that a file held, in their order."""
-        text = f"select origin, {COLUMNS} from pictures where holder = ? order by part, row"
+        text = f"select origin, {PICTURE_COLUMNS} from pictures where holder = ? order by part, row"
         for origin, *row in self.database.execute(text, (os.fsencode(place),)):
             yield os.fsdecode(origin), EarlierRow(*row)
 

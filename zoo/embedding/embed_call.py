@@ -11,7 +11,7 @@ from zoo.embedding.embed_request import SHARD, Dtype, Embedded, EmbedRequest, Ex
 from zoo.errors import BadRequest
 from zoo.options import FORCE, OFFLINE, SEVERAL, Option, argument, dask_scheduler, documented, flag
 
-SPEED, ROWS = "Speed", "The rows of the dataset"
+SPEED, ROWS_PANEL = "Speed", "The rows of the dataset"
 
 
 @documented
@@ -42,13 +42,13 @@ def embed(
     precision: Annotated[
         str, Option("NAME", "The variant of the folder, such as fp32, fused or int8.")
     ] = "fp32",
-    dtype: Annotated[Dtype, Option(None, "The type of the vectors.", ROWS)] = "float16",
+    dtype: Annotated[Dtype, Option(None, "The type of the vectors.", ROWS_PANEL)] = "float16",
     extra: Annotated[
         Sequence[Extra],
         Option(
             "COLUMN",
             f"A further column: patches, logits, best (five classes) or thumbnail. {SEVERAL}",
-            ROWS,
+            ROWS_PANEL,
             name="--with",
             given=list[str],
             several=True,
@@ -68,12 +68,12 @@ def embed(
         bool,
         flag(
             "Give a finished dataset a column of this model's vectors, beside those that it has.",
-            ROWS,
+            ROWS_PANEL,
         ),
     ] = False,
     prune: Annotated[
         bool,
-        flag("Remove the rows of pictures that are gone, instead of keeping them.", ROWS),
+        flag("Remove the rows of pictures that are gone, instead of keeping them.", ROWS_PANEL),
     ] = False,
     force: Annotated[bool, FORCE] = False,
     offline: Annotated[bool, OFFLINE] = False,

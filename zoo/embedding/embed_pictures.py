@@ -14,7 +14,7 @@ from zoo.embedding.beginning import begin_dataset, state_appended, state_dataset
 from zoo.embedding.crews import cluster_crew, local_crew, run_shards
 from zoo.embedding.earlier_rows import LISTED, ListedShard, check_untouched
 from zoo.embedding.embed_request import Embedded, EmbedRequest
-from zoo.embedding.lance_parts import INDICES, TABLES
+from zoo.embedding.lance_parts import INDICES, TABLE_FOLDERS
 from zoo.embedding.network import find_network
 from zoo.embedding.part_files import SUFFIX, PartFormat, part_format
 from zoo.embedding.picture_sources import GONE, state_sources
@@ -137,7 +137,7 @@ def _move_parts(
     about_path(dataset).unlink(missing_ok=True)
     if (dataset / INDICES).is_dir():
         told.note(f"{dataset} had an index of other rows: build it again, `zoo search --index`.")
-    for name in TABLES:
+    for name in TABLE_FOLDERS:
         shutil.rmtree(dataset / name, ignore_errors=True)
     for note in notes:
         with suppress(FileNotFoundError):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Write = Callable[["pa.RecordBatch"], None]
 
 INDICES = "_indices"
-TABLES = "_versions", "_transactions", INDICES, "_deletions"
+TABLE_FOLDERS = "_versions", "_transactions", INDICES, "_deletions"
 """Folders of a table that hold no rows."""
 
 LANCE = 2, 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int]  # (height, width)
 
-GAP = 2
+REDUCING_GAP = 2
 """A picture is made smaller, while it is decoded, to no less than so many times the sides that it
 is resized to. Pillow calls this a `reducing_gap`; docs/how-to/embed.md has what it changes."""
 
@@ -70,7 +70,7 @@ class FoundNetwork(FoundVariant):
             scaled = size_inside((height, width), size)
         else:
             scaled = resized_size((height, width), how, size)
-        return GAP * scaled[0], GAP * scaled[1]
+        return REDUCING_GAP * scaled[0], REDUCING_GAP * scaled[1]
 
     def values(self, read: ReadPicture) -> NDArray[Any]:
         """What the session takes of a picture: `[3, H, W]`, or `[H, W, 3]` in uint8."""

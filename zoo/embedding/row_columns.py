@@ -25,11 +25,11 @@ from zoo.manifest.stated_entry import stated_entry
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OUTPUTS = {VECTOR: "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
-OUTPUTS |= {"best": "logits"}
+COLUMN_OUTPUTS = {VECTOR: "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
+COLUMN_OUTPUTS |= {"best": "logits"}
 """What columns are made of."""
 
-THUMBNAIL, QUALITY = 128, 80
+LONGER_SIDE, QUALITY = 128, 80
 """Pixels of the longer side, and the quality of the JPEG."""
 
 
@@ -58,8 +58,8 @@ class RowColumns:
     @property
     def sources(self) -> dict[str, str]:
         """The outputs that columns are made of."""
-        named = {self.column: OUTPUTS[VECTOR]}
-        return named | {name: OUTPUTS[name] for name in self.extra if name in OUTPUTS}
+        named = {self.column: COLUMN_OUTPUTS[VECTOR]}
+        return named | {name: COLUMN_OUTPUTS[name] for name in self.extra if name in COLUMN_OUTPUTS}
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
@@ -179,6 +179,6 @@ def thumbnail(read: ReadPicture, data: bytes) -> bytes:
 
 def small_sides(height: int, width: int) -> tuple[int, int]:
     """The sides of a thumbnail."""
-    if max(height, width) <= THUMBNAIL:
+    if max(height, width) <= LONGER_SIDE:
         return height, width
-    return size_inside((height, width), (THUMBNAIL, THUMBNAIL))
+    return size_inside((height, width), (LONGER_SIDE, LONGER_SIDE))

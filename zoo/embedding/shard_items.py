@@ -38,7 +38,10 @@ READ_AT_ONCE = 16
 BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)
 """What reading a file of many pictures raises where it is cut short or is something else."""
 
-KEYS, IMAGES = ("key", "__key__"), ("image", "jpg", "jpeg", "png", "webp", "picture", "bytes")
+KEY_COLUMNS, IMAGE_COLUMNS = (
+    ("key", "__key__"),
+    ("image", "jpg", "jpeg", "png", "webp", "picture", "bytes"),
+)
 """How the columns of Parquet are called that hold keys and pictures."""
 
 
@@ -142,7 +145,7 @@ def _of_parquet(shard: Shard, system: FileSystem) -> Iterator[Item]:
     try:
         with closing(system.open(shard.place)) as file, parquet.ParquetFile(file) as table:
             column, key = _picture_column(table.schema_arrow, name), None
-            key = next((each for each in KEYS if each in table.schema_arrow.names), None)
+            key = next((each for each in KEY_COLUMNS if each in table.schema_arrow.names), None)
             row, wanted = 0, [column, *([key] if key else [])]
             for batch in table.iter_batches(READ_AT_ONCE, columns=wanted):
                 keys = batch[key].to_pylist() if key else [None] * len(batch)
@@ -165,7 +168,7 @@ def _picture_column(schema: pa.Schema, name: str) -> str:
         return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
     found = [field.name for field in schema if has_bytes(field.type)]
-    for each in (*IMAGES, *found[:1]):
+    for each in (*IMAGE_COLUMNS, *found[:1]):
         if each in found:
             return each
     raise BadFile(f"{name} has no column of pictures, but {', '.join(schema.names)[:200]}.")

@@ -145,7 +145,7 @@ class ShardWorker:
 
             for each, what in self._counted(shard, earlier, clock):
                 counts[what] += 1
-                self._tell(1, int(what not in UNREAD))
+                self._tell(1, int(what not in COUNTED))
                 if isinstance(each, Broken):
                     errors.append((each.key, each.reason))
                     if not self.columns.are_appended:
@@ -160,7 +160,7 @@ class ShardWorker:
             if kept:
                 flush()
         told = {name: counts[name] for name in ("kept", "again", "gone", "dropped")}
-        fresh = counts.total() - counts["rows"] - sum(counts[name] for name in UNREAD)
+        fresh = counts.total() - counts["rows"] - sum(counts[name] for name in COUNTED)
         size, seconds = path.stat().st_size, dict(clock.seconds)
         return ShardNote(
             shard.index, counts["rows"], size, errors, **told, seconds=seconds, fresh=fresh
@@ -286,7 +286,7 @@ class ShardWorker:
         return Prepared(values, row)
 
 
-UNREAD = "kept", "kept broken", "gone", "dropped"
+COUNTED = "kept", "kept broken", "gone", "dropped"
 """What is counted of rows that there are."""
 
 

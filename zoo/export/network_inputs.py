@@ -16,7 +16,7 @@ from zoo.images.pixel_values import pixel_values
 Inputs = Mapping[str, NDArray[Any]]
 """By the names that they have in a file."""
 
-BATCHES: dict[Taken, str] = {
+BATCH_NAMES: dict[Taken, str] = {
     "pixel_values": "image_batch_size",
     "input_ids": "text_batch_size",
     "attention_mask": "text_batch_size",
@@ -35,8 +35,8 @@ def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | 
     stride, specs = config.stride, list[tuple[tuple[int | str, ...], Any]]()
     sides = signature.size or (f"{stride}*h", f"{stride}*w")
     for name in config.takes:
-        several = len({BATCHES[each] for each in config.takes}) > 1
-        batch = signature.batch or (BATCHES[name] if several else "batch_size")
+        several = len({BATCH_NAMES[each] for each in config.takes}) > 1
+        batch = signature.batch or (BATCH_NAMES[name] if several else "batch_size")
         if name == "pixel_values":
             specs.append(((batch, 3, *sides), np.float32))
         elif config.words is not None:

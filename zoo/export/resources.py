@@ -13,10 +13,10 @@ from zoo.manifest.choices import Precision
 LARGEST_WHOLE = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""
 
-BASE = 600_000_000
+BASE_MEMORY = 600_000_000
 """Bytes of memory that are taken whatever the model: libraries and compiled code."""
 
-MANY = 16
+MANY_PATCHES = 16
 """How many times the usual patches are worth a word."""
 
 WHOLE = 2
@@ -25,7 +25,7 @@ WHOLE = 2
 BLOCK_COPIES = 3
 """How many times a block is in memory that is verified alone; 1.5 to 2.5 were measured."""
 
-FOLDER = 8
+FOLDER_COPIES = 8
 """How many times it is there while all its variants are built; 7.2 to 7.7 were measured on networks
 of 22 and 86 million parameters."""
 
@@ -48,7 +48,7 @@ def disk(request: Request) -> int:
 
 def memory(entry: ModelInfo, copies: float) -> int:
     """Bytes of memory that it takes to have a model so many times in float32, about."""
-    return BASE + round(copies * written(entry, "fp32"))
+    return BASE_MEMORY + round(copies * written(entry, "fp32"))
 
 
 def check_resources(request: Request, progress: Progress) -> None:
@@ -93,7 +93,7 @@ def _tell_patches(request: Request, progress: Progress) -> None:
     """Attention compares all patches with all others."""
     (height, width), usual = request.signature.size or (0, 0), request.model.native
     times = height * width / (usual[0] * usual[1])
-    if times >= MANY and request.model.config.attends:
+    if times >= MANY_PATCHES and request.model.config.attends:
         progress.note(
             f"{height} x {width} pixels are {times:,.0f} times the patches that "
             f"{request.model.name} is for: its attention takes {times**2:,.0f} times as long."

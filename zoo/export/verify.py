@@ -33,7 +33,7 @@ from zoo.images.pixel_values import pixel_values
 from zoo.manifest.choices import Precision
 from zoo.manifest.measured import Comparison, Verification
 
-BATCHES = (1, 3)
+TRIED_BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open; with more sizes than these, 1 again."""
 
 SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1), (1.1, 0.6))
@@ -104,7 +104,7 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
     """Batch size and (height, width) of every sample: what is open gets several values. Texts have
     no sides."""
     views = VIEWS if signature.input == "uint8" else 1
-    batches = BATCHES if signature.batch is None else (signature.batch,) * views
+    batches = TRIED_BATCHES if signature.batch is None else (signature.batch,) * views
     if signature.size is not None or "pixel_values" not in entry.config.takes:
         return ((batch, signature.size or (0, 0)) for batch in batches)
     stride, (height, width) = entry.config.stride, entry.native

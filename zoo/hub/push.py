@@ -26,7 +26,7 @@ from zoo.progress import is_terminal
 
 TOKEN = "set HF_TOKEN to a token of yours that may write to {}"
 
-HELD = 8 << 20
+HELD_BYTES = 8 << 20
 """Bytes of a file that is read once, for its digest and to be sent. The hub itself compares the
 digest of larger ones with what arrives."""
 
@@ -156,7 +156,7 @@ def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
     changed = BadFile(f"{folder / row.name} was changed since it was checked: {AGAIN}.")
     content: bytes | Path = folder / row.name
     try:
-        if row.bytes <= HELD:
+        if row.bytes <= HELD_BYTES:
             with open_inside(folder, row.name) as file:
                 content = file.read()
         added = CommitOperationAdd(row.name, content)

@@ -123,7 +123,7 @@ def _windows(how: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int
     first = (centres[:, 0] - jnp.asarray(2 * reach)) // jnp.asarray(2 * scaled)
     places = jnp.clip(first, 0, jnp.asarray(edge - length)) + jnp.arange(length)
     distance = jnp.abs((2 * places + 1)[:, None] * jnp.asarray(scaled) - centres)
-    return Windows(places, FILTERS[how.resample](distance, jnp.asarray(2 * unit)))
+    return Windows(places, FILTER_FUNCTIONS[how.resample](distance, jnp.asarray(2 * unit)))
 
 
 def _triangle(distance: Array, unit: Array) -> Array:
@@ -139,7 +139,10 @@ def _cubic(distance: Array, unit: Array) -> Array:
     return jnp.where(x < one, near, far)
 
 
-FILTERS: dict[str, Callable[[Array, Array], Array]] = {"bilinear": _triangle, "bicubic": _cubic}
+FILTER_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "bilinear": _triangle,
+    "bicubic": _cubic,
+}
 REACH = {"bilinear": 1, "bicubic": 2}  # how far from its centre a filter is not zero, in its unit
 
 

@@ -8,7 +8,7 @@ from PIL.Image import Transpose
 STORED = "chelsea.png"
 
 INSET = 0.04  # what one step of cropping takes off each side
-STEPS = 8  # how many crops there are before they repeat
+CROPS = 8  # how many crops there are before they repeat
 
 
 def photograph() -> Image.Image:
@@ -33,7 +33,7 @@ def photographs_of_one_size(count: int, step: int) -> list[Image.Image]:
 
 
 def _variant(image: Image.Image, index: int) -> Image.Image:
-    inset = INSET * (index // 2 % STEPS)
+    inset = INSET * (index // 2 % CROPS)
     width, height = image.size
     left, top = round(inset * width), round(inset * height)
     cropped = image.crop((left, top, width - left, height - top))

@@ -38,7 +38,7 @@ Part: TypeAlias = tuple[float, float, float, float]  # left, top, right and bott
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is read. Pillow knows more, of which EPS would be handed to Ghostscript, which runs it."""
 
-PIXELS = 89_478_485
+MOST_PIXELS = 89_478_485
 """The most that a picture may have, as in Pillow, which warns of more; they take 360 MB in RGB."""
 
 DAMAGED = (
@@ -116,9 +116,9 @@ def read_picture(
         _check_pixels(it, name)
         turn = _orientation(it)
         if least is not None and it.format == "JPEG":
-            sides = (it.width, it.height) if turn in ACROSS else (it.height, it.width)
+            sides = (it.width, it.height) if turn in SIDEWAYS else (it.height, it.width)
             tall, wide = least(*sides)
-            drafted = it.draft(None, (tall, wide) if turn in ACROSS else (wide, tall))
+            drafted = it.draft(None, (tall, wide) if turn in SIDEWAYS else (wide, tall))
         with LARGE if it.width * it.height > MANY else nullcontext():
             image = _rgb(it)
     if drafted is None:
@@ -126,7 +126,7 @@ def read_picture(
         return reduced_picture(image, least)
     _, (_, _, width, height) = drafted
     beside, below = it.width - width, it.height - height
-    if turn in ACROSS:
+    if turn in SIDEWAYS:
         beside, below = below, beside
     left, top = (beside if turn in FROM_LEFT else 0.0), (below if turn in FROM_TOP else 0.0)
     part = (left, top, image.width - beside + left, image.height - below + top)
@@ -161,7 +161,7 @@ class PictureBytes(BytesIO):
 LARGE, MANY = threading.Lock(), 16_000_000
 """Of pictures with more pixels one is decoded at a time."""
 
-ACROSS = (5, 6, 7, 8)
+SIDEWAYS = (5, 6, 7, 8)
 """The orientations of EXIF of which the stored rows are the upright picture's columns."""
 
 FROM_LEFT, FROM_TOP = (2, 3, 6, 7), (3, 4, 7, 8)
@@ -176,10 +176,10 @@ def _orientation(image: Image) -> int:
 
 def _check_pixels(image: Image, name: str) -> None:
     """**Raises** `BadRequest` for what the header says, before there is memory for it."""
-    if image.width * image.height > PIXELS:
+    if image.width * image.height > MOST_PIXELS:
         raise BadRequest(
             f"{name} has {image.width} x {image.height} pixels: give a picture of at most "
-            f"{PIXELS // 1_000_000} million."
+            f"{MOST_PIXELS // 1_000_000} million."
         )
 
 

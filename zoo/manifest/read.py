@@ -17,7 +17,7 @@ LARGEST_MANIFEST = 4 << 20
 MOST_VALUES = 20_000
 """More than any manifest has, and few enough to go through if each one is wrong."""
 
-ADVICE = "Take another revision, or export, build or pull the files again."
+MAKE_AGAIN = "Take another revision, or export, build or pull the files again."
 
 
 def read_folder_manifest(folder: Path) -> Manifest:
@@ -51,14 +51,14 @@ def read_manifest(path: Path) -> Manifest:
 def parse(content: bytes, origin: str, model: str | None = None) -> Manifest:
     """A manifest's content. **Raises** `BadFile`, also if it is of another model than `model`."""
     if len(content) > LARGEST_MANIFEST or content.count(b",") > MOST_VALUES:
-        raise BadFile(f"{origin} cannot be used: it is too large for a manifest. {ADVICE}")
+        raise BadFile(f"{origin} cannot be used: it is too large for a manifest. {MAKE_AGAIN}")
     try:
         manifest = Manifest.model_validate_json(content)
     except ValidationError as error:
-        raise BadFile(f"{origin} cannot be used: {wrong(error)}. {ADVICE}") from error
+        raise BadFile(f"{origin} cannot be used: {wrong(error)}. {MAKE_AGAIN}") from error
     if model is not None and manifest.model != model:
         told = f"it is of {manifest.model or 'no model'}, not of {model}"
-        raise BadFile(f"{origin} cannot be used: {told}. {ADVICE}")
+        raise BadFile(f"{origin} cannot be used: {told}. {MAKE_AGAIN}")
     return manifest
 
 

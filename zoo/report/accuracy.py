@@ -35,7 +35,7 @@ from zoo.images.pixel_values import Float32, pixel_values
 from zoo.report.content import Against, Measured, OneFile
 from zoo.report.depths import DepthTask, depth_error
 from zoo.report.labelled import LabelledTask
-from zoo.report.neighbours import BATCH, scores, see, vectors_of
+from zoo.report.neighbours import IMAGES_AT_ONCE, scores, see, vectors_of
 from zoo.report.proof_pictures import draw_pictures
 from zoo.report.zero_shot import sentence_vectors
 from zoo.show.chart import ResidualRow
@@ -44,7 +44,7 @@ from zoo.show.residual_rows import residual_rows
 PICTURES = 2
 """Photographs on which features are compared with transformers'."""
 
-FIRST = "fp32"
+COMPARED_FILE = "fp32"
 """The file that is compared with transformers as well."""
 
 OPEN = Signature(size=None, batch=None)
@@ -86,7 +86,7 @@ class ModelProof:
             for done, (spec, file, made) in enumerate(made_files):
                 live = made.live or runtime.session(runnable(file, spec.precision))
                 found = self.scores(live, spec.name, len(chosen) - done)
-                if chosen[spec] == FIRST and outputs:
+                if chosen[spec] == COMPARED_FILE and outputs:
                     self.in_file = worst_error(golden.check_onnx(outputs, file))
                 self.note_residuals(live, samples[0], chosen[spec], made)
                 yield chosen[spec], one_file(spec, file, made, found)
@@ -113,7 +113,7 @@ class ModelProof:
         given = [*self.task.known.paths] if self.task else given
         if not given:
             return
-        paths = [str(path) for path in given[:BATCH]]
+        paths = [str(path) for path in given[:IMAGES_AT_ONCE]]
         see(live, paths, self.entry.preprocessing)
         began = time.monotonic()
         see(live, paths, self.entry.preprocessing)

@@ -94,7 +94,7 @@ EMPTY = ReportContent(format="jax-onnx-zoo report", models=())
 
 
 REPORT, PAGE = "report.json", "README.md"
-FEATURES, ERRORS = "-features.png", "-errors.png"
+FEATURES, ERROR_PICTURE = "-features.png", "-errors.png"
 """Files of a report's folder: its numbers, and the same for people."""
 
 

@@ -15,7 +15,7 @@ from weights.parameters import parameter
 from zoo.errors import BadRequest
 from zoo.report.content import Neighbours
 
-NEAREST = 20
+VOTERS = 20
 """Neighbours that vote."""
 
 LEAST_OF_A_CLASS = 2
@@ -102,7 +102,7 @@ def tell(folder: str, known: Labelled, asked: Labelled | None, classes: int) -> 
         known=len(known.paths),
         asked=len((asked or known).paths),
         classes=classes,
-        nearest=min(NEAREST, len(known.paths) - (asked is None)),
+        nearest=min(VOTERS, len(known.paths) - (asked is None)),
         leave_one_out=asked is None,
     )
 

@@ -21,10 +21,10 @@ from zoo.report.labelled import LabelledTask, class_order
 from zoo.runtime import Session
 
 TEMPERATURE = 0.07
-BATCH = 8
+IMAGES_AT_ONCE = 8
 """Images that a file gets at once."""
 
-ROWS = 512
+COMPARED_AT_ONCE = 512
 """Images that are compared with all others at once."""
 
 RIDGE = 1e-3
@@ -82,8 +82,8 @@ def see(live: Session, paths: Sequence[str], how: Preprocessing) -> Seen:
     wanted = [vectors_of(live) or ""]
     wanted += [output.name for output in live.get_outputs() if output.name == "logits"]
     rows, logits = [], []
-    for start in range(0, len(paths), BATCH):
-        pixels = pixel_values(pictures(list(paths[start : start + BATCH])), how, how.size)
+    for start in range(0, len(paths), IMAGES_AT_ONCE):
+        pixels = pixel_values(pictures(list(paths[start : start + IMAGES_AT_ONCE])), how, how.size)
         values, *more = live.run(wanted, {"pixel_values": pixels})
         values = np.asarray(values, np.float32)
         rows.append(values.mean(axis=1) if values.ndim == 3 else values)
@@ -101,8 +101,8 @@ def vote(
     With `leave_out` both are the same vectors, and none has a vote about itself.
     """
     found = []
-    for start in range(0, len(asked), ROWS):
-        likeness = asked[start : start + ROWS] @ known.T
+    for start in range(0, len(asked), COMPARED_AT_ONCE):
+        likeness = asked[start : start + COMPARED_AT_ONCE] @ known.T
         rows = np.arange(len(likeness))
         if leave_out:
             likeness[rows, start + rows] = -np.inf

@@ -15,7 +15,7 @@ from zoo.manifest.words import passed
 from zoo.registry.lookup import MODELS
 from zoo.report.content import (
     EMPTY,
-    ERRORS,
+    ERROR_PICTURE,
     FEATURES,
     PAGE,
     REPORT,
@@ -24,7 +24,7 @@ from zoo.report.content import (
     read_report,
 )
 
-TEMPLATE = "pretrained.md.jinja"
+PAGE_TEMPLATE = "pretrained.md.jinja"
 
 
 def report_so_far(folder: Path) -> ReportContent:
@@ -34,7 +34,8 @@ def report_so_far(folder: Path) -> ReportContent:
         return read_report(folder / REPORT)
     # Whoever is stopped before there are numbers leaves pictures.
     if os.path.lexists(folder) and not (
-        folder.is_dir() and all(name.endswith((FEATURES, ERRORS)) for name in os.listdir(folder))
+        folder.is_dir()
+        and all(name.endswith((FEATURES, ERROR_PICTURE)) for name in os.listdir(folder))
     ):
         raise BadOutput(
             f"{folder} is there and holds no report: name another folder with {parameter('out')}."
@@ -60,7 +61,7 @@ def add(report: ReportContent, new: Measured) -> ReportContent:
 def render(report: ReportContent) -> str:
     """The page as Markdown."""
     return markdown(
-        TEMPLATE,
+        PAGE_TEMPLATE,
         models=report.models,
         rows=[(each, *row) for each in report.models for row in file_rows(each)],
         results=[(each, *row) for each in report.models for row in result_rows(each)],

@@ -11,7 +11,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.load import Loaded
 from zoo.images.photograph import photographs
-from zoo.report.content import ERRORS, FEATURES
+from zoo.report.content import ERROR_PICTURE, FEATURES
 from zoo.show.chart import ResidualRow, draw_residuals, save_chart
 from zoo.show.draw import draw_grid
 from zoo.show.features import of_model
@@ -38,6 +38,6 @@ def draw_pictures(
             "errors are not drawn, for matplotlib is not installed: pip install matplotlib"
         )
     elif rows:
-        drawn.append(f"{entry.name}{ERRORS}")
+        drawn.append(f"{entry.name}{ERROR_PICTURE}")
         save_chart(draw_residuals(rows), folder / drawn[-1])
     return tuple(drawn)

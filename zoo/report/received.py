@@ -18,8 +18,8 @@ from zoo.manifest.markdown import html_page
 from zoo.report.content import REPORT, Measured, ReportContent, read_report
 from zoo.report.page import IS_PUBLISHED, file_rows, number, result_rows
 
-TEMPLATE = "reports.html.jinja"
-LARGEST_PICTURE = 16 << 20
+REPORTS_TEMPLATE = "reports.html.jinja"
+LARGEST_SHOWN = 16 << 20
 WIDEST = 1400
 """Pixels of a picture on the page."""
 
@@ -60,7 +60,7 @@ def as_address(folder: Path, name: str) -> str | None:
     its pixels comes along."""
     try:
         with open_inside(folder, name) as file:
-            image = read_picture(file.read(LARGEST_PICTURE), name).image
+            image = read_picture(file.read(LARGEST_SHOWN), name).image
     except (OSError, BadRequest):
         return None
     image.thumbnail((WIDEST, WIDEST * 8))
@@ -72,7 +72,7 @@ def as_address(folder: Path, name: str) -> str | None:
 def render_received(reports: Sequence[Received]) -> str:
     """The page as HTML, models of the same name beside each other."""
     return html_page(
-        TEMPLATE,
+        REPORTS_TEMPLATE,
         reports=reports,
         rows=[(name, each, *row) for name, each in by_model(reports) for row in file_rows(each)],
         results=[

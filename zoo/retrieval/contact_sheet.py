@@ -18,10 +18,10 @@ from zoo.show.draw import GAP, INK, PAPER
 CELL_SIDE = 160
 """Pixels of the square that a picture is fitted into."""
 
-TEXT = 32
+TEXT_HEIGHT = 32
 """Pixels of two lines below it."""
 
-ACROSS = 5
+PER_LINE = 5
 """Pictures beside each other."""
 
 MOST_CELLS = 200
@@ -50,14 +50,17 @@ def contact_sheet(
     check_pictures(table, root)
     lines = list(_lines(rows))
     across = max((len(line) for line in lines), default=1)
-    size = (across * (CELL_SIDE + GAP) + GAP, len(lines) * (CELL_SIDE + TEXT + GAP) + GAP)
+    size = (across * (CELL_SIDE + GAP) + GAP, len(lines) * (CELL_SIDE + TEXT_HEIGHT + GAP) + GAP)
     sheet = Image.new("RGB", size, PAPER)
     font = ImageFont.load_default(12)
     for place, line in enumerate(lines):
         columns = (KEY,) if root is not None else (KEY, THUMBNAIL)
         found = table.take([cell.row for cell in line], columns)
         for column, (cell, values) in enumerate(zip(line, found, strict=True)):
-            left, top = GAP + column * (CELL_SIDE + GAP), GAP + place * (CELL_SIDE + TEXT + GAP)
+            left, top = (
+                GAP + column * (CELL_SIDE + GAP),
+                GAP + place * (CELL_SIDE + TEXT_HEIGHT + GAP),
+            )
             picture = _picture_of(values.get(THUMBNAIL), str(values[KEY]), root)
             _draw(sheet, picture, (left, top), (_shortened(str(values[KEY]), font), cell), font)
     return sheet
@@ -80,8 +83,8 @@ def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]
     """Rows that are broken where they are too long, up to the most that a sheet has."""
     left = MOST_CELLS
     for row in rows:
-        for start in range(0, min(len(row), left), ACROSS):
-            yield row[start : min(start + ACROSS, left)]
+        for start in range(0, min(len(row), left), PER_LINE):
+            yield row[start : min(start + PER_LINE, left)]
         left -= min(len(row), left)
 
 
@@ -116,7 +119,7 @@ def _draw(
         sheet.paste(picture.resize((width, height), way), place)
     key, cell = told
     pen.text((left, top + CELL_SIDE), key, INK, font)
-    pen.text((left, top + CELL_SIDE + TEXT // 2), f"{cell.number:.4f}", INK, font)
+    pen.text((left, top + CELL_SIDE + TEXT_HEIGHT // 2), f"{cell.number:.4f}", INK, font)
 
 
 def _shortened(key: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:

@@ -11,7 +11,7 @@ from weights.progress import Progress
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.vector_table import ROWS_AT_ONCE, Rows, VectorBlock, VectorTable
 
-HELD = 4
+HELD_BLOCKS = 4
 """Blocks that are held while those after them are read: the dataset is read once for so many."""
 
 TILE = 1024
@@ -89,7 +89,7 @@ def _held(table: VectorTable, rows: Rows | None) -> Iterator[VectorBlock]:
     blocks: list[VectorBlock] = []
     for block in table.blocks(rows):
         blocks.append(block)
-        if sum(len(each.rows) for each in blocks) >= HELD * ROWS_AT_ONCE:
+        if sum(len(each.rows) for each in blocks) >= HELD_BLOCKS * ROWS_AT_ONCE:
             yield _together(blocks)
             blocks = []
     if blocks:

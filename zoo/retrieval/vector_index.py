@@ -38,7 +38,7 @@ PROBES = (8, 16, 32, 64, 128, 256)
 WANTED = 0.95
 """The share of the ten nearest rows that an index is to find."""
 
-ASKED, NEAREST = 100, 10
+MEASURED_ROWS, MEASURED_NEAREST = 100, 10
 """Rows whose nearest are asked for to measure that, and how many of those."""
 
 TIMED = 3
@@ -132,15 +132,15 @@ def _measured(
     """Ask for rows' neighbours in more and more partitions, until enough are found."""
     progress.stage(f"comparing the index with an exact search of {table.count:,} rows")
     rows = np.concatenate([block.rows for block in table.blocks()])
-    asked = rows[np.linspace(0, len(rows) - 1, min(ASKED, len(rows))).astype(np.int64)]
+    asked = rows[np.linspace(0, len(rows) - 1, min(MEASURED_ROWS, len(rows))).astype(np.int64)]
     queries = table.vectors(asked)
-    wanted = exact_nearest(table, queries, NEAREST + 1)
+    wanted = exact_nearest(table, queries, MEASURED_NEAREST + 1)
     began = time.perf_counter()
-    lance_nearest(table, queries[:TIMED], NEAREST, None)
+    lance_nearest(table, queries[:TIMED], MEASURED_NEAREST, None)
     exact_ms = 1000 * (time.perf_counter() - began) / TIMED
     for probes in (each for each in PROBES if each == PROBES[0] or each < 2 * partitions):
         began = time.perf_counter()
-        found = lance_nearest(table, queries, NEAREST + 1, probes)
+        found = lance_nearest(table, queries, MEASURED_NEAREST + 1, probes)
         indexed_ms = 1000 * (time.perf_counter() - began) / len(asked)
         recall = _recall(found, wanted, asked)
         if recall >= WANTED:

@@ -19,10 +19,10 @@ WARNING = (253, 231, 176)
 DRAWN_SIDE = 320
 """Pixels along the longer side of a panel, at least."""
 
-GAP, BAR = 8, 12
+GAP, SCALE_HEIGHT = 8, 12
 """Pixels between panels, and that a scale is high."""
 
-LINE = 22
+LETTERS_ACROSS = 22
 """Letters are so many times lower than a panel is wide, or `TEXT` pixels high."""
 
 TEXT = 14
@@ -93,7 +93,7 @@ def panels(features: Features, patch: tuple[int, int]) -> dict[str, Panel]:
 
 def letters(width: int) -> int:
     """How high letters are, in pixels, beside a panel of that width."""
-    return max(TEXT, width // LINE)
+    return max(TEXT, width // LETTERS_ACROSS)
 
 
 def head(width: int) -> int:
@@ -107,7 +107,7 @@ def _grid(shown: dict[str, Panel], size: tuple[int, int]) -> Image.Image:
     count = max(len(panel.pictures) for panel in shown.values())
     below = head(width) + count * (height + GAP)
     across = len(shown) * (width + GAP) + GAP
-    grid = Image.new("RGB", (across, below + BAR + head(width)), PAPER)
+    grid = Image.new("RGB", (across, below + SCALE_HEIGHT + head(width)), PAPER)
     pen, font = ImageDraw.Draw(grid), ImageFont.load_default(letters(width))
     for place, (name, panel) in enumerate(shown.items()):
         left = GAP + place * (width + GAP)
@@ -127,16 +127,16 @@ def _foot(grid: Image.Image, panel: Panel, corner: tuple[int, int], width: int) 
         pen.text((left, top), panel.told, INK, font)
         return
     colours = ramp(np.arange(width, dtype=np.float32))[None]
-    grid.paste(Image.fromarray(colours).resize((width, BAR)), corner)
+    grid.paste(Image.fromarray(colours).resize((width, SCALE_HEIGHT)), corner)
     words = ((left, "la", panel.scale[0]), (left + width, "ra", panel.scale[1]))
     for across, anchor, text in (*words, (left + width // 2, "ma", panel.told)):
-        pen.text((across, top + BAR + 4), text, INK, font, anchor=anchor)
+        pen.text((across, top + SCALE_HEIGHT + 4), text, INK, font, anchor=anchor)
 
 
 def _with_note(grid: Image.Image, note: str) -> Image.Image:
     """The same below a line that says what has to be known about it."""
-    font = ImageFont.load_default(grid.width // (4 * LINE))
-    high = 2 * GAP + grid.width // (4 * LINE)
+    font = ImageFont.load_default(grid.width // (4 * LETTERS_ACROSS))
+    high = 2 * GAP + grid.width // (4 * LETTERS_ACROSS)
     noted = Image.new("RGB", (grid.width, grid.height + high), PAPER)
     noted.paste(WARNING, (0, 0, grid.width, high))
     noted.paste(grid, (0, high))

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from weights.progress import Progress
 from zoo.bench.footprint import footprint
-from zoo.bench.inputs import WORDS, Spec
+from zoo.bench.inputs import OPEN_WORDS, Spec
 from zoo.bench.machine import machine
 from zoo.bench.timed_products import timed_products
 from zoo.manifest.measured import is_busy, worst
@@ -125,6 +125,6 @@ def _specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[Spec]:
     first, *others = variant.inputs
     yield Spec(first.name, first.dtype, timed)
     for each in others:
-        pairs = zip(each.shape, (timed[0], WORDS), strict=True)
+        pairs = zip(each.shape, (timed[0], OPEN_WORDS), strict=True)
         sides = (side if isinstance(side, int) else usual for side, usual in pairs)
         yield Spec(each.name, each.dtype, tuple(sides))

@@ -39,7 +39,7 @@ class Column:
     shown: Callable[[Any], str] | None = None
 
 
-COLUMNS = (
+CATALOGUE_COLUMNS = (
     Column("variant", "File"),
     Column("bytes", "Size", "MB", lambda n: f"{n / 1e6:.1f}"),
     Column("error", "Error", "largest", lambda n: f"{n:.1e}"),
@@ -74,7 +74,7 @@ def pages(
         undefined=StrictUndefined,
     )
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
-    environment.globals |= {"cells": cells, "columns": COLUMNS, "version": __version__}
+    environment.globals |= {"cells": cells, "columns": CATALOGUE_COLUMNS, "version": __version__}
     environment.globals |= {"thumbs": THUMBS, "drawn": drawn}
     environment.globals["has_tokenizers"] = any(built.has_tokenizer for built in models)
     index = environment.get_template("index.html.jinja").render(
@@ -110,7 +110,7 @@ def measured(built: Built) -> list[Speeds]:
 def cells(row: CatalogueRow) -> dict[str, Cell]:
     """A row of the table by field, the model's name left out."""
     found = {}
-    for column in COLUMNS:
+    for column in CATALOGUE_COLUMNS:
         value = vars(row)[column.field]
         more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
         more = "≤ " if column.field == "p50_ms" and row.busy else more

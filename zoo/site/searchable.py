@@ -17,7 +17,7 @@ from zoo.manifest.read import to_text
 from zoo.retrieval.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
 from zoo.site.folders import Built
 
-SEARCH, VECTORS, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
+SEARCH, VECTORS_FILE, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
 """The folder of a site, and what is in it."""
 
 MOST_SEARCHED = 20_000
@@ -99,7 +99,7 @@ def write_searchable(found: Searchable, site: Path, progress: Progress) -> None:
     progress.stage(f"writing {found.table.count:,} rows of {found.name}")
     place = site / SEARCH
     (place / THUMBNAILS).mkdir(parents=True)
-    with (place / VECTORS).open("wb") as file:
+    with (place / VECTORS_FILE).open("wb") as file:
         for block in found.table.blocks():
             file.write(block.vectors.astype("<f2").tobytes())
     columns, keys, shown = (KEY, THUMBNAIL), [], []
@@ -138,7 +138,7 @@ def search_facts(found: Searchable, model: dict[str, Any]) -> dict[str, Any]:
             "texts": found.texts,
             "rows": found.table.count,
             "dim": found.table.dim,
-            "vectors": f"{SEARCH}/{VECTORS}",
+            "vectors": f"{SEARCH}/{VECTORS_FILE}",
             "keys": f"{SEARCH}/{KEYS}",
             "thumbnails": f"{SEARCH}/{THUMBNAILS}",
         },

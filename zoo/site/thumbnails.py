@@ -17,7 +17,7 @@ from zoo.site.folders import Built
 LONGEST = 112
 """Pixels of a side, at most: what has fewer is enlarged by the page."""
 
-COLOURS = 64
+PALETTE_SIZE = 64
 """Of a picture, which keeps it small."""
 
 
@@ -42,7 +42,7 @@ def draw_thumbnail(built: Built) -> Thumbnail | None:
     made = _drawn(built, golden.outputs, seen.shape[:2]) or (seen, "The photograph of a cat")
     picture = Image.fromarray(made[0])
     picture.thumbnail((LONGEST, LONGEST))
-    return Thumbnail(picture.quantize(COLOURS), made[1])
+    return Thumbnail(picture.quantize(PALETTE_SIZE), made[1])
 
 
 def write_thumbnail(found: Thumbnail, place: Path) -> None:

@@ -12,9 +12,9 @@ from zoo.artifacts.assemble.folder import build_folder
 from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.export.bulk import Outcome, attempt
-from zoo.export.resources import FOLDER, memory
+from zoo.export.resources import FOLDER_COPIES, memory
 
-TRIES = 3
+BUILD_TRIES = 3
 """How often a build is started whose process dies."""
 
 Told = Callable[[FolderPlan, str], None]
@@ -41,7 +41,7 @@ def start(plan: FolderPlan, told: Told | None, options: Mapping[str, str]) -> Ou
 
 def memory_needed(plan: FolderPlan) -> int:
     """Bytes of memory that a build needs at most, about."""
-    return memory(find_entry(plan.model, plan.weights)[0], FOLDER)
+    return memory(find_entry(plan.model, plan.weights)[0], FOLDER_COPIES)
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,14 @@ def run_builds(
         with pool.open() as executor:
             for plan in _until_lost(queue, executor, pool, budget, settle):
                 tries[plan] += 1
-                if tries[plan] < TRIES:
+                if tries[plan] < BUILD_TRIES:
                     queue.append(plan)
                     continue
-                told = f"the process that built it died {TRIES} times, perhaps for want of memory: "
-                settle(plan, Outcome(plan.model, error=f"{told}lower {parameter('jobs')}."))
+                error = (
+                    f"the process that built it died {BUILD_TRIES} times, perhaps for want of "
+                    f"memory: lower {parameter('jobs')}."
+                )
+                settle(plan, Outcome(plan.model, error=error))
     return [outcomes[plan] for plan in plans]
 
 

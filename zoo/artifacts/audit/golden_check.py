@@ -24,7 +24,7 @@ from zoo.manifest.schema import Manifest, Variant
 from zoo.manifest.stated_entry import stated_entry
 from zoo.manifest.words import limit, tried_levels, worst_words
 
-VECTORS = {
+TOWER_OUTPUTS = {
     frozenset(("pixel_values",)): "image_embeds",
     frozenset(("input_ids",)): "text_embeds",
     frozenset(("input_ids", "attention_mask")): "text_embeds",
@@ -96,7 +96,7 @@ def _tower(
     golden: Golden, taken: frozenset[str], live: runtime.Session, variant: Variant
 ) -> Judged:
     """One of two towers, whose vectors have other lengths than those of both."""
-    name, fed = VECTORS.get(taken, ""), {each: golden.fed[each] for each in sorted(taken)}
+    name, fed = TOWER_OUTPUTS.get(taken, ""), {each: golden.fed[each] for each in sorted(taken)}
     if name not in golden.outputs:
         return Judged(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
     try:

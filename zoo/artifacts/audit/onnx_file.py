@@ -21,7 +21,7 @@ from zoo.manifest.schema import Tensor
 MOST_NODES = 1_000_000
 """More than any network has, once functions are expanded."""
 
-DEEPEST = 100
+DEEPEST_CALLS = 100
 """Functions that call each other in a row."""
 
 UNREADABLE = (DecodeError, SerdeError, OSError, ValueError, TypeError, KeyError)
@@ -74,7 +74,7 @@ def expanded_nodes(model: ir.Model) -> int:
         found = 0
         for node in nodes:
             name = node.op_identifier()
-            if name in above or len(above) == DEEPEST:
+            if name in above or len(above) == DEEPEST_CALLS:
                 return MOST_NODES + 1
             if name in model.functions and name not in counts:
                 counts[name] = total(model.functions[name].all_nodes(), (*above, name))

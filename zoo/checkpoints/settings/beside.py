@@ -28,7 +28,7 @@ from zoo.manifest.read import wrong
 OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
 """What transformers and timm call a checkpoint, beside which its settings lie."""
 LARGEST_SETTINGS = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
-FILTERS = {number: name for name, number in RESAMPLE.items()}
+FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
 
 Read = TypeVar("Read", bound=Model)
 
@@ -100,7 +100,7 @@ class Processor(Model):
             resize=None if size.both else edge,
             rescale=self.rescale_factor if self.do_rescale else 1.0,
             rescale_first=self.image_processor_type.startswith("DINOv3"),
-            resample=FILTERS[self.resample],
+            resample=FILTER_NAMES[self.resample],
             multiple=self.ensure_multiple_of if self.keep_aspect_ratio else None,
             padded=padded,
         )

@@ -17,7 +17,7 @@ def _ms(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
 
 
-COLUMNS = {
+BENCH_COLUMNS = {
     "p50_to_first": (">p50 /\nfirst", "{:.2f}".format),
     "fastest_to_products": (">fastest /\nproducts", "{:.2f}".format),
     "p50_ms": (">p50 ms", _ms),
@@ -77,9 +77,9 @@ def show_bench(found: Bench) -> None:
     rows = []
     for each in found.contenders:
         told = record_contender(found, each)
-        cells = ((told[key], shown) for key, (_, shown) in COLUMNS.items())
+        cells = ((told[key], shown) for key, (_, shown) in BENCH_COLUMNS.items())
         rows.append((short(each, found), *("" if n is None else shown(n) for n, shown in cells)))
-    print_table(("~file", *(heading for heading, _ in COLUMNS.values())), rows)
+    print_table(("~file", *(heading for heading, _ in BENCH_COLUMNS.values())), rows)
     products, total = found.floor.products, found.floor.total
     if total:
         say(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from zoo.cli.tables import counted, print_table
 from zoo.retrieval.found_rows import FoundRow
-from zoo.retrieval.vector_index import NEAREST, IndexFacts
+from zoo.retrieval.vector_index import MEASURED_NEAREST, IndexFacts
 from zoo.terminal import say
 
 
@@ -37,6 +37,6 @@ def show_index(found: IndexFacts) -> None:
     size = f"{found.bytes / 1e6:.1f} MB, built in {found.seconds:.0f} s"
     say(f"{found.kind} of {found.rows:,} rows in {found.partitions} partitions, {size}")
     say(
-        f"it finds {found.recall:.1%} of the {NEAREST} nearest rows of {found.asked} ones in "
-        f"{found.indexed_ms:.1f} ms each; comparing all rows takes {found.exact_ms:.1f} ms"
+        f"it finds {found.recall:.1%} of the {MEASURED_NEAREST} nearest rows of {found.asked} ones "
+        f"in {found.indexed_ms:.1f} ms each; comparing all rows takes {found.exact_ms:.1f} ms"
     )

@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from zoo.export.quantise.products import FloatProduct, Floats, Integers
 
-STEPS = 63
+LARGEST_INTEGER = 63
 """The largest of the integers. Processors without VNNI, and WebAssembly's relaxed instructions, add
 two products of 8 bits in 16, which overflow with all 8."""
 
@@ -23,7 +23,7 @@ class Columns:
     def scales(self, matrix: Floats) -> Floats:
         """For the largest number of each column."""
         largest = abs(matrix).max(0, initial=0)
-        return np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(STEPS)
+        return np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(LARGEST_INTEGER)
 
     def integers(self, matrix: Floats, scales: Floats) -> Integers:
         return np.rint(matrix / scales).astype(np.int8)
