@@ -38,17 +38,22 @@ LARGEST_CONFIG = 1 << 20  # bytes
 PLAIN: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "init_lora_weights": (None, True, False, "gaussian", "orthogonal", "eva"),
-    **dict.fromkeys(
-        (
-            *("use_dora", "use_qalora", "use_bdlora", "fan_in_fan_out", "lora_bias"),
-            *("layer_replication", "target_parameters", "trainable_token_indices"),
-            *("alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
-            "velora_config",
-        ),
-        (None, False, [], {}),
-    ),
 }
-"""Settings with which an adapter is a product that is added, by name."""
+"""Values with which an adapter is a product that is added."""
+
+FOLLOWED = frozenset(("lora_alpha", "alpha_pattern", "use_rslora"))
+
+WITHOUT_EFFECT = frozenset(
+    (
+        *("task_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision"),
+        *("inference_mode", "r", "rank_pattern", "target_modules", "exclude_modules", "bias"),
+        *("modules_to_save", "layers_to_transform", "layers_pattern", "lora_dropout"),
+        *("megatron_config", "megatron_core", "loftq_config", "eva_config", "corda_config"),
+        *("lora_ga_config", "runtime_config", "qalora_group_size", "ensure_weight_tying"),
+    )
+)
+"""Settings of training, and those that say again what the tensors do. Whatever else is not empty
+may make an adapter another one."""
 
 
 @dataclass(frozen=True)
@@ -137,16 +142,24 @@ def _read(folder: Path) -> tuple[Scales, Checkpoint]:
         raise NotACheckpoint(
             f"{folder / ADAPTER} cannot be used ({type(error).__name__}): save the adapter again."
         ) from error
-    for name, values in PLAIN.items():
-        if (value := config.get(name)) not in values:
+    for name, value in {**dict.fromkeys(PLAIN), **config}.items():
+        if not _is_plain(name, value):
             raise NotACheckpoint(
-                f"{folder} is no plain LoRA: its {ADAPTER} says {name} = {ascii(value)[:60]}. "
+                f"{folder} is no plain LoRA: its {ADAPTER} says "
+                f"{ascii(name)[1:-1][:60]} = {ascii(value)[:60]}. "
                 "Merge it with peft's `merge_and_unload()`, and name what that gives."
             )
     files = [name for name in TENSORS if (folder / name).is_file()]
     if not files:
         raise NotACheckpoint(f"{folder} has no {' and no '.join(TENSORS)}: save the adapter again.")
     return scales, open_checkpoint(folder / files[0])
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Whether an adapter with this setting is a product that is added."""
+    if name in PLAIN:
+        return value in PLAIN[name]
+    return name in FOLLOWED | WITHOUT_EFFECT or value in (None, False, "", [], {})
 
 
 def _in_network(key: str) -> str:

@@ -41,12 +41,12 @@ def inspect(given: Given) -> Inspection:
     models = tuple(fitting_models(checkpoint))
     settings, _ = read_settings(checkpoint)
     own = next(iter(likely(checkpoint, settings, given)), None) if not models else None
-    naming = own.naming if own else recognise(checkpoint)
+    naming = own.naming if own else recognise(checkpoint, models)
     strangeness = "" if own or models else strange(checkpoint, settings)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,
-        naming=naming.name,
+        naming=naming.name if naming else "",
         models=models,
         network=f"{own.called}: {own.config.text}" if own else "",
         strangeness=strangeness,
@@ -55,7 +55,7 @@ def inspect(given: Given) -> Inspection:
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.state.size for file in checkpoint.files),
         dtypes=dict(Counter(tensor.dtype for tensor in tensors)),
-        periods=_origin_of_periods(checkpoint, naming),
+        periods=_origin_of_periods(checkpoint, naming) if naming else "none",
     )
 
 

@@ -1,7 +1,8 @@
 """The weights that a request names, for the model that it names."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from weights import (
     random_weights,
 )
 from weights.containers import npy
-from weights.errors import MappingError
+from weights.errors import MappingError, NotACheckpoint
 from weights.files import hold_to_name
 from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
@@ -207,10 +208,15 @@ def fitting_models(checkpoint: Checkpoint) -> list[str]:
     return [name for name, entry in MODELS.items() if any(fitting_views(parts, entry))]
 
 
-def recognise(checkpoint: Checkpoint) -> Naming:
-    """Whose names a checkpoint uses, of all that the zoo knows. **Raises** `NotACheckpoint`."""
-    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable)
-    return nearest(known, checkpoint)[0]
+def recognise(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
+    """Whose names a checkpoint uses, which fits these models; None where they are nobody's."""
+    if models:
+        return next(fitting_views(views_of(checkpoint), MODELS[models[0]]))[0]
+    # Paths of leaves may be any names.
+    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
+    with suppress(NotACheckpoint):
+        return nearest(known, checkpoint)[0]
+    return None
 
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:

@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
+from zoo.checkpoints.weights_argument import Given
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
-from zoo.cli.options import Json, Model, model_names
+from zoo.cli.options import Json, model_names
 from zoo.cli.places import here, publisher
-from zoo.registry.lookup import fitting, info
+from zoo.options import argument
+from zoo.registry.lookup import MODELS, fitting, info
 from zoo.registry.model_words import position_words, preprocessing_words
 from zoo.terminal import say
 
@@ -28,10 +30,36 @@ def list_command(
     print_result(json, found, show_models, lambda entries: list(map(model_record, entries)))
 
 
+MODEL = argument(
+    "MODEL|FILE|FOLDER",
+    "The name of a model, or the path of a checkpoint, of an .onnx file with its manifest, or of a "
+    "folder of `zoo build` or `zoo pull`.",
+)
+
+
 @options_of()
-def describe(model: Model, json: Json = False) -> None:
+def describe(model: Annotated[str, MODEL], json: Json = False) -> None:
     """Describe one model: its architecture, preprocessing, weights and licence."""
-    print_result(json, info(model), show_model, model_record)
+    print_result(json, described_entry(model), show_model, model_record)
+
+
+def described_entry(model: str) -> ModelInfo:
+    """The entry of a model by its name, or of what lies at a path."""
+    path = Path(model).expanduser()
+    if model in MODELS or not path.exists():
+        return info(model)
+    # Manifests are read with pydantic, and a checkpoint is known by what JAX would build.
+    from zoo.hub.found_variant import is_built
+    from zoo.manifest.read import read_folder_manifest, read_manifest
+    from zoo.manifest.stated_entry import stated_entry
+
+    if is_built(path):
+        return stated_entry(read_folder_manifest(path))
+    if path.suffix == ".onnx":
+        return stated_entry(read_manifest(path))
+    from zoo.checkpoints.recognised import recognised
+
+    return recognised(Given(path))[0]
 
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:

@@ -36,6 +36,7 @@ PUBLISHERS = {
     "huggingface": "Hugging Face transformers",
     "timm": "timm",
     "eqx": "Equinox",
+    "": "nobody's that the zoo knows",
 }
 
 MOST_TENSORS = 1000

@@ -151,6 +151,7 @@ def test_commands_take_both(zoo, tmp_path):
 
 CHANGES = {
     "DoRA": ({"use_dora": True}, "use_dora = True"),
+    "what nobody knows yet": ({"use_another": True}, "use_another = True"),
     "another kind": ({"peft_type": "LOHA"}, "peft_type = 'LOHA'"),
     "a base that was changed": ({"init_lora_weights": "pissa"}, "init_lora_weights = 'pissa'"),
     "a regular expression": ({"alpha_pattern": {"[qv]_proj": 3}}, "alpha_pattern"),

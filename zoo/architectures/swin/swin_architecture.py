@@ -55,7 +55,7 @@ def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:
     if len(patch) != 4 or 0 in patch or not depths or not hidden:
         return None
     firsts = [BLOCK.format(stage, 0) for stage in range(len(depths))]
-    earlier = config.pretrained if len(config.pretrained) == len(depths) else (0,) * len(depths)
+    earlier = config.pretrained if len(config.pretrained) >= len(depths) else (0,) * len(depths)
     found = replace(
         config,
         embed=patch[0],
@@ -103,7 +103,7 @@ def _windows_told(config: SwinConfig, settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if window := _whole(arguments.get("window_size")):
         found["window"] = window
-    if len(earlier := _several(arguments.get("pretrained_window_sizes"))) == len(config.depths):
+    if len(earlier := _several(arguments.get("pretrained_window_sizes"))) >= len(config.depths):
         found["pretrained"] = earlier
     pictures = settings.pretrained_cfg.input_size[1:] if settings.pretrained_cfg else ()
     if image := _image(arguments.get("image_size", arguments.get("img_size", pictures))):

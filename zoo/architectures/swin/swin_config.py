@@ -62,7 +62,8 @@ class SwinConfig:
         stages = len(self.depths)
         counts = (self.embed, *self.depths, *self.heads, self.window, *self.grid, self.patch_size)
         sized = all(0 < count <= MOST for count in counts) and stages > 0 and self.ratio > 0
-        if not sized or not stages == len(self.heads) == len(self.pretrained):
+        # transformers has four by default, however many stages there are.
+        if not sized or not stages == len(self.heads) <= len(self.pretrained):
             return False
         shared = all(dim % heads == 0 for dim, heads in zip(self.dims, self.heads, strict=True))
         before = all(0 <= side <= MOST for side in self.pretrained)
