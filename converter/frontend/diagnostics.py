@@ -80,7 +80,9 @@ def refusal(
     else:
         said = str(error)
         blame = _unequal(names, works) or _longer(works, said) or _unlike(names, works, said)
-    return _sentence(*blame, text, line) if blame else _looks(error, text, line)
+    if blame:
+        return _sentence(*blame, text, line)
+    return _looks(error, text, line) or _batched(structs, run, text, line)
 
 
 @contextmanager
@@ -165,10 +167,34 @@ def _looks(error: Exception, text: str, line: str) -> Unsupported | None:
     """Where Python asks for numbers that only an input has."""
     if not isinstance(error, LOOKS):
         return None
+    if isinstance(error, errors.TracerArrayConversionError):
+        return Unsupported(
+            f"the function gives numpy what JAX traces: {text}; write jax.numpy in place of numpy "
+            "for what depends on an input",
+            line,
+        )
     return Unsupported(
         f"the function asks for numbers that are known only when it runs: {text}; choose by "
         "jnp.where or jax.lax.cond, repeat by jax.lax.while_loop, and give a `size=` to what "
         "returns as many elements as there are",
+        line,
+    )
+
+
+def _batched(
+    structs: Structs, run: Callable[[Structs], object], text: str, line: str
+) -> Unsupported | None:
+    """Where the function takes one of what a batch is given of."""
+    sizes = {str(struct.shape[0]) if struct.shape else "" for struct in structs}
+    if len(sizes) != 1 or "" in sizes:
+        return None
+    try:
+        run([jax.ShapeDtypeStruct(struct.shape[1:], struct.dtype) for struct in structs])
+    except RAISED:
+        return None
+    return Unsupported(
+        f"the function cannot be traced: {text}; it can be without the first dimension, "
+        f"{sizes.pop()}: where that is a batch, convert jax.vmap(function)",
         line,
     )
 

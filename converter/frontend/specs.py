@@ -1,6 +1,8 @@
 """What a conversion is given: the shapes of inputs, and the names of what a function holds."""
 
 import inspect
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -47,9 +49,12 @@ def arguments(
 ) -> Arguments:
     """Read what a user gives for each argument, and says of the dimensions that it names."""
     if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
+        listed = specs if isinstance(specs, (list, tuple)) else ()
+        advice = f"for one input write [{specs!r}]"
+        if any(isinstance(s, (list, tuple)) for s in listed):
+            advice = "functools.partial gives a number that stays, and () is the shape of an input"
         raise SpecError(
-            f"specs must be a list with one entry per input, received {specs!r}; "
-            f"for one input write [{specs!r}]"
+            f"specs must be a list with one entry per input, received {specs!r}; {advice}"
         )
     argument_specs = (tuple(specs), dict(kwargs or {}))
 
@@ -113,6 +118,12 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
             f"a dimension is a number or a name, and {tuple(spec)!r} has a None: call one that is "
             'open as you like, such as "batch"'
         )
+    if any(isinstance(d, (dict, list, tuple)) for d in spec):
+        raise SpecError(
+            f"a shape is numbers and names, and {spec!r} has a {_kind_in(spec)} in it: where an "
+            "argument holds several arrays, give each its shape, such as ((3,), ()) for (3, 2) and "
+            '{"x": (3,)} for {"x": 3}'
+        )
     _check_sizes(spec)
     text = ",".join(str(d) for d in spec)
     try:
@@ -120,6 +131,11 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
     except symbolic_scope.UNREADABLE as error:
         raise SpecError(f"shape {tuple(spec)!r} cannot be read: {error}") from error
     return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
+
+
+def _kind_in(spec: Sequence[Any]) -> str:
+    """What in a shape is no size."""
+    return next(type(d).__name__ for d in spec if isinstance(d, (dict, list, tuple)))
 
 
 def _check_sizes(shape: Sequence[Any]) -> None:
@@ -155,11 +171,30 @@ def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> 
 
 
 def output_names(tree: Any) -> list[str]:
-    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    """The paths of what a function returns, without the numbers that one begins with where that
+    still names it; those that have nothing but numbers are counted."""
+    paths = [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    short = [re.sub(r"^(\d+(\.|$))+", "", path) for path in paths]
+    times = Counter(short)
     return [
-        name if name and not name[0].isdigit() else f"output_{i}"
-        for i, name in enumerate(path_name(path) for path, _ in paths)
+        (name if times[name] == 1 else f"output_{path}" if path != name else name)
+        if name
+        else f"output_{i}"
+        for i, (path, name) in enumerate(zip(paths, short, strict=True))
     ]
+
+
+def refuse_other_outputs(returned: Any) -> None:
+    """**Raises** `SpecError` for what a function returns that is no array."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(returned)[0]:
+        numbers = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
+        if not isinstance(leaf, numbers) and not hasattr(leaf, "__jax_array__"):
+            where = path_name(path)
+            raise SpecError(
+                f"the function returns a {type(leaf).__name__}{where and f' at {where!r}'}, which "
+                "no file can give: leave it out of what the function returns, which is arrays, or "
+                "lists and dictionaries of them"
+            )
 
 
 def path_name(path: Any) -> str:

@@ -34,6 +34,7 @@ from converter.frontend.specs import (
     closed_over,
     input_names,
     output_names,
+    refuse_other_outputs,
 )
 from converter.ir import Graph, Node
 from converter.ir.names import Names
@@ -77,6 +78,7 @@ def trace(
         head = () if params is None else (fill(arrays),)
         positional, named = parsed.fill(args)
         returned = call(*head, *positional, **named)
+        refuse_other_outputs(returned)
         if not separate:
             paths = (path for own in head for path in changed_leaves(own, arrays))
             changed.update(dict.fromkeys(paths))

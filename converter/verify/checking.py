@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -64,7 +65,8 @@ def check(
         A dictionary from outputs to errors, with ``passed``, ``differences`` and ``elements``.
 
     Raises:
-        CheckError: inputs or outputs do not fit the model, or JAX cannot evaluate the function.
+        CheckError: inputs or outputs do not fit the model, JAX cannot evaluate the function, or two
+            calls of it differ.
     """
     verdict, cases = Verdict(), judged_cases(model, fn, inputs, seed, accept_open)
     for level, live in sessions(model):
@@ -72,6 +74,8 @@ def check(
             got = run(live, case.judge.inputs)
             with _evaluating(case.judge.name, case.judge.inputs):
                 _note(case.compared(got), case, level, verdict)
+    if not verdict.passed:
+        _refuse_impure(cases[0])
     return verdict
 
 
@@ -96,10 +100,27 @@ def judged_cases(
     noise, cases = _noise(model, call, drawn[0][1]), list[Case]()
     for name, arrays in drawn:
         with _evaluating(name, arrays):
-            results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
-            wanted = [_numbers(x) for x in jax.tree.leaves(results)]
-            cases.append(Case(Judge(noise, arrays, name, call), wanted, accept_open))
+            again = partial(_outputs_of, call, arrays)
+            cases.append(Case(Judge(noise, arrays, name, call), again(), accept_open, again))
     return cases
+
+
+def _outputs_of(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
+    """What a function gives for arrays."""
+    results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
+    return [_numbers(x) for x in jax.tree.leaves(results)]
+
+
+def _refuse_impure(case: Case) -> None:
+    """**Raises** `CheckError` where another call of a function gives another answer."""
+    pairs = zip(case.wanted, case.again(), strict=True)
+    same = [x.tobytes() == y.tobytes() for x, y in pairs]
+    if not all(same):
+        raise CheckError(
+            f"two calls of the function with the same inputs differ in output {same.index(False)}: "
+            "it depends on something else, such as a counter, a clock or Python's random numbers. "
+            "Give that as an input, a jax.random key for one, and convert again"
+        )
 
 
 @contextmanager
@@ -128,12 +149,14 @@ class Compared:
 class Case:
     """Inputs with what JAX makes of them, and the last run that was compared with that.
 
-    Open elements of outputs in ``accepted`` are not held against the file.
+    Open elements of outputs in ``accepted`` are not held against the file; ``again`` calls the
+    function once more.
     """
 
     judge: Judge
     wanted: list[np.ndarray]
     accepted: Collection[str]
+    again: Callable[[], list[np.ndarray]]
     last: list[Compared] = field(default_factory=list)
 
     def compared(self, got: dict[str, np.ndarray]) -> list[Compared]:

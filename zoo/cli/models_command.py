@@ -11,6 +11,7 @@ from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
 from zoo.cli.options import Json, model_names
 from zoo.cli.places import here, publisher
+from zoo.errors import BadFile
 from zoo.options import argument
 from zoo.registry.lookup import MODELS, fitting, info
 from zoo.registry.model_words import position_words, preprocessing_words
@@ -50,13 +51,15 @@ def described_entry(model: str) -> ModelInfo:
         return info(model)
     # Manifests are read with pydantic, and a checkpoint is known by what JAX would build.
     from zoo.hub.found_variant import is_built
-    from zoo.manifest.read import read_folder_manifest, read_manifest
+    from zoo.manifest.read import near, read_folder_manifest
     from zoo.manifest.stated_entry import stated_entry
 
     if is_built(path):
         return stated_entry(read_folder_manifest(path))
     if path.suffix == ".onnx":
-        return stated_entry(read_manifest(path))
+        if (manifest := near(path)) is None:
+            raise BadFile(f"{path} has no manifest that says what it is: keep it beside it.")
+        return stated_entry(manifest)
     from zoo.checkpoints.recognised import recognised
 
     return recognised(Given(path))[0]

@@ -1,0 +1,72 @@
+"""What new users write wrongly, and the word that the sentence about it names."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import converter
+from converter.errors import ConverterError
+
+BATCH = [("batch", 3)]
+ROWS = ("batch", 3)
+
+WRONG = {
+    "a string": (
+        lambda x: {"y": x, "name": "cat"},
+        BATCH,
+        r"returns a str at 'name'.*leave it out",
+    ),
+    "a set": (lambda x: {1, 2}, BATCH, r"returns a set.*lists and dictionaries"),
+    "a number for a shape": (lambda x, n: x * n, [ROWS, 2], r"functools\.partial.*\(\)"),
+    "one input": (lambda x: x, ROWS, r"for one input write \[\('batch', 3\)\]"),
+    "a dictionary in a shape": (lambda d: d[0]["a"], [({"a": 3}, 3)], r"has a dict in it.*\{\"x\""),
+    "numpy": (lambda x: jnp.asarray(np.sin(x)), BATCH, r"write jax\.numpy in place of numpy"),
+    "no batch": (eqx.nn.Linear(3, 4, key=jax.random.key(0)), BATCH, r"convert jax\.vmap"),
+    "no batch of pictures": (
+        eqx.nn.Conv2d(3, 4, 3, key=jax.random.key(0)),
+        [(2, 3, 8, 8)],
+        r"without the first dimension, 2: .* jax\.vmap",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_sentence_names_what_to_write(name):
+    function, specs, said = WRONG[name]
+    with pytest.raises(ConverterError, match=said):
+        converter.to_onnx(function, specs)
+
+
+def test_a_function_that_is_right_nowhere_is_its_own_affair():
+    with pytest.raises(TypeError, match="contracting dimensions"):
+        converter.to_onnx(lambda x: x @ jnp.ones((5, 5)), BATCH)
+
+
+def test_a_function_of_more_than_its_inputs():
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return {"same": x, "counted": x + len(calls)}
+
+    export = converter.to_onnx(counted, BATCH)
+    with pytest.raises(
+        converter.CheckError, match=r"two calls of the function .* differ in output"
+    ):
+        converter.check(export, counted)
+
+
+@pytest.mark.parametrize(
+    ("returned", "names"),
+    [
+        (lambda a, b: ({"action": a, "v": (a, b)}, b), ["action", "v.0", "v.1", "output_3"]),
+        (lambda a, b: ({"x": a}, {"x": b}), ["output_0.x", "output_1.x"]),
+        (lambda a, b: ((a, b), a), ["output_0", "output_1", "output_2"]),
+        (lambda a, b: {"x": {"y": a}, "y": b}, ["x.y", "y"]),
+    ],
+)
+def test_outputs_are_named_by_their_path(returned, names):
+    export = converter.to_onnx(lambda a, b: returned(a + 1, b * 2), [ROWS, ROWS])
+    assert [value.name for value in export.model.graph.outputs] == names
