@@ -5,9 +5,10 @@ whoever uses them need not check again. Fields that are not known are ignored, f
 may add some.
 """
 
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from zoo.files.staging import NAME
 
@@ -27,10 +28,21 @@ Name = Annotated[str, Field(max_length=200, pattern=NAME)]
 Digest = Annotated[str, Field(pattern=DIGEST)]
 Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
 Line = Annotated[str, Field(max_length=200, pattern=LINE)]
+Escaped = Annotated[
+    str,
+    BeforeValidator(lambda text: escaped(text) if isinstance(text, str) else text),
+    Field(max_length=200),
+]
+"""A line of somebody who may have tabs and line feeds in it, which come in as `\\t` and `\\n`."""
 Text = Annotated[str, Field(max_length=2000, pattern=LINE)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Side = Annotated[int, Field(ge=1, le=1 << 16)]
 Three = tuple[float, float, float]
+
+
+def escaped(text: str) -> str:
+    """With what is no character to be shown written as Python writes it."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
 
 
 class Model(BaseModel):

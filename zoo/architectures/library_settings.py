@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from zoo.architectures.parts.preprocessing import Filter, Preprocessing
-from zoo.fields import Line, Model, Side, Three
+from zoo.fields import Escaped, Line, Model, Side, Three
 
 
 class TimmPictures(Model):
@@ -51,7 +51,7 @@ class Settings(Model, extra="allow"):
     num_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
-    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Line] = Field({})
+    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Escaped] = Field({})
     eos_token_id: int | tuple[int, ...] | None = None
     vision_config: Settings | None = None
     text_config: Settings | None = None
@@ -64,7 +64,7 @@ class Settings(Model, extra="allow"):
     max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
     temperature_init_value: Annotated[float, Field(gt=0, le=1e6)] | None = None
     architecture: Line = ""
-    label_names: tuple[Line, ...] = ()
+    label_names: tuple[Escaped, ...] = ()
     global_pool: Line = ""
     pretrained_cfg: TimmPictures | None = None
 

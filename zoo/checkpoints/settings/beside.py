@@ -67,8 +67,8 @@ class Processor(Model):
     do_rescale: bool = True
     rescale_factor: Annotated[float, Field(gt=0)] = 1 / 255
     do_normalize: bool = True
-    image_mean: Three | None = None
-    image_std: Three | None = None
+    image_mean: Three | float | None = None
+    image_std: Three | float | None = None
     keep_aspect_ratio: bool = False
     ensure_multiple_of: Side = 1
 
@@ -76,7 +76,15 @@ class Processor(Model):
     def _check_statistics(self) -> Processor:
         if self.do_normalize and (self.image_mean is None or self.image_std is None):
             raise ValueError("image_mean or image_std is missing, and do_normalize asks for both")
+        edge, crop = _sides(self.size).shortest_edge, _sides(self.crop_size).both
+        if self.do_center_crop and edge is not None and crop is not None and max(crop) > edge:
+            raise ValueError("crop_size is larger than the shortest_edge of size, which pads")
         return self
+
+    @property
+    def _is_of_convnext(self) -> bool:
+        """Whether it is the one that reads `crop_pct`; nameless ones are of long ago."""
+        return not self.image_processor_type or self.image_processor_type.startswith("ConvNext")
 
     @property
     def preprocessing(self) -> Preprocessing | None:
@@ -84,7 +92,7 @@ class Processor(Model):
         size, crop = map(_sides, (self.size, self.crop_size))
         edge = size.shortest_edge
         target = crop.both if self.do_center_crop else size.both
-        if self.crop_pct is not None and edge is not None:
+        if self.crop_pct is not None and edge is not None and self._is_of_convnext:
             # Only below 384 pixels does it crop; from there on it stretches.
             target = (edge, edge)
             edge = int(edge / self.crop_pct) if edge < 384 else None
@@ -94,8 +102,8 @@ class Processor(Model):
         if target is None or (size.both and self.do_center_crop):
             return None
         return Preprocessing(
-            mean=(self.do_normalize and self.image_mean) or (0.0, 0.0, 0.0),
-            std=(self.do_normalize and self.image_std) or (1.0, 1.0, 1.0),
+            mean=_three(self.image_mean if self.do_normalize else None, 0.0),
+            std=_three(self.image_std if self.do_normalize else None, 1.0),
             size=target,
             resize=None if size.both else edge,
             rescale=self.rescale_factor if self.do_rescale else 1.0,
@@ -104,6 +112,14 @@ class Processor(Model):
             multiple=self.ensure_multiple_of if self.keep_aspect_ratio else None,
             padded=padded,
         )
+
+
+def _three(value: Three | float | None, usual: float) -> Three:
+    """A number for each channel."""
+    if isinstance(value, tuple):
+        return value
+    each = usual if value is None else value
+    return each, each, each
 
 
 def _sides(value: Sides | int | None) -> Sides:
