@@ -3,6 +3,7 @@
 Linux stands in for it. Each test takes away what Windows lacks, as far as one process can.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import zoo
 from weights import lock
 from weights.progress import Quiet
 from zoo.files import staging
+from zoo.images.photograph import photograph
 
 OPEN = Path("/proc/self/fd")
 
@@ -79,42 +82,83 @@ def test_what_a_killed_process_left_is_removed_with_its_folder(tmp_path, windows
 
 
 PROGRAM = """
-import os, sys, signal
+import json, os, sys, signal
+from pathlib import Path
 import equinox, filelock, huggingface_hub, jax, jinja2, numpy, onnx, onnx_ir, onnxruntime, PIL.Image
 import psutil, pydantic, rich.console, typer, subprocess, multiprocessing.connection
 import asyncio, concurrent.futures.process, multiprocessing.pool, rich.progress, rich.live
-import typer.rich_utils
-for name in ("O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC", "fork", "sysconf"):
-    delattr(os, name)
-for name in ("sched_getaffinity", "getuid", "geteuid", "mkfifo"):
-    delattr(os, name)
-for name in ("SIGKILL", "SIGHUP", "SIGPIPE", "SIGALRM", "SIGUSR1"):
-    delattr(signal, name)
-for name in ("fcntl", "resource", "pwd", "grp", "termios"):
-    sys.modules[name] = None
-os.supports_dir_fd = set()
-os.O_BINARY = 0
-sys.platform = "win32"
+import multiprocessing.resource_tracker, multiprocessing.popen_spawn_posix, typer.rich_utils
+system, commands = json.loads(sys.argv[1])
+if system == "win32":
+    for name in ("O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC", "fork", "sysconf"):
+        delattr(os, name)
+    for name in ("getuid", "geteuid", "mkfifo"):
+        delattr(os, name)
+    for name in ("SIGKILL", "SIGHUP", "SIGPIPE", "SIGALRM", "SIGUSR1"):
+        delattr(signal, name)
+    for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+        sys.modules[name] = None
+    os.supports_dir_fd = set()
+    os.O_BINARY = 0
+delattr(os, "sched_getaffinity")
+sys.platform = system
+from zoo.bench import footprint, machine
 from zoo.cli.app import app
 from zoo.cli.console import call
-sys.exit(call(app, sys.argv[1:], "zoo"))
+for module, names in ((machine, ("CPUINFO", "STAT")), (footprint, ("STATUS", "RESET"))):
+    for name in names:
+        setattr(module, name, Path("nowhere", "proc"))
+for words in commands:
+    code = call(app, words, "zoo")
+    if code:
+        sys.exit(f"{words} ended with {code}")
 """
-"""A command without the names that only POSIX has. Other libraries are imported before."""
+"""Commands without the names that one system lacks. Other libraries are imported before."""
+
+FOLDER = "artifacts/vit_digits"
+EXPORTED = [
+    ["export", "vit_digits", "--out", "digits.onnx"],
+    ["verify", "digits.onnx"],
+    ["run", "digits.onnx", "cat.png"],
+    ["list"],
+]
+BUILT = [
+    ["build", "vit_digits", "--variant", "fp32,int8"],
+    ["verify", FOLDER],
+    ["show", "vit_digits", "cat.png", "--out", "shown.png"],
+    ["embed", "pictures", "--model", FOLDER, "--out", "vectors.parquet"],
+    ["search", "vectors.parquet", "cat.png", "--pictures", "pictures"],
+    ["golden", "make", "vit_digits", "golden.pth"],
+    ["weights", "inspect", "golden.pth"],
+    ["weights", "convert", "golden.pth", "golden.eqx"],
+    ["cache", "list"],
+    ["report", "--weights-dir", "checkpoints", "--filter", "vit_digits", "--variant", "fp32"],
+    ["report", "--providers", "--filter", "vit_digits", "--variant", "fp32", "--out", "card"],
+]
+BENCH = ["bench", f"{FOLDER}/onnx/model.onnx", "--rounds", "2"]
+"""It starts a process, which Linux does by what Windows lacks."""
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("system", "commands"),
     [
-        ("export", "vit_digits", "--out", "digits.onnx"),
-        ("list",),
-        pytest.param(("build", "vit_digits", "--variant", "fp32"), marks=pytest.mark.full),
+        pytest.param("win32", EXPORTED, id="win32, export"),
+        pytest.param("win32", BUILT, id="win32, build", marks=pytest.mark.full),
+        pytest.param("darwin", [*EXPORTED, *BUILT, BENCH], id="darwin", marks=pytest.mark.full),
     ],
-    ids=lambda arguments: arguments[0],
 )
-def test_commands_without_the_names_of_posix(arguments, tmp_path):
-    command = [sys.executable, "-c", PROGRAM, *arguments]
+def test_commands_without_the_names_of_posix(system, commands, tmp_path):
+    """As far as one process can be without them."""
+    photograph().save(tmp_path / "cat.png")
+    for place in ("pictures", "checkpoints"):
+        (tmp_path / place).mkdir()
+    photograph().save(tmp_path / "pictures" / "cat.png")
+    digits = Path(zoo.__file__).parent / "data" / "vit_digits.safetensors"
+    (tmp_path / "checkpoints" / digits.name).write_bytes(digits.read_bytes())
+    command = [sys.executable, "-c", PROGRAM, json.dumps([system, commands])]
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    own = {"PYTHONPATH": path, "HOME": str(tmp_path)}
     done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+        command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]

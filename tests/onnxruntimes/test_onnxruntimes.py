@@ -12,7 +12,7 @@ from converter.targets import find_target
 from tests.conformance import RUNS, TOLERANCE, inputs, results
 from tests.onnxruntimes import FOLDER, VERSIONS, keep, python_of, run_all
 from tests.onnxruntimes.table import build
-from tests.programs.table import PROGRAMS
+from tests.programs.table import SUBJECTS
 
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:left out")]
 
@@ -38,11 +38,12 @@ def test_files_of_the_zoo(version, tmp_path):
             assert wrong.keys() <= {"bf16"}, wrong
 
 
-def test_programs(version, tmp_path):
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_programs(subject, version, tmp_path):
     """Each program, written for a version, gives JAX's numbers there."""
     target = f"onnxruntime=={version}"
     newest = find_target(target).opsets[-1]
-    for name, case in PROGRAMS.items():
+    for case in SUBJECTS[subject]:
         with jax.enable_x64(case.x64):
             arrays = inputs(case.specs)
             wanted = [np.asarray(array) for array in results(case, arrays)]
@@ -50,7 +51,7 @@ def test_programs(version, tmp_path):
             if RUNS not in case.tags or not kinds <= set("biuf"):
                 continue
             export = case.export(min(case.opsets[-1], newest), target=target)
-        stem = re.sub(r"\W+", "-", name)
+        stem = re.sub(r"\W+", "-", case.name)
         ir.save(export.model, tmp_path / f"{stem}.onnx")
         floats = (TOLERANCE[w.dtype.name] for w in wanted if w.dtype.kind == "f")
         keep(tmp_path, stem, arrays, wanted, max(floats, default=0) * case.tolerance)
