@@ -25,9 +25,9 @@ from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.cli.options import All, DryRun, Filter, Json, model_names
 from zoo.errors import BadRequest
-from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS
-from zoo.export.request import Options, Size, read_calibration, read_signature
-from zoo.manifest.choices import Input
+from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
+from zoo.export.request import Options, Size, check_scales, read_calibration, read_signature
+from zoo.manifest.choices import Input, Scales
 from zoo.options import (
     FILE,
     FORCE,
@@ -79,6 +79,7 @@ def build(
     output: Annotated[Sequence[str], OUTPUTS] = (),
     input: Annotated[Input, INPUT] = "float32",
     calibrate: Annotated[Path | None, CALIBRATE] = None,
+    scales: Annotated[Scales, SCALES] = "tensor",
     oldest_runtime: Annotated[str, OLDEST] = "",
     jobs: Annotated[int, Option("N", JOBS, RESOURCES, least=1)] = 1,
     memory: Annotated[
@@ -91,7 +92,7 @@ def build(
     Files that an earlier build has finished are kept as they are.
     """
     size = size or ("dynamic" if input == "float32" else None)
-    how = Options(size=size, outputs=output, input=input, calibrate=calibrate)
+    how = Options(size=size, outputs=output, input=input, calibrate=calibrate, scales=scales)
     target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
     chosen, choice = read_variants(variant, target), asked.choice
     if isinstance(choice, Given):
@@ -111,9 +112,10 @@ def build(
     folder = out.absolute()  # workers may have another working folder
     signatures = {entry.name: read_signature(entry, how) for entry in entries}
     has_int8 = any(VARIANTS[name].precision == "int8" for name in chosen)
+    check_scales(how, has_int8)
     pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
     files = {entry.name: with_towers(chosen, entry.config) for entry in entries}
-    rest = (force, keep_inexact, offline, pictures, target)
+    rest = (force, keep_inexact, offline, pictures, target, scales)
     plans = [
         FolderPlan(name, folder / name, choice, signature, files[name], *rest)
         for name, signature in signatures.items()

@@ -100,8 +100,15 @@ def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_
         ),
         verification=made.verification,
         minimum_runtime=made.minimum_runtime,
-        **({"calibration": made.calibration} if made.calibration else {}),
+        **_activations(made),
     )
+
+
+def _activations(made: Made) -> dict[str, Any]:
+    """How those of int8 are scaled."""
+    if made.calibration:
+        return {"calibration": made.calibration}
+    return {"scales": made.scales} if made.precision == "int8" else {}
 
 
 def _tensor(value: ir.Value) -> Tensor:

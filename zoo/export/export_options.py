@@ -70,6 +70,12 @@ CALIBRATE = Option(
     FILE,
     given=Path,
 )
+SCALES = Option(
+    None,
+    "For int8: one scale for each tensor of activations, which depends on all images of a batch, "
+    "or one for each row, which does not and takes a sixth longer.",
+    FILE,
+)
 TARGET = Option(
     "NAME",
     f"The runtime that the file is for: {', '.join(TARGET_NAMES)}. Portable is for all of them and "

@@ -64,6 +64,7 @@ def export_model(
             asked.target,
             asked.layout,
             request.pictures,
+            asked.scales,
         )
         files = stack.enter_context(making_files(request.files, request.folder, maker, progress))
         done = {spec: _put(request, file, made, provenance(), maker) for spec, file, made in files}

@@ -28,7 +28,7 @@ from zoo.files.digests import Digests
 from zoo.files.staging import sidecar_path, staged, writing
 from zoo.images.in_graph import front
 from zoo.images.picture_folder import PictureFolder
-from zoo.manifest.choices import Layout, Precision, Target
+from zoo.manifest.choices import Layout, Precision, Scales, Target
 from zoo.manifest.measured import Calibration, Verification
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Made:
     digests: Mapping[str, str]
     live: Session | None = None
     calibration: Calibration | None = None
+    scales: Scales = "tensor"
     minimum_runtime: str | None = None
 
     def may_stay(self, keep_inexact: bool) -> bool:
@@ -67,8 +68,8 @@ class Made:
 class Maker:
     """All that the files of one model are made from; without `samples` they are not checked.
 
-    Activations of int8 are ranged on `pictures`, if there are any; `calibrations` are what came of
-    that, by the names of the files.
+    Activations of int8 have these `scales`, or are ranged on `pictures`; `calibrations` are what
+    came of that, by the names of the files.
     """
 
     entry: ModelInfo
@@ -79,6 +80,7 @@ class Maker:
     target: Target = DEFAULT_TARGET
     layout: Layout | None = None
     pictures: PictureFolder | None = None
+    scales: Scales = "tensor"
     digests: Digests = field(default_factory=Digests)
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
@@ -123,7 +125,7 @@ class Maker:
             self.digests.update(found[1])
             return
         with writing(file), self.digests.taken() as written:
-            derive(source, file, precision, inputs, written, self.target)
+            derive(source, file, precision, inputs, written, self.target, self.scales)
 
     def take_images(self, file: Path, opset: int, progress: Progress) -> None:
         """Put preprocessing in front of a file that is to take images; else leave it."""
@@ -162,7 +164,8 @@ class Maker:
         digests = {name: self.digests[name] for name in names & self.digests.keys()}
         near = source.report.near_misses
         calibration = self.calibrations.get(file.name)
-        return Made(model, near, precision, verification, digests, live, calibration, oldest)
+        how = (calibration, self.scales, oldest)
+        return Made(model, near, precision, verification, digests, live, *how)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
 from zoo.export.quantise.products import Codec
+from zoo.export.quantise.rows import RowColumns
 from zoo.export.quantise.smooth_quant import even_out
-from zoo.manifest.choices import Precision, Target
+from zoo.manifest.choices import Precision, Scales, Target
 
 OF_ANY_SIZE = Limit("max_rel", 1e-4)
 """In float32 of a network of somebody's own, and of depths and similarities, which may have any
@@ -47,14 +48,17 @@ def derive(
     inputs: Sequence[NDArray[Any]],
     written: Written | None = None,
     runtime: Target = DEFAULT_TARGET,
+    scales: Scales = "tensor",
 ) -> None:
-    """Write the float32 file `source` in a lower precision.
+    """Write the float32 file `source` in a lower precision; in int8 with these `scales`.
 
     `inputs` are what the size of the values is measured on, and their means; `written` is told the
     bytes, as by `converter.save`. The `runtime` is the one that `source` was made for.
     """
     how, model = PRECISIONS[precision], load_typed(source)
     codec, half = how.integers and CODECS[how.integers], how.half
+    if precision == "int8" and scales == "row":
+        codec = RowColumns(model)
     large = outgrown(model.clone(), inputs) if half == "float16" else []
     averages = means(model.clone(), inputs) if codec else {}
     factors = even_out(model) if codec else {}

@@ -17,7 +17,7 @@ from zoo.export import export_options as given
 from zoo.export.precisions import PRECISIONS
 from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
-from zoo.manifest.choices import Input, Layout, Precision, Target
+from zoo.manifest.choices import Input, Layout, Precision, Scales, Target
 from zoo.options import FORCE, OFFLINE, SIZE, out_folder
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Options:
     opsets: Annotated[Sequence[int], given.OPSET] = ()
     precision: Annotated[Precision, given.PRECISION] = "fp32"
     calibrate: Annotated[Path | None, given.CALIBRATE] = None
+    scales: Annotated[Scales, given.SCALES] = "tensor"
     target: Annotated[Target, given.TARGET] = DEFAULT_TARGET
     layout: Annotated[Layout | None, given.ATTENTION_LAYOUT] = None
     verify: Annotated[bool, given.VERIFY] = True
@@ -126,8 +127,24 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
         check_targets(folder / file.path, options.force)
     signature = read_signature(entry, options)
     check_target(runtime, options.precision, signature, entry)
-    pictures = read_calibration(options.calibrate, options.precision == "int8")
+    has_int8 = options.precision == "int8"
+    check_scales(options, has_int8)
+    pictures = read_calibration(options.calibrate, has_int8)
     return Request(entry, options, weights, signature, folder, files, pictures)
+
+
+def check_scales(options: Options, has_int8: bool) -> None:
+    """**Raises** `BadRequest` where scales by row are for nothing, or beside measured ranges."""
+    scales, calibrate = parameter("scales"), parameter("calibrate")
+    if options.scales not in get_args(Scales):
+        raise BadRequest(f"{scales} {options.scales} is not known: choose from tensor, row.")
+    if options.scales == "row" and options.calibrate is not None:
+        raise BadRequest(f"{scales} row and {calibrate} are two ways for int8: leave one out.")
+    if options.scales == "row" and not has_int8:
+        raise BadRequest(
+            f"{scales} row is about int8, which is not what is asked for: ask for int8, or leave "
+            "it out."
+        )
 
 
 def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from converter.opsets import DEFAULT_TARGET
 from zoo.errors import BadRequest, NotVerified
 from zoo.export import export_options as given
-from zoo.manifest.choices import Input, Precision, Target
+from zoo.manifest.choices import Input, Precision, Scales, Target
 from zoo.options import SIZE, documented
 from zoo.progress import bar
 
@@ -29,6 +29,7 @@ def to_onnx(
     batch: Annotated[int | None, given.BATCH] = None,
     precision: Annotated[Precision, given.PRECISION] = "fp32",
     calibrate: Annotated[str | os.PathLike[str] | None, given.CALIBRATE] = None,
+    scales: Annotated[Scales, given.SCALES] = "tensor",
     target: Annotated[Target, given.TARGET] = DEFAULT_TARGET,
     input: Annotated[Input, given.INPUT] = "float32",
     layers: Annotated[Sequence[int] | str | None, given.LAYERS] = None,
@@ -88,6 +89,7 @@ def to_onnx(
         input=input,
         precision=precision,
         calibrate=None if calibrate is None else Path(calibrate),
+        scales=scales,
         target=target,
         out=out,
         force=True,

@@ -19,5 +19,9 @@ def tower_variant(taken: str, variant: str) -> str:
     return f"{TOWERS[taken]}_{variant}"
 
 
+Scales = Literal["tensor", "row"]
+"""How activations of int8 are scaled: by one scale for each tensor, which depends on all images of
+a batch, or by one for each row."""
+
 Input = Literal["float32", "uint8"]
 """Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""

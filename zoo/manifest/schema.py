@@ -15,7 +15,7 @@ from zoo.architectures import config
 from zoo.errors import BadRequest
 from zoo.fields import Count, Digest, Label, Line, Model, Name, Side, Text
 from zoo.html import html_table
-from zoo.manifest.choices import Input, Layout, Precision, Target
+from zoo.manifest.choices import Input, Layout, Precision, Scales, Target
 from zoo.manifest.measured import Calibration, Speeds, StatedSimilarity, Verification
 from zoo.manifest.stated_preprocessing import StatedPreprocessing
 
@@ -144,6 +144,12 @@ class Variant(Model):
     calibration: Calibration | None = Field(
         default=None,
         description="How activations were ranged, where somebody's own pictures had a part in it.",
+    )
+
+    scales: Scales | None = Field(
+        default=None,
+        description="How activations of int8 are scaled that have no measured ranges. By `tensor`, "
+        "what an image gets depends on the others of its batch; by `row` it does not.",
     )
 
     @property

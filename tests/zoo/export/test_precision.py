@@ -287,3 +287,37 @@ def negated(file):
     model.graph.append(node)
     model.graph.outputs[0] = minus
     return model
+
+
+@pytest.mark.each("opset")
+@pytest.mark.parametrize("opset", [17, 23])
+@pytest.mark.parametrize("name", MODELS)
+def test_scales_by_row_depend_on_no_other_image(name, opset, tmp_path):
+    """Beside a picture a thousand times as bright, one gets what it gets alone, and as exactly as
+    by the tensor; with scales by tensor it does not."""
+    config = MODELS[name]
+    source = write(tmp_path / "source.onnx", config, opset)
+    image = pixels(config)
+    pair = np.concatenate([image, 1000 * make_image(1, *image.shape[2:])[None]])
+    moved = {}
+    for scales in ("row", "tensor"):
+        file = tmp_path / f"{scales}.onnx"
+        derive(source, file, "int8", [image], scales=scales)
+        alone, beside = (converter.run(file, [batch]) for batch in (image, pair))
+        moved[scales] = max(float(abs(alone[n] - beside[n][:1]).max()) for n in alone)
+        assert worst(file, "int8", source, image) > PRECISIONS["int8"].limit.value
+    # Sums of floats may be of another order where a product has more rows.
+    assert moved["row"] < 1e-4 < moved["tensor"]
+
+
+def test_a_row_of_zeros_stays_one(tmp_path):
+    export = converter.to_onnx(
+        lambda params, x: x @ params, [("n", 4)], params=np.eye(4, dtype=np.float32)
+    )
+    export.save(tmp_path / "source.onnx")
+    rows = np.array([[0, 0, 0, 0], [1e-3, -2e-3, 0, 1e-4], [5, -6, 7, 1e6]], np.float32)
+    derive(tmp_path / "source.onnx", tmp_path / "int8.onnx", "int8", [rows], scales="row")
+    (got,) = converter.run(tmp_path / "int8.onnx", [rows]).values()
+    assert (got[0] == got[0][0]).all() and abs(got[0]).max() < 1e-2
+    step = abs(rows).max(1, keepdims=True) / 127
+    assert (abs(got - rows - got[0]) <= step).all()

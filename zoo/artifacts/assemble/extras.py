@@ -130,6 +130,7 @@ def card(manifest: Manifest) -> str:
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
         without_runtime=[each.file for each in variants.values() if each.minimum_runtime is None],
+        by_tensor=[each.file for each in variants.values() if each.scales == "tensor"],
         how=how,
         steps=preprocessing_words(how),
     )

@@ -28,6 +28,7 @@ from zoo.export.prefetch import prefetching
 from zoo.export.request import Signature
 from zoo.export.verify import runs
 from zoo.files.staging import locked_output, refuse_links, sidecar_path, staged, write_text, writing
+from zoo.manifest.choices import Scales
 from zoo.manifest.schema import MANIFEST, Variant
 from zoo.runtime import Session
 
@@ -54,7 +55,7 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
             name
             for name in plan.variants
             if name in ledger.content.variants
-            and is_ranged_on(ledger.content.variants[name], digest)
+            and is_ranged_on(ledger.content.variants[name], digest, plan.scales)
             and ledger.content.variants[name].target == plan.target
         ]
         if there == list(plan.variants) and ledger.content.complete:
@@ -79,10 +80,12 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
         return Outcome(plan.model, [ledger.content], built, there, failed)
 
 
-def is_ranged_on(variant: Variant, digest: str | None) -> bool:
-    """Whether its activations were ranged on the pictures of this digest, if it is in int8."""
+def is_ranged_on(variant: Variant, digest: str | None, scales: Scales) -> bool:
+    """Whether its activations were ranged on the pictures of this digest, or scaled so, if it is in
+    int8."""
     found = variant.calibration.sha256 if variant.calibration else None
-    return variant.precision != "int8" or found == digest
+    same = found == digest and (variant.scales or "tensor") == scales
+    return variant.precision != "int8" or same
 
 
 @contextmanager
@@ -96,7 +99,14 @@ def making(
     missing = {spec: name for name, spec in specs.items() if name not in there}
     with prefetching(runs(part.entry, model, weights.arrays, signature)) as samples:
         maker = Maker(
-            part.entry, model, weights, signature, samples, plan.target, pictures=plan.pictures
+            part.entry,
+            model,
+            weights,
+            signature,
+            samples,
+            plan.target,
+            pictures=plan.pictures,
+            scales=plan.scales,
         )
         with making_files([*missing], plan.folder, maker, progress) as files:
             yield maker, ((missing[spec], file, made) for spec, file, made in files)

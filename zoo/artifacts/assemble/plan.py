@@ -13,7 +13,7 @@ from zoo.errors import BadRequest
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import FileSpec, Signature
 from zoo.images.picture_folder import PictureFolder
-from zoo.manifest.choices import Target
+from zoo.manifest.choices import Scales, Target
 from zoo.options import SEVERAL, Option
 
 
@@ -22,8 +22,8 @@ class FolderPlan:
     """One folder to build: plain data that a worker elsewhere can be sent.
 
     With `force` earlier files are replaced; with `keep_inexact` files of low precision are kept
-    that are not as near to float32 as is asked of them. Activations of int8 are ranged on
-    `pictures`, if there are any. The files are for the runtime `target`.
+    that are not as near to float32 as is asked of them. Activations of int8 have these `scales`, or
+    are ranged on `pictures`. The files are for the runtime `target`.
     """
 
     model: str
@@ -36,6 +36,7 @@ class FolderPlan:
     offline: bool = False
     pictures: PictureFolder | None = None
     target: Target = DEFAULT_TARGET
+    scales: Scales = "tensor"
 
     def specs(self, files: Mapping[str, FileSpec]) -> dict[str, FileSpec]:
         """Those of some files that are to be made, at opsets that the target has."""
