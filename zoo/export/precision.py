@@ -18,7 +18,7 @@ from zoo.export.quantise.columns import Columns
 from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.means import means
 from zoo.export.quantise.products import Codec
-from zoo.export.quantise.rows import RowColumns
+from zoo.export.quantise.rows import ScaledRows
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.manifest.choices import Precision, Scales, Target
 
@@ -58,7 +58,7 @@ def derive(
     how, model = PRECISIONS[precision], load_typed(source)
     codec, half = how.integers and CODECS[how.integers], how.half
     if precision == "int8" and scales == "row":
-        codec = RowColumns(model)
+        codec = ScaledRows(model)
     large = outgrown(model.clone(), inputs) if half == "float16" else []
     averages = means(model.clone(), inputs) if codec else {}
     factors = even_out(model) if codec else {}

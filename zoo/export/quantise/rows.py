@@ -17,7 +17,7 @@ LEAST = np.float32(1e-30)
 """In place of the largest magnitude of a row of zeros."""
 
 
-class RowColumns(FixedColumns):
+class ScaledRows(FixedColumns):
     """Rows are divided by their largest magnitude before a product, and multiplied by it behind."""
 
     def __init__(self, model: ir.Model) -> None:
