@@ -94,6 +94,21 @@ def test_cosines_of_float64():
     assert converter.to_onnx(jnp.cos, [(3,)], target="onnxruntime==1.22").report.histogram["Cos"]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("operator", [jnp.maximum, jnp.minimum])
+def test_extremes_of_nan(operator, dtype):
+    """ONNX Runtime 1.18, and 1.19 in float16, give the operand that is a number."""
+    x, y = np.array([[1, np.nan, np.nan, -np.inf], [np.nan, 1, np.inf, np.nan]], dtype)
+    with jax.enable_x64(True):
+        found = converter.to_onnx(operator, [x, y[:, None]], target="onnxruntime==1.18")
+        assert (found.report.histogram["IsNaN"], found.report.histogram["Where"]) == (2, 2)
+        assert converter.check(found, operator, [x, y[:, None]]).passed
+    known = converter.to_onnx(lambda x: operator(x, 0.5), [x], target="onnxruntime==1.18")
+    assert (known.report.histogram["IsNaN"], known.report.histogram["Where"]) == (1, 1)
+    newer = converter.to_onnx(operator, [x, x], target="onnxruntime==1.20")
+    assert "IsNaN" not in newer.report.histogram
+
+
 @pytest.mark.parametrize(
     ("text", "opset", "newest"),
     [("==1.18.1", 21, 21), (">=1.20", 21, 21), ("==1.22", 22, 22), ("==1.23", 23, 23)],

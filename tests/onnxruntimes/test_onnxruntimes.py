@@ -44,11 +44,13 @@ def test_programs(subject, version, tmp_path):
     target = f"onnxruntime=={version}"
     newest = find_target(target).opsets[-1]
     for case in SUBJECTS[subject]:
+        if RUNS not in case.tags:
+            continue
         with jax.enable_x64(case.x64):
             arrays = inputs(case.specs)
             wanted = [np.asarray(array) for array in results(case, arrays)]
             kinds = {array.dtype.kind for array in (*arrays, *wanted)}
-            if RUNS not in case.tags or not kinds <= set("biuf"):
+            if not kinds <= set("biuf"):
                 continue
             export = case.export(min(case.opsets[-1], newest), target=target)
         stem = re.sub(r"\W+", "-", case.name)

@@ -5,6 +5,7 @@ here, and does not load: quotients of uint64 before 1.21; places of the largest 
 products along axes and norms of float64 before 1.20.
 """
 
+import numpy as np
 import onnx_ir as ir
 
 from converter.targets.casts import ModelWriter, inferred_dtypes
@@ -39,6 +40,30 @@ def without_cosines(model: ir.Model) -> None:
         ir.convenience.replace_nodes_and_values(node.graph, node, [node], [made], [old], [new])
 
 
+def with_nan(model: ir.Model) -> None:
+    """Make both operands of a maximum or minimum NaN where one is: older ones give the other."""
+    writer, dtypes = ModelWriter(model), inferred_dtypes(model)
+    for node in list(model.graph.all_nodes()):
+        operands = [value for value in node.inputs if value is not None]
+        if node.op_type not in ("Max", "Min") or node.domain or len(operands) != 2:
+            continue
+        dtype = dtypes[operands[0]] or dtypes[operands[1]]
+        if dtype is None or not dtype.is_floating_point():
+            continue
+        for index, (own, other) in enumerate(zip(operands, operands[::-1], strict=True)):
+            if not _is_number(other):
+                missing = writer.before(node, "IsNaN", other, dtype=ir.DataType.BOOL)
+                found = writer.before(node, "Where", missing, other, own, dtype=dtype)
+                found.shape = None  # of both operands together
+                node.replace_input_with(index, found)
+
+
+def _is_number(value: ir.Value) -> bool:
+    """Whether it is known that it holds no NaN."""
+    known = value.const_value
+    return known is not None and known.size <= 1024 and not np.isnan(known.numpy()).any()
+
+
 def _times(writer: ModelWriter, node: ir.Node, x: ir.Value, y: ir.Value) -> ir.Value:
     return writer.before(node, "Mul", x, y, dtype=ir.DataType.DOUBLE)
 
@@ -59,5 +84,5 @@ LAGS = (
         },
         newest=21,
     ),
-    Lag("<1.20", {"ArgMin": BYTES, "Trilu": {"bool": "int64"}}),
+    Lag("<1.20", {"ArgMin": BYTES, "Trilu": {"bool": "int64"}}, model=with_nan),
 )
