@@ -1,5 +1,5 @@
-"""`python -m notebooks.training`: trains the weights of `vit_digits`, `depth_digits` and
-`siglip_digits_dual`, which the package holds."""
+"""`python -m notebooks.training`: trains the weights of `vit_digits`, `depth_digits`,
+`boxes_digits` and `siglip_digits_dual`, which the package holds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from zoo.digits.data import Digits
 
 Tell: TypeAlias = Callable[[int, float], None]
-Trained: TypeAlias = Literal["vit_digits", "depth_digits", "siglip_digits_dual"]
+Trained: TypeAlias = Literal["vit_digits", "depth_digits", "boxes_digits", "siglip_digits_dual"]
 
 SEED = "Of the split, the first weights, and the order."
 OUT = "Where to write the weights, if anywhere."
 VALIDATE = "Measure on a fifth of the training digits."
-MODEL = "Which model to train: vit_digits, depth_digits or siglip_digits_dual."
+MODEL = "Which model to train: vit_digits, depth_digits, boxes_digits or siglip_digits_dual."
 
 SCENES, MEASURED = 8000, 1000
 """Of digits that are trained on, and of those that are not."""
@@ -83,6 +83,19 @@ def _depth(
     )
 
 
+def _boxes(
+    entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
+) -> tuple[Network, str]:
+    from notebooks.training.box_training import measure, train_boxes
+    from zoo.digits.scattered import scatter
+
+    model, _ = train_boxes(entry, scatter(seen, SCENES, seed), seed, tell=tell)
+    found = measure(model, entry, scatter(unseen, MEASURED, seed))
+    return model, (
+        f"average precision is {found:.1%} on {MEASURED} canvases of {len(unseen.labels)}"
+    )
+
+
 def _words(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
 ) -> tuple[Network, str]:
@@ -95,7 +108,12 @@ def _words(
     return model, f"by ten sentences such as {texts[3]!r} {found:.2%} of {len(unseen.labels)}"
 
 
-TRAINERS = {"vit_digits": _classifier, "depth_digits": _depth, "siglip_digits_dual": _words}
+TRAINERS = {
+    "vit_digits": _classifier,
+    "depth_digits": _depth,
+    "boxes_digits": _boxes,
+    "siglip_digits_dual": _words,
+}
 
 
 def _check(out: Path | None, validate: bool) -> None:

@@ -10,10 +10,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
+from zoo.answers.boxes import Box, post_process_object_detection
 from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import Detections
 from zoo.digits.scattered import CANVAS_SIDE, NOTHING, Scattered
+from zoo.report.box_precision import Annotations, Kind, Picture, Thing, mean_average_precision
 
 RECIPE = Recipe(epochs=16, batch=32, rate=1e-3, decay=1e-4, average=0.998)
 
@@ -55,6 +57,50 @@ def train_boxes(
 
     model = first_weights(initial(entry, init_key))
     return fit(model, objective, len(images), keys, recipe, tell)
+
+
+def measure(model: Network, entry: ModelInfo, scattered: Scattered, batch: int = 50) -> float:
+    """The mean average precision of a network, from 0 to 1."""
+    run = eqx.filter_jit(
+        lambda model, images: jax.vmap(model)(normalised(images, entry.preprocessing))
+    )
+    answers: list[dict[str, object]] = []
+    for first in range(0, len(scattered.images), batch):
+        images = jnp.asarray(scattered.images[first : first + batch])
+        outputs = {key: np.asarray(value) for key, value in run(model, images)._asdict().items()}
+        for row in range(len(images)):
+            own = {key: value[row] for key, value in outputs.items()}
+            for box in post_process_object_detection(own, images.shape[1:], threshold=0.0):
+                answers.append(as_found(first + row, box))
+    return mean_average_precision(as_coco(scattered), answers)
+
+
+def as_found(picture: int, box: Box) -> dict[str, object]:
+    """A box as pycocotools takes it."""
+    left, top, right, bottom = box.corners
+    where = [left, top, right - left, bottom - top]
+    number = box.label_id + 1
+    return {"image_id": picture, "category_id": number, "bbox": where, "score": box.score}
+
+
+def as_coco(scattered: Scattered) -> Annotations:
+    """What is on canvases, in COCO's form, which has no class of the number 0."""
+    things = []
+    for picture, pair in enumerate(zip(scattered.boxes, scattered.labels, strict=True)):
+        for (left, top, right, bottom), label in zip(
+            *(each.tolist() for each in pair), strict=True
+        ):
+            if label != NOTHING:
+                where = (left, top, right - left, bottom - top)
+                number = len(things) + 1
+                things.append(Thing(id=number, image_id=picture, category_id=label + 1, bbox=where))
+    height, width = scattered.images.shape[1:]
+    pictures = [
+        Picture(id=number, file_name=f"{number}.png", height=height, width=width)
+        for number in range(len(scattered.images))
+    ]
+    kinds = [Kind(id=number + 1, name=str(number)) for number in range(10)]
+    return Annotations(images=tuple(pictures), annotations=tuple(things), categories=tuple(kinds))
 
 
 def first_weights(model: Network) -> Network:

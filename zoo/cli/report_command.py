@@ -28,6 +28,10 @@ DEPTHS = (
     "A folder of pictures with depths in metres beside them, room.jpg and room.npy. Then it is "
     "also measured how far a linear layer on a file's features is from them."
 )
+BOXES = (
+    "A folder of pictures in COCO's form, with annotations.json. Then it is also measured how "
+    "precisely things are found in boxes, which needs pycocotools."
+)
 MINUTES = Option(
     "N", "The most time that it may take. What does not fit is left for another run.", least=1
 )
@@ -46,6 +50,7 @@ def report(
     variant: Annotated[Sequence[str], variant_names(", ".join(USUAL))] = (),
     images: Annotated[Path | None, Option("FOLDER", IMAGES)] = None,
     depths: Annotated[Path | None, Option("FOLDER", DEPTHS)] = None,
+    boxes: Annotated[Path | None, Option("FOLDER", BOXES)] = None,
     minutes: Annotated[float, MINUTES] = 60,
     out: Annotated[Path, out_folder(True)] = Path("report"),
     json: Json = False,
@@ -58,15 +63,16 @@ def report(
     goes on when it is started again.
     """
     if providers:
-        if weights_dir or images or depths:
+        if weights_dir or images or depths or boxes:
             raise BadRequest(
-                "--providers needs no --weights-dir, --images or --depths: leave them out."
+                "--providers needs no --weights-dir, --images, --depths or --boxes: leave them out."
             )
         return _report_providers(filter, variant, out, json)
     if weights_dir is None:
         raise BadRequest("--weights-dir is missing: name a folder of checkpoints.")
     from zoo.registry.lookup import fitting
     from zoo.report import kit
+    from zoo.report.box_precision import read_box_task
     from zoo.report.depths import read_depth_task
     from zoo.report.labelled import read_task
 
@@ -74,8 +80,9 @@ def report(
     fit = [entry for entry in fitting(filter) if entry.config.takes == ("pixel_values",)]
     task = read_task(images) if images else None
     rooms = read_depth_task(depths) if depths else None
+    things = read_box_task(boxes) if boxes else None
     chosen = read_variants(variant)
-    asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, rooms)
+    asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, rooms, things)
     with progress_bar() as progress:
         found = kit.make_report(asked, progress)
     if json:

@@ -32,6 +32,7 @@ from zoo.files.golden_file import Golden
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import Float32, pixel_values
+from zoo.report.box_precision import OUTPUTS, BoxTask, box_precision
 from zoo.report.content import Against, Measured, OneFile
 from zoo.report.depths import DepthTask, depth_error
 from zoo.report.labelled import LabelledTask
@@ -55,15 +56,16 @@ OPEN = Signature(size=None, batch=None)
 class ModelProof:
     """A model that is being measured, with a checkpoint, in so many `seconds`.
 
-    `task` and `depths` are the pictures of somebody's that there is time for, which is known once
-    a file has seen some, and `on_images` the seconds that they took; `sentences` are unit vectors
-    of a sentence about each class, and `rows` the errors of files, to be drawn.
+    `task`, `depths` and `boxes` are the pictures of somebody's that there is time for, which is
+    known once a file has seen some, and `on_images` the seconds that they took; `sentences` are
+    unit vectors of a sentence about each class, and `rows` the errors of files, to be drawn.
     """
 
     entry: ModelInfo
     variants: Sequence[str]
     task: LabelledTask | None
     depths: DepthTask | None
+    boxes: BoxTask | None
     progress: Progress
     seconds: float = math.inf
     began: float = field(default_factory=time.monotonic)
@@ -94,7 +96,7 @@ class ModelProof:
     def scores(self, live: runtime.Session, name: str, files: int) -> dict[Task, float]:
         """How well a file does on the images, if there are so many files to come, with this."""
         began = time.monotonic()
-        if files == len(self.variants) and vectors_of(live):
+        if files == len(self.variants) and (vectors_of(live) or finds_boxes(live)):
             self.limit_images(live, files)
         found: dict[Task, float] = {}
         if self.task is not None:
@@ -104,6 +106,10 @@ class ModelProof:
             self.progress.stage(f"{name}: depths of {len(self.depths.pairs)} pictures")
             if (error := depth_error(live, self.depths, self.entry)) is not None:
                 found["depth"] = error
+        if self.boxes is not None and finds_boxes(live):
+            self.progress.stage(f"{name}: boxes on {len(self.boxes.paths)} pictures")
+            if (precision := box_precision(live, self.boxes, self.entry)) is not None:
+                found["boxes"] = precision
         self.on_images += time.monotonic() - began
         return found
 
@@ -111,6 +117,7 @@ class ModelProof:
         """Keep as many images as each of the files can see in the time that is left."""
         given = [path for path, _ in self.depths.pairs] if self.depths else []
         given = [*self.task.known.paths] if self.task else given
+        given = [*self.boxes.paths] if self.boxes and finds_boxes(live) else given
         if not given:
             return
         paths = [str(path) for path in given[:IMAGES_AT_ONCE]]
@@ -126,7 +133,9 @@ class ModelProof:
             most -= len(self.depths.pairs) if self.depths else 0
         if self.task is not None:
             self.task = self.task.fitting(most)
-        if self.task is None and self.depths is None:
+        if self.boxes is not None:
+            self.boxes = self.boxes.fitting(most)
+        if self.task is None and self.depths is None and self.boxes is None:
             self.progress.note(f"{self.entry.name}: there is no time for images")
 
     def read_sentences(self, path: Path) -> None:
@@ -143,6 +152,11 @@ class ModelProof:
         found = first_residuals(live, sample, self.entry)
         title = f"{self.entry.name}, {name}"
         self.rows += residual_rows(title, found.outputs, found.grid, made.verification)
+
+
+def finds_boxes(live: runtime.Session) -> bool:
+    """Whether a file gives boxes of things."""
+    return {*OUTPUTS} <= {output.name for output in live.get_outputs()}
 
 
 def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
@@ -180,6 +194,7 @@ def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
         against=against,
         neighbours=proof.task.told if proof.task else None,
         depths=proof.depths.told if proof.depths else None,
+        boxes=proof.boxes.told if proof.boxes else None,
         files={name: files[name] for name in proof.variants},
         pictures=pictures,
     )

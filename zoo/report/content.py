@@ -47,6 +47,15 @@ class Depths(Model):
     left_out: Count = Field(default=0, description="Pictures that there was no time for.")
 
 
+class Boxes(Model):
+    """The task of finding things in pictures, each in a box."""
+
+    folder: Line = Field(description="The name of the folder of pictures.")
+    pictures: Count = Field(description="Pictures that were looked at.")
+    things: Count = Field(description="Things on them.")
+    left_out: Count = Field(default=0, description="Pictures that there was no time for.")
+
+
 class OneFile(Model):
     """One ONNX file."""
 
@@ -74,6 +83,7 @@ class Measured(Model):
     memory: Count = Field(description="Bytes that the machine has.")
     neighbours: Neighbours | None = Field(description="The images of `scores`.")
     depths: Depths | None = Field(default=None, description="The pictures of its depths.")
+    boxes: Boxes | None = Field(default=None, description="The pictures of its boxes.")
     pictures: tuple[Name, ...] = Field(description="Names of pictures beside this.")
     files: dict[str, OneFile] = Field(description="The files by their names in a folder.")
 

@@ -15,6 +15,7 @@ from zoo.errors import BadFile, BadRequest
 from zoo.files.staging import locked_output
 from zoo.report import content, matching, page
 from zoo.report.accuracy import ModelProof, measure_model, tools_of
+from zoo.report.box_precision import BoxTask
 from zoo.report.budget import Budget, products_a_second
 from zoo.report.depths import DepthTask
 from zoo.report.labelled import LabelledTask
@@ -31,6 +32,12 @@ class ReportRequest:
     minutes: float
     folder: Path
     depths: DepthTask | None = None
+    boxes: BoxTask | None = None
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are images to be measured with."""
+        return any((self.task, self.depths, self.boxes))
 
 
 @dataclass
@@ -92,7 +99,8 @@ def measure_one(
 ) -> None:
     """Measure one model, and write the report with it; or note why it cannot be measured."""
     progress.stage(f"{entry.name}: reading {path.name}")
-    proof = ModelProof(entry, asked.variants, asked.task, asked.depths, progress, seconds)
+    tasks = asked.task, asked.depths, asked.boxes
+    proof = ModelProof(entry, asked.variants, *tasks, progress, seconds)
     try:
         found = measure_model(path, proof, asked.folder)
     except (WeightsError, BadRequest, BadFile) as error:
@@ -114,6 +122,7 @@ def is_known(
     known = {each.model: each for each in report.models}.get(entry.name)
     folder = asked.task.told.folder if asked.task else None
     depths = asked.depths.told.folder if asked.depths else None
+    boxes = asked.boxes.told.folder if asked.boxes else None
     return (
         known is not None
         and known.checkpoint == path.name
@@ -121,6 +130,7 @@ def is_known(
         and {*asked.variants} <= known.files.keys()
         and folder in (None, known.neighbours.folder if known.neighbours else None)
         and depths in (None, known.depths.folder if known.depths else None)
+        and boxes in (None, known.boxes.folder if known.boxes else None)
         and (known.sha256 is None or not path.is_file() or known.sha256 == sha256(path))
     )
 
@@ -136,9 +146,7 @@ def tell_time(
         if sum_of + budget.takes(entry) <= budget.left:
             sum_of, fitting = sum_of + budget.takes(entry), fitting + 1
     told = f"about {minutes(sum_of)} of at most {asked.minutes:g}"
-    images = (
-        "; as many images as there is time for take the rest" if asked.task or asked.depths else ""
-    )
+    images = "; as many images as there is time for take the rest" if asked.has_images else ""
     progress.note(f"{fitting} of {len(missing)} models take {told}{images}")
 
 

@@ -103,8 +103,8 @@ MODELS = (
         namings=(detection_names.RF_DETR,),
         preprocessing=shared.centred(size=(64, 64), rescale_first=True),
         checkpoint="boxes_digits.safetensors",
-        digest="",
-        parameters=0,
+        digest="925ee0595d60c18ac489f0d71ef608e8591f7a40912f8a587018fb3561956b9b",
+        parameters=342_692,
     ),
     _towers(
         name="siglip_digits_text",
