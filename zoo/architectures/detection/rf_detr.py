@@ -237,13 +237,15 @@ class RfDetr(Backboned):
         Where there are fewer places than queries, the others begin with boxes of their own.
         """
         own = self.query_boxes[: self.queries]
-        best, count = proposed.logits.max(axis=-1), len(proposed.pred_boxes)
+        best, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]
+        boxes = jax.lax.stop_gradient(proposed.pred_boxes)
+        if isinstance(count, int) and count >= self.queries:
+            return refined(boxes[jax.lax.top_k(best, self.queries)[1]], own)
         # Of a size that is not known yet there may be fewer.
         none = jnp.full((self.queries,), -jnp.inf, best.dtype)
         numbers = jax.lax.top_k(jnp.concatenate([best, none]), self.queries)[1]
         there = numbers < count
-        boxes = jax.lax.stop_gradient(proposed.pred_boxes)[jnp.where(there, numbers, 0)]
-        return jnp.where(there[:, None], refined(boxes, own), own)
+        return jnp.where(there[:, None], refined(boxes[jnp.where(there, numbers, 0)], own), own)
 
 
 def places(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]]:
