@@ -50,7 +50,11 @@ def _prove(node: Node, uses: Uses) -> Sampling | str | None:
     makers = [settled_view(root.operand(index)).op() for index in (0, 1)]
     sums = {*makers} <= {ops.mul, ops.add, ops.sub}
     # Places in fewer digits than these are off by pixels.
-    if not sums or node.out.dtype != np.float32 or not uses.takes("GridSample", np.dtype(np.float32)):
+    if (
+        not sums
+        or node.out.dtype != np.float32
+        or not uses.takes("GridSample", np.dtype(np.float32))
+    ):
         return None
     reached: list[Tap] = []
     polynomial(root, _leaf(reached))
