@@ -138,6 +138,7 @@ class Architecture(Generic[C]):
     - `with_head`: with the classes of a linear layer, and the tokens that it takes; only of kinds
       that give features, and logits if they are classifiers.
     - `as_built`: as a network is now, which somebody may have cut.
+    - `exact`: outputs that are coordinates, which half precision computes in float32.
     - `head_takes`: what a head of somebody's own is given, in words.
 
     `told` is the part of `config.json` that is about the network; `heads`, where there are any,
@@ -172,6 +173,7 @@ class Architecture(Generic[C]):
     below: Callable[[C], Config] = unchanged
     with_head: Callable[[C, Shape | None], C] | None = None
     as_built: Callable[[C, Any], C] = unchanged
+    exact: tuple[str, ...] = ()
     head_takes: Callable[[C], str] = lambda config: "what the network pools"
     told: Callable[[Settings], Settings] = lambda settings: settings
     heads: Callable[[C], int] | None = None

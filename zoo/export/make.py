@@ -21,6 +21,7 @@ from weights.progress import Progress
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched, networks_in
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import architecture_of
 from zoo.export.network_inputs import BATCH_NAMES, input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import FileSpec, Signature
@@ -125,7 +126,9 @@ class Maker:
             self.digests.update(found[1])
             return
         with writing(file), self.digests.taken() as written:
-            derive(source, file, precision, inputs, written, self.target, self.scales)
+            exact = architecture_of(self.entry.config).exact
+            options = (self.target, self.scales, exact)
+            derive(source, file, precision, inputs, written, *options)
 
     def take_images(self, file: Path, opset: int, progress: Progress) -> None:
         """Put preprocessing in front of a file that is to take images; else leave it."""

@@ -1,6 +1,6 @@
 """How files of lower precision are made from one in float32."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,13 @@ def derive(
     written: Written | None = None,
     runtime: Target = DEFAULT_TARGET,
     scales: Scales = "tensor",
+    exact: Collection[str] = (),
 ) -> None:
     """Write the float32 file `source` in a lower precision; in int8 with these `scales`.
 
     `inputs` are what the size of the values is measured on, and their means; `written` is told the
-    bytes, as by `converter.save`. The `runtime` is the one that `source` was made for.
+    bytes, as by `converter.save`. The `runtime` is the one that `source` was made for, and `exact`
+    are outputs that are computed in float32.
     """
     how, model = PRECISIONS[precision], load_typed(source)
     codec, half = how.integers and CODECS[how.integers], how.half
@@ -63,7 +65,7 @@ def derive(
     averages = means(model.clone(), inputs) if codec else {}
     factors = even_out(model) if codec else {}
     if half:
-        model = converter.lower_precision(model, half, large, "standard")
+        model = converter.lower_precision(model, half, [*large, *exact], "standard")
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
     converter.find_target(runtime).settle(model)

@@ -186,6 +186,7 @@ DETECTION = Architecture(
     below=lambda config: config.backbone,
     transformers=lambda config: RF_DETR,
     classes=(RF_DETR,),
+    exact=("pred_boxes",),
     outputs=_outputs,
     answer=_answer,
     page_draws=lambda config: BOXES,
