@@ -29,7 +29,8 @@ from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import read_settings, with_temperature
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
-from zoo.checkpoints.use import tell_use
+from zoo.checkpoints.settings.known_settings import refuse_other_networks, strange_settings
+from zoo.checkpoints.use import tell_unknown, tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.errors import BadRequest
 
@@ -79,6 +80,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         key=lambda each: sum(map(each[0].knows, each[2].tensors)),
     )
     tell_use(view, naming, config, entry.name, given)
+    tell_settings(given, settings, config)
     entry = described(entry, naming, config, settings, how, bool(view.head))
     return with_own_facts(entry, given), view
 
@@ -102,6 +104,8 @@ def described(
             f"{config.classes}: give the settings that were saved with it."
         )
     usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
+    if settings:
+        refuse_other_networks(settings)
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
     if body(config) != body(usual) or (config.classes and not (like_usual and config == usual)):
@@ -129,6 +133,17 @@ def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
     said = architecture_of(config).told(settings)
     _check_alike(said.model_dump(mode="json"), _class(config).settings(config))
+
+
+def tell_settings(given: Given, settings: Settings | None, config: Config) -> None:
+    """Say which settings beside a checkpoint the zoo does not know."""
+    try:
+        wanted = _class(config).settings(config)
+    except BadRequest:  # of a network that transformers has not
+        wanted = {}
+    inner = (name for value in wanted.values() if isinstance(value, Mapping) for name in value)
+    if settings and (strange := strange_settings(settings, (*wanted, *inner))):
+        tell_unknown(given, strange)
 
 
 def _class(config: Config) -> TransformersClass:

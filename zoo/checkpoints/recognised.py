@@ -25,7 +25,7 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, readings
+from zoo.checkpoints.own import described, readings, tell_settings
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
@@ -92,6 +92,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     own_head = bool(best.view.head)
     entry = described(best.entry, best.naming, best.config, settings, how, own_head)
     tell_use(best.view, best.naming, best.config, best.called, given)
+    tell_settings(given, settings, best.config)
     published = _is_published(best, checkpoint)
     if how is None and not published and "pixel_values" in best.config.takes:
         tell_guess(given, entry.family)

@@ -1,5 +1,6 @@
 """What of a checkpoint is used and what is not, in a sentence: no head is left out in silence."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from weights.progress import say_aside
 from weights.views import grouped, heads_left, views
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
+from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.weights_argument import Given
 
 
@@ -48,6 +50,13 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
     if view.unread:
         said.append(f"files beside it that were not read: {', '.join(view.unread[:6])}")
     _say_once(given.path, "; ".join(said))
+
+
+def tell_unknown(given: Given, names: Sequence[str]) -> None:
+    """Say which settings had no effect since the zoo does not know them."""
+    shown = ", ".join(ascii(name)[1:-1][:60] for name in names[:6])
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    _say_once(given.path, f"{len(names)} settings in {CONFIG} had no effect: {shown}{more}")
 
 
 def tell_guess(given: Given, family: str) -> None:

@@ -1,0 +1,83 @@
+"""Settings of transformers and timm that change no answer, by why: none of a class that is read may
+be in no table (`tests/zoo/checkpoints/test_known_settings.py`)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from weights.errors import MappingError
+from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.settings.file_names import CONFIG
+
+OF_TRAINING = (
+    *("attention_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob", "dropout"),
+    *("drop_path_rate", "initializer_factor", "initializer_range", "layerscale_value"),
+    *("layer_scale_init_value", "logit_scale_init_value", "pos_embed_jitter", "pos_embed_rescale"),
+    *("pos_embed_shift", "use_mask_token", "encoder_stride", "class_weight", "dice_weight"),
+    *("mask_weight", "no_object_weight", "importance_sample_ratio", "oversample_ratio"),
+    *("train_num_points",),
+)
+"""What training begins with, and what only that does."""
+
+OF_TENSORS = (
+    *("hidden_size", "hidden_sizes", "num_hidden_layers", "intermediate_size", "image_size"),
+    *("num_channels", "patch_size", "num_register_tokens", "num_stages", "num_layers", "depths"),
+    *("mlp_ratio", "projection_dim", "projection_size", "vocab_size", "max_position_embeddings"),
+    *("key_bias", "query_bias", "value_bias", "qkv_bias", "mlp_bias", "proj_bias"),
+    *("vision_use_head", "use_swiglu_ffn", "use_gated_mlp", "embed_dim", "num_heads"),
+    *("num_queries", "num_upscale_blocks", "fusion_hidden_size", "head_hidden_size"),
+    *("neck_hidden_sizes", "reassemble_hidden_size", "num_classes", "num_features", "num_labels"),
+)
+"""What the shapes of tensors say again."""
+
+OF_CALLS = (
+    *("_name_or_path", "dtype", "torch_dtype", "transformers_version", "label2id", "return_dict"),
+    *("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder"),
+    *("chunk_size_feed_forward", "stage_names", "out_features", "_out_features", "_out_indices"),
+    *("apply_layernorm", "reshape_hidden_states", "auto_map", "_attn_implementation"),
+    *("pooler_act", "pooler_output_size", "use_cache", "tie_word_embeddings", "torchscript"),
+    *("pad_token_id", "bos_token_id", "attn_implementation", "label_descriptions", "sep_token_id"),
+    *(
+        "finetuning_task",
+        "task_specific_params",
+        "add_cross_attention",
+        "cross_attention_hidden_size",
+    ),
+)
+"""How a model is called and loaded, what others of its outputs are, and words of its tokenizer."""
+
+WITHOUT_EFFECT = frozenset((*OF_TRAINING, *OF_TENSORS, *OF_CALLS))
+
+REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
+    "pooling_epsilon": (1e-8,),
+    "scale_sqrt_depth": (True,),
+    "global_pool": ("", "token", "avg", "map"),
+}
+"""Settings that mean another network, unless they are these."""
+
+FOLLOWED = ("rope_theta", "rope_parameters", "window_size", "pretrained_window_sizes", "model_args")
+"""Settings that are compared with the network's, or read by its kind."""
+
+
+def _parts(settings: Settings) -> Iterator[Settings]:
+    """All settings, of towers too."""
+    inner = (settings.vision_config, settings.text_config, settings.backbone_config)
+    yield from (part for part in (settings, *inner) if part is not None)
+
+
+def strange_settings(settings: Settings, wanted: Iterable[str]) -> list[str]:
+    """The settings that the zoo has never heard of, beside those that its network has."""
+    known = {*Settings.model_fields, *WITHOUT_EFFECT, *REFUSED_UNLESS, *FOLLOWED, *wanted}
+    names = (name for part in _parts(settings) for name in part.model_extra or {})
+    return [*dict.fromkeys(name for name in names if name not in known)]
+
+
+def refuse_other_networks(settings: Settings) -> None:
+    """**Raises** `MappingError` for a setting with which a library computes something else."""
+    for part in _parts(settings):
+        said = part.model_dump(mode="json", exclude_unset=True)
+        for name, values in REFUSED_UNLESS.items():
+            if said.get(name, values[0]) not in values:
+                raise MappingError(
+                    f"{CONFIG} beside the checkpoint says that {name} is "
+                    f"{ascii(said[name])[:60]}, and the zoo has no network that does that."
+                )
