@@ -103,7 +103,6 @@ DOORS = {
     "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
     "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} {NEW}", "checkpoint"),
     "report --images": Door(f"{REPORT} {TO} new --images {{}}", "pictures"),
-    "report --depths": Door(f"{REPORT} {TO} new --depths {{}}", "rooms"),
     "report --out": writes(f"{REPORT} {TO} {{}}"),
     "reports FOLDER": Door("reports {} --out new.html", REPORTED),
     "reports --out": writes(f"reports {REPORTED} --out {{}}", ".html"),

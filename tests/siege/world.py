@@ -77,9 +77,6 @@ def prepare(place: Path, run: Run) -> Path:
         pictures = made / "pictures" / f"{number % 2}"
         pictures.mkdir(parents=True, exist_ok=True)
         photograph().rotate(45 * number).save(pictures / f"{number}.png")
-        (made / "rooms").mkdir(exist_ok=True)
-        photograph().rotate(45 * number).save(made / "rooms" / f"{number}.png")
-        np.save(made / "rooms" / f"{number}.npy", np.full((3, 4), 1 + number, np.float32))
     _write_adapter(made / ADAPTER)
     with suppress(ZooError):
         for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):

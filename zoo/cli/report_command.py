@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 
 FOLDER = "The folder that holds checkpoints, under the names that they were published with."
 IMAGES = (
-    "A folder of images, with a folder for each class, or such folders in `train` and `val`. Then "
-    "it is also counted how often files know an image's class, by its nearest neighbours, by a "
-    "linear layer, by sentences about the classes, and by a classifier of them, where a model has "
-    "such."
-)
-DEPTHS = (
-    "A folder of pictures with depths in metres beside them, room.jpg and room.npy. Then it is "
-    "also measured how far a linear layer on a file's features is from them."
+    "A folder of images, with a folder for each class. Then it is also counted how often the "
+    "classifiers of files are right."
 )
 BOXES = (
     "A folder of pictures in COCO's form, with annotations.json. Then it is also measured how "
@@ -49,7 +43,6 @@ def report(
     filter: Filter = (),
     variant: Annotated[Sequence[str], variant_names(", ".join(USUAL))] = (),
     images: Annotated[Path | None, Option("FOLDER", IMAGES)] = None,
-    depths: Annotated[Path | None, Option("FOLDER", DEPTHS)] = None,
     boxes: Annotated[Path | None, Option("FOLDER", BOXES)] = None,
     minutes: Annotated[float, MINUTES] = 60,
     out: Annotated[Path, out_folder(True)] = Path("report"),
@@ -63,9 +56,9 @@ def report(
     goes on when it is started again.
     """
     if providers:
-        if weights_dir or images or depths or boxes:
+        if weights_dir or images or boxes:
             raise BadRequest(
-                "--providers needs no --weights-dir, --images, --depths or --boxes: leave them out."
+                "--providers needs no --weights-dir, --images or --boxes: leave them out."
             )
         return _report_providers(filter, variant, out, json)
     if weights_dir is None:
@@ -73,16 +66,14 @@ def report(
     from zoo.registry.lookup import fitting
     from zoo.report import kit
     from zoo.report.box_precision import read_box_task
-    from zoo.report.depths import read_depth_task
     from zoo.report.labelled import read_task
 
     # What a report measures are pictures.
     fit = [entry for entry in fitting(filter) if entry.config.takes == ("pixel_values",)]
     task = read_task(images) if images else None
-    rooms = read_depth_task(depths) if depths else None
     things = read_box_task(boxes) if boxes else None
     chosen = read_variants(variant)
-    asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, rooms, things)
+    asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, things)
     with progress_bar() as progress:
         found = kit.make_report(asked, progress)
     if json:

@@ -1,4 +1,4 @@
-"""Everything about a model with one checkpoint: against transformers, its files, their features."""
+"""Everything about a model with one checkpoint: against transformers, its files, their answers."""
 
 import math
 import time
@@ -31,14 +31,11 @@ from zoo.export.verify import Sample, reference
 from zoo.files.golden_file import Golden
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
-from zoo.images.pixel_values import Float32, pixel_values
+from zoo.images.pixel_values import pixel_values
 from zoo.report.box_precision import OUTPUTS, BoxTask, box_precision
 from zoo.report.content import Against, Measured, OneFile
-from zoo.report.depths import DepthTask, depth_error
-from zoo.report.labelled import LabelledTask
-from zoo.report.neighbours import IMAGES_AT_ONCE, scores, see, vectors_of
+from zoo.report.labelled import IMAGES_AT_ONCE, LabelledTask, classifier_accuracy, run_on
 from zoo.report.proof_pictures import draw_pictures
-from zoo.report.zero_shot import sentence_vectors
 from zoo.show.chart import ResidualRow
 from zoo.show.residual_rows import residual_rows
 
@@ -56,22 +53,20 @@ OPEN = Signature(size=None, batch=None)
 class ModelProof:
     """A model that is being measured, with a checkpoint, in so many `seconds`.
 
-    `task`, `depths` and `boxes` are the pictures of somebody's that there is time for, which is
-    known once a file has seen some, and `on_images` the seconds that they took; `sentences` are
-    unit vectors of a sentence about each class, and `rows` the errors of files, to be drawn.
+    `task` and `boxes` are the pictures of somebody's that there is time for, which is known once a
+    file has seen some, and `on_images` the seconds that they took; `rows` are the errors of files,
+    to be drawn.
     """
 
     entry: ModelInfo
     variants: Sequence[str]
     task: LabelledTask | None
-    depths: DepthTask | None
     boxes: BoxTask | None
     progress: Progress
     seconds: float = math.inf
     began: float = field(default_factory=time.monotonic)
     on_images: float = 0.0
     in_file: float | None = None
-    sentences: Float32 | None = None
     rows: list[ResidualRow] = field(default_factory=list)
 
     def files(self, loaded: Loaded, outputs: Golden | None) -> Iterator[tuple[str, OneFile]]:
@@ -96,16 +91,13 @@ class ModelProof:
     def scores(self, live: runtime.Session, name: str, files: int) -> dict[Task, float]:
         """How well a file does on the images, if there are so many files to come, with this."""
         began = time.monotonic()
-        if files == len(self.variants) and (vectors_of(live) or finds_boxes(live)):
+        if files == len(self.variants):
             self.limit_images(live, files)
         found: dict[Task, float] = {}
         if self.task is not None:
-            self.progress.stage(f"{name}: {self.task.images} images")
-            found = scores(live, self.task, self.entry, self.sentences)
-        if self.depths is not None:
-            self.progress.stage(f"{name}: depths of {len(self.depths.pairs)} pictures")
-            if (error := depth_error(live, self.depths, self.entry)) is not None:
-                found["depth"] = error
+            self.progress.stage(f"{name}: {len(self.task.paths)} images")
+            if (right := classifier_accuracy(live, self.task, self.entry)) is not None:
+                found["classifier"] = right
         if self.boxes is not None and finds_boxes(live):
             self.progress.stage(f"{name}: boxes on {len(self.boxes.paths)} pictures")
             if (precision := box_precision(live, self.boxes, self.entry)) is not None:
@@ -115,36 +107,22 @@ class ModelProof:
 
     def limit_images(self, live: runtime.Session, files: int) -> None:
         """Keep as many images as each of the files can see in the time that is left."""
-        given = [path for path, _ in self.depths.pairs] if self.depths else []
-        given = [*self.task.known.paths] if self.task else given
-        given = [*self.boxes.paths] if self.boxes and finds_boxes(live) else given
-        if not given:
+        tasks = [task for task in (self.task, self.boxes) if task is not None]
+        if not tasks:
             return
-        paths = [str(path) for path in given[:IMAGES_AT_ONCE]]
-        see(live, paths, self.entry.preprocessing)
+        paths = tasks[-1].paths[:IMAGES_AT_ONCE]
+        run_on(live, paths, self.entry.preprocessing)
         began = time.monotonic()
-        see(live, paths, self.entry.preprocessing)
+        run_on(live, paths, self.entry.preprocessing)
         each = (time.monotonic() - began) / len(paths)
         left = self.seconds - (time.monotonic() - self.began)
         most = max(0, int(left / files / each))
-        # Depths need fewer pictures than classes do.
-        if self.depths is not None:
-            self.depths = self.depths.fitting(most // 4 if self.task else most)
-            most -= len(self.depths.pairs) if self.depths else 0
         if self.task is not None:
             self.task = self.task.fitting(most)
         if self.boxes is not None:
             self.boxes = self.boxes.fitting(most)
-        if self.task is None and self.depths is None and self.boxes is None:
+        if self.task is None and self.boxes is None:
             self.progress.note(f"{self.entry.name}: there is no time for images")
-
-    def read_sentences(self, path: Path) -> None:
-        """Have the vectors of sentences about the classes of images, if the model takes texts."""
-        began = time.monotonic()
-        if self.task is not None:
-            classes = self.task.classes
-            self.sentences = sentence_vectors(self.entry, path, classes, self.progress)
-        self.on_images += time.monotonic() - began
 
     def note_residuals(self, live: runtime.Session, sample: Sample, name: str, made: Made) -> None:
         """Keep where a file differs from JAX on the first photograph."""
@@ -173,7 +151,6 @@ def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
         progress.note(f"{entry.name} is not compared with transformers, which is not installed")
     in_jax = worst_error(golden.check_jax(outputs, loaded)) if outputs else None
     progress.stage("running the model in JAX")
-    proof.read_sentences(path)
     files = dict(proof.files(loaded, outputs))
     against = None
     if outputs is not None:
@@ -192,8 +169,7 @@ def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
         seconds=round(time.monotonic() - proof.began, 1),
         tools=tools_of(entry),
         against=against,
-        neighbours=proof.task.told if proof.task else None,
-        depths=proof.depths.told if proof.depths else None,
+        images=proof.task.told if proof.task else None,
         boxes=proof.boxes.told if proof.boxes else None,
         files={name: files[name] for name in proof.variants},
         pictures=pictures,

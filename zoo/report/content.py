@@ -26,25 +26,13 @@ class Against(Model):
     in_file: float | None = Field(description="Of the float32 file at opset 18, if there is one.")
 
 
-class Neighbours(Model):
-    """The task of naming an image's class after the nearest other images."""
+class Images(Model):
+    """The task of naming an image's class."""
 
     folder: Line = Field(description="The name of the folder of images.")
-    known: Count = Field(description="Images whose class is given.")
-    asked: Count = Field(description="Images whose class is asked.")
+    pictures: Count = Field(description="Images whose class is asked.")
     left_out: Count = Field(default=0, description="Images that there was no time for.")
     classes: Count = Field(description="How many classes there are.")
-    nearest: Count = Field(description="How many neighbours vote.")
-    leave_one_out: bool = Field(description="Whether both are the same images.")
-
-
-class Depths(Model):
-    """The task of telling how far away everything in a picture is."""
-
-    folder: Line = Field(description="The name of the folder of pictures.")
-    known: Count = Field(description="Pictures that the layer is fitted to.")
-    asked: Count = Field(description="Pictures whose depths are asked.")
-    left_out: Count = Field(default=0, description="Pictures that there was no time for.")
 
 
 class Boxes(Model):
@@ -81,8 +69,7 @@ class Measured(Model):
     )
     seconds: float = Field(description="How long all of it took.")
     memory: Count = Field(description="Bytes that the machine has.")
-    neighbours: Neighbours | None = Field(description="The images of `scores`.")
-    depths: Depths | None = Field(default=None, description="The pictures of its depths.")
+    images: Images | None = Field(description="The images of its classifier's score.")
     boxes: Boxes | None = Field(default=None, description="The pictures of its boxes.")
     pictures: tuple[Name, ...] = Field(description="Names of pictures beside this.")
     files: dict[str, OneFile] = Field(description="The files by their names in a folder.")

@@ -17,7 +17,6 @@ from zoo.report import content, matching, page
 from zoo.report.accuracy import ModelProof, measure_model, tools_of
 from zoo.report.box_precision import BoxTask
 from zoo.report.budget import Budget, products_a_second
-from zoo.report.depths import DepthTask
 from zoo.report.labelled import LabelledTask
 
 
@@ -31,13 +30,12 @@ class ReportRequest:
     task: LabelledTask | None
     minutes: float
     folder: Path
-    depths: DepthTask | None = None
     boxes: BoxTask | None = None
 
     @property
     def has_images(self) -> bool:
         """Whether there are images to be measured with."""
-        return any((self.task, self.depths, self.boxes))
+        return any((self.task, self.boxes))
 
 
 @dataclass
@@ -99,8 +97,7 @@ def measure_one(
 ) -> None:
     """Measure one model, and write the report with it; or note why it cannot be measured."""
     progress.stage(f"{entry.name}: reading {path.name}")
-    tasks = asked.task, asked.depths, asked.boxes
-    proof = ModelProof(entry, asked.variants, *tasks, progress, seconds)
+    proof = ModelProof(entry, asked.variants, asked.task, asked.boxes, progress, seconds)
     try:
         found = measure_model(path, proof, asked.folder)
     except (WeightsError, BadRequest, BadFile) as error:
@@ -121,15 +118,13 @@ def is_known(
     all that is asked of it."""
     known = {each.model: each for each in report.models}.get(entry.name)
     folder = asked.task.told.folder if asked.task else None
-    depths = asked.depths.told.folder if asked.depths else None
     boxes = asked.boxes.told.folder if asked.boxes else None
     return (
         known is not None
         and known.checkpoint == path.name
         and known.tools == tools_of(entry)
         and {*asked.variants} <= known.files.keys()
-        and folder in (None, known.neighbours.folder if known.neighbours else None)
-        and depths in (None, known.depths.folder if known.depths else None)
+        and folder in (None, known.images.folder if known.images else None)
         and boxes in (None, known.boxes.folder if known.boxes else None)
         and (known.sha256 is None or not path.is_file() or known.sha256 == sha256(path))
     )

@@ -1,131 +1,101 @@
-"""Images in folders that are their classes, and a part of them for which there is time."""
+"""How often a network's own classifier is right about images in folders that are their classes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from weights.parameters import parameter
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.errors import BadRequest
-from zoo.report.content import Neighbours
+from zoo.images.pictures import pictures
+from zoo.images.pixel_values import Float32, pixel_values
+from zoo.report.content import Images
+from zoo.runtime import Session
 
-VOTERS = 20
-"""Neighbours that vote."""
-
-LEAST_OF_A_CLASS = 2
-"""Images of a class without which nothing can be said."""
+IMAGES_AT_ONCE = 8
+"""Images that a file gets at once."""
 
 SYNSET = re.compile(r"n\d{8}")
-"""What the classes of ImageNet are called in its folders: classifiers have them in this order."""
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Paths of images, and for each the number of its class."""
-
-    paths: Sequence[Path]
-    labels: NDArray[np.int64]
-
-    def thinned(self, share: float) -> Labelled:
-        """That share of the images of each class, taken evenly, and `LEAST_OF_A_CLASS` at least."""
-        kept: list[int] = []
-        for label in np.unique(self.labels):
-            (places,) = np.nonzero(self.labels == label)
-            count = min(len(places), max(LEAST_OF_A_CLASS, int(share * len(places))))
-            kept += places[np.linspace(0, len(places) - 1, count).round().astype(int)].tolist()
-        return Labelled([self.paths[place] for place in kept], self.labels[kept])
+"""Names of ImageNet's classes in its folders: classifiers have them in this order."""
 
 
 @dataclass(frozen=True)
 class LabelledTask:
-    """Images whose class is known and images whose class is asked; None if those are the same.
+    """Paths of images, and for each the number of its class; `classes` are their names."""
 
-    `classes` are their names, in the order of their numbers.
-    """
-
-    known: Labelled
-    asked: Labelled | None
+    paths: Sequence[Path]
+    labels: Sequence[int]
     classes: tuple[str, ...]
-    told: Neighbours
-
-    @property
-    def images(self) -> int:
-        """How many a file has to see."""
-        return len(self.known.paths) + (len(self.asked.paths) if self.asked else 0)
+    told: Images
 
     def fitting(self, most: int) -> LabelledTask | None:
-        """The same with at most so many images; None where that says nothing."""
-        if most >= self.images:
+        """The same with at most so many images, taken evenly; None where some class has none."""
+        if most >= len(self.paths):
             return self
-        if most < LEAST_OF_A_CLASS * len(self.classes) * (2 if self.asked else 1):
+        if most < len(self.classes):
             return None
-        share = most / self.images
-        known = self.known.thinned(share)
-        asked = self.asked and self.asked.thinned(share)
-        told = tell(self.told.folder, known, asked, len(self.classes))
-        few = replace(self, known=known, asked=asked, told=told)
-        left_out = {"left_out": self.images - few.images}
-        return replace(few, told=told.model_copy(update=left_out))
+        places = np.linspace(0, len(self.paths) - 1, most).round().astype(int)
+        left_out = {"pictures": most, "left_out": len(self.paths) - most}
+        return replace(
+            self,
+            paths=[self.paths[place] for place in places],
+            labels=[self.labels[place] for place in places],
+            told=self.told.model_copy(update=left_out),
+        )
 
 
 def read_task(folder: Path) -> LabelledTask:
-    """The images of `FOLDER/CLASS`, or of `FOLDER/train/CLASS` and `FOLDER/val/CLASS`.
-
-    **Raises** `BadRequest` where a folder has fewer than two classes.
-    """
-    parts = [folder / "train", folder / "val"]
-    split = all(part.is_dir() for part in parts)
-    places = parts if split else [folder]
-    found = [images_by_class(place) for place in places]
-    classes = sorted({name for each in found for name in each})
+    """The images of `FOLDER/CLASS`. **Raises** `BadRequest` where there are fewer than two
+    classes."""
+    endings = Image.registered_extensions()
+    images = {
+        place.name: [path for path in sorted(place.iterdir()) if path.suffix.lower() in endings]
+        for place in (sorted(folder.iterdir()) if folder.is_dir() else ())
+        if place.is_dir()
+    }
+    classes = tuple(name for name, paths in images.items() if paths)
     if len(classes) < 2:
         raise BadRequest(
             f"{parameter('images')} {folder} has {len(classes)} folders with images: give a folder "
-            "for each of two or more classes, or `train` and `val` with such folders in them."
+            "for each of two or more classes."
         )
-    known, *more = (labelled(each, classes) for each in found)
-    asked = more[0] if split else None
-    told = tell(folder.absolute().name, known, asked, len(classes))
-    return LabelledTask(known, asked, tuple(classes), told)
+    pairs = [(path, label) for label, name in enumerate(classes) for path in images[name]]
+    told = Images(folder=folder.absolute().name, pictures=len(pairs), classes=len(classes))
+    return LabelledTask([path for path, _ in pairs], [each for _, each in pairs], classes, told)
 
 
-def tell(folder: str, known: Labelled, asked: Labelled | None, classes: int) -> Neighbours:
-    """What is said of images in a report."""
-    return Neighbours(
-        folder=folder,
-        known=len(known.paths),
-        asked=len((asked or known).paths),
-        classes=classes,
-        nearest=min(VOTERS, len(known.paths) - (asked is None)),
-        leave_one_out=asked is None,
-    )
+def classifier_accuracy(live: Session, task: LabelledTask, entry: ModelInfo) -> float | None:
+    """Percent of the images that get their own class; None of a file without logits, or of other
+    classes."""
+    order = class_order(task.classes, entry.class_names)
+    if order is None or "logits" not in {output.name for output in live.get_outputs()}:
+        return None
+    logits = run_on(live, task.paths, entry.preprocessing, ["logits"])
+    return 100 * float((logits.argmax(axis=1) == np.take(order, task.labels)).mean())
 
 
-def images_by_class(folder: Path) -> dict[str, list[Path]]:
-    """The files in each folder of it that end as images do, if there are any."""
-    known, found = Image.registered_extensions(), {}
-    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
-        images = sorted(place.iterdir()) if place.is_dir() else ()
-        found[place.name] = [path for path in images if path.suffix.lower() in known]
-    return {name: images for name, images in found.items() if images}
+def run_on(
+    live: Session, paths: Sequence[Path], how: Preprocessing, names: list[str] | None = None
+) -> Float32:
+    """The first of some outputs of a file for images, some at once."""
+    rows = []
+    for start in range(0, len(paths), IMAGES_AT_ONCE):
+        some = pictures([str(path) for path in paths[start : start + IMAGES_AT_ONCE]])
+        rows.append(live.run(names, {"pixel_values": pixel_values(some, how, how.size)})[0])
+    return np.concatenate(rows)
 
 
-def labelled(images: Mapping[str, Sequence[Path]], classes: Sequence[str]) -> Labelled:
-    """The images of a folder by their classes."""
-    found = [(path, classes.index(name)) for name, paths in images.items() for path in paths]
-    return Labelled([path for path, _ in found], np.array([label for _, label in found]))
-
-
-def class_order(folders: Sequence[str], known: Sequence[str]) -> list[int] | None:
+def class_order(folders: Sequence[str], names: Sequence[str]) -> list[int] | None:
     """The number that a classifier has for each folder; None if they are other classes."""
-    if set(folders) == set(known):
-        return [known.index(name) for name in folders]
-    if len(folders) == len(known) and all(map(SYNSET.fullmatch, folders)):
-        return list(range(len(known)))
+    if {*folders} <= {*names}:
+        return [names.index(name) for name in folders]
+    if len(folders) == len(names) and all(map(SYNSET.fullmatch, folders)):
+        return list(range(len(names)))
     return None

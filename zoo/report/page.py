@@ -65,7 +65,7 @@ def render(report: ReportContent) -> str:
         models=report.models,
         rows=[(each, *row) for each in report.models for row in file_rows(each)],
         results=[(each, *row) for each in report.models for row in result_rows(each)],
-        tasks=[each for each in report.models if each.neighbours],
+        tasks=[each for each in report.models if each.images],
         number=number,
         verdict=IS_PUBLISHED,
     )
@@ -106,7 +106,7 @@ def result_rows(measured: Measured) -> Iterator[Sequence[str]]:
 def found_here(measured: Measured, task: Task) -> str:
     """What each file did in a task, or that it was not measured."""
     found = [
-        f"{name} {file.scores[task]:.{3 if task == 'depth' else 2}f}"
+        f"{name} {file.scores[task]:.2f}"
         for name, file in measured.files.items()
         if task in file.scores
     ]

@@ -34,7 +34,7 @@ WRONG_USE = {
     "export vit_digits --precision int8 --calibrate one": "one holds one picture that",
     "export vit_digits --precision int8 --calibrate two": "a.png' is no picture that",
     "export vit_digits --scales row": "scales row is about int8, which is not what is asked",
-    "build vit_digits --calibrate one --scales row": "scales row and calibrate are two ways",
+    "build vit_digits --calibrate one --scales row": "--scales row and --calibrate are two ways",
     "export vit_digits --calibrate one": "calibrate one is about int8, which is not what is asked",
     "build vit_digits --variant fp32 --calibrate one": "is about int8, which is not what is asked",
     # Weights

@@ -5,30 +5,20 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import zoo
 from tests.formats import NANO
-from tests.references.towers import save_towers, tokenizer
 from tests.seeded import nano, state_of
 from tests.synthetic import save_pth
 from weights.progress import Quiet
+from zoo import runtime
+from zoo.digits.data import split_digits
 from zoo.manifest.measured import worst
-from zoo.report import (
-    budget,
-    content,
-    depths,
-    kit,
-    labelled,
-    matching,
-    neighbours,
-    page,
-    received,
-    zero_shot,
-)
+from zoo.report import budget, content, kit, labelled, matching, page, received
 from zoo.report.accuracy import measure_model
 
 ROOT = Path(__file__).parents[3]
@@ -52,19 +42,6 @@ def pictures_of_classes(folder, count):
     return folder
 
 
-def rooms(folder, count):
-    """Ramps from dark, which is near, to bright; what is nearest is not known."""
-    folder.mkdir()
-    for index in range(count):
-        turn = 2 * np.pi * index / count
-        rows, columns = np.mgrid[-1:1:60j, -1:1:80j]
-        ramp = 0.5 + 0.35 * (np.cos(turn) * rows + np.sin(turn) * columns)
-        grey = (255 * np.clip(ramp, 0, 1)).astype(np.uint8)
-        Image.fromarray(grey).convert("RGB").save(folder / f"{index:02}.png")
-        np.save(folder / f"{index:02}.npy", np.where(ramp < 0.1, 0, 10 * ramp).astype(np.float32))
-    return folder
-
-
 CONFIGS = {"dinov3_vits16": NANO, "eupe_vitt16": nano(zoo.info("eupe_vitt16").config)}
 
 
@@ -75,8 +52,7 @@ def asked(tmp_path_factory):
     entries = [meta_file(here, name, config) for name, config in CONFIGS.items()]
     (here / "notes.txt").write_text("no checkpoint")
     task = labelled.read_task(pictures_of_classes(here / "images", 4))
-    places = depths.read_depth_task(rooms(here / "rooms", 16))
-    asked = kit.ReportRequest(here, entries, ("fp32", "int8"), task, 60, here / "made", places)
+    asked = kit.ReportRequest(here, entries, ("fp32", "int8"), task, 60, here / "made")
     measured = []
 
     def stopped(path, proof, folder):
@@ -111,17 +87,13 @@ def test_two_families(asked):
         assert worst(files["fp32"].verification.comparisons, "max_abs") < 1e-4
         assert worst(files["int8"].verification.comparisons, "cosine") > 0.99
         assert files["int8"].bytes < files["fp32"].bytes
-        assert files["fp32"].scores | {"depth": 0} == {"k-NN": 100, "linear": 100, "depth": 0}
-        # Whoever always says the mean is off by 2 metres.
-        assert files["fp32"].scores["depth"] < 0.6
-        assert (each.depths.known, each.depths.asked) == (12, 4)
+        assert files["fp32"].scores == {} and each.images.pictures == 8  # features have no classes
         assert all((asked.folder / name).is_file() for name in each.pictures)
         assert len(each.pictures) == 2
     told = (asked.folder / content.PAGE).read_text()
     assert f"| eupe_vitt16 | {there.found['eupe_vitt16'].name} | " in told
-    assert "8 images of images in 2 classes, by 8 images (each leaving itself out), of" in told
-    assert "4 pictures of rooms, by a layer that was fitted to 12 others" in told
-    assert "| 78.6 | ImageNet-1k | arXiv:2603.22387, tables 1, 4 and 5 | fp32 100.00" in told
+    assert "8 images of images in 2 classes" in told
+    assert "| 78.6 | ImageNet-1k | arXiv:2603.22387, tables 1, 4 and 5 | not measured" in told
 
 
 @pytest.mark.full
@@ -190,89 +162,28 @@ def test_the_page_is_what_its_numbers_say():
     assert all(each.is_published_file for each in report.models)
 
 
-@pytest.mark.full
-def test_sentences_about_classes_are_those_of_transformers(tmp_path, monkeypatch):
-    """The tower for texts is that of the checkpoint whose images are asked."""
-    model = save_towers(tmp_path)
-    name = "siglip2_vitb16_224"
-    entry, tower = zoo.info(name), zoo.info(f"{name}_text")
-    small = replace(tower, config=nano(zoo.info(f"{name}_dual").config).words)
-    monkeypatch.setitem(zero_shot.MODELS, tower.name, small)
-    found = zero_shot.sentence_vectors(entry, tmp_path, ["cat", "red_car", "dog"], Quiet())
-    texts = [f"a photo of a {each}." for each in ("cat", "red car", "dog")]
-    ids = [each.ids for each in tokenizer().encode_batch(texts)]
-    fed = torch.tensor([each + [0] * (small.config.tokens - len(each)) for each in ids])
-    with torch.inference_mode():
-        right = model.text_model(input_ids=fed).pooler_output
-    right = torch.nn.functional.normalize(right).numpy()
-    np.testing.assert_allclose(found, right, atol=3e-5)
-    assert abs(right[0] - right[2]).max() > 0.01
-    known = zoo.info("convnext_tiny")
-    synsets = [f"n{number:08}" for number in range(1000)]
-    assert zero_shot.words_of(synsets)[1] == known.class_names[1].partition(",")[0] == "goldfish"
-    assert zero_shot.words_of(synsets[:9]) is None
+def test_the_share_that_a_classifier_knows(tmp_path):
+    """Digits in folders of their names, asked in another order than the network's."""
+    model = zoo.from_pretrained("vit_digits")
+    _, digits = split_digits()
+    for number, (image, label) in enumerate(zip(digits.images, digits.labels, strict=True)):
+        place = tmp_path / "digits" / str(label)
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"{number:03}.png")
+    zoo.to_onnx(model, tmp_path / "digits.onnx")
+    task = labelled.read_task(tmp_path / "digits")
+    live, entry = runtime.session(tmp_path / "digits.onnx"), zoo.info("vit_digits")
+    logits = jax.vmap(model)(zoo.preprocess(model, list(digits.images))).logits
+    right = 100 * (np.argmax(logits, axis=1) == digits.labels).mean()
+    assert 95 < right < 100
+    assert labelled.classifier_accuracy(live, task, entry) == pytest.approx(right)
+    few = task.fitting(60)
+    assert (len(few.paths), few.told.left_out) == (60, len(digits.labels) - 60)
+    assert {*few.labels} == {*range(10)} and task.fitting(9) is None
+    assert labelled.classifier_accuracy(live, task, zoo.info("convnext_tiny")) is None
 
 
-@pytest.mark.full
-def test_depths_are_read_by_the_layer_of_scikit_learn():
-    from sklearn.linear_model import Ridge
-
-    rng = np.random.default_rng(2)
-    features = rng.standard_normal((5, 3, 4, 6)).astype(np.float32)
-    metres = rng.uniform(1, 9, (5, 3, 4)).astype(np.float32)
-    metres[2, 1] = 0  # of which nothing is known
-    # Two rows and three columns of pixels for each patch.
-    whole = [each.repeat(2, axis=0).repeat(3, axis=1) for each in metres]
-    layer = depths.fitted(zip(features, whole, strict=True), 6)
-    rows, right = features[metres > 0], metres[metres > 0]
-    alpha = neighbours.RIDGE * ((rows - rows.mean(axis=0)) ** 2).sum() / 6
-    judge = Ridge(alpha).fit(rows.astype(np.float64), right)
-    np.testing.assert_allclose(
-        layer(features[0]).ravel(), judge.predict(features[0].reshape(-1, 6)), rtol=1e-5
-    )
-
-
-@pytest.mark.full
-def test_votes_are_those_of_scikit_learn():
-    from sklearn.linear_model import Ridge
-    from sklearn.neighbors import KNeighborsClassifier
-
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, 5, 90)
-    rows = rng.standard_normal((130, 12)).astype(np.float32)
-    rows[:90] += 2 * np.eye(12, dtype=np.float32)[labels]
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    weights = {"metric": "cosine", "weights": lambda distance: np.exp((1 - distance) / 0.07)}
-    judge = KNeighborsClassifier(20, **weights).fit(rows[:90], labels)
-    votes = neighbours.vote(rows[:90], labels, rows[90:], 20)
-    np.testing.assert_array_equal(votes, judge.predict(rows[90:]))
-    alone = neighbours.vote(rows[:90], labels, rows[:90], 20, leave_out=True)
-    for index in (0, 41, 89):
-        kept = np.arange(90) != index
-        judge.fit(rows[:90][kept], labels[kept])
-        assert alone[index] == judge.predict(rows[index : index + 1])[0]
-    wanted, middle = np.eye(5)[labels], rows[:90].mean(axis=0)
-    alpha = neighbours.RIDGE * ((rows[:90] - middle) ** 2).sum() / 12
-    linear = Ridge(alpha).fit(rows[:90], wanted)
-    found = neighbours.regress(rows[:90], labels, rows[90:])
-    np.testing.assert_array_equal(found, linear.predict(rows[90:]).argmax(axis=1))
-    alone = neighbours.regress(rows[:90], labels, rows[:90], leave_out=True)
-    for index in range(90):
-        kept = np.arange(90) != index
-        linear.fit(rows[:90][kept], wanted[kept])
-        assert alone[index] == linear.predict(rows[index : index + 1])[0].argmax()
-
-
-def test_images_with_a_split(tmp_path):
-    for part, count in (("train", 3), ("val", 2)):
-        pictures_of_classes(tmp_path / "photos" / part, count)
-    task = labelled.read_task(tmp_path / "photos")
-    assert (task.told.known, task.told.asked, task.told.nearest) == (6, 4, 6)
-    np.testing.assert_array_equal(task.asked.labels, [0, 0, 1, 1])
-    few = task.fitting(8)
-    assert (few.told.known, few.told.asked, few.told.left_out, few.told.nearest) == (4, 4, 2, 4)
-    assert [path.stem for path in few.known.paths] == ["0", "2"] * 2
-    assert task.fitting(7) is None and task.fitting(10) is task
+def test_classes_of_folders():
     folders = ("n01440764", "n01443537")
     assert labelled.class_order(folders, ("tench", "goldfish")) == [0, 1]
     assert labelled.class_order(("b", "a"), ("a", "b")) == [1, 0]
