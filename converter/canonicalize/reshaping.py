@@ -27,10 +27,29 @@ def _reshaping_reshape(node: Node, editor: Editor) -> Value | None:
     source, own = node.inputs[0], node.op is ops.reshape
     if own and (order := node.params.get("dimensions")) is not None:
         return editor.reshape(editor.transpose(source, order), node.out.shape)
+    if own and (turned := _einsum_of_moved_ones(node, editor)) is not None:
+        return turned
     works = not dims.same_shape(source.shape, node.out.shape) and not source.made_by(ops.reshape)
     if works and own and set(node.params) == {"shape"}:
         return None
     return editor.reshape(source, node.out.shape)
+
+
+def _einsum_of_moved_ones(node: Node, editor: Editor) -> Value | None:
+    """A reshape that moves axes of one transposes them, which labels can do."""
+    source, shape = node.inputs[0], node.out.shape
+    inner = source.made_by(ops.einsum)
+    if inner is None or not editor.single_use(source) or source.rank != len(shape):
+        return None
+    ones = [i for i, d in enumerate(source.shape) if dims.same(d, 1)]
+    others = [i for i in range(source.rank) if i not in ones]
+    if sum(dims.same(d, 1) for d in shape) != len(ones):
+        return None
+    order = [(ones if dims.same(d, 1) else others).pop(0) for d in shape]
+    if order == sorted(order) or not dims.same_shape([source.shape[i] for i in order], shape):
+        return None
+    params = {**inner.params, "out": [inner.params["out"][i] for i in order]}
+    return editor.add(ops.einsum, inner.inputs, shape, node.out.dtype, params)
 
 
 def _reshaping_transpose(node: Node, editor: Editor) -> Value | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from hypothesis import strategies as st
 from jax import __version_info__ as jax_version
 from jax import lax
 
@@ -377,6 +378,26 @@ def product(d: Drawn) -> Expr:
         inner = d.input(tuple(whole[i] for i in kept), kind, [0, 1, 2, -1, 3])
         xs.append(d.apply(lambda a, w=whole, k=kept: lax.broadcast_in_dim(a, w, k), inner))
     return d.apply(lambda a, b: jnp.einsum(f"{names[0]},{names[1]}->{out}", a, b), *xs)
+
+
+def product_of_one(d: Drawn) -> Expr:
+    """A contraction of which a result has axes of one, that a reshape moves."""
+    batch, rows, columns = d.pick([1, 2, "n"]), d.pick([1, 3]), d.pick([1, 4])
+    x, y = d.input((batch, rows, 2), "int32"), d.input((batch, 2, columns), "int32")
+    sizes, labels = {"b": batch, "i": rows, "j": columns}, "".join(d.data.draw(PERMUTED))
+    out = d.apply(
+        lambda a, b: jnp.einsum(f"bik,bkj->{labels}", a, b),
+        x,
+        y,
+        shape=tuple(sizes[a] for a in labels),
+    )
+    shape = tuple(out.shape[i] for i in d.order(3))
+    if [s for s in shape if s != 1] != [s for s in out.shape if s != 1]:
+        shape = out.shape
+    return Expr(lambda env: lax.reshape(out.run(env), env.shape(shape)), shape, "int32")
+
+
+PERMUTED = st.permutations("bij")
 
 
 def windowed(bind: Callable[..., Any], start: Any) -> Draw:

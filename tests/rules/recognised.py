@@ -421,6 +421,9 @@ MANY = 16
 
 CASES: dict[str, Case] = {
     "canonicalize.canonicalize": Case(canonical.moves(), changes(canonicalize)),
+    "canonicalize.canonicalize product_of_one": Case(
+        canonical.product_of_one, changes(canonicalize), enough=MANY
+    ),
     "canonicalize.fold_constants": Case(canonical.elementwise(ops.add), fold_constants, zeros=True),
     "canonicalize.emptiness.fill_empty": Case(canonical.moves(), changes(fill_empty)),
     "canonicalize.slicing.interleaved": Case(
@@ -543,6 +546,9 @@ CASES: dict[str, Case] = {
         )
         for draw in (scaled, convolved)
     },
+    "Weights of a convolution that overflow with a factor behind it[mul]": Case(
+        convolved, prepare=[until("quirks")], units=64
+    ),
     "weight_folding.weight_programs.weights_first": Case(
         of_weights,
         changes(weight_programs.weights_first),
