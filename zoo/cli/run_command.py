@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from zoo.checkpoints.weights_argument import Given
-from zoo.cli.console import print_picture, print_result, tell_recognised
+from zoo.cli.console import print_picture, print_result
 from zoo.cli.derived import options_of
+from zoo.cli.named_model import file_of, model_in_jax, named_model
 from zoo.cli.options import Json
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.options import FORCE, Option, argument, out_folder, weights_from
-from zoo.registry.lookup import registered_name
 from zoo.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -23,11 +22,7 @@ if TYPE_CHECKING:
 
     from zoo.answers.answer import Answered
 
-MODEL = argument(
-    "MODEL|FILE|FOLDER",
-    "The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
-    "its manifest, or a folder of `zoo build` or `zoo pull`, which run in ONNX Runtime.",
-)
+MODEL = named_model(", which run in ONNX Runtime")
 PICTURES = argument("[PICTURE]...", "Pictures; a photograph without any.")
 LABELS = Option(
     "TEXT,TEXT",
@@ -126,23 +121,14 @@ def _answers(
 ) -> "list[Answered]":
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
     from zoo.answers.answer import Answered
-    from zoo.hub.found_variant import is_built
-    from zoo.hub.session import open_file, open_folder
+    from zoo.hub.session import open_file
 
-    path = Path(model)
-    if model.endswith(".onnx") or is_built(path):
-        if weights is not None:
-            raise BadRequest(
-                f"--weights {weights} has no effect here, for {model} has its own: leave it out."
-            )
-        built = open_file(path) if model.endswith(".onnx") else open_folder(path, "fp32")
+    if (file := file_of(model, weights)) is not None:
+        built = open_file(file)
         if labels:
             return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
         return built.answer(images, threshold)
-    name, place = model, weights or "auto"
-    if weights is None and path.exists():
-        name, place = registered_name(tell_recognised(Given(path))), model
-    return _in_jax(name, place, images, labels, threshold)
+    return _in_jax(*model_in_jax(model, weights), images, labels, threshold)
 
 
 def _in_jax(

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.parameters import parameter
-from zoo.checkpoints.weights_argument import Given
-from zoo.cli.console import print_picture, print_result, tell_recognised
+from zoo.cli.console import print_picture, print_result
 from zoo.cli.derived import options_of
+from zoo.cli.named_model import file_of, model_in_jax, named_model
 from zoo.cli.options import Json
 from zoo.errors import BadRequest
 from zoo.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
-from zoo.registry.lookup import registered_name
 from zoo.terminal import say
 
 if TYPE_CHECKING:
@@ -32,11 +31,6 @@ def read_patch(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-MODEL = argument(
-    "MODEL|FILE|FOLDER",
-    "The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with "
-    "its manifest, or a folder of `zoo build` or `zoo pull`.",
-)
 SIZE = replace(FILE_SIZE, default="the file's, or twice the model's own where that has few patches")
 PATCH = Option(
     "ROW,COLUMN",
@@ -49,7 +43,7 @@ PATCH = Option(
 
 @options_of()
 def show(
-    model: Annotated[str, MODEL],
+    model: Annotated[str, named_model()],
     images: Annotated[Sequence[Path], argument("IMAGE", "Pictures.")],
     weights: Annotated[str | None, weights_from("auto; an .onnx file has its own")] = None,
     size: Annotated["Size | None", SIZE] = None,
@@ -85,20 +79,11 @@ def _features(
     """From a file or a folder if one is named, else from a model in JAX."""
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.checkpoints.weights_argument import Seed, read_weights
-    from zoo.hub.found_variant import is_built, variant_in_folder
     from zoo.show.features import of_file, of_model, random_note
 
-    path = Path(model)
-    if is_built(path):
-        model = str(variant_in_folder(path, "fp32").path)
-    if not model.endswith(".onnx"):
-        if weights is None and path.exists():
-            model, weights = registered_name(tell_recognised(Given(path))), model
-        chosen = read_weights(weights or "auto")
-        note = random_note(chosen.value) if isinstance(chosen, Seed) else ""
-        return of_model(from_pretrained(model, weights or "auto"), images, size, note)
-    if weights is not None:
-        raise BadRequest(
-            f"--weights {weights} has no effect here, for {model} has its own: leave it out."
-        )
-    return of_file(Path(model), images, size)
+    if (file := file_of(model, weights)) is not None:
+        return of_file(file, images, size)
+    name, place = model_in_jax(model, weights)
+    chosen = read_weights(place)
+    note = random_note(chosen.value) if isinstance(chosen, Seed) else ""
+    return of_model(from_pretrained(name, place), images, size, note)

@@ -1,0 +1,40 @@
+"""What `zoo run` and `zoo show` are named: a file, a folder, a checkpoint, or a model."""
+
+from pathlib import Path
+
+from zoo.checkpoints.weights_argument import Given
+from zoo.cli.console import tell_recognised
+from zoo.errors import BadRequest
+from zoo.options import Option, argument
+from zoo.registry.lookup import registered_name
+
+
+def named_model(how_files_run: str = "") -> Option:
+    """The argument of a command."""
+    return argument(
+        "MODEL|FILE|FOLDER",
+        "The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with its "
+        f"manifest, or a folder of `zoo build` or `zoo pull`{how_files_run}.",
+    )
+
+
+def file_of(model: str, weights: str | None) -> Path | None:
+    """The ONNX file that is named, or the one of a folder in float32; None for a model in JAX.
+    **Raises** a `ZooError`, also where weights are named that such a file has itself."""
+    from zoo.hub.found_variant import is_built, variant_in_folder
+
+    path = Path(model)
+    if not (built := is_built(path)) and not model.endswith(".onnx"):
+        return None
+    if weights is not None:
+        raise BadRequest(
+            f"--weights {weights} has no effect here, for {model} has its own: leave it out."
+        )
+    return variant_in_folder(path, "fp32").path if built else path
+
+
+def model_in_jax(model: str, weights: str | None) -> tuple[str, str]:
+    """The name of a model and its weights, which may be a checkpoint that is named instead."""
+    if weights is None and Path(model).exists():
+        return registered_name(tell_recognised(Given(Path(model)))), model
+    return model, weights or "auto"
