@@ -8,8 +8,9 @@ _spelled: dict[str, str] = {}
 
 
 def parameter(name: str) -> str:
-    """A parameter in a message: as the option of the command that runs, else as in Python."""
-    return _spelled.get(name, f"`{name}`")
+    """A parameter in a message: as the option of the command that runs, or of another one where
+    that has none; as in Python where no command runs."""
+    return _spelled.get(name, f"--{name.replace('_', '-')}") if _spelled else f"`{name}`"
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def test_a_docstring_says_what_each_parameter_is(function):
 def test_messages_name_options_only_where_a_command_runs():
     assert parameter("extra") == "`extra`"
     with spelled({"extra": "--with"}):
-        assert (parameter("extra"), parameter("model")) == ("--with", "`model`")
+        assert (parameter("extra"), parameter("append_model")) == ("--with", "--append-model")
     assert parameter("extra") == "`extra`"
 
 
