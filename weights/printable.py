@@ -6,10 +6,10 @@ from collections.abc import Callable
 def printable(text: str) -> str:
     """A text in which whatever cannot be seen is written as an escape: what moves a cursor, sets a
     window's title or turns the direction of reading. Lines and tabs stay."""
-    return escaped(text, lambda character: character.encode("unicode_escape").decode())
+    return with_escapes(text, lambda character: character.encode("unicode_escape").decode())
 
 
-def escaped(text: str, escape: Callable[[str], str]) -> str:
+def with_escapes(text: str, escape: Callable[[str], str]) -> str:
     """A text with what cannot be seen escaped in some way."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text

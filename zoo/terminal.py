@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from weights.printable import escaped, printable
+from weights.printable import printable, with_escapes
 
 
 def say(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
@@ -27,7 +27,7 @@ def complain(text: str) -> None:
 def say_json(value: object, default: Callable[[object], object]) -> None:
     """Print one document, in which the same is escaped as JSON escapes it."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=default)
-    print(escaped(text, lambda character: json.dumps(character)[1:-1]), flush=True)
+    print(with_escapes(text, lambda character: json.dumps(character)[1:-1]), flush=True)
 
 
 def survive() -> None:
