@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from zoo.checkpoints.weights_argument import BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
 from zoo.cli.options import Json, Plot
@@ -26,6 +27,9 @@ def verify(
         ),
     ],
     weights: Annotated[str | None, weights_from("those that the manifest names")] = None,
+    take: Annotated[str, TAKE] = "",
+    without_head: Annotated[bool, WITHOUT_HEAD] = False,
+    base: Annotated[Path | None, BASE] = None,
     provider: Annotated[
         str, Option("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",
@@ -48,12 +52,14 @@ def verify(
             f"--weights {weights} has no effect on a folder, which is compared with the golden "
             "numbers that it holds: leave it out."
         )
+    how = {"take": take, "without_head": without_head, "base": base}
+    chosen = read_weights("auto" if weights is None else weights, **how)
     from zoo.artifacts.audit.checks import audit_export, audit_folder, audit_one
     from zoo.cli.tables.export_table import show_verification
 
     with progress_bar() as progress:
         if alone:
-            report = audit_export(target, weights, provider, progress)
+            report = audit_export(target, weights and chosen, provider, progress)
         else:
             check = audit_folder if target.is_dir() else audit_one
             report = check(target, provider, progress)

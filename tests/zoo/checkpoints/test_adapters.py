@@ -149,6 +149,17 @@ def test_commands_take_both(zoo, tmp_path):
     assert eqx.tree_equal(merged, again)
 
 
+def test_a_file_of_an_adapter_is_verified(zoo, tmp_path):
+    """By both checkpoints, and not by the base alone."""
+    saved(ADAPTERS["attention"], tmp_path)
+    both = ("--weights", tmp_path / "lora", "--base", tmp_path / "base")
+    zoo("export", *both, "--size", 40, "--out", "w.onnx")
+    assert "passed" in zoo("verify", "w.onnx", *both).out
+    said = zoo("verify", "w.onnx", "--weights", tmp_path / "base", code=2).error
+    assert "made from other weights" in said
+    assert "--weights" in zoo("verify", "w.onnx", *both[2:], code=2).error
+
+
 CHANGES = {
     "DoRA": ({"use_dora": True}, "use_dora = True"),
     "what nobody knows yet": ({"use_another": True}, "use_another = True"),

@@ -52,7 +52,7 @@ def follow(case):
     picture = photograph().resize((75, 60))
     try:
         want = made(picture, return_tensors="np")["pixel_values"]
-    except (ValueError, TypeError):  # settings that go without each other
+    except (ValueError, TypeError, AttributeError):  # settings that go without each other
         return False
     with TemporaryDirectory() as folder:
         made.save_pretrained(folder)

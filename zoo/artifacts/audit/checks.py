@@ -20,6 +20,7 @@ from zoo.artifacts.audit.onnx_file import (
     open_model,
     read_graph,
 )
+from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadFile
 from zoo.files.staging import manifest_path
 from zoo.manifest.read import read_folder_manifest, read_manifest
@@ -66,7 +67,9 @@ def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
     return _report(folder, manifest, findings, [name], wrong, compare, provider, progress)
 
 
-def audit_export(file: Path, weights: str | None, provider: str, progress: Progress) -> AuditReport:
+def audit_export(
+    file: Path, weights: str | Choice | None, provider: str, progress: Progress
+) -> AuditReport:
     """Check a file that was exported alone, against JAX. **Raises** as loading the weights does.
 
     `weights` are those that the file was made from; by default, what the manifest names.

@@ -15,7 +15,7 @@ from zoo.artifacts.audit.findings import Finding, Judged, Residuals, residuals
 from zoo.artifacts.audit.golden_check import Compare, finding
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.own import own_entry
-from zoo.checkpoints.weights_argument import Choice, Given, Seed, read_weights
+from zoo.checkpoints.weights_argument import Choice, Given, Seed, chosen_weights
 from zoo.errors import BadFile, first_line
 from zoo.export.precision import limit_for
 from zoo.export.request import Signature
@@ -26,7 +26,7 @@ from zoo.manifest.words import worst_of
 
 
 def compare_with_jax(
-    file: Path, manifest: Manifest, weights: str | None, provider: str, progress: Progress
+    file: Path, manifest: Manifest, weights: str | Choice | None, provider: str, progress: Progress
 ) -> Compare:
     """The comparison with the model, which is run on the photograph again.
 
@@ -106,11 +106,11 @@ def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
 
 
 def read_choice(
-    option: str | None, manifest: Manifest, entry: ModelInfo, listener: Progress
+    named: str | Choice | None, manifest: Manifest, entry: ModelInfo, listener: Progress
 ) -> Choice:
-    """The weights that the option names, by default those that the file was made from."""
-    if option is not None:
-        chosen = read_weights(option)
+    """The weights that were named, by default those that the file was made from."""
+    if named is not None:
+        chosen = chosen_weights(named)
         return Given(locate(entry.places, listener).path) if chosen == "auto" else chosen
     if manifest.weights.seed is not None:
         return Seed(manifest.weights.seed)
