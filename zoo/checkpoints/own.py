@@ -1,5 +1,6 @@
 """Checkpoints of one's own: a network of the zoo with other classes, or in other sizes."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,11 +19,13 @@ from zoo.architectures.kinds import (
     architecture_of,
     body,
     interpolated,
+    parts_of_network,
     read_sizes,
     settled,
     with_fields,
 )
 from zoo.architectures.library_settings import Settings
+from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.own_name import with_own_facts
@@ -106,6 +109,7 @@ def described(
     usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
     if settings:
         refuse_other_networks(settings)
+        check_grid(config, settings)
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
     if body(config) != body(usual) or (config.classes and not (like_usual and config == usual)):
@@ -133,6 +137,29 @@ def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
     said = architecture_of(config).told(settings)
     _check_alike(said.model_dump(mode="json"), _class(config).settings(config))
+
+
+def check_grid(config: Config, settings: Settings) -> None:
+    """**Raises** `MappingError` where as many positions as a square has are of another grid."""
+    timms = settings.pretrained_cfg.input_size[1:] if settings.pretrained_cfg else ()
+    told = (settings.network.model_extra or {}).get("image_size", timms)
+    listed = told if isinstance(told, list | tuple) else ()
+    sides = [side // config.stride for side in listed if type(side) is int]
+    where = placed(config)
+    if where and len(sides) == 2 and sides[0] != sides[1] and math.prod(sides) == where.grid**2:
+        raise MappingError(
+            f"{CONFIG} beside the checkpoint says that its positions are of a grid of {sides[0]} x "
+            f"{sides[1]}, and those of the zoo's networks are of squares: train on squares, or "
+            "interpolate them to one."
+        )
+
+
+def placed(config: Config) -> LearnedPositions | None:
+    """The learned positions of a network for pictures, its own or those of a part."""
+    if isinstance(where := getattr(config, "positions", None), LearnedPositions):
+        return where
+    inner = (placed(part) for part in parts_of_network(config).values())
+    return next((where for where in inner if where is not None), None)
 
 
 def tell_settings(given: Given, settings: Settings | None, config: Config) -> None:

@@ -1,6 +1,7 @@
 """Which network a checkpoint is of, where nobody says: one of the registry, or one of its
 architectures in other sizes."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +26,7 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, readings, tell_settings
+from zoo.checkpoints.own import described, placed, readings, tell_settings
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
@@ -115,17 +116,23 @@ def _is_published(found: Candidate, checkpoint: Checkpoint) -> bool:
 
 def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
     """What a checkpoint is that is of no network of the zoo, in a sentence."""
+    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
+    try:
+        naming, view = nearest(known, checkpoint)
+    except NotACheckpoint as error:
+        refused, reason = str(error), ""
+    else:
+        refused, reason = "", _other_sizes(naming, view)
+    if reason:
+        return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
     if settings is not None and (name := settings.class_name):
         return (
             f"{checkpoint.path} holds no network of an architecture of the zoo: {CONFIG} beside it "
             f"says that it is a {name}. Name a model with its weights, or give a file of "
             "`zoo list`'s."
         )
-    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
-    try:
-        naming, view = nearest(known, checkpoint)
-    except NotACheckpoint as error:
-        return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
+    if refused:
+        return f"{checkpoint.path} holds no network of an architecture of the zoo: {refused}"
     family = next(each.family for each in MODELS.values() if naming in each.readable)
     others = [key for key in view.tensors if not naming.knows(key)]
     # Where it knows every name, there are too few.
@@ -136,6 +143,30 @@ def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
         f"{family}, in the names of {naming.name}, and {differing}: name a model with its weights, "
         "or give a file of `zoo list`'s."
     )
+
+
+def _other_sizes(naming: Naming, view: Checkpoint) -> str:
+    """What of a network's sizes no network of the zoo has: the channels of pictures, or a grid of
+    positions that is no square; empty where it is something else."""
+    for part in ("", "vision.", "backbone."):
+        for leaf in ("patch_embed.proj.weight", "blocks.0.downsample.conv.weight"):
+            kernel = leaf_shape(naming, view.tensors, part + leaf) or ()
+            if len(kernel) == 4 and kernel[1] != 3:
+                return f"it takes pictures of {kernel[1]} channels, and the zoo's networks take 3"
+        table = leaf_shape(naming, view.tensors, part + "global_pos_embed.weight")
+        places = (placed(entry.config_for(naming.name)) for entry in _named_by(naming))
+        patches = {table[0] - where.prefix for where in places if table and where is not None}
+        if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
+            return (
+                f"its {min(patches)} positions are of no square grid, and those of the zoo's "
+                "networks are: train on squares, or interpolate them to one"
+            )
+    return ""
+
+
+def _named_by(naming: Naming) -> list[ModelInfo]:
+    """The entries of which files have these names."""
+    return [entry for entry in MODELS.values() if naming in entry.readable]
 
 
 def _few(names: Sequence[str]) -> str:

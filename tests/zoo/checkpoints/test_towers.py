@@ -7,6 +7,7 @@ import torch
 import transformers
 
 import zoo as package
+from weights.errors import MappingError
 
 forward = eqx.filter_jit(lambda model, value: model(value))
 
@@ -69,3 +70,23 @@ def test_windows_that_nobody_tells(zoo, tmp_path):
     (tmp_path / "config.json").unlink()
     said = zoo("export", "--weights", tmp_path, code=2).error
     assert 'no tensor tells how large its windows are. Write {"window_size": NUMBER' in said
+
+
+SIZED = {**PICTURES, "num_labels": 3}
+OTHER_SIZES = {
+    "four channels": ({**SIZED, "num_channels": 4}, "pictures of 4 channels"),
+    "a grid that is no square": (
+        {**SIZED, "image_size": (40, 56)},
+        "35 positions are of no square",
+    ),
+    "as many as a square has": ({**SIZED, "image_size": (32, 72)}, "a grid of 4 x 9"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SIZES)
+def test_what_no_network_of_the_zoo_has_is_the_reason(name, tmp_path):
+    settings, said = OTHER_SIZES[name]
+    config = transformers.ViTConfig(**settings)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path)
+    with pytest.raises(MappingError, match=said):
+        package.from_pretrained("vit", tmp_path)
