@@ -30,7 +30,7 @@ Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
 Line = Annotated[str, Field(max_length=200, pattern=LINE)]
 Escaped = Annotated[
     str,
-    BeforeValidator(lambda text: escaped(text) if isinstance(text, str) else text),
+    BeforeValidator(lambda text: without_controls(text) if isinstance(text, str) else text),
     Field(max_length=200),
 ]
 """A line of somebody who may have tabs and line feeds in it, which come in as `\\t` and `\\n`."""
@@ -40,7 +40,7 @@ Side = Annotated[int, Field(ge=1, le=1 << 16)]
 Three = tuple[float, float, float]
 
 
-def escaped(text: str) -> str:
+def without_controls(text: str) -> str:
     """With what is no character to be shown written as Python writes it."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
 

@@ -184,7 +184,7 @@ def _looks(error: Exception, text: str, line: str) -> Unsupported | None:
 def _batched(
     structs: Structs, run: Callable[[Structs], object], text: str, line: str
 ) -> Unsupported | None:
-    """Where the function takes one of what a batch is given of."""
+    """Advice where the function takes one of what a batch is given of."""
     sizes = {str(struct.shape[0]) if struct.shape else "" for struct in structs}
     if len(sizes) != 1 or "" in sizes:
         return None

@@ -134,7 +134,7 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
 
 
 def _kind_in(spec: Sequence[Any]) -> str:
-    """What in a shape is no size."""
+    """Name of the type in a shape that is no size."""
     return next(type(d).__name__ for d in spec if isinstance(d, (dict, list, tuple)))
 
 

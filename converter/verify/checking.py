@@ -106,7 +106,7 @@ def judged_cases(
 
 
 def _outputs_of(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
-    """What a function gives for arrays."""
+    """Outputs of a function for arrays."""
     results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
     return [_numbers(x) for x in jax.tree.leaves(results)]
 

@@ -145,7 +145,7 @@ def check_grid(config: Config, settings: Settings) -> None:
     told = (settings.network.model_extra or {}).get("image_size", timms)
     listed = told if isinstance(told, list | tuple) else ()
     sides = [side // config.stride for side in listed if type(side) is int]
-    where = placed(config)
+    where = positions_in(config)
     if where and len(sides) == 2 and sides[0] != sides[1] and math.prod(sides) == where.grid**2:
         raise MappingError(
             f"{CONFIG} beside the checkpoint says that its positions are of a grid of {sides[0]} x "
@@ -154,11 +154,11 @@ def check_grid(config: Config, settings: Settings) -> None:
         )
 
 
-def placed(config: Config) -> LearnedPositions | None:
+def positions_in(config: Config) -> LearnedPositions | None:
     """The learned positions of a network for pictures, its own or those of a part."""
     if isinstance(where := getattr(config, "positions", None), LearnedPositions):
         return where
-    inner = (placed(part) for part in parts_of_network(config).values())
+    inner = (positions_in(part) for part in parts_of_network(config).values())
     return next((where for where in inner if where is not None), None)
 
 

@@ -26,7 +26,7 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, placed, readings, tell_settings
+from zoo.checkpoints.own import described, positions_in, readings, tell_settings
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
@@ -154,7 +154,7 @@ def _other_sizes(naming: Naming, view: Checkpoint) -> str:
             if len(kernel) == 4 and kernel[1] != 3:
                 return f"it takes pictures of {kernel[1]} channels, and the zoo's networks take 3"
         table = leaf_shape(naming, view.tensors, part + "global_pos_embed.weight")
-        places = (placed(entry.config_for(naming.name)) for entry in _named_by(naming))
+        places = (positions_in(entry.config_for(naming.name)) for entry in _named_by(naming))
         patches = {table[0] - where.prefix for where in places if table and where is not None}
         if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
             return (

@@ -13,7 +13,7 @@ Two = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Windows:
+class StageWindows:
     """How a stage's maps are cut: height and width of a window, and by how much every second block
     moves them."""
 
@@ -109,11 +109,11 @@ class SwinConfig:
         return height, width
 
     @property
-    def windows(self) -> tuple[Windows, ...]:
+    def windows(self) -> tuple[StageWindows, ...]:
         """How each stage cuts its maps: as those of training, whatever the image."""
         return tuple(self._windows(stage) for stage in range(len(self.depths)))
 
-    def _windows(self, stage: int) -> Windows:
+    def _windows(self, stage: int) -> StageWindows:
         if self.library == "transformers":
             sides = [side >> stage for side in self.grid]
         else:
@@ -122,7 +122,7 @@ class SwinConfig:
         shift = [self.window // 2 if side > self.window else 0 for side in sides]
         if self.library == "transformers":
             size, shift = size[:1] * 2, shift[:1] * 2
-        return Windows((size[0], size[1]), (shift[0], shift[1]))
+        return StageWindows((size[0], size[1]), (shift[0], shift[1]))
 
     @property
     def task(self) -> str:

@@ -25,10 +25,10 @@ MIT = Licence(
 )
 
 SMALLER = (12, 12, 12, 6)
-"""Windows of earlier training in pictures of 192 pixels."""
+"""StageWindows of earlier training in pictures of 192 pixels."""
 
 
-class Size(NamedTuple):
+class SwinSize(NamedTuple):
     """Channels of the first stage, blocks and heads of all."""
 
     embed: int
@@ -37,10 +37,10 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "tiny": Size(96, (2, 2, 6, 2), (3, 6, 12, 24)),
-    "small": Size(96, (2, 2, 18, 2), (3, 6, 12, 24)),
-    "base": Size(128, (2, 2, 18, 2), (4, 8, 16, 32)),
-    "large": Size(192, (2, 2, 18, 2), (6, 12, 24, 48)),
+    "tiny": SwinSize(96, (2, 2, 6, 2), (3, 6, 12, 24)),
+    "small": SwinSize(96, (2, 2, 18, 2), (3, 6, 12, 24)),
+    "base": SwinSize(128, (2, 2, 18, 2), (4, 8, 16, 32)),
+    "large": SwinSize(192, (2, 2, 18, 2), (6, 12, 24, 48)),
 }
 
 # size, what windows and pictures are called, side of a window and of pictures, what ImageNet-22k is

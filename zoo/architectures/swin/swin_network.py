@@ -29,7 +29,7 @@ from zoo.architectures.parts.layers import (
     pointwise,
 )
 from zoo.architectures.parts.output import Output, check_layers
-from zoo.architectures.swin.swin_config import SwinConfig, Two, Windows
+from zoo.architectures.swin.swin_config import StageWindows, SwinConfig, Two
 
 HIDDEN = 512  # channels of the network that makes biases of positions
 LARGEST_SCALE = math.log(100)
@@ -284,7 +284,7 @@ class PatchMerging(eqx.Module):
         return pointwise(self.norm, pointwise(self.reduction, four))
 
 
-class Stage(eqx.Module):
+class SwinStage(eqx.Module):
     """Blocks of one width, and what halves their map for the next stage."""
 
     blocks: tuple[SwinBlock, ...]
@@ -315,7 +315,7 @@ class SwinTransformer(Network):
 
     patch_embed: PatchEmbedding
     patch_norm: Norm
-    blocks: tuple[Stage, ...]
+    blocks: tuple[SwinStage, ...]
     norm: Norm
     head: eqx.nn.Linear | None
 
@@ -323,7 +323,7 @@ class SwinTransformer(Network):
 
     def __init__(
         self,
-        stages: Sequence[Callable[..., Stage]],
+        stages: Sequence[Callable[..., SwinStage]],
         dims: Sequence[int],
         *,
         patch_size: int,
@@ -424,17 +424,17 @@ def swin_maker(config: SwinConfig) -> partial[SwinTransformer]:
     )
 
 
-def _stage(config: SwinConfig, number: int, *, key: PRNGKeyArray) -> Stage:
+def _stage(config: SwinConfig, number: int, *, key: PRNGKeyArray) -> SwinStage:
     dim, depth, windows = config.dims[number], config.depths[number], config.windows[number]
     down_key, *keys = jr.split(key, 1 + depth)
     blocks = [_block(config, number, windows, odd, each) for odd, each in enumerate(keys)]
     last = number == len(config.depths) - 1
     down = None if last else PatchMerging(dim, norm=eqx.nn.LayerNorm, key=down_key)
-    return Stage(blocks, down)
+    return SwinStage(blocks, down)
 
 
 def _block(
-    config: SwinConfig, number: int, windows: Windows, place: int, key: PRNGKeyArray
+    config: SwinConfig, number: int, windows: StageWindows, place: int, key: PRNGKeyArray
 ) -> SwinBlock:
     dim, of_transformers = config.dims[number], config.library == "transformers"
     attn = partial(

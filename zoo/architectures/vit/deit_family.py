@@ -22,7 +22,7 @@ from zoo.architectures.reported import IMAGENET, reported
 SOURCE = "facebookresearch/deit"
 
 
-class Variant(NamedTuple):
+class DeitVariant(NamedTuple):
     """A network of both kinds: parameters, the digests in the names of the authors' files, and how
     much of ImageNet-1k is right, without the distillation token and with it."""
 
@@ -35,26 +35,26 @@ class Variant(NamedTuple):
 
 
 VARIANTS = (
-    Variant(
+    DeitVariant(
         *("tiny", shared.TINY, 224, (5_717_416, 5_910_800)),
         *(("a1311bcf", "b40b3cf7"), (72.2, 74.5)),
     ),
-    Variant(
+    DeitVariant(
         *("small", shared.SMALL, 224, (22_050_664, 22_436_432)),
         *(("cd65a155", "649709d9"), (79.9, 81.2)),
     ),
-    Variant(
+    DeitVariant(
         *("base", shared.BASE, 224, (86_567_656, 87_338_192)),
         *(("b5f2ef4d", "df68dfff"), (81.8, 83.4)),
     ),
-    Variant(
+    DeitVariant(
         *("base", shared.BASE, 384, (86_859_496, 87_630_032)),
         *(("8de9b5d1", "d0272ac0"), (82.9, 85.2)),
     ),
 )
 
 
-def _model(variant: Variant, distilled: bool) -> ModelInfo:
+def _model(variant: DeitVariant, distilled: bool) -> ModelInfo:
     side, middle = variant.side, "_distilled" if distilled else ""
     name = f"deit_{variant.size}{middle}_patch16_{side}"
     repository = f"facebook/{name.replace('_', '-')}"
