@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import jax
 import numpy as np
@@ -49,13 +49,7 @@ def arguments(
 ) -> Arguments:
     """Read what a user gives for each argument, and says of the dimensions that it names."""
     if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
-        listed = specs if isinstance(specs, (list, tuple)) else ()
-        advice = f"for one input write [{specs!r}]"
-        if any(isinstance(s, (list, tuple)) for s in listed):
-            advice = "functools.partial gives a number that stays, and () is the shape of an input"
-        raise SpecError(
-            f"specs must be a list with one entry per input, received {specs!r}; {advice}"
-        )
+        _refuse_specs(specs)
     argument_specs = (tuple(specs), dict(kwargs or {}))
 
     def is_spec(part: Any) -> bool:
@@ -70,6 +64,21 @@ def arguments(
 
     texts = symbolic_scope.constraints(scope)
     return Arguments(structs, [path for path, _ in slots], fill_typed, texts)
+
+
+def _refuse_specs(specs: Any) -> NoReturn:
+    """**Raises** `SpecError` for one shape in place of a list, and for a number among shapes."""
+    listed = specs if isinstance(specs, (list, tuple)) else ()
+    if any(isinstance(each, (list, tuple)) for each in listed):
+        (odd, *_) = (each for each in listed if isinstance(each, (int, str)))
+        raise SpecError(
+            f"{odd!r} in specs is no shape: what stays as it is goes into kwargs by its name, as "
+            f"in kwargs={{'n': {odd!r}}}, or functools.partial; an input that is one number is ()"
+        )
+    raise SpecError(
+        f"specs must be a list with one entry per input, received {specs!r}; "
+        f"for one input write [{specs!r}]"
+    )
 
 
 def _is_array(path: Path, leaf: Any) -> bool:

@@ -19,7 +19,11 @@ WRONG = {
         r"returns a str at 'name'.*leave it out",
     ),
     "a set": (lambda x: {1, 2}, BATCH, r"returns a set.*lists and dictionaries"),
-    "a number for a shape": (lambda x, n: x * n, [ROWS, 2], r"functools\.partial.*\(\)"),
+    "a number for a shape": (
+        lambda x, n: x * n,
+        [ROWS, 2],
+        r"2 in specs is no shape.*kwargs=\{'n': 2\}",
+    ),
     "one input": (lambda x: x, ROWS, r"for one input write \[\('batch', 3\)\]"),
     "a dictionary in a shape": (lambda d: d[0]["a"], [({"a": 3}, 3)], r"has a dict in it.*\{\"x\""),
     "numpy": (lambda x: jnp.asarray(np.sin(x)), BATCH, r"write jax\.numpy in place of numpy"),
