@@ -1,7 +1,8 @@
-// Give a picture: the model's features, depths or areas of it as colours, file beside file.
+// Give a picture: the model's features, depths, areas or boxes of it as colours, file beside file.
 
 import { areasOf, segmentColours } from "./areas.js";
 import { showBars } from "./bars.js";
+import { boxesAt, boxesOf, outlined } from "./boxes.js";
 import { listenForPictures } from "./chooser.js";
 import { decode } from "./decode.js";
 import { apart, colours, cosine, limits, patches, principal, ramp, scores } from "./features.js";
@@ -20,12 +21,14 @@ const say = (text) => { byId("status").textContent = text; };
 const maps = new Maps(byId("maps"), showPlace);
 let grid = []; // [rows, columns] of patches
 
-// Of the picture that is shown, by file: {name, values, rows, depth, logits, found, ms, times}.
+// Of the picture that is shown, by file:
+// {name, values, rows, depth, logits, found, boxes, ms, times}.
 // `ms` is the fastest run, and `times` has all but the first, which is slower.
 let results = [];
 let turn = 0; // counts the pictures that were given
 let names = null; // of the classes, once they have been fetched
 let last = null; // the file that was given last
+let pixels = []; // of the picture, where boxes are drawn on it
 
 function chooseSize() {
   model.size = model.sizes[byId("size")?.value ?? 0];
@@ -48,9 +51,12 @@ async function runOne(name, feed, shown) {
   const { outputs, ms } = await run(name, feed);
   const { last_hidden_state: tokens, predicted_depth: depth, logits } = outputs;
   const rows = tokens && patches(tokens, grid[0] * grid[1]);
-  const values = (tokens ?? depth ?? outputs.masks_queries_logits ?? logits).data;
+  const maps = outputs.masks_queries_logits ?? outputs.pred_boxes;
+  const values = (tokens ?? depth ?? maps ?? logits).data;
   const found = areasOf(outputs, model.size, shown);
-  return { name, values, rows, depth: depth?.data, logits: logits?.data, found, ms, times: [] };
+  const boxes = boxesOf(outputs, model.size, shown);
+  const told = { depth: depth?.data, logits: logits?.data, found, boxes };
+  return { name, values, rows, ...told, ms, times: [] };
 }
 
 async function give(file) {
@@ -106,7 +112,8 @@ async function repeat(feed, mine) {
 /** Everything that does not depend on the chosen patch. */
 function show(picture) {
   byId("results").hidden = false;
-  if (results[0].found) showAreas(picture);
+  if (results[0].boxes) showBoxes(picture);
+  else if (results[0].found) showAreas(picture);
   else if (results[0].depth) showDepths(picture);
   else showFeatures(picture);
   showNumbers();
@@ -133,6 +140,33 @@ function showDepths(picture) {
   explain("Depths go from dark, the least, to bright, the greatest; their limits stand below.");
 }
 
+/** Boxes of which a file is surer than the threshold. */
+function sure({ boxes }) {
+  const least = byId("threshold").value / 100;
+  return boxes.filter(({ score }) => score > least);
+}
+
+function showBoxes(picture) {
+  const panels = results.map(({ name }) => [`boxes ${name}`, `${name}: boxes`, model.size]);
+  maps.show([["seen", "What the model sees", model.size], ...panels]);
+  pixels = seen(picture);
+  maps.paint("seen", pixels);
+  byId("least").hidden = false;
+  byId("areas-title").textContent = "What is in the boxes, and how sure the first file is of it";
+  drawBoxes();
+  explain("Each thing has a box; below stands what it is.");
+}
+
+function drawBoxes() {
+  byId("share").textContent = `${byId("threshold").value} %`;
+  for (const result of results) {
+    const boxes = sure(result);
+    const drawn = outlined(pixels, model.size, boxes, segmentColours(boxes));
+    maps.paint(`boxes ${result.name}`, drawn);
+  }
+  showLegend(sure(results[0]));
+}
+
 function showAreas(picture) {
   const panels = results.map(({ name }) => [`areas ${name}`, `${name}: areas`, model.size]);
   maps.show([["seen", "What the model sees", model.size], ...panels]);
@@ -143,7 +177,12 @@ function showAreas(picture) {
     const shade = (_, place) => shades[segmentAt(found, place)] ?? NOWHERE;
     maps.paint(`areas ${name}`, pixels.map(shade));
   }
-  const [{ found: { segments } }] = results;
+  showLegend(results[0].found.segments);
+  explain("Each area has a colour; below stands what it is.");
+}
+
+/** What the colours of areas or boxes stand for, and how sure the first file is of it. */
+function showLegend(segments) {
   const items = segmentColours(segments).map((colour, number) => {
     const { label, score } = segments[number];
     const swatch = make("span", { className: "swatch" });
@@ -153,7 +192,6 @@ function showAreas(picture) {
   });
   byId("areas").replaceChildren(...items);
   byId("areas").hidden = byId("areas-title").hidden = false;
-  explain("Each area has a colour; below stands what it is.");
 }
 
 function showFeatures(picture) {
@@ -190,7 +228,8 @@ function seen({ rgb, height, width }) {
 }
 
 function showPlace(row, column) {
-  const [{ depth, found }] = results;
+  const [{ depth, found, boxes }] = results;
+  if (boxes) return showBoxesAt(row, column);
   if (!depth && !found) return showLikeness(row, column);
   const [y, x] = [row, column].map((place) => Math.floor((place + 0.5) * model.stride));
   const place = y * model.size[1] + x;
@@ -200,6 +239,16 @@ function showPlace(row, column) {
   const what = found ? "There" : "Depth there";
   byId("patch").textContent =
     `Chosen: row ${row + 1}, column ${column + 1}. ${what}: ${told.join(", ")}.`;
+}
+
+function showBoxesAt(row, column) {
+  const share = [row, column].map((place, axis) => (place + 0.5) / grid[axis]);
+  const told = results.map((each) => {
+    const there = boxesAt(sure(each), share).map(({ label }) => className(label));
+    return `${each.name} ${there.join(" and ") || "nothing"}`;
+  });
+  byId("patch").textContent =
+    `Chosen: row ${row + 1}, column ${column + 1}. There: ${told.join(", ")}.`;
 }
 
 /** The number of the segment at a place of the model's input, of which areas may be a part. */
@@ -269,13 +318,14 @@ function className(number) {
 
 function showClasses() {
   const list = byId("classes");
-  const [{ logits, found }] = results;
-  list.hidden = !logits || found !== null;
+  const [{ logits, found, boxes }] = results;
+  list.hidden = !logits || found !== null || boxes !== null;
   if (list.hidden) return;
   const shares = softmax(logits).map((share, index) => ({ label: className(index), share }));
   showBars(list, shares.sort((one, other) => other.share - one.share).slice(0, BEST));
 }
 
 listenForPictures(give);
+byId("threshold").addEventListener("input", drawBoxes);
 byId("size")?.addEventListener("change", () => last && give(last));
 byId("demo").hidden = false;
