@@ -20,7 +20,15 @@ import numpy as np
 
 from converter.fuse.match import Recogniser, Uses, proved
 from converter.fuse.neighbours import Mask, Tap, floor_of, mask_of, tap_of
-from converter.fuse.polynomials import ONE, Leaf, Polynomial, polynomial, settled_view, times, total
+from converter.fuse.polynomials import (
+    ONE,
+    Leaf,
+    Polynomial,
+    as_polynomial,
+    multiplied_out,
+    settled_view,
+    total,
+)
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim
@@ -57,19 +65,19 @@ def _prove(node: Node, uses: Uses) -> Sampling | str | None:
     ):
         return None
     reached: list[Tap] = []
-    polynomial(root, _leaf(reached))
+    as_polynomial(root, _leaf(reached))
     if len(reached) != 4 or any(not tap.is_beside(reached[0]) for tap in reached):
         return None
     taps, first = list[Tap](), reached[0]
-    terms = polynomial(root, _leaf(taps), (first.row.place, first.column.place))
+    terms = as_polynomial(root, _leaf(taps), (first.row.place, first.column.place))
     if terms is None:
         return WEIGHTS
     corners = {(tap.row.step, tap.column.step) for tap in taps}
-    parts = [_split(terms, number) for number in range(4)]
+    parts = [_sampling_weight(terms, number) for number in range(4)]
     if corners != CORNERS or sum(len(part) for part, _ in parts) != len(terms):
         return WEIGHTS
     for tap, (part, _) in zip(taps, parts, strict=True):
-        if part != times(_weight(tap.row.place, tap.row.step), _weight(*tap.column[:2])):
+        if part != multiplied_out(_weight(tap.row.place, tap.row.step), _weight(*tap.column[:2])):
             return WEIGHTS
     masks = [tap.mask | extra for tap, (_, extra) in zip(taps, parts, strict=True)]
     if not all(first.varies_as_written(index.place) for index in (first.row, first.column)):
@@ -95,7 +103,7 @@ def _leaf(taps: list[Tap]) -> Leaf:
     return leaf
 
 
-def _split(terms: Polynomial, number: int) -> tuple[Polynomial, Mask]:
+def _sampling_weight(terms: Polynomial, number: int) -> tuple[Polynomial, Mask]:
     """What a neighbour is multiplied by, and what masks it."""
     part: Polynomial = {}
     masks: set[Mask] = set()

@@ -238,7 +238,7 @@ def _flat_pixel(view: View, length: Dim) -> tuple[Dim, Dim, Index, Index] | None
         return None
     pair = [settled_view(view.operand(index)) for index in (0, 1)]
     for rows, columns in (pair, pair[::-1]):
-        for row, factor in _factors(rows):
+        for row, factor in _two_factors(rows):
             width = scalar(factor.base)
             if not isinstance(width, int) or width < 1 or length % width:
                 continue
@@ -248,7 +248,7 @@ def _flat_pixel(view: View, length: Dim) -> tuple[Dim, Dim, Index, Index] | None
     return None
 
 
-def _factors(view: View) -> list[tuple[View, View]]:
+def _two_factors(view: View) -> list[tuple[View, View]]:
     """The two factors of a product, in both orders."""
     if view.op() is not ops.mul:
         return []

@@ -32,7 +32,7 @@ DEEPEST = 24
 """Operations above one another that are looked at."""
 
 
-def polynomial(view: View, leaf: Leaf, leaves: Collection[View] = ()) -> Polynomial | None:
+def as_polynomial(view: View, leaf: Leaf, leaves: Collection[View] = ()) -> Polynomial | None:
     """Sums, differences and products of numbers and of leaves, multiplied out; None where that is
     too much. ``leaves`` are some of these although they are sums or products."""
     return _Expansion(leaf, leaves).of(view, DEEPEST)
@@ -46,7 +46,7 @@ def total(one: Polynomial, other: Polynomial, sign: float = 1.0) -> Polynomial:
     return {monomial: number for monomial, number in found.items() if number}
 
 
-def times(one: Polynomial, other: Polynomial) -> Polynomial | None:
+def multiplied_out(one: Polynomial, other: Polynomial) -> Polynomial | None:
     """The product of two, if nothing is squared in it."""
     found: Polynomial = {}
     for a, x in one.items():
@@ -96,4 +96,8 @@ class _Expansion:
         size = len(one) * len(other) if op is ops.mul else len(one) + len(other)
         if size > MOST:
             return None
-        return times(one, other) if op is ops.mul else total(one, other, 1 if op is ops.add else -1)
+        return (
+            multiplied_out(one, other)
+            if op is ops.mul
+            else total(one, other, 1 if op is ops.add else -1)
+        )

@@ -219,7 +219,9 @@ class RfDetr(Backboned):
         maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows)
         source = self.projector(maps)
         height, width, dim = source.shape
-        proposed = self.proposals[0](source.reshape(height * width, dim), *places(height, width))
+        proposed = self.proposals[0](
+            source.reshape(height * width, dim), *map_places(height, width)
+        )
         boxes = self.chosen(proposed)
         x = self.query_feat[: self.queries]
         positions = self.positions(sine_positions(boxes, dim))
@@ -248,7 +250,7 @@ class RfDetr(Backboned):
         return jnp.where(there[:, None], refined(boxes[jnp.where(there, numbers, 0)], own), own)
 
 
-def places(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]]:
+def map_places(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]]:
     """The box that every place of a map begins with, and whether it may propose, by rows."""
     columns = (jnp.arange(width, dtype=jnp.float32) + 0.5) / width
     rows = (jnp.arange(height, dtype=jnp.float32) + 0.5) / height

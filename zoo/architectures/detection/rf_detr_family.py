@@ -19,7 +19,7 @@ from zoo.architectures.reported import reported
 SOURCE = "roboflow/rf-detr"
 
 
-class Variant(NamedTuple):
+class DetrVariant(NamedTuple):
     """A published network: pixels of a patch and of a picture along a side, patches along a side of
     the positions, windows, blocks that are read, decoder blocks; its file, parameters, and AP."""
 
@@ -38,11 +38,11 @@ class Variant(NamedTuple):
 EVEN, EARLY = (3, 6, 9, 12), (2, 5, 8, 11)
 
 VARIANTS = (
-    Variant("nano", 16, 384, 24, 2, EVEN, 2, "rf-detr-nano.pth", 30_467_298, 48.4),
-    Variant("small", 16, 512, 32, 2, EVEN, 3, "rf-detr-small.pth", 32_111_170, 53.0),
-    Variant("medium", 16, 576, 36, 2, EVEN, 4, "rf-detr-medium.pth", 33_687_458, 54.7),
-    Variant("base", 14, 560, 37, 4, EARLY, 3, "rf-detr-base.pth", 32_174_530, None),
-    Variant("large", 16, 704, 44, 2, EVEN, 4, "rf-detr-large-2026.pth", 33_933_218, None),
+    DetrVariant("nano", 16, 384, 24, 2, EVEN, 2, "rf-detr-nano.pth", 30_467_298, 48.4),
+    DetrVariant("small", 16, 512, 32, 2, EVEN, 3, "rf-detr-small.pth", 32_111_170, 53.0),
+    DetrVariant("medium", 16, 576, 36, 2, EVEN, 4, "rf-detr-medium.pth", 33_687_458, 54.7),
+    DetrVariant("base", 14, 560, 37, 4, EARLY, 3, "rf-detr-base.pth", 32_174_530, None),
+    DetrVariant("large", 16, 704, 44, 2, EVEN, 4, "rf-detr-large-2026.pth", 33_933_218, None),
 )
 
 UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
@@ -58,7 +58,7 @@ def _coco() -> tuple[str, ...]:
 COCO = _coco()
 
 
-def _model(variant: Variant) -> ModelInfo:
+def _model(variant: DetrVariant) -> ModelInfo:
     backbone = shared.patches_of_14(
         *shared.SMALL,
         layer_scale=1.0,
