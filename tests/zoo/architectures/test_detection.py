@@ -1,5 +1,6 @@
 """RF-DETR beside transformers' (5.24): in JAX and as files, its checkpoints, and its answers."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from transformers import RfDetrForObjectDetection
 from transformers.models.deformable_detr.image_processing_pil_deformable_detr import (
@@ -18,14 +20,19 @@ from transformers.models.deformable_detr.image_processing_pil_deformable_detr im
 from transformers.models.rf_detr.modeling_rf_detr import RfDetrDinov2Embeddings
 
 import zoo
+from notebooks.training.box_training import as_coco, as_found, measure
+from notebooks.training.classifier import normalised
 from tests.references import detection
 from weights.progress import Quiet
-from zoo.answers.boxes import post_process_object_detection
+from zoo.answers.boxes import Box, post_process_object_detection
 from zoo.answers.fed import Fed
 from zoo.architectures.builder import batched
 from zoo.checkpoints.convert import convert_file
 from zoo.checkpoints.recognised import recognised
 from zoo.checkpoints.weights_argument import Given
+from zoo.digits.data import split_digits
+from zoo.digits.scattered import scatter
+from zoo.report.box_precision import box_precision, mean_average_precision, read_box_task
 from zoo.runtime import session
 
 ATOL = 2e-5
@@ -195,3 +202,81 @@ def test_sizes_are_sound():
     assert config.is_sound and config.stride == 32 and config.native == (384, 384)
     assert zoo.info("rf_detr_base").native == (560, 560)
     assert not replace(config, layers=(3, 13)).is_sound
+
+
+@pytest.fixture(scope="module")
+def canvases():
+    """Digits that nobody trained on."""
+    return scatter(split_digits()[1], 40, seed=5)
+
+
+def test_digits_that_nobody_trained_on(canvases):
+    entry = zoo.info("boxes_digits")
+    pixels = normalised(jnp.asarray(canvases.images), entry.preprocessing)
+    found = run(zoo.from_pretrained("boxes_digits"), torch.tensor(np.asarray(pixels)))
+    right = total = 0
+    for row, (boxes, labels) in enumerate(zip(canvases.boxes, canvases.labels, strict=True)):
+        own = {name: value[row] for name, value in found.items()}
+        answers = post_process_object_detection(own, canvases.images.shape[1:])
+        for box, label in zip(boxes[labels >= 0], labels[labels >= 0], strict=True):
+            total += 1
+            right += any(a.label_id == label and near(box, a.corners) for a in answers)
+    assert total > 80 and right / total > 0.85
+
+
+def near(one, other):
+    """Whether two boxes have more than half of their area in common."""
+    low, high = np.maximum(one[:2], other[:2]), np.minimum(one[2:], other[2:])
+    common = np.prod(np.clip(high - low, 0, None))
+    areas = [np.prod(np.subtract(box[2:], box[:2])) for box in (one, other)]
+    return common > 0.5 * (sum(areas) - common)
+
+
+def test_half_precision_keeps_boxes(tmp_path):
+    """Nothing between the last boxes and the output is rounded to eleven bits."""
+    file = tmp_path / "half.onnx"
+    zoo.to_onnx(zoo.from_pretrained("boxes_digits"), file, opset=18, precision="fp16", verify=False)
+    graph = onnx.load(file).graph
+    makers = {name: node for node in graph.node for name in node.output}
+    assert makers["pred_boxes"].op_type == "Concat"
+    for name in makers["pred_boxes"].input:
+        assert makers[name].op_type in {"Add", "Mul"}
+    assert makers["logits"].op_type == "Cast"
+
+
+def test_average_precision_is_that_of_pycocotools(canvases, tmp_path):
+    pytest.importorskip("pycocotools", reason="average precision needs the extra [boxes]")
+    known = as_coco(canvases)
+    for image, picture in zip(canvases.images, known.images, strict=True):
+        grey = np.rint(np.repeat(image[..., None], 3, -1) * 255).astype(np.uint8)
+        Image.fromarray(grey).save(tmp_path / picture.file_name)
+    (tmp_path / "annotations.json").write_text(known.model_dump_json())
+    zoo.to_onnx(zoo.from_pretrained("boxes_digits"), tmp_path / "m.onnx", opset=18, verify=False)
+    task, entry = read_box_task(tmp_path), zoo.info("boxes_digits")
+    assert (task.told.pictures, task.told.things) == (40, int((canvases.labels >= 0).sum()))
+    found = box_precision(session(tmp_path / "m.onnx"), task, entry)
+    assert found == pytest.approx(
+        100 * measure(zoo.from_pretrained("boxes_digits"), entry, canvases), abs=1
+    )
+    right = [as_found(thing.image_id, truth(thing)) for thing in known.annotations]
+    assert mean_average_precision(known, right) == pytest.approx(1)
+    assert mean_average_precision(known, []) == 0
+    few = task.fitting(10)
+    assert few.told.left_out == 30 and len(few.known.images) == 10
+
+
+def truth(thing):
+    left, top, width, height = thing.bbox
+    return Box(thing.category_id - 1, 1.0, (left, top, left + width, top + height))
+
+
+def test_run_prints_boxes(zoo, canvases):
+    grey = np.rint(np.repeat(canvases.images[0][..., None], 3, -1) * 255).astype(np.uint8)
+    Image.fromarray(grey).save(zoo.here / "canvas.png")
+    said = zoo("run", "boxes_digits", "canvas.png", "--threshold", 0.3, "--json")
+    (told,) = json.loads(said.out)
+    assert told["files"] == ["canvas-boxes.png"] and (zoo.here / "canvas-boxes.png").is_file()
+    for answer in told["answers"]:
+        left, top, right, bottom = answer["box"]
+        assert answer["score"] > 0.3 and left < right and top < bottom
+    assert told["answers"]
