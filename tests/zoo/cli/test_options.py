@@ -48,7 +48,7 @@ def test_selections():
     for patterns, names in (
         (["*_sat493m"], ["dinov3_vitl16_sat493m", "dinov3_vit7b16_sat493m"]),
         (["dinov3_vits16_pretrain*"], ["dinov3_vits16"]),
-        (["vit5_b*", "digits"], ["vit5_base", "vit_digits", "depth_digits"]),
+        (["vit5_b*", "digits"], ["vit5_base", "vit_digits", "depth_digits", "boxes_digits"]),
     ):
         assert select([], False, patterns) == select([], True, patterns) == names
         assert sorted(select([*patterns, *patterns], False)) == sorted(names)
