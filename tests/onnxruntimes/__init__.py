@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-VERSIONS = ("1.18.1", "1.20.1", "1.22.1", "1.23.0", "1.26.0", "1.31.1", "1.32.0")
+VERSIONS = ("1.18.1", "1.20.1", "1.22.1", "1.23.1", "1.26.0", "1.31.1", "1.32.0")
 """Those that files are run in: the oldest they are written for, and what came after it."""
 
 FOLDER = "ONNXRUNTIMES"

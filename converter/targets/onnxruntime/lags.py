@@ -74,7 +74,7 @@ LAGS = (
     Lag("<1.26", {"TopK": {**BYTES, "int16": "int32"}}),
     Lag("<1.25", newest=25),
     Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTES), newest=23),
-    Lag("<1.23", newest=22),
+    Lag("<1.23.1", newest=22),  # 1.23.0 loads 23, and mixes up heads that share keys
     Lag(
         "<1.21",
         {
