@@ -154,7 +154,7 @@ def test_terms_are_shown_once(home):
         ({"token": "t0ken"}, "HF_TOKEN"),
         # Nobody waits for hours, or for a date that has been.
         *(
-            ({"busy": [429], "refusal": {"Retry-After": pause}}, "asked too often (429)")
+            ({"busy": [429] * 9, "refusal": {"Retry-After": pause}}, "asked too often (429)")
             for pause in ("100000", "Wed, 21 Oct 2015 07:28:00 GMT", "-1")
         ),
         pytest.param({"stall": -1}, "did not answer in time", marks=pytest.mark.full),
