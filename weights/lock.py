@@ -20,9 +20,7 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
     **Raises** `OSError` where the lock file cannot be written."""
     from filelock import FileLock, Timeout
 
-    path, own = _lock_file(destination), True
-    with suppress(FileNotFoundError):  # who has it may remove it at any moment
-        own = not path.stat().st_size
+    path = _lock_file(destination)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -30,16 +28,14 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
     except Timeout:
         progress.stage(f"waiting for another process that writes {destination}")
         lock.acquire()
-    if own:
-        _HELD[path] = lock
+    _HELD[path] = lock
     try:
         yield
     finally:
         _HELD.pop(path, None)
         # Removed while it is held: who has opened it before sees that it lost its name (filelock
         # looks at the count of links once it has the lock), and begins again with a new file.
-        if own:
-            _remove_held(path, lock)
+        _remove_held(path, lock)
         lock.release()
 
 
@@ -74,10 +70,15 @@ def _remove_held(path: Path, lock: "BaseFileLock") -> None:
 
 
 def _lock_file(destination: Path) -> Path:
-    """`.NAME.lock` beside a place; in it, if it is a folder whose parent is not ours to write."""
+    """`.NAME.lock` beside a place; in it, if it is a folder whose parent is not ours to write. Ours
+    are empty: one that is not is somebody's own, which filelock would empty, so that it is
+    `.NAME.zoo.lock` then."""
     parent, name = Path(os.path.realpath(destination.parent)), destination.name
     if destination.is_dir():
         folder = Path(os.path.realpath(destination))
         parent, name = folder.parent, folder.name
         parent = parent if os.access(parent, os.W_OK) else folder
-    return parent / f".{name}.lock"
+    path = parent / f".{name}.lock"
+    with suppress(FileNotFoundError):  # who has it may remove it at any moment
+        return path if not path.stat().st_size else parent / f".{name}.zoo.lock"
+    return path
