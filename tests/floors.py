@@ -23,7 +23,6 @@ TOOLS = (
 SUITES = {
     "programs of JAX": ("tests/programs/test_programs.py", "not full", 60),
     "rules": ("tests/rules", "not full", 25),
-    "converter": ("tests/converter", "not full", 25),
     "Equimo families": ("tests/converter/test_equimo_families.py", "full", 2),
     "frameworks": ("tests/frameworks", "not full", 3),
 }
@@ -75,6 +74,8 @@ def outcome(python: Path, files: str, tier: str, count: int) -> str:
     command = [python, "-m", "pytest", "-n", "0", "-q", "-rs", "-o", "addopts=", *draw, files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     sys.stdout.write(f"{' '.join(map(str, command))}\n{done.stdout}\n")
+    if done.returncode > 1:
+        return "**error**"
     found = {word: int(count) for count, word in COUNTS.findall(done.stdout.splitlines()[-1])}
     skipped = found.pop("skipped", 0)
     failed = sum(count for word, count in found.items() if word != "passed")

@@ -34,7 +34,9 @@ def values(item: pytest.Item, names: Iterable[str]) -> Values:
 
 
 def _key(value: Any) -> Hashable:
-    return value if isinstance(value, str | int | float | tuple | None) else id(value)
+    if isinstance(value, tuple):
+        return repr(value)  # there may be lists in it
+    return value if isinstance(value, str | int | float | None) else id(value)
 
 
 def covering(cases: Sequence[Values], strength: int) -> list[int]:
