@@ -172,7 +172,8 @@ def truncated(x, points):
 
 
 def clipped_weights(x, points):
-    """Weights of clipped indices, which are zero beyond the edge."""
+    """Weights of clipped indices: beyond the edge both neighbours are one pixel, and weights of any
+    size sum to one, which no rule proves."""
     row, column, top, left, _, _ = around(points)
     rows = [jnp.clip(top + step, 0, x.shape[0] - 1) for step in (0, 1)]
     columns = [jnp.clip(left + step, 0, x.shape[1] - 1) for step in (0, 1)]

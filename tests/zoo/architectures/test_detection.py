@@ -28,7 +28,6 @@ from zoo.answers.boxes import Box, post_process_object_detection
 from zoo.answers.fed import Fed
 from zoo.architectures.builder import batched
 from zoo.checkpoints.convert import convert_file
-from zoo.checkpoints.recognised import recognised
 from zoo.checkpoints.weights_argument import Given
 from zoo.digits.data import split_digits
 from zoo.digits.scattered import scatter
@@ -114,8 +113,6 @@ def test_windows_have_to_fill_the_picture(saved):
 
 def test_checkpoint_of_its_authors(tmp_path):
     own = detection.of_authors(tmp_path)
-    entry, _ = recognised(Given(own.path))
-    assert entry.config.layers == (3, 6, 9, 12)  # no tensor tells, and nothing beside them
     settings = own.path.parent / "transformers" / "config.json"
     (tmp_path / "pytorch_model.bin").write_bytes(own.path.read_bytes())
     (tmp_path / "config.json").write_bytes(settings.read_bytes())
