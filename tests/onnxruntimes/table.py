@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,9 @@ from zoo.files.golden_file import read_golden
 from zoo.manifest.read import read_folder_manifest
 from zoo.registry.lookup import info
 
-MODEL = "vit_digits"
+MODELS = ("vit_digits", "depth_digits")
+"""Those whose weights the package has: a classifier, and a network of convolutions and depths."""
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "runtimes.md"
 BEGIN, END = "<!-- versions: written by tests/onnxruntimes -->", "<!-- end of versions -->"
 
@@ -29,17 +32,17 @@ TOLERANCE = {"fp32": 1e-4}
 round at other places."""
 
 
-def build(folder: Path, target: str) -> dict[str, str]:
+def build(folder: Path, target: str, model: str = MODELS[0]) -> dict[str, str]:
     """Every variant for a target, with what it gets and gives; returns their opsets by name."""
-    signature = read_signature(info(MODEL), Options(size="dynamic"))
+    signature = read_signature(info(model), Options(size="dynamic"))
     variants = read_variants(["all"], target)
-    plan = FolderPlan(MODEL, folder / MODEL, "auto", signature, variants, target=target)
+    plan = FolderPlan(model, folder / model, "auto", signature, variants, target=target)
     build_folder(plan, Quiet())
-    manifest = read_folder_manifest(folder / MODEL)
-    golden = read_golden(folder / MODEL / GOLDEN)
+    manifest = read_folder_manifest(folder / model)
+    golden = read_golden(folder / model / GOLDEN)
     inputs = dict(golden.fed)
     for name, variant in manifest.variants.items():
-        file = folder / MODEL / variant.file
+        file = folder / model / variant.file
         (folder / f"{name}.onnx").write_bytes(file.read_bytes())
         wanted = [golden.outputs[output.name] for output in variant.outputs]
         if variant.precision != "bf16":
@@ -52,15 +55,15 @@ def build(folder: Path, target: str) -> dict[str, str]:
 def rows() -> Iterator[str]:
     """The table, of the versions that there are environments of."""
     there = [version for version in VERSIONS if python_of(version)]
-    yield f"| written by | file | opset | {' | '.join(there)} |"
-    yield f"|---|---|---:|{'---|' * len(there)}"
-    for label, target in TARGETS.items():
+    yield f"| written by | model | file | opset | {' | '.join(there)} |"
+    yield f"|---|---|---|---:|{'---|' * len(there)}"
+    for (label, target), model in product(TARGETS.items(), MODELS):
         with TemporaryDirectory() as scratch:
-            opsets = build(Path(scratch), target)
+            opsets = build(Path(scratch), target, model)
             found = {version: run_all(version, Path(scratch)) for version in there}
         for name, opset in opsets.items():
             cells = (word(found[version][name]) for version in there)
-            yield f"| {label} | {name} | {opset} | {' | '.join(cells)} |"
+            yield f"| {label} | {model} | {name} | {opset} | {' | '.join(cells)} |"
 
 
 def word(wrong: str) -> str:
