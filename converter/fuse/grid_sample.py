@@ -45,7 +45,7 @@ OUTSIDE = "what lies outside of the image is neither zero throughout nor its edg
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is sampled, where along the logical axes, and what lies outside."""
+    """Value that is sampled, where along the logical axes, and what lies outside."""
 
     tap: Tap
     row: View

@@ -225,7 +225,7 @@ def bound(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None
 
 
 def held_numbers(leaf: Value) -> Any:
-    """Of a constant, or of a parameter that has a value now."""
+    """Numbers of a constant, or of a parameter that has a value now."""
     return leaf.bound if leaf.const is None else leaf.const
 
 

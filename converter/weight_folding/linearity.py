@@ -191,7 +191,7 @@ def is_tame(value: Value, divides: bool) -> bool:
 
 
 def sizes_of_factor(divides: bool) -> dict[str, float]:
-    """What is allowed of what weights are multiplied with, or divided by; NaN makes NaN anyway."""
+    """Sizes of what weights may be multiplied with, or divided by; NaN makes NaN anyway."""
     ends = (1 / LARGEST_SCALE, math.inf) if divides else (0.0, LARGEST_SCALE)
     return dict(zip(("least", "most"), ends, strict=True))
 

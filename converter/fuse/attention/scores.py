@@ -45,7 +45,7 @@ class Filled:
         return replace(self, number=self.number * number).held(self.dtype)
 
     def held(self, dtype: np.dtype) -> Filled:
-        """With the number as ``dtype`` holds it."""
+        """Fill with the number as ``dtype`` holds it."""
         with np.errstate(over="ignore"):
             return replace(self, number=float(np.asarray(self.number).astype(dtype)))
 
