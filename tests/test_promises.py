@@ -1,10 +1,12 @@
-"""Pages that promise: each sentence with an absolute word names the test that holds it.
+"""Pages that promise: `promises.toml` names the tests that hold each sentence with an absolute word.
 
-The name stands behind the sentence, as `<!-- held by test_… -->`, or behind the paragraph or row.
-`<!-- by choice -->` is behind a sentence that says what is meant or wanted, which no test can show.
+A sentence without a test says what is meant or wanted, which no test can show. Of the page on
+security every sentence is in the table.
 """
 
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,8 @@ from tests.test_pages import PAGES, ROOT
 pytestmark = pytest.mark.full
 
 ABSOLUTE = re.compile(r"\b(never|always|nothing|anywhere)\b", re.IGNORECASE)
-MARK = re.compile(r"<!-- (?:held by (?P<tests>[^>]+)|by choice) -->")
-END = re.compile(r"[.?!](?=\s+[A-Z`<*]|\s*$)")
-"""Where a sentence ends."""
+END = re.compile(r"(?<=[.?!])\s+(?=[A-Z`<*])")
+"""Between two sentences."""
 
 MEASURED = {
     "converter.md",
@@ -33,10 +34,12 @@ MEASURED = {
 """Pages that commands write from what they found; tests compare them with what is found now. Those
 of the reference quote docstrings."""
 
-DOCUMENT = "Print the result as one JSON document, with nothing else on stdout."
+PROMISES: dict[str, dict[str, list[str]]] = tomllib.loads(
+    (ROOT / "tests" / "promises.toml").read_text(encoding="utf-8")
+)
 
 HELP = {
-    DOCUMENT: "test_json_says_the_same",
+    "Print the result as one JSON document, with nothing else on stdout.": "test_json_says_the_same",
     "Never ask the hub; use what is on this machine.": "test_download_then_cache_then_offline",
 }
 """Sentences of the help, which the page of the command line quotes."""
@@ -48,53 +51,47 @@ KNOWN = {
 }
 
 
-def prose(path: Path) -> str:
-    """A page without its blocks of code."""
-    return re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
 
 
-def unmarked(path: Path, every: bool) -> list[str]:
-    """Sentences that promise, or all of them, with nothing behind that says what holds them."""
-    found = []
-    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|\|) ?)", prose(path)):
-        if every and (not block.strip() or block.lstrip().startswith(("#", "|"))):
-            continue
-        begin = 0
-        for end in [*(match.end() for match in END.finditer(block)), len(block)]:
-            sentence = MARK.sub("", block[begin:end]).strip()
-            promises = ABSOLUTE.search(sentence) or (every and re.search(r"\w", sentence))
-            said = sentence.partition("`: ")[2] if sentence.startswith("* `--") else sentence
-            row = sentence.startswith("|") and MARK.search(block)
-            if promises and said not in HELP and not row and not MARK.match(block[end:].lstrip()):
-                found.append(sentence)
-            begin = end
-    return found
+def blocks(page: Path) -> list[str]:
+    """Paragraphs, items and rows of a page, without its code."""
+    prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|\|) ?)", prose)
+    return [squeezed(part) for part in parts if part.strip()]
+
+
+def sentences(page: Path) -> Iterator[str]:
+    """Sentences of a page, and rows of its tables as they are."""
+    for block in blocks(page):
+        yield from [block] if block.startswith("|") else END.split(block)
+
+
+def unheld(page: Path, every: bool) -> list[str]:
+    """Sentences that promise, or all of them, and are not in the table."""
+    held = PROMISES.get(page.relative_to(ROOT).as_posix(), {})
+    return [
+        sentence
+        for sentence in sentences(page)
+        if ABSOLUTE.search(sentence)
+        or (every and re.search(r"\w", sentence) and not sentence.startswith(("#", "|")))
+        if sentence not in held and not any(sentence.endswith(known) for known in HELP)
+    ]
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=str)
 def test_every_promise_names_its_test(page):
     if page.name not in MEASURED:
-        assert unmarked(page, every=page.name == "security.md") == []
+        assert unheld(page, every=page.name == "security.md") == []
 
 
-def test_every_sentence_on_security():
-    """The table of it has as many marks as sentences: none of them is only a pattern's miss."""
-    text = (ROOT / "docs" / "security.md").read_text()
-    assert len(MARK.findall(text)) > 30
-    assert unmarked_without_marks(text) > 30
-
-
-def unmarked_without_marks(text: str) -> int:
-    """How many sentences would be found if no mark were there."""
-    return sum(bool(re.search(r"\w", part)) for part in END.split(MARK.sub("", text)))
+def test_every_sentence_of_the_table_is_on_its_page():
+    for page, held in PROMISES.items():
+        assert held.keys() - {*sentences(ROOT / page)} == set()
+    assert len(PROMISES["docs/security.md"]) > 30
 
 
 def test_tests_that_are_named_exist():
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
-    named = {
-        name.strip()
-        for page in pages
-        for match in MARK.finditer(page.read_text())
-        for name in (match["tests"] or "").split(",")
-    } | set(HELP.values())
-    assert named - {""} <= KNOWN
+    named = {name for held in PROMISES.values() for names in held.values() for name in names}
+    assert named | {*HELP.values()} <= KNOWN
