@@ -61,7 +61,7 @@ def test_an_example_runs(name, vits16, tmp_path, monkeypatch):
     assert result.failed == 0 and result.attempted == len(found.examples), "".join(told)
 
 
-@pytest.mark.parametrize("package", ["converter", "weights"])
+@pytest.mark.parametrize("package", ["converter", "weights", "zoo"])
 def test_a_docstring_starts_with_a_verb_or_a_noun(package):
     wrong = []
     for path in sorted((ROOT / package).rglob("*.py")):

@@ -51,7 +51,7 @@ class Option:
 
     @property
     def meaning(self) -> str:
-        """What it is to a function."""
+        """Meaning for a function."""
         if self.in_python:
             return self.in_python
         text = self.help.removesuffix(f" {SEVERAL}")
@@ -65,7 +65,7 @@ def flag(help: str, panel: str | None = None, **more: Any) -> Option:
 
 
 def argument(metavar: str, help: str, **more: Any) -> Option:
-    """What a command takes by its place."""
+    """Argument that a command takes by its place."""
     return Option(metavar, help, positional=True, **more)
 
 
@@ -94,8 +94,8 @@ def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:
 
 def read_sides(text: str, more: str = "") -> tuple[int, int]:
     """(height, width) from `224` or `256x384`. **Raises** `BadRequest`."""
-    found = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
-    sides = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
+    sides = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if 0 in sides:
         raise BadRequest(
             f"{parameter('size')} {text} is no size: write one such as 224 or 256x384 (HxW){more}."

@@ -50,7 +50,7 @@ def workers(
     initializer: Callable[[], object] | None = None,
     max_tasks_per_child: int | None = None,
 ) -> ProcessPoolExecutor:
-    """So many processes, to be used within the block of `fresh` that gave the context."""
+    """Pool of so many processes, to be used within the block of `fresh` that gave the context."""
     return ProcessPoolExecutor(count, context, initializer, max_tasks_per_child=max_tasks_per_child)
 
 

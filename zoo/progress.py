@@ -126,17 +126,17 @@ class BelowCell:
         now = time.monotonic()
         if now - self.told < self.PAUSE:
             return
-        self.told, told = now, printable(self.text)
+        self.told, text = now, printable(self.text)
         if self.total:
             full = min(self.WIDTH, self.WIDTH * self.done // self.total)
             drawn = "█" * full + "░" * (self.WIDTH - full)
-            told += f" {drawn} {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
+            text += f" {drawn} {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
         if self.line is None:
             from IPython.display import display
 
-            self.line = display({"text/plain": told}, raw=True, display_id=True)
+            self.line = display({"text/plain": text}, raw=True, display_id=True)
         else:
-            self.line.update({"text/plain": told}, raw=True)
+            self.line.update({"text/plain": text}, raw=True)
 
 
 class Bar:

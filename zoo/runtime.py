@@ -66,21 +66,21 @@ def available() -> list[str]:
 
 
 def devices() -> list[str]:
-    """What providers can compute on, in words of ONNX Runtime's."""
-    found = []
+    """Devices that providers can compute on, in words of ONNX Runtime's."""
+    lines = []
     for each in ort.get_ep_devices():
         words = {**each.ep_metadata, **each.device.metadata}
         more = ", ".join(f"{key} {word}" for key, word in words.items())
-        found.append(f"{each.ep_name}: {each.device.type.name} of {each.device.vendor}; {more}")
-    return found
+        lines.append(f"{each.ep_name}: {each.device.type.name} of {each.device.vendor}; {more}")
+    return lines
 
 
 def check_provider(name: str) -> None:
     """**Raises** `BadRequest` for an execution provider that is not part of this installation."""
-    known = available()
-    if name not in known:
+    names = available()
+    if name not in names:
         raise BadRequest(
-            f"provider {name} is not installed: choose from {', '.join(known)}, or install the "
+            f"provider {name} is not installed: choose from {', '.join(names)}, or install the "
             "ONNX Runtime package that has it."
         )
 
@@ -150,12 +150,12 @@ def check_started(live: Session, provider: str) -> None:
 
 
 def placed(live: Session) -> dict[str, Counter[str]] | None:
-    """By provider, how many nodes of which operators a session of `session` gave it; None where
-    that is not known, before ONNX Runtime 1.24."""
+    """Count by provider how many nodes of which operators a session of `session` gave it; None
+    where that is not known, before ONNX Runtime 1.24."""
     if is_older(ort.__version__, "1.24"):
         return None
-    found: dict[str, Counter[str]] = {}
+    placement: dict[str, Counter[str]] = {}
     for part in live.get_provider_graph_assignment_info():
-        counts = found.setdefault(part.ep_name, Counter())
+        counts = placement.setdefault(part.ep_name, Counter())
         counts.update(node.op_type for node in part.get_nodes())
-    return found
+    return placement

@@ -19,8 +19,8 @@ PROGRAMS = ("-m", "zoo")
 def _in_the_way() -> str | None:
     """A sentence about the first file that would be imported instead of ours."""
     for name in ("converter", "weights"):
-        found = find_spec(name)
-        origin = found and found.origin
+        spec = find_spec(name)
+        origin = spec and spec.origin
         if origin and Path(origin).resolve().parents[1] != BESIDE:
             return (
                 f"{ascii(origin)[1:-1]} is in the way: Python imports it instead of the package "

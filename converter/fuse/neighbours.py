@@ -21,7 +21,7 @@ from converter.ir.scalars import named_size, scalar
 
 
 class Bound(NamedTuple):
-    """That ``floor(place) + step`` is at least 0, or below a ``size``."""
+    """Condition that ``floor(place) + step`` is at least 0, or below a ``size``."""
 
     place: View
     step: int
@@ -74,7 +74,7 @@ class Tap:
         return own == others
 
     def inside(self) -> Mask:
-        """That the neighbour is in the image."""
+        """Conditions that the neighbour is in the image."""
         pairs = ((self.row, self.height), (self.column, self.width))
         return frozenset(
             Bound(index.place, index.step, None if low else _key(size))

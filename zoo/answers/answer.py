@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Answered:
-    """What a network says of one picture.
+    """Answer of a network about one picture.
 
     `answers` are names, best first, of areas one for each segment, of things in `boxes` one for
     each: its left, top, right and bottom edge in pixels. `drawing` shows what `kind` says at the
@@ -54,7 +54,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Question:
-    """What an answer is about: the names of the classes, the size of the picture, and what the
+    """Subject of an answer: the names of the classes, the size of the picture, and what the
     network got of it; the picture, if there may be something to draw on it, and how sure a network
     has to be of a thing in a box, if that is told."""
 
@@ -66,12 +66,13 @@ class Question:
 
 
 def features(outputs: Outputs) -> Answered:
-    """Of a network whose outputs say nothing yet."""
+    """Answer of a network whose outputs say nothing yet."""
     return Answered("features", features=outputs)
 
 
 def classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> Answered:
-    """Of a classifier; of a network without one, or a file without its output, the features."""
+    """Answer of a classifier; of a network without one, or a file without its output, the
+    features."""
     if "logits" not in outputs:
         return features(outputs)
     return Answered("classes", best(SCORES[scores](outputs["logits"]), names))

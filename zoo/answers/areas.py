@@ -34,7 +34,7 @@ class Segment(NamedTuple):
 
 
 class Segmentation(NamedTuple):
-    """Which segment every pixel `[height, width]` is in, or -1, and what is known of each."""
+    """Segment of every pixel `[height, width]`, or -1, and what is known of each."""
 
     segmentation: Areas
     segments_info: tuple[Segment, ...]
@@ -175,6 +175,6 @@ def draw_areas(areas: Areas) -> Image:
 
 
 def drawn_maps(maps: Float32) -> tuple[NDArray[np.uint8], str]:
-    """Which of `[1, n, h, w]` is largest where, and what that shows."""
+    """Picture of which of `[1, n, h, w]` is largest where, and what that shows."""
     areas = ramp(maps[0].argmax(0).astype(np.float32))
     return areas, "What is where in the photograph of a cat"

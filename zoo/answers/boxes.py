@@ -90,10 +90,10 @@ def draw_boxes(picture: Image, boxes: Sequence[Box], names: Sequence[str]) -> Im
         if not (left < right and top < bottom):  # no number, or nothing between its edges
             continue
         pen.rectangle(box.corners, outline=colour, width=line)
-        told = f"{names[box.label_id]} {box.score:.2f}"
+        caption = f"{names[box.label_id]} {box.score:.2f}"
         place = (max(left, 0), max(top - height - 2 * line, 0))
-        pen.rectangle(pen.textbbox(place, told, font=font), fill=colour)
-        pen.text(place, told, fill=(0, 0, 0), font=font)
+        pen.rectangle(pen.textbbox(place, caption, font=font), fill=colour)
+        pen.text(place, caption, fill=(0, 0, 0), font=font)
     return drawn
 
 

@@ -20,8 +20,8 @@ def softmax(logits: Float32) -> Float32:
 
 def sigmoid(logits: Float32) -> Float32:
     """The probability of each by itself."""
-    found: Float32 = np.exp(-np.logaddexp(np.float32(0), -logits))
-    return found
+    shares: Float32 = np.exp(-np.logaddexp(np.float32(0), -logits))
+    return shares
 
 
 SCORES: Mapping[Scores, Callable[[Float32], Float32]] = {

@@ -66,7 +66,7 @@ class TransformersClass:
 
 @dataclass(frozen=True)
 class Beside:
-    """What is known beside a checkpoint's tensors: whose names they have, and what is in
+    """Facts beside a checkpoint's tensors: whose names they have, and what is in
     `config.json`. An `own_head` is one that somebody has put on the network."""
 
     naming: str
@@ -75,11 +75,12 @@ class Beside:
 
     @property
     def of_transformers(self) -> Settings | None:
-        """What transformers says, if the checkpoint is in its names."""
+        """Settings of transformers, if the checkpoint is in its names."""
         return self.settings if self.naming == "huggingface" else None
 
     def scores(self, classes: int) -> Scores:
-        """What makes answers of logits, as transformers' pipeline for classification does it."""
+        """Function that makes answers of logits, as transformers' pipeline for classification does
+        it."""
         problem = self.of_transformers and self.of_transformers.problem_type
         if problem == "regression":
             return "none"
@@ -87,11 +88,11 @@ class Beside:
         return "sigmoid" if alone or problem == "multi_label_classification" else "softmax"
 
 
-def told_of_blocks(told: Settings | None, activation: Activation, eps: float) -> dict[str, Any]:
+def told_of_blocks(settings: Settings | None, activation: Activation, eps: float) -> dict[str, Any]:
     """The activation and the epsilon of a network: told, or else the usual ones."""
     return {
-        "activation": OF_TRANSFORMERS.get((told and told.hidden_act) or "", activation),
-        "norm_eps": (told and told.layer_norm_eps) or eps,
+        "activation": OF_TRANSFORMERS.get((settings and settings.hidden_act) or "", activation),
+        "norm_eps": (settings and settings.layer_norm_eps) or eps,
     }
 
 

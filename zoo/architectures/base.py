@@ -16,7 +16,7 @@ from zoo.architectures.parts.preprocessing import Preprocessing
 
 @dataclass(frozen=True)
 class Identity:
-    """What a network knows of itself: what it is called, what is done to its images, what its
+    """Facts that a network knows of itself: what it is called, what is done to its images, what its
     classes are called in their order, and the configuration that it was made of."""
 
     name: str = ""
@@ -38,22 +38,22 @@ class Network(eqx.Module):
 
     @property
     def name(self) -> str:
-        """What the model is called; empty for one that was built by hand."""
+        """Name of the model; empty for one that was built by hand."""
         return self.about.name
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """What is done to its images."""
+        """Preprocessing of its images."""
         return self.about.preprocessing
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the classes are called, in their order."""
+        """Names of the classes, in their order."""
         return self.about.labels
 
     @property
     def config(self) -> Config | None:
-        """What the network was made of."""
+        """Configuration that the network was made of."""
         return self.about.config
 
     @property

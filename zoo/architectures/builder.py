@@ -64,15 +64,15 @@ def batched(
     if not isinstance(model, Network):
         return jax.vmap(lambda image: model(image))(*inputs)
     attentions = bool(outputs)
-    found = model.batched(*inputs, layers=layers, as_maps=as_maps, attentions=attentions)
-    return by_name(found, layers, outputs)
+    output = model.batched(*inputs, layers=layers, as_maps=as_maps, attentions=attentions)
+    return by_name(output, layers, outputs)
 
 
 def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
     """Fields of all outputs that a network can give where those layers are asked for."""
     run = partial(_everything, layers=layers)
-    found = eqx.filter_eval_shape(run, abstract(config), *_least(config))
-    return [field for field, value in found._asdict().items() if jax.tree.leaves(value)]
+    output = eqx.filter_eval_shape(run, abstract(config), *_least(config))
+    return [field for field, value in output._asdict().items() if jax.tree.leaves(value)]
 
 
 def _everything(model: Network, *inputs: Shaped[Array, "..."], layers: Sequence[int]) -> Returned:

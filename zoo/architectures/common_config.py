@@ -24,7 +24,7 @@ def class_words(count: int) -> str:
 
 
 class Opaque:
-    """What a network says of itself that gives neither rows of tokens nor what is inside."""
+    """Facts of a network that gives neither rows of tokens nor what is inside."""
 
     # As the properties of `ViTConfig`.
     prefix_tokens: ClassVar[int] = 0

@@ -106,8 +106,8 @@ class ModelInfo:
 
     @property
     def unlisted(self) -> ModelInfo:
-        """For a network of this architecture in sizes of its own, which nobody published: it is
-        called by its family, and nothing is known of its terms."""
+        """Make an entry for a network of this architecture in sizes of its own, which nobody
+        published: it is called by its family, and nothing is known of its terms."""
         nowhere = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
         own = replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
         return replace(own, reported=(), licence=Licence(UNSTATED, "", "", ""))
@@ -118,11 +118,11 @@ class ModelInfo:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """What the classes of `logits` are called, in their order; none without a classifier."""
-        count, known = self.config.classes, self.labels
-        if isinstance(known, str):
-            known = tuple((DATA / known).read_text(encoding="utf-8").splitlines()) if count else ()
-        return known if len(known) == count else tuple(map(str, range(count)))
+        """Names of the classes of `logits`, in their order; none without a classifier."""
+        count, names = self.config.classes, self.labels
+        if isinstance(names, str):
+            names = tuple((DATA / names).read_text(encoding="utf-8").splitlines()) if count else ()
+        return names if len(names) == count else tuple(map(str, range(count)))
 
     @property
     def paper_pages(self) -> tuple[str, ...]:
@@ -144,12 +144,12 @@ class ModelInfo:
 
     @property
     def file(self) -> str:
-        """What to ask for if there are no weights: a file, or else a repository."""
+        """Name to ask for if there are no weights: a file, or else a repository."""
         return self.checkpoint or self.repository or self.archive
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What the files are called that can be nothing else."""
+        """Names of files that can be nothing else."""
         return tuple(filter(None, (self.checkpoint, self.archive)))
 
     @property

@@ -20,7 +20,7 @@ CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
 
 
 class FeatureConfig(Protocol):
-    """Of their configurations."""
+    """Protocol of their configurations."""
 
     @property
     def classes(self) -> int:
@@ -28,7 +28,7 @@ class FeatureConfig(Protocol):
 
     @property
     def scores(self) -> Scores:
-        """What makes answers of logits."""
+        """Function that makes answers of logits."""
 
     @property
     def prefix_tokens(self) -> int:
@@ -50,7 +50,8 @@ class FeatureConfig(Protocol):
 def feature_outputs(
     config: FeatureConfig, rows: str, pooler: str, when: str = "after"
 ) -> dict[str, GivenOutput]:
-    """What they give; `rows` says what those of tokens are, `when` is before or after the norm."""
+    """Outputs that they give; `rows` says what those of tokens are, `when` is before or after the
+    norm."""
     patches = f"(height / {config.stride}) * (width / {config.stride})"
     return {
         "last_hidden_state": GivenOutput(
@@ -70,7 +71,7 @@ def feature_outputs(
 
 
 def purpose_of_features(config: FeatureConfig) -> str:
-    """What a network is for."""
+    """Purpose of a network."""
     return CLASSIFIES if config.classes else TURNS_INTO_VECTORS
 
 

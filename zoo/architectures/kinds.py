@@ -82,15 +82,15 @@ def with_one_head(config: Config) -> Config:
 
 
 def settled(config: Config, beside: Beside) -> Config:
-    """With what no tensor tells: from the settings beside them, or what their library does; a head
-    of somebody's own takes what the network pools."""
+    """Configuration with what no tensor tells: from the settings beside them, or what their library
+    does; a head of somebody's own takes what the network pools."""
     inside = replace(beside, own_head=False)
     whole = _with_parts(config, lambda part: settled(part, inside))
     return architecture_of(config).settled(whole, beside)
 
 
 def interpolated(config: Config, antialias: bool) -> Config:
-    """With positions that are brought to another size as transformers does it."""
+    """Configuration with positions that are brought to another size as transformers does it."""
     whole = _with_parts(config, lambda part: interpolated(part, antialias))
     return architecture_of(config).interpolated(whole, antialias)
 
@@ -100,9 +100,9 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
     all that tells them. Heads are kept where no leaf tells how many there are."""
     inner: dict[str, Config] = {}
     for name, part in parts_of_network(config).items():
-        if (found := read_sizes(part, partial(_inside, shapes, name))) is None:
+        if (sized := read_sizes(part, partial(_inside, shapes, name))) is None:
             return None
-        inner[name] = found
+        inner[name] = sized
     whole = with_fields(config, **inner)
     return architecture_of(config).sizes(whole, shapes)
 

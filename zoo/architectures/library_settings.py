@@ -85,12 +85,12 @@ class Settings(Model, extra="allow"):
 
     @property
     def timm_name(self) -> str:
-        """What the hub calls timm's network, with its weights before somebody trained them."""
+        """Name of timm's network on the hub, with its weights before somebody trained them."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """What the classes are called, in their order."""
+        """Names of the classes, in their order."""
         numbered = sorted((int(number), name) for number, name in self.id2label.items())
         return self.label_names or tuple(name for _, name in numbered)

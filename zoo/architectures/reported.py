@@ -32,10 +32,10 @@ class Reported:
     source: str
 
 
-def reported(source: str, data: str, **found: float | None) -> tuple[Reported, ...]:
+def reported(source: str, data: str, **values: float | None) -> tuple[Reported, ...]:
     """Results on the same data, by the task's name with `_` for `-`; None for what is not known."""
     names: dict[str, Task] = {name.replace("-", "_"): name for name in TASKS}
-    rows = ((names[name], value) for name, value in found.items())
+    rows = ((names[name], value) for name, value in values.items())
     return tuple(Reported(task, data, value, source) for task, value in rows if value is not None)
 
 

@@ -10,7 +10,7 @@ from zoo.options import FILE_SIZE, Option
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What to measure how; batch and size (height, width) are None where files decide.
+    """Options of a measurement; batch and size (height, width) are None where files decide.
 
     `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
     thread computes, and not how long it waits for a busy machine.

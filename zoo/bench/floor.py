@@ -29,19 +29,19 @@ class Floor:
 
     @property
     def total(self) -> float:
-        """Of as many of each as the network has."""
+        """Seconds of as many of each as the network has."""
         return sum(count * self.seconds[each] for each, count in self.products.counts.items())
 
 
-def tasks(found: Products, threads: int) -> dict[Key, Task]:
+def tasks(products: Products, threads: int) -> dict[Key, Task]:
     """One run of each product, and an empty call."""
-    return {product: _task(product, threads) for product in (CALL, *found.counts)}
+    return {product: _task(product, threads) for product in (CALL, *products.counts)}
 
 
-def floor(found: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
-    """From the times of `tasks`."""
+def floor(products: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
+    """Floor from the times of `tasks`."""
     call = min(times[CALL])
-    return Floor(found, {each: max(min(times[each]) - call, 0.0) for each in found.counts})
+    return Floor(products, {each: max(min(times[each]) - call, 0.0) for each in products.counts})
 
 
 def _task(product: TimedProduct, threads: int) -> Task:

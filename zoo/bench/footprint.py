@@ -59,6 +59,6 @@ def measure_here(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
     load = time.perf_counter() - began
     for _ in range(MEASURED_RUNS):
         live.run(None, feeds)
-    found = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
-    peak = int(found[1]) * 1024 - before if found else None
+    most = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
+    peak = int(most[1]) * 1024 - before if most else None
     return Footprint(load, peak, psutil.Process().memory_info().rss - before)

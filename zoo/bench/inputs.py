@@ -54,16 +54,16 @@ def _dtype(file: object, declared: NodeArg) -> str:
 
 def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) -> tuple[int, ...]:
     # What was asked for an axis, and what it usually has.
-    known: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
+    sizes: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
     if declared.name in ("input_ids", "attention_mask"):
-        known[1] = (None, OPEN_WORDS)
+        sizes[1] = (None, OPEN_WORDS)
     if len(declared.shape) == 4:
         first = 1 if "uint8" in declared.type else 2
         asked = options.size or (None, None)
-        known |= {first + side: (asked[side], usual[side]) for side in (0, 1)}
+        sizes |= {first + side: (asked[side], usual[side]) for side in (0, 1)}
     dims: list[int] = []
     for axis, dim in enumerate(declared.shape):
-        side, otherwise = known.get(axis, (None, 0))
+        side, otherwise = sizes.get(axis, (None, 0))
         if isinstance(dim, int) and side not in (None, dim):
             raise BadRequest(
                 f"{file}: {declared.name} {list(declared.shape)} has {dim} where {side} was asked "

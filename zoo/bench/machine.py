@@ -14,8 +14,8 @@ STAT = Path("/proc/stat")
 
 def machine() -> str:
     """Processor, number of cores, and operating system."""
-    told = CPUINFO.read_text() if CPUINFO.exists() else ""
-    named = re.search(r"model name\s*:\s*(.+)", told)
+    processors = CPUINFO.read_text() if CPUINFO.exists() else ""
+    named = re.search(r"model name\s*:\s*(.+)", processors)
     processor = named[1].strip() if named else platform.processor() or platform.machine()
     return f"{processor}, {os.cpu_count()} cores, {platform.system()}"
 

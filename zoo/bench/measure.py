@@ -60,13 +60,13 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     names, first = [*map(str, files)], sources[0][0]
     if options.against is not None:
         progress.stage("building transformers' model")
-        known = near(files[0])
-        task = torch_task(known.model if known else None, first, options.threads)
+        manifest = near(files[0])
+        task = torch_task(manifest.model if manifest else None, first, options.threads)
         names.append("transformers, torch")
         sources.append((first, task))
-    found = timed_products(ir.load(files[0]), first)
+    products = timed_products(ir.load(files[0]), first)
     timed: dict[Key, Task] = {index: task for index, (_, task) in enumerate(sources)}
-    timed |= tasks(found, options.threads)
+    timed |= tasks(products, options.threads)
     footprints: list[Footprint | None] = [None] * len(sources)
     for index, file in enumerate(files):
         progress.stage(f"{file}: memory")
@@ -82,7 +82,7 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
         Contender(name, sources[index][0], times[index], footprints[index])
         for index, name in enumerate(names)
     ]
-    return Bench(options, contenders, floor(found, times), taken)
+    return Bench(options, contenders, floor(products, times), taken)
 
 
 def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:

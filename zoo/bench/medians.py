@@ -27,9 +27,11 @@ def affordable(tasks: Collection[Task]) -> int:
 
 def speeds_beside(times: Mapping[Key, Sequence[float]], first: Key) -> dict[Key, Speed]:
     """p50 of the runs that took these seconds, and how many times faster than `first` that is."""
-    median = {name: 1e3 * float(np.median(found)) for name, found in times.items()}
-    known = median.get(first)
+    median = {name: 1e3 * float(np.median(seconds)) for name, seconds in times.items()}
+    reference = median.get(first)
     return {
-        name: Speed(p50_ms=round(each, 3), ratio=None if known is None else round(known / each, 3))
+        name: Speed(
+            p50_ms=round(each, 3), ratio=None if reference is None else round(reference / each, 3)
+        )
         for name, each in median.items()
     }

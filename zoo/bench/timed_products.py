@@ -51,38 +51,38 @@ class TimedProduct:
 
 @dataclass(frozen=True)
 class Products:
-    """Those of a graph; and the operators that may hold more, but are not counted."""
+    """Products of a graph; and the operators that may hold more, but are not counted."""
 
     counts: Counter[TimedProduct] = field(default_factory=Counter)
     uncounted: Counter[str] = field(default_factory=Counter)
 
     @property
     def flops(self) -> int:
-        """Of all of them."""
+        """Operations of all of them."""
         return sum(product.flops * count for product, count in self.counts.items())
 
 
 def timed_products(model: ir.Model, specs: Sequence[Spec]) -> Products:
-    """Those that one run multiplies; the model's shapes are settled on the way, in place.
+    """Products that one run computes; the model's shapes are settled on the way, in place.
 
     Bodies of `If`, `Loop` and `Scan` run as often as they like, and are not counted.
     """
-    given = {spec.name: spec.shape for spec in specs}
+    shapes = {spec.name: spec.shape for spec in specs}
     for value in model.graph.inputs:
-        value.shape = ir.Shape(given.get(str(value.name), value.shape or ()))
+        value.shape = ir.Shape(shapes.get(str(value.name), value.shape or ()))
     common.ShapeInferencePass()(model)
-    found = Products()
+    products = Products()
     for node in model.graph.all_nodes():
         inner = node.graph is not model.graph
         try:
             if node.op_type in SECOND and node.domain == "" and not inner:
-                found.counts.update(_read(node))
+                products.counts.update(_read(node))
                 continue
         except UnsettledError:
             pass
         if any(part in node.op_type for part in SUSPECTS):
-            found.uncounted[node.op_type] += 1
-    return found
+            products.uncounted[node.op_type] += 1
+    return products
 
 
 class UnsettledError(Exception):
@@ -110,9 +110,9 @@ def _read(node: ir.Node) -> list[TimedProduct]:
         return _attention(node)
     second = node.inputs[SECOND[node.op_type]]
     left, right = _shape(node.inputs[0]), _shape(second)
-    known: Mapping[str, ir.Attr] = node.attributes
+    settings: Mapping[str, ir.Attr] = node.attributes
     if "Conv" in node.op_type:
-        attributes = tuple((name, known[name].value) for name in SPATIAL if name in known)
+        attributes = tuple((name, settings[name].value) for name in SPATIAL if name in settings)
         sides = left, right, _constant(second)
         return [TimedProduct("Conv", *sides, attributes, _shape(node.outputs[0]))]
     # Only of `Gemm`.

@@ -12,12 +12,12 @@ def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
     a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
     `WeightsError`."""
     own = isinstance(choice, Given) and name == choice.name
-    known = None if name is None or own or name in FAMILY_NAMES else info(name)
+    entry = None if name is None or own or name in FAMILY_NAMES else info(name)
     # Settings are read with pydantic, and a network is known by what JAX would build.
-    if known is not None:
+    if entry is not None:
         from zoo.checkpoints.own import own_entry
 
-        return own_entry(known, choice)
+        return own_entry(entry, choice)
     if isinstance(choice, Given | Checkpoint):
         from zoo.checkpoints.recognised import recognised
 

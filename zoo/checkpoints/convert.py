@@ -34,7 +34,8 @@ from zoo.files.staging import check_free, put, staged, write_text, writing
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written, what the source did not say, and what the form has no place for.
+    """Result of a conversion: what was written, what the source did not say, and what the form has
+    no place for.
 
     `rounded` are tensors that the form has in bfloat16 and whose values are others in it.
     """
@@ -62,7 +63,7 @@ TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transform
 
 
 def read_format(target: Path) -> str:
-    """Which form of checkpoint to write, by the name of the place for it."""
+    """Form of checkpoint to write, by the name of the place for it."""
     for end, form in CHECKPOINT_SUFFIXES.items():
         if target.name.endswith(end):
             return form
@@ -76,8 +77,8 @@ def read_format(target: Path) -> str:
 
 def naming_to_write(entry: ModelInfo, form: str) -> Naming:
     """The names of a model's tensors in a form. **Raises** `BadRequest` if nobody reads it so."""
-    found = (naming for naming in entry.readable if naming.name in FORMATS[form])
-    for naming in naming_all_leaves(entry, found):
+    namings = (naming for naming in entry.readable if naming.name in FORMATS[form])
+    for naming in naming_all_leaves(entry, namings):
         return naming
     forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
     raise BadRequest(
@@ -94,13 +95,13 @@ def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[st
             f"the checkpoint is of a network that differs in detail from `zoo.create("
             f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
         )
-    have, wanted = model_shapes(config), model_shapes(entry.config_for(naming.name))
-    if lacking := [path for path, shape in wanted.items() if have.get(path) != shape]:
+    have, needed = model_shapes(config), model_shapes(entry.config_for(naming.name))
+    if lacking := [path for path, shape in needed.items() if have.get(path) != shape]:
         raise BadRequest(
             f"the checkpoint is of a network that differs from the one to write: it has no "
-            f"{lacking[0]} of shape {list(wanted[lacking[0]])}. Start from another checkpoint."
+            f"{lacking[0]} of shape {list(needed[lacking[0]])}. Start from another checkpoint."
         )
-    return wanted
+    return needed
 
 
 def lost(loaded: Loaded, leaves: Collection[str]) -> tuple[str, ...]:

@@ -36,11 +36,11 @@ def download_checkpoint(
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
-    if (found := next(search_weights(entry.places, progress), None)) is None:
+    if (copy := next(search_weights(entry.places, progress), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
     if out is None:
-        return Brought(entry.name, found.path, found.where, 0)
-    return _copy(entry, found.path, out, dry_run, progress)
+        return Brought(entry.name, copy.path, copy.where, 0)
+    return _copy(entry, copy.path, out, dry_run, progress)
 
 
 def _fetch(

@@ -56,21 +56,22 @@ def read_outputs(path: Path) -> Arrays:
     arrays = open_checkpoint(path).tensors
     names = GOLDEN_OUTPUTS if arrays.keys() >= set(GOLDEN_OUTPUTS) else PARTS
     if not all(name in arrays and arrays[name].dtype in FLOATS for name in names):
-        told = f"{' and '.join(GOLDEN_OUTPUTS)} nor {', '.join(PARTS)}"
-        raise BadFile(f"{path} holds neither {told} in floats: name another file.")
-    found = [arrays[name].read() for name in names]
+        expected = f"{' and '.join(GOLDEN_OUTPUTS)} nor {', '.join(PARTS)}"
+        raise BadFile(f"{path} holds neither {expected} in floats: name another file.")
+    parts = [arrays[name].read() for name in names]
     if names is GOLDEN_OUTPUTS:
-        return dict(zip(GOLDEN_OUTPUTS, found, strict=True))
-    rows = np.concatenate([found[0][:, None], *found[1:]], axis=1)
-    return {"last_hidden_state": rows, "pooler_output": found[0]}
+        return dict(zip(GOLDEN_OUTPUTS, parts, strict=True))
+    rows = np.concatenate([parts[0][:, None], *parts[1:]], axis=1)
+    return {"last_hidden_state": rows, "pooler_output": parts[0]}
 
 
 def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
     """Largest absolute difference of the model in JAX, by output. **Raises** `BadFile`."""
     if (named := tuple(golden.fed)) != loaded.config.takes:
-        told = " and ".join(named)
+        inputs = " and ".join(named)
         raise BadFile(
-            f"its input is {told}, which the model does not take: compare with {parameter('onnx')}."
+            f"its input is {inputs}, which the model does not take: compare with "
+            f"{parameter('onnx')}."
         )
     model = bind(abstract(loaded.config), loaded.weights.arrays)
     run = partial(eqx.filter_jit(batched), outputs=tuple(golden.outputs))
@@ -82,13 +83,13 @@ def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
     from zoo.runtime import ERRORS, session
 
     try:
-        found = converter.run(session(file), [*golden.fed.values()])
+        outputs = converter.run(session(file), [*golden.fed.values()])
     except ERRORS as error:
         raise BadFile(
             f"{file} does not run on the golden file's input ({first_line(error)}): name the file "
             "of this model."
         ) from error
-    return differences(golden, found)
+    return differences(golden, outputs)
 
 
 def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
@@ -96,8 +97,8 @@ def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
     if lost := sorted(golden.outputs.keys() - got.keys()):
         raise BadFile(f"only the golden file has {', '.join(lost)}: compare what gives that, too.")
     return {
-        name: float(np.abs(np.asarray(got[name]) - wanted).max())
-        for name, wanted in golden.outputs.items()
+        name: float(np.abs(np.asarray(got[name]) - expected).max())
+        for name, expected in golden.outputs.items()
     }
 
 

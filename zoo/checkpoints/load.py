@@ -68,8 +68,8 @@ def read_for_model(source: Source | Seed, entry: ModelInfo) -> Loaded:
 
 
 def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
-    """As `read_for_model`, but without waiting for the digest: `settle` has to, before use.
-    **Raises** a `WeightsError` if they are of something else."""
+    """Begin what `read_for_model` does, without waiting for the digest: `settle` has to, before
+    use. **Raises** a `WeightsError` if they are of something else."""
     if isinstance(source, Seed):
         return Loaded(entry.config, random_weights(model_shapes(entry.config), source.value))
     naming, view = view_for(named(source.checkpoint), entry)
@@ -80,15 +80,17 @@ def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
 def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance:
     """Where weights come from, all of it. **Raises** a `WeightsError` if their digest says that
     they are damaged or of something else."""
-    known = begun.weights.provenance
+    provenance = begun.weights.provenance
     if isinstance(source, Seed):
-        return known
+        return provenance
     checkpoint, file, digest = named(source.checkpoint), source.file, source.sha256()
     hold_to_name(checkpoint.path, digest)
-    known = replace(known, sha256=digest)
+    provenance = replace(provenance, sha256=digest)
     if file is None:
-        return replace(known, also_fits=also_fits(checkpoint, entry, digest))
-    return replace(known, repository=file.repository, revision=file.revision, publisher=file.owner)
+        return replace(provenance, also_fits=also_fits(checkpoint, entry, digest))
+    return replace(
+        provenance, repository=file.repository, revision=file.revision, publisher=file.owner
+    )
 
 
 def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[str, ...]:
@@ -109,7 +111,7 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
 
 
 def open_named(path: Path) -> Checkpoint:
-    """What lies at `path`, with the names that `named` finds. **Raises** a `WeightsError` if there
+    """Checkpoint at `path`, with the names that `named` finds. **Raises** a `WeightsError` if there
     is nothing, or nothing that is read."""
     return named(open_checkpoint(path))
 
@@ -120,19 +122,19 @@ def named(checkpoint: Checkpoint) -> Checkpoint:
     if checkpoint.container != npy.EQUINOX:
         return with_temperature(checkpoint)
     tensors = list(checkpoint.tensors.values())
-    found = [tensor.shape for tensor in tensors]
-    count = sum(map(math.prod, found))
+    shapes = [tensor.shape for tensor in tensors]
+    count = sum(map(math.prod, shapes))
     for entry in MODELS.values():
-        for config, parameters in _as_recorded(entry, found):
+        for config, parameters in _as_recorded(entry, shapes):
             # Rotary periods are leaves and no parameters; building a model is not cheap.
             if 0 <= count - parameters <= MOST_PERIODS:
                 leaves = model_shapes(config)
-                if list(leaves.values()) == found:
+                if list(leaves.values()) == shapes:
                     return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
     return checkpoint
 
 
-def _as_recorded(entry: ModelInfo, found: list[Shape]) -> Iterator[tuple[Config, int]]:
+def _as_recorded(entry: ModelInfo, records: list[Shape]) -> Iterator[tuple[Config, int]]:
     """The networks that records may be of, and their parameters: an entry's, and that with the
     classifier that the last two records may be."""
     config, parameters = entry.config, entry.parameters
@@ -140,9 +142,9 @@ def _as_recorded(entry: ModelInfo, found: list[Shape]) -> Iterator[tuple[Config,
     with_head = architecture_of(config).with_head
     if with_head is None:
         return
-    if len(found) > 1 and len(found[-2]) == 2 and found[-2][:1] == found[-1]:
+    if len(records) > 1 and len(records[-2]) == 2 and records[-2][:1] == records[-1]:
         body = parameters - config.classes * (config.dim + 1)
-        yield with_head(config, found[-2]), body + math.prod(found[-2]) + found[-1][0]
+        yield with_head(config, records[-2]), body + math.prod(records[-2]) + records[-1][0]
 
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
@@ -157,7 +159,7 @@ def _valued(config: Config, weights: Weights) -> Loaded:
 
 
 def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:
-    """Which part of a checkpoint is a model, and in whose names; where none fits, the nearest.
+    """Part of a checkpoint that is a model, and in whose names; where none fits, the nearest.
     **Raises** `MappingError` that names the model it belongs to, if that is another one."""
     if fitting := list(fitting_views(views_of(checkpoint), entry)):
         prefixes = dict.fromkeys(view.prefix for _, view in fitting)
@@ -165,10 +167,10 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoi
         return next(each for each in fitting if each[1].prefix == prefix)
     if belongs := fitting_models(checkpoint):
         both = len(parts_of_network(entry.config)) > 1
-        wanted = "put the other tower's beside it" if both else f"give the file {entry.file}"
+        advice = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
-            f"like {entry.name}. Export that model, or {wanted}."
+            f"like {entry.name}. Export that model, or {advice}."
         )
     naming, view = nearest(naming_all_leaves(entry, entry.readable[:-1]), checkpoint)
     leaves = model_shapes(entry.config_for(naming.name))
@@ -209,18 +211,18 @@ def fitting_models(checkpoint: Checkpoint) -> list[str]:
 
 
 def recognise(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
-    """Whose names a checkpoint uses, which fits these models; None where they are nobody's."""
+    """Naming that a checkpoint uses, which fits these models; None where they are nobody's."""
     if models:
         return next(fitting_views(views_of(checkpoint), MODELS[models[0]]))[0]
     # Paths of leaves may be any names.
-    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
+    namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     with suppress(NotACheckpoint):
-        return nearest(known, checkpoint)[0]
+        return nearest(namings, checkpoint)[0]
     return None
 
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """A quick look, before one that has to build the model, at leaves that tell most apart."""
     file = checkpoint.tensors
-    wanted = source_shapes(plan(naming.rules, landmarks(config)))
-    return all(key in file and file[key].shape == shape for key, shape in wanted.items())
+    needed = source_shapes(plan(naming.rules, landmarks(config)))
+    return all(key in file and file[key].shape == shape for key, shape in needed.items())

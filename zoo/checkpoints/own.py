@@ -51,8 +51,8 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     and that opened; as they are where there is no more to read. **Raises** a `WeightsError`."""
     if isinstance(choice, str | Seed):
         return entry, choice
-    given = choice if isinstance(choice, Given) else Given(choice.path)
-    checkpoint = open_given(given) if isinstance(choice, Given) else choice
+    asked = choice if isinstance(choice, Given) else Given(choice.path)
+    checkpoint = open_given(asked) if isinstance(choice, Given) else choice
     if checkpoint.container == npy.EQUINOX:
         # JAX is imported only where there is a model to build.
         from zoo.checkpoints.load import named
@@ -60,14 +60,14 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         checkpoint = named(checkpoint)
     checkpoint = with_temperature(checkpoint)
     settings, how = read_settings(checkpoint)
-    parts = views_of(checkpoint, not given.without_head)
+    parts = views_of(checkpoint, not asked.without_head)
     alike = [
         each
         for each in readings(entry, parts, settings)
         if body(each[1]) == body(entry.config_for(each[0].name))
     ]
     if not alike:
-        return with_own_facts(entry, given), checkpoint
+        return with_own_facts(entry, asked), checkpoint
     if len(alike) > 1:
         # JAX is imported only where there is a model to build.
         from zoo.checkpoints.load import model_shapes
@@ -75,17 +75,17 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         fitting = [each for each in alike if fits(each[0], each[2].tensors, model_shapes(each[1]))]
         alike = fitting or alike
     prefix = choose_prefix(
-        [*dict.fromkeys(view.prefix for *_, view in alike)], given.take, given.path
+        [*dict.fromkeys(view.prefix for *_, view in alike)], asked.take, asked.path
     )
     # A naming that has no place for a head finds the features below.
     naming, config, view = max(
         (each for each in alike if each[2].prefix == prefix),
         key=lambda each: sum(map(each[0].knows, each[2].tensors)),
     )
-    tell_use(view, naming, config, entry.name, given)
-    tell_settings(given, settings, config)
+    tell_use(view, naming, config, entry.name, asked)
+    tell_settings(asked, settings, config)
     entry = described(entry, naming, config, settings, how, bool(view.head))
-    return with_own_facts(entry, given), view
+    return with_own_facts(entry, asked), view
 
 
 def described(
@@ -182,8 +182,8 @@ def _class(config: Config) -> TransformersClass:
         return transformers_kind(below(config))
 
 
-def _check_alike(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    for name, ours in wanted.items():
+def _check_alike(said: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    for name, ours in expected.items():
         theirs = said.get(name, ours)
         if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
             _check_alike(theirs, ours)
@@ -199,13 +199,13 @@ def readings(
     parts: Parts,
     settings: Settings | None,
 ) -> Iterator[tuple[Naming, Config, Checkpoint]]:
-    """What the sizes of a checkpoint's parts are in each naming of an entry in which they can be
+    """Sizes of a checkpoint's parts in each naming of an entry in which they can be
     told."""
     for naming in entry.readable:
         usual = entry.config_for(naming.name)
         for view in parts(naming):
-            if found := read_sizes(usual, partial(leaf_shape, naming, view.tensors)):
-                yield naming, settled(found, Beside(naming.name, settings, bool(view.head))), view
+            if sized := read_sizes(usual, partial(leaf_shape, naming, view.tensors)):
+                yield naming, settled(sized, Beside(naming.name, settings, bool(view.head))), view
 
 
 def _as_trained(entry: ModelInfo, naming: Naming, config: Config) -> Config:

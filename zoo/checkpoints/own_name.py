@@ -22,26 +22,26 @@ LICENCES = {
 """Licences whose words are in `data/licences`, by what hubs call them."""
 
 
-def with_own_facts(entry: ModelInfo, given: Given) -> ModelInfo:
+def with_own_facts(entry: ModelInfo, asked: Given) -> ModelInfo:
     """An entry with the name and the licence that somebody gives a checkpoint. **Raises**
     `BadRequest` for a name that is none, or that of a published model."""
-    if given.name:
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", given.name):
+    if asked.name:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", asked.name):
             raise BadRequest(
-                f"{parameter('name')} {given.name!r} cannot be the name of a folder everywhere: "
+                f"{parameter('name')} {asked.name!r} cannot be the name of a folder everywhere: "
                 "write letters, digits, `_`, `-` and `.`, 80 at most."
             )
-        if given.name in MODELS and given.name != entry.name:
+        if asked.name in MODELS and asked.name != entry.name:
             raise BadRequest(
-                f"{parameter('name')} {given.name} is the name of a published model: choose "
+                f"{parameter('name')} {asked.name} is the name of a published model: choose "
                 "another."
             )
-        entry = entry.called(given.name)
+        entry = entry.called(asked.name)
     elif entry.name == entry.family:
-        entry = entry.called(_name_of(given.path))
-    if given.licence:
-        name, page = LICENCES.get(given.licence.casefold(), (given.licence, ""))
-        text = f"{given.licence.casefold()}.txt" if page else ""
+        entry = entry.called(_name_of(asked.path))
+    if asked.licence:
+        name, page = LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
+        text = f"{asked.licence.casefold()}.txt" if page else ""
         entry = replace(entry, licence=Licence(name, text, page, ""))
     return entry
 

@@ -82,6 +82,6 @@ def from_pretrained(
             path: jnp.asarray(value, None if FLOAT32 in path else dtype)
             for path, value in loaded.weights.arrays.items()
         }
-    known = {"preprocessing": entry.preprocessing, "labels": entry.class_names}
-    model = abstract(loaded.config, name=registered_name(entry), **known)
+    facts = {"preprocessing": entry.preprocessing, "labels": entry.class_names}
+    model = abstract(loaded.config, name=registered_name(entry), **facts)
     return bind(model, values)

@@ -73,52 +73,52 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     """The entry that describes a checkpoint, and the part of it that is its network. Sizes that are
     in no table make an entry that is called by its family. **Raises** a `WeightsError`, or
     `BadRequest` where only somebody who knows the checkpoint can tell."""
-    given = choice if isinstance(choice, Given) else Given(choice.path)
-    checkpoint = named(open_given(given) if isinstance(choice, Given) else choice)
+    asked = choice if isinstance(choice, Given) else Given(choice.path)
+    checkpoint = named(open_given(asked) if isinstance(choice, Given) else choice)
     settings, how = read_settings(checkpoint)
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(strange(checkpoint, settings))
-    found = likely(checkpoint, settings, given)
-    if not found:
+    ranked = likely(checkpoint, settings, asked)
+    if not ranked:
         raise MappingError(strange(checkpoint, settings))
-    best = found[0]
+    best = ranked[0]
     # Where only the licences differ, a guess would be a claim about the terms.
-    if best.is_variant and len({(each.config, each.entry.licence.name) for each in found}) > 1:
-        fitting = " or ".join(dict.fromkeys(each.entry.name for each in found))
+    if best.is_variant and len({(each.config, each.entry.licence.name) for each in ranked}) > 1:
+        fitting = " or ".join(dict.fromkeys(each.entry.name for each in ranked))
         raise BadRequest(
-            f"{given.path} may be of {fitting}, which its tensors do not tell: name the model."
+            f"{asked.path} may be of {fitting}, which its tensors do not tell: name the model."
         )
     if not best.is_variant:
         check_heads(best, settings)
     own_head = bool(best.view.head)
     entry = described(best.entry, best.naming, best.config, settings, how, own_head)
-    tell_use(best.view, best.naming, best.config, best.called, given)
-    tell_settings(given, settings, best.config)
+    tell_use(best.view, best.naming, best.config, best.called, asked)
+    tell_settings(asked, settings, best.config)
     published = _is_published(best, checkpoint)
     if how is None and not published and "pixel_values" in best.config.takes:
-        tell_guess(given, entry.family)
+        tell_guess(asked, entry.family)
     if not best.is_variant:
         entry = entry.unlisted
     elif not published:
         # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
         entry = replace(entry, licence=entry.unlisted.licence)
-    return with_own_facts(entry, given), best.view
+    return with_own_facts(entry, asked), best.view
 
 
-def _is_published(found: Candidate, checkpoint: Checkpoint) -> bool:
+def _is_published(candidate: Candidate, checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint's own name says that it is what somebody published, as it was."""
     if checkpoint.container == MERGED:
         return False
     names = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
-    repositories = {name.rpartition("/")[2] for name in found.entry.names}
-    return bool(names & {*found.entry.files, *repositories})
+    repositories = {name.rpartition("/")[2] for name in candidate.entry.names}
+    return bool(names & {*candidate.entry.files, *repositories})
 
 
 def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
-    """What a checkpoint is that is of no network of the zoo, in a sentence."""
-    known = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
+    """Describe a checkpoint that is of no network of the zoo, in a sentence."""
+    namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     try:
-        naming, view = nearest(known, checkpoint)
+        naming, view = nearest(namings, checkpoint)
     except NotACheckpoint as error:
         refused, reason = str(error), ""
     else:
@@ -175,15 +175,15 @@ def _few(names: Sequence[str]) -> str:
 
 
 def likely(
-    checkpoint: Checkpoint, settings: Settings | None, given: Given | None = None
+    checkpoint: Checkpoint, settings: Settings | None, asked: Given | None = None
 ) -> list[Candidate]:
-    """Those of the registry, or else of its architectures; of several those that a file's own name
-    tells, or what timm calls the network. **Raises** `MappingError` where a file holds several
+    """Networks of the registry, or else of its architectures; of several those that a file's own
+    name tells, or what timm calls the network. **Raises** `MappingError` where a file holds several
     networks, and nothing tells which is meant."""
-    given = given or Given(checkpoint.path)
-    fitting = [*candidates(checkpoint, settings, not given.without_head)]
+    asked = asked or Given(checkpoint.path)
+    fitting = [*candidates(checkpoint, settings, not asked.without_head)]
     used = {each.view.prefix: each.used for each in fitting}
-    if given.take:
+    if asked.take:
         prefixes = [*used]
     else:
         # A tower beside another is a network too, of a size that may be known; both together leave
@@ -192,22 +192,22 @@ def likely(
         prefixes = [*whole]
     if not prefixes:
         return []
-    prefix = choose_prefix(prefixes, given.take, checkpoint.path)
+    prefix = choose_prefix(prefixes, asked.take, checkpoint.path)
     fitting = [each for each in fitting if each.view.prefix == prefix]
     most = max(len(each.used) for each in fitting)
     fitting = [each for each in fitting if len(each.used) == most]
-    found = [each for each in fitting if each.is_variant] or fitting
+    best = [each for each in fitting if each.is_variant] or fitting
     # What settings tell apart and tensors do not: OpenAI's CLIP has another GELU than LAION's.
-    found = [each for each in found if each.is_published] or found
+    best = [each for each in best if each.is_published] or best
     names = {file.path.name for file in checkpoint.files}
-    found = [each for each in found if names & {*each.entry.files}] or found
+    best = [each for each in best if names & {*each.entry.files}] or best
     if settings is None or not settings.architecture:
-        return found
-    called = [each for each in found if settings.timm_name in each.entry.aliases]
-    called = called or [each for each in found if settings.architecture == each.entry.name]
+        return best
+    called = [each for each in best if settings.timm_name in each.entry.aliases]
+    called = called or [each for each in best if settings.architecture == each.entry.name]
     # A classifier with weights that the registry does not have began as another classifier.
-    trained = [each for each in found if each.config.classes and each.entry.config.classes]
-    return called or trained or found
+    trained = [each for each in best if each.config.classes and each.entry.config.classes]
+    return called or trained or best
 
 
 def candidates(
@@ -217,10 +217,12 @@ def candidates(
     parts = views_of(checkpoint, with_head)
     for entry in MODELS.values():
         for naming, config, view in readings(entry, parts, settings):
-            found = Candidate(entry, naming, config, view)
-            alike = found.is_variant or unsized(config) == unsized(entry.config_for(naming.name))
+            candidate = Candidate(entry, naming, config, view)
+            alike = candidate.is_variant or unsized(config) == unsized(
+                entry.config_for(naming.name)
+            )
             if alike and _is_of(view, naming, config):
-                yield found
+                yield candidate
 
 
 def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
@@ -230,25 +232,25 @@ def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     return config.is_sound and fits(naming, checkpoint.tensors, model_shapes(config))
 
 
-def check_heads(found: Candidate, settings: Settings | None) -> None:
+def check_heads(candidate: Candidate, settings: Settings | None) -> None:
     """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
     has, or where they cannot be as many."""
-    for path, tower in towers(found.config):
+    for path, tower in towers(candidate.config):
         kind = architecture_of(tower)
         if untold := kind.untold(tower, settings):
             raise BadRequest(
-                f"{found.entry.family} of {tower.dim} channels: no tensor tells {untold} into a "
-                f"{CONFIG} beside {TENSORS}, and give their folder."
+                f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {untold} into "
+                f"a {CONFIG} beside {TENSORS}, and give their folder."
             )
         if kind.heads is not None:
-            told = settings and kind.told(settings).num_attention_heads
-            periods = leaf_shape(found.naming, found.view.tensors, f"{path}{PERIODS}")
-            known = bool(told) or periods is not None
-            _check_heads(tower, kind.heads(tower), found.entry.family, known)
+            stated = settings and kind.told(settings).num_attention_heads
+            periods = leaf_shape(candidate.naming, candidate.view.tensors, f"{path}{PERIODS}")
+            is_known = bool(stated) or periods is not None
+            _check_heads(tower, kind.heads(tower), candidate.entry.family, is_known)
 
 
-def _check_heads(tower: Config, heads: int, family: str, told: bool) -> None:
-    if not told:
+def _check_heads(tower: Config, heads: int, family: str, is_told: bool) -> None:
+    if not is_told:
         raise BadRequest(
             f"{family} of {tower.dim} channels: no tensor tells how many heads share "
             f'them. Write {{"num_attention_heads": NUMBER}} into a {CONFIG} beside {TENSORS}, and '

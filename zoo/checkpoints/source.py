@@ -31,13 +31,13 @@ def opened(
     if isinstance(choice, Seed):
         yield choice
         return
-    known, file = None, None
+    checked, file = None, None
     if isinstance(choice, Checkpoint):
         checkpoint = choice
     elif isinstance(choice, Given):
         checkpoint = open_given(choice)
     else:
-        found = locate(entry.places, listener, offline)
-        checkpoint, known, file = open_checkpoint(found.path), found.sha256, found.source
-    with hashing(checkpoint) if known is None else nullcontext(lambda: known) as digest:
+        located = locate(entry.places, listener, offline)
+        checkpoint, checked, file = open_checkpoint(located.path), located.sha256, located.source
+    with hashing(checkpoint) if checked is None else nullcontext(lambda: checked) as digest:
         yield Source(checkpoint, digest, file)

@@ -16,7 +16,7 @@ from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.weights_argument import Given
 
 
-def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, given: Given) -> None:
+def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, asked: Given) -> None:
     """Say from where in a file a network was taken, and what was left out. **Raises**
     `MappingError` where that would be a head that nobody gave up."""
     # JAX is imported only where there is a model to build.
@@ -28,9 +28,9 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
     beside = Checkpoint(view.path, view.container, view.files, view.others)
     prefixes = [each.prefix for each in views(beside, naming) if each.prefix]
     heads = heads_left(view, naming, prefixes, left)
-    if heads and not given.without_head:
+    if heads and not asked.without_head:
         raise MappingError(
-            f"{given.path} has a head on this network that is no single linear layer "
+            f"{asked.path} has a head on this network that is no single linear layer "
             f"({grouped(heads)}), and no file can be made with it: leave it out with "
             f"{parameter('without_head')}, or export the whole of your network with "
             "`converter.to_onnx`."
@@ -49,7 +49,7 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, give
         said.append(f"objects that were passed over: {_objects(view)}")
     if view.unread:
         said.append(f"files beside it that were not read: {', '.join(view.unread[:6])}")
-    _say_once(given.path, "; ".join(said))
+    _say_once(asked.path, "; ".join(said))
 
 
 def tell_unknown(given: Given, names: Sequence[str]) -> None:
@@ -59,10 +59,10 @@ def tell_unknown(given: Given, names: Sequence[str]) -> None:
     _say_once(given.path, f"{len(names)} settings in {CONFIG} had no effect: {shown}{more}")
 
 
-def tell_guess(given: Given, family: str) -> None:
+def tell_guess(asked: Given, family: str) -> None:
     """Say that nobody said how a checkpoint's pictures are preprocessed."""
     _say_once(
-        given.path,
+        asked.path,
         "nothing beside it says how pictures are preprocessed, so that they are as for the "
         f"published networks of {family}: put a preprocessor_config.json there if yours were not",
     )

@@ -82,7 +82,7 @@ class AskedWeights:
 
     @property
     def choice(self) -> Literal["auto"] | Seed | Given:
-        """What they mean. **Raises** `BadRequest`."""
+        """Choice that they mean. **Raises** `BadRequest`."""
         return read_weights(**vars(self))
 
 

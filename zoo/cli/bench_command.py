@@ -28,8 +28,8 @@ def bench(
 
     check_plot(plot)
     with progress_bar() as progress:
-        found = measure.measure_files(files, options, progress)
+        results = measure.measure_files(files, options, progress)
     if plot is not None:
         title = f"Time of one run, threads: {options.threads}"
-        save_chart(draw_times(title, timed_rows(found), 1e3 * found.floor.total or None), plot)
-    print_result(json, found, show_bench, bench_record)
+        save_chart(draw_times(title, timed_rows(results), 1e3 * results.floor.total or None), plot)
+    print_result(json, results, show_bench, bench_record)

@@ -115,14 +115,14 @@ def build(
     check_scales(how, has_int8)
     pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
     files = {entry.name: with_towers(chosen, entry.config) for entry in entries}
-    rest = (force, keep_inexact, offline, pictures, target, scales)
+    others = (force, keep_inexact, offline, pictures, target, scales)
     plans = [
-        FolderPlan(name, folder / name, choice, signature, files[name], *rest)
+        FolderPlan(name, folder / name, choice, signature, files[name], *others)
         for name, signature in signatures.items()
     ]
     if dry_run:
-        wanted = {plan.model: partial(wanted_folders, plan) for plan in plans}
-        return foresee(wanted, offline, json, BESIDE_FILES)
+        foreseen = {plan.model: partial(wanted_folders, plan) for plan in plans}
+        return foresee(foreseen, offline, json, BESIDE_FILES)
     outcomes = run_plans(plans, jobs, memory, scheduler)
     print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
     return max(outcome.code for outcome in outcomes)
@@ -161,9 +161,9 @@ def run_plans(
 
 def build_record(plan: FolderPlan, outcome: "Outcome") -> dict[str, Any]:
     """An outcome for JSON."""
-    told = vars(outcome) | {"folder": plan.folder}
-    manifest = next(iter(told.pop("manifests")), None)
-    return told | {"not_good_enough": told.pop("failed"), "manifest": manifest}
+    record = vars(outcome) | {"folder": plan.folder}
+    manifest = next(iter(record.pop("manifests")), None)
+    return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}
 
 
 def show_builds(outcomes: Sequence["Outcome"]) -> None:

@@ -31,8 +31,8 @@ Patterns = Annotated[
 @options_of()
 def list_entries(patterns: Patterns = (), json: Json = False) -> None:
     """Show what is in the cache: checkpoints, and models that `zoo.load` downloaded."""
-    found = _entries(patterns)
-    print_result(json, found, _show, lambda all: {"root": cache.root(), "entries": _records(all)})
+    entries = _entries(patterns)
+    print_result(json, entries, _show, lambda all: {"root": cache.root(), "entries": _records(all)})
 
 
 @app.command("clear", epilog=examples("zoo cache clear 'checkpoints/*' --dry-run"))
@@ -44,17 +44,17 @@ def clear(
     json: Json = False,
 ) -> None:
     """Remove what is in the cache, or the part of it that fits a pattern."""
-    found = _entries(patterns)
+    entries = _entries(patterns)
     if not json:
-        _show(found)
-    removed = bool(found) and not dry_run and (yes or _confirmed(found))
+        _show(entries)
+    removed = bool(entries) and not dry_run and (yes or _confirmed(entries))
     if removed:
         with progress_bar() as progress, writing(cache.root()):
-            for entry in found:
+            for entry in entries:
                 cache.remove(entry, progress)
     if json:
-        print_json({"removed": removed, "entries": _records(found)})
-    elif found:
+        print_json({"removed": removed, "entries": _records(entries)})
+    elif entries:
         say("all of this was removed" if removed else "nothing was removed")
 
 
@@ -63,29 +63,29 @@ def _entries(patterns: Sequence[str]) -> list[cache.CachedEntry]:
         return cache.entries(patterns or ["*"])
 
 
-def _confirmed(found: Sequence[cache.CachedEntry]) -> bool:
+def _confirmed(entries: Sequence[cache.CachedEntry]) -> bool:
     try:
-        return typer.confirm(f"Remove {_total(found)} from {cache.root()}?", err=True)
+        return typer.confirm(f"Remove {_total(entries)} from {cache.root()}?", err=True)
     except typer.Abort as error:
         complain("")  # the question's line has no end yet
         raise BadRequest("nobody answered whether to remove the files: add --yes.") from error
 
 
-def _show(found: Sequence[cache.CachedEntry]) -> None:
-    for entry in found:
+def _show(entries: Sequence[cache.CachedEntry]) -> None:
+    for entry in entries:
         used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d")
         say(f"{entry.bytes / 1e6:>9,.1f} MB  last used {used}  {entry.name}")
-    say(f"{_total(found)} in {cache.root()}")
+    say(f"{_total(entries)} in {cache.root()}")
 
 
-def _total(found: Sequence[cache.CachedEntry]) -> str:
-    noun = "entry" if len(found) == 1 else "entries"
-    return f"{len(found)} {noun} of {sum(entry.bytes for entry in found) / 1e6:,.1f} MB"
+def _total(entries: Sequence[cache.CachedEntry]) -> str:
+    noun = "entry" if len(entries) == 1 else "entries"
+    return f"{len(entries)} {noun} of {sum(entry.bytes for entry in entries) / 1e6:,.1f} MB"
 
 
-def _records(found: Sequence[cache.CachedEntry]) -> list[dict[str, Any]]:
+def _records(entries: Sequence[cache.CachedEntry]) -> list[dict[str, Any]]:
     return [
         {"kind": entry.kind, "name": entry.name, "path": entry.path, "bytes": entry.bytes}
         | {"last_used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds")}
-        for entry in found
+        for entry in entries
     ]

@@ -42,10 +42,10 @@ def progress_bar() -> AbstractContextManager[Progress]:
     return bar(elsewhere=Lines())
 
 
-def tell_recognised(given: Given) -> ModelInfo:
+def tell_recognised(asked: Given) -> ModelInfo:
     """Whatever network is in a checkpoint, and say so."""
-    entry, _ = find_entry(None, given)
-    complain(f"{given.path} is {registered_name(entry)}: {entry.config.text}")
+    entry, _ = find_entry(None, asked)
+    complain(f"{asked.path} is {registered_name(entry)}: {entry.config.text}")
     return entry
 
 
@@ -83,11 +83,13 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
     except (ZooError, WeightsError) as error:
         return _complain(str(error))
     except OSError as error:
-        told = error.strerror or type(error).__name__
+        trouble = error.strerror or type(error).__name__
         if error.filename is not None:
-            return _complain(f"{error.filename} cannot be used ({told}): choose another path.")
+            return _complain(f"{error.filename} cannot be used ({trouble}): choose another path.")
         if error.errno != errno.ENOSPC:
-            return _complain(f"the system refuses what this command needs ({told}): allow it that.")
+            return _complain(
+                f"the system refuses what this command needs ({trouble}): allow it that."
+            )
         leave_closed(sys.stdout)
         return _complain("stdout takes nothing more, for its disk is full: make room there.")
     except typer.TyperException as error:
@@ -137,13 +139,13 @@ def help_alone(context: typer.Context) -> None:
 
 
 def print_result(
-    as_json: bool, found: T, show: Callable[[T], None], record: Callable[[T], object] = lambda x: x
+    as_json: bool, result: T, show: Callable[[T], None], record: Callable[[T], object] = lambda x: x
 ) -> None:
     """Print what a command found: `show` prints it for people, `record` makes a document of it."""
     if as_json:
-        print_json(record(found))
+        print_json(record(result))
     else:
-        show(found)
+        show(result)
 
 
 def print_json(value: object) -> None:
@@ -162,7 +164,8 @@ def _plain(value: object) -> object:
 
 
 def print_picture(picture: "Image") -> None:
-    """In the terminal, in half blocks if it shows no images; not without the extra `[terminal]`."""
+    """Print in the terminal, in half blocks if it shows no images; not without the extra
+    `[terminal]`."""
     import logging
 
     from rich.console import Console

@@ -32,11 +32,11 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
         spellings = _spellings({name: option for name, (_, option) in every.items()})
 
         @wraps(command)
-        def run(**given: Any) -> Any:
+        def run(**values: Any) -> Any:
             with spelled(spellings):
-                *made, own = (_read(group, given) for group in groups)
-                found = [_made(maker, how) for maker, how in zip(makers, made, strict=True)]
-                return command(*found, **own)
+                *made, own = (_read(group, values) for group in groups)
+                requests = [_made(maker, how) for maker, how in zip(makers, made, strict=True)]
+                return command(*requests, **own)
 
         parameters = [_parameter(*each) for each in every.values()]
         parameters.sort(key=lambda each: each.default is not Parameter.empty)
@@ -48,7 +48,7 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
 
 
 def option_name(name: str, option: Option) -> str:
-    """What a parameter is called on the command line."""
+    """Name of a parameter on the command line."""
     if option.positional:
         return (option.metavar or name).strip("[].")
     return option.name or f"--{name.replace('_', '-')}"
@@ -77,9 +77,9 @@ def _made(maker: Made, how: dict[str, Any]) -> Any:
         return maker(**how, progress=progress)
 
 
-def _read(group: dict[str, tuple[Parameter, Option]], given: dict[str, Any]) -> dict[str, Any]:
+def _read(group: dict[str, tuple[Parameter, Option]], values: dict[str, Any]) -> dict[str, Any]:
     """Values as functions take them. **Raises** `BadRequest`."""
-    said = {name: given[name] for name in group if given[name] is not None}
+    said = {name: values[name] for name in group if values[name] is not None}
     return {name: _value(group[name][1], value) for name, value in said.items()}
 
 
@@ -93,24 +93,24 @@ def _value(option: Option, value: Any) -> Any:
 
 def _parameter(each: Parameter, option: Option) -> Parameter:
     """A parameter as Typer reads it."""
-    told: dict[str, Any] = {"metavar": option.metavar, "rich_help_panel": option.panel}
-    told |= {"help": option.help, "show_default": option.default}
-    told |= {"min": option.least, "max": option.most}
+    settings: dict[str, Any] = {"metavar": option.metavar, "rich_help_panel": option.panel}
+    settings |= {"help": option.help, "show_default": option.default}
+    settings |= {"min": option.least, "max": option.most}
     if option.models:
-        told["autocompletion"] = complete
+        settings["autocompletion"] = complete
     named = option.flag or option.name
     info = (
-        typer.Argument(**told)
+        typer.Argument(**settings)
         if option.positional
-        else typer.Option(*[option_name(each.name, option)] * bool(named), **told)
+        else typer.Option(*[option_name(each.name, option)] * bool(named), **settings)
     )
-    default, given = each.default, option.given or each.annotation.__origin__
-    if get_origin(given) is Sequence:
-        given = GenericAlias(list, get_args(given))
+    default, annotation = each.default, option.given or each.annotation.__origin__
+    if get_origin(annotation) is Sequence:
+        annotation = GenericAlias(list, get_args(annotation))
     if option.flag and option.negates:
         default = not default
     elif default is not Parameter.empty and not isinstance(default, str | int | float | Path):
-        default, given = None, given | None
+        default, annotation = None, annotation | None
     return each.replace(
-        kind=Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[given, info]
+        kind=Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
     )

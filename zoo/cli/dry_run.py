@@ -22,7 +22,7 @@ Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
 
 @dataclass(frozen=True)
 class Planned:
-    """What would become of one model: files with their bytes, about, or an error."""
+    """Plan of one model: files with their bytes, about, or an error."""
 
     model: str
     weights: str | None = None
@@ -61,9 +61,9 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
         return f"random (seed {choice.value})"
     if isinstance(choice, Checkpoint):
         return f"on this machine, {choice.path}"
-    found = choice.path if isinstance(choice, Given) else here(entry)
-    if found is not None and found.exists():
-        return f"on this machine, {found}"
+    path = choice.path if isinstance(choice, Given) else here(entry)
+    if path is not None and path.exists():
+        return f"on this machine, {path}"
     if isinstance(choice, Given):
         raise BadRequest(f"{choice.path} does not exist: name a checkpoint with --weights.")
     if publisher(entry)[0] == "hub" and not offline:

@@ -103,21 +103,21 @@ def check_golden(
     from zoo.checkpoints import golden
     from zoo.files.golden_file import read_golden
 
-    found = read_golden(file)
+    reference = read_golden(file)
     rows: list[dict[str, Any]] = []
     if weights is not None:
-        errors = golden.check_jax(found, _load(found.model, weights))
+        errors = golden.check_jax(reference, _load(reference.model, weights))
         rows += golden_errors("JAX", errors, golden.JAX_ATOL)
     if onnx is not None:
-        rows += golden_errors("ONNX", golden.check_onnx(found, onnx), golden.ONNX_ATOL)
+        rows += golden_errors("ONNX", golden.check_onnx(reference, onnx), golden.ONNX_ATOL)
     if not rows:
         raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
     passed = all(row["passed"] for row in rows)
     if json:
-        told = {"model": found.model, "reference": found.reference, "passed": passed}
-        print_json(told | {"comparisons": rows})
+        facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
+        print_json(facts | {"comparisons": rows})
     else:
-        show_differences(f"{found.model} against {found.reference} ({file.name})", rows)
+        show_differences(f"{reference.model} against {reference.reference} ({file.name})", rows)
     return 0 if passed else FAILED_CHECK
 
 

@@ -42,8 +42,8 @@ class Rows:
         self.rich.update(self.rows[plan], description=printable(text))
 
     def finished(self, plan: FolderPlan, outcome: Outcome) -> None:
-        told = printable(build_summary(outcome))
-        self.rich.update(self.rows[plan], description=told, completed=1)
+        summary = printable(build_summary(outcome))
+        self.rich.update(self.rows[plan], description=summary, completed=1)
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def board(plans: Sequence[FolderPlan]) -> Generator[Log | Rows]:
 
 
 def build_summary(outcome: Outcome) -> str:
-    """What became of a build, in a line."""
+    """Summary of a build, in a line."""
     if outcome.error is not None:
         return "failed"  # why is said when all builds are through
     parts = {"built": outcome.built, "already there": outcome.already_there}

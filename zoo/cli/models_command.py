@@ -27,8 +27,8 @@ def list_command(
     json: Json = False,
 ) -> None:
     """List the models, with their size, their licence and where their weights come from."""
-    found = fitting(patterns)
-    print_result(json, found, show_models, lambda entries: list(map(model_record, entries)))
+    models = fitting(patterns)
+    print_result(json, models, show_models, lambda entries: list(map(model_record, entries)))
 
 
 MODEL = argument(
@@ -91,7 +91,7 @@ def show_models(entries: list[ModelInfo]) -> None:
 
 
 def model_row(entry: ModelInfo) -> tuple[str, ...]:
-    """What the list says of a model."""
+    """Row of a model in the list."""
     kind, place = publisher(entry)
     words = {"hub": place.partition("/")[0], "publisher": "by hand", "package": "this package"}
     return (
@@ -109,7 +109,7 @@ def show_model(entry: ModelInfo) -> None:
     """Everything about one model."""
     from zoo.cli.tables import print_facts
 
-    (kind, place), found = publisher(entry), here(entry)
+    (kind, place), path = publisher(entry), here(entry)
     sources = {
         "package": "in this package",
         "hub": f"{place} on the hub, downloaded when they are needed",
@@ -124,7 +124,7 @@ def show_model(entry: ModelInfo) -> None:
         "preprocessing": preprocessing_words(entry.preprocessing),
         "positions": position_words(entry.config),
         **({"pooler_output": entry.pooler} if entry.pooler else {}),
-        "weights": sources[kind] if found is None else f"on this machine, {found}",
+        "weights": sources[kind] if path is None else f"on this machine, {path}",
         "copies": ", ".join(f"{file.repository}, {COPY}" for file in entry.mirrors[:1]) or "none",
         "checkpoint": entry.file,
         "looked for in": searched(),

@@ -35,27 +35,27 @@ def pull(
 
     name = info(model).name
     folder = out or Path(name)
-    wanted = hub.Wanted(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
+    request = hub.Wanted(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
-        found = hub.preview(wanted, progress) if dry_run else hub.pull_folder(wanted, progress)
+        result = hub.preview(request, progress) if dry_run else hub.pull_folder(request, progress)
     if json:
-        print_json({"model": name, "folder": folder} | vars(found))
-    elif isinstance(found, hub.Preview):
-        show_preview(folder, found)
+        print_json({"model": name, "folder": folder} | vars(result))
+    elif isinstance(result, hub.Preview):
+        show_preview(folder, result)
     else:
         from zoo.cli.tables import counted
 
-        brought = f"brought {counted(found.brought, 'file')} from {found.where}"
-        say(f"{folder}: {brought}, {counted(found.kept, 'file')} kept")
-        for label, item in found.variants.items():
+        brought = f"brought {counted(result.brought, 'file')} from {result.where}"
+        say(f"{folder}: {brought}, {counted(result.kept, 'file')} kept")
+        for label, item in result.variants.items():
             say(f"{label}: {folder / item.file}")
 
 
-def show_preview(folder: Path, found: "Preview") -> None:
+def show_preview(folder: Path, preview: "Preview") -> None:
     """Say what would be downloaded."""
     from zoo.cli.tables import counted, print_table
 
-    sizes = [*((file.name, file.bytes) for file in found.missing), ("total", found.bytes)]
+    sizes = [*((file.name, file.bytes) for file in preview.missing), ("total", preview.bytes)]
     print_table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
-    say(f"{folder}: from {found.where}; {counted(found.kept, 'file')} kept")
+    say(f"{folder}: from {preview.where}; {counted(preview.kept, 'file')} kept")
     say("nothing was downloaded: leave out --dry-run to do it")

@@ -75,14 +75,14 @@ def report(
     chosen = read_variants(variant)
     asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, things)
     with progress_bar() as progress:
-        found = kit.make_report(asked, progress)
+        outcomes = kit.make_report(asked, progress)
     if json:
-        print_json(found.report)
+        print_json(outcomes.report)
     else:
-        _show(found, out)
-    measured = (each for each in found.report.models if each.model in found.measured)
+        _show(outcomes, out)
+    measured = (each for each in outcomes.report.models if each.model in outcomes.measured)
     passed = all(each.passed for each in measured)
-    return WRONG_USE if found.failed else 0 if passed else FAILED_CHECK
+    return WRONG_USE if outcomes.failed else 0 if passed else FAILED_CHECK
 
 
 def _report_providers(filter: Sequence[str], variant: Sequence[str], out: Path, json: bool) -> int:
@@ -93,22 +93,22 @@ def _report_providers(filter: Sequence[str], variant: Sequence[str], out: Path, 
     models = [each.name for each in fitting(filter)] if filter else list(USUAL)
     asked = ProvidersRequest(models, read_variants(variant or ["all"]), out)
     with progress_bar() as progress:
-        found = report_providers(asked, progress)
+        measured = report_providers(asked, progress)
     if json:
-        print_json(found)
+        print_json(measured)
     else:
-        _show_providers(found)
+        _show_providers(measured)
         say(f"{out / FILE}: to pass it on, attach it to an issue")
     return 0
 
 
-def _show_providers(found: "ProvidersReport") -> None:
+def _show_providers(measured: "ProvidersReport") -> None:
     """A row for each file and provider."""
     from zoo.cli.tables import print_table
 
     headings = ("model", "file", "for", "provider", ">nodes", ">ms", ">max rel", ">cosine", "")
     rows = []
-    for file in found.files:
+    for file in measured.files:
         for provider, ran in file.outcomes.items():
             numbers = (ran.run_ms, ran.max_rel, ran.cosine)
             shown = [
@@ -124,18 +124,18 @@ def _show_providers(found: "ProvidersReport") -> None:
     print_table(headings, rows)
 
 
-def _show(found: "Outcomes", out: Path) -> None:
+def _show(outcomes: "Outcomes", out: Path) -> None:
     """A row a file, and where all of it is."""
     from zoo.cli.tables import counted, print_table
     from zoo.report.page import file_rows
 
     headings = ("model", "file", ">MB", ">max abs", ">cosine", "")
-    models = [each for each in found.report.models if each.model in found.measured]
+    models = [each for each in outcomes.report.models if each.model in outcomes.measured]
     print_table(headings, [(each.model, *row) for each in models for row in file_rows(each)])
-    told = f"{out}: measured {counted(len(found.measured), 'model')}"
-    told += f", {len(found.already)} before" if found.already else ""
-    told += f", {len(found.left)} left for another run" if found.left else ""
-    say(f"{told}; to pass it on, attach the folder as a .zip to an issue")
+    summary = f"{out}: measured {counted(len(outcomes.measured), 'model')}"
+    summary += f", {len(outcomes.already)} before" if outcomes.already else ""
+    summary += f", {len(outcomes.left)} left for another run" if outcomes.left else ""
+    say(f"{summary}; to pass it on, attach the folder as a .zip to an issue")
 
 
 @options_of()

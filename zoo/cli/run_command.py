@@ -41,7 +41,7 @@ THRESHOLD = Option(
 
 @dataclass(frozen=True)
 class Told:
-    """What was said of a picture, and the files that were written about it."""
+    """Answer about a picture, and the files that were written of it."""
 
     picture: str
     answered: "Answered"
@@ -72,24 +72,24 @@ def run(
     asked = [str(image) for image in images]
     from zoo.images.photograph import STORED
 
-    given, refused = _read(asked) if asked else ({STORED: photograph()}, {})
-    asked = [each for each in asked if each in given] or [STORED]
-    found = _answers(model, [given[each] for each in asked], weights, labels, threshold)
-    told = [
+    readable, refused = _read(asked) if asked else ({STORED: photograph()}, {})
+    asked = [each for each in asked if each in readable] or [STORED]
+    answers = _answers(model, [readable[each] for each in asked], weights, labels, threshold)
+    answered = [
         Told(picture, each, _files(each, out / stem))
-        for picture, stem, each in zip(asked, _stems(asked), found, strict=True)
+        for picture, stem, each in zip(asked, _stems(asked), answers, strict=True)
     ]
-    for each in told:
+    for each in answered:
         for file in each.files:
             check_free(file, force)
-    for each in told:
+    for each in answered:
         _write(each)
     if not json and is_terminal(sys.stdout):
-        for each in told:
+        for each in answered:
             if each.answered.drawing is not None:
                 print_picture(each.answered.drawing)
     unread = [{"picture": picture, "error": why} for picture, why in refused.items()]
-    print_result(json, told, _show, lambda all: [*map(_record, all), *unread])
+    print_result(json, answered, _show, lambda all: [*map(_record, all), *unread])
     for picture, why in refused.items():
         complain(f"error: {why}" if picture in why else f"error: {picture}: {why}")
     return FAILED_CHECK if refused else 0
@@ -100,16 +100,16 @@ def _read(asked: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
     is none that can."""
     from zoo.images.pictures import pictures
 
-    given: dict[str, Image] = {}
+    readable: dict[str, Image] = {}
     refused: dict[str, str] = {}
     for each in asked:
         try:
-            (given[each],) = pictures(each)
+            (readable[each],) = pictures(each)
         except BadRequest as error:
             refused[each] = str(error)
             if len(refused) == len({*asked}):
                 raise
-    return given, refused
+    return readable, refused
 
 
 def _answers(
@@ -166,29 +166,29 @@ def _stems(pictures: Sequence[str]) -> list[str]:
     return list(stems.values())
 
 
-def _files(found: "Answered", stem: Path) -> tuple[Path, ...]:
+def _files(answered: "Answered", stem: Path) -> tuple[Path, ...]:
     """Where that goes which is no name: a drawing, or features as numpy's files."""
-    if found.drawing is not None:
-        return (stem.with_name(f"{stem.name}-{found.kind}.png"),)
-    return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in found.features)
+    if answered.drawing is not None:
+        return (stem.with_name(f"{stem.name}-{answered.kind}.png"),)
+    return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in answered.features)
 
 
-def _write(told: Told) -> None:
+def _write(answer: Told) -> None:
     """Write the files of a picture."""
     from zoo.files.staging import replacing
     from zoo.show.save import save_picture
 
-    if told.answered.drawing is not None:
-        save_picture(told.answered.drawing, *told.files)
-    for file, values in zip(told.files, told.answered.features.values(), strict=False):
+    if answer.answered.drawing is not None:
+        save_picture(answer.answered.drawing, *answer.files)
+    for file, values in zip(answer.files, answer.answered.features.values(), strict=False):
         with replacing(file) as place:
             np.save(place, values)
 
 
-def _show(told: list[Told]) -> None:
+def _show(pictures_told: list[Told]) -> None:
     from zoo.cli.tables import print_table
 
-    for each in told:
+    for each in pictures_told:
         if each.answered.answers:
             boxes = [f"{', '.join(f'{edge:.1f}' for edge in box)}" for box in each.answered.boxes]
             titles = ("answer", ">score", "left, top, right, bottom")[: 3 if boxes else 2]
@@ -201,9 +201,9 @@ def _show(told: list[Told]) -> None:
             say(f"{each.picture}: {file}")
 
 
-def _record(told: Told) -> dict[str, object]:
-    answers: list[dict[str, object]] = [each._asdict() for each in told.answered.answers]
-    for answer, box in zip(answers, told.answered.boxes, strict=False):
+def _record(row: Told) -> dict[str, object]:
+    answers: list[dict[str, object]] = [each._asdict() for each in row.answered.answers]
+    for answer, box in zip(answers, row.answered.boxes, strict=False):
         answer["box"] = box
-    files = {"files": told.files} if told.files else {}
-    return {"picture": told.picture, "answers": answers, **files}
+    files = {"files": row.files} if row.files else {}
+    return {"picture": row.picture, "answers": answers, **files}

@@ -46,10 +46,10 @@ def search_command(
     """
     tasks: dict[str, object] = {"IMAGE": asked.picture, "--text": asked.text, "--key": asked.key}
     tasks |= {"--duplicates": duplicates or None, "--index": index or None}
-    given = [name for name, value in tasks.items() if value is not None]
-    if len(given) != 1:
+    chosen = [name for name, value in tasks.items() if value is not None]
+    if len(chosen) != 1:
         raise BadRequest(
-            f"got {' and '.join(given) or 'nothing'} to search for: give one of an IMAGE, --text, "
+            f"got {' and '.join(chosen) or 'nothing'} to search for: give one of an IMAGE, --text, "
             "--key, --duplicates and --index."
         )
     from zoo.retrieval.vector_index import build_index
@@ -75,11 +75,11 @@ def _rows(drawn: "_Drawn", asked: SearchRequest) -> None:
     from zoo.retrieval.contact_sheet import SheetCell
     from zoo.retrieval.search_rows import search_table, told_index
 
-    found = search_table(drawn.table, asked)
-    if told := told_index(drawn.table):
-        complain(told)
-    drawn.draw([[SheetCell(each.row, each.cosine) for each in found]])
-    print_result(drawn.json, found, show_found, lambda rows: [row._asdict() for row in rows])
+    results = search_table(drawn.table, asked)
+    if remark := told_index(drawn.table):
+        complain(remark)
+    drawn.draw([[SheetCell(each.row, each.cosine) for each in results]])
+    print_result(drawn.json, results, show_found, lambda rows: [row._asdict() for row in rows])
 
 
 def _duplicates(drawn: "_Drawn", above: float, where: str | None, count: int | None) -> None:
@@ -97,8 +97,8 @@ def _duplicates(drawn: "_Drawn", above: float, where: str | None, count: int | N
         groups = find_duplicates(drawn.table, above, rows, progress)
     shown = groups[:count]
     drawn.draw([list(map(SheetCell, group.rows, group.cosines)) for group in shown])
-    told = [_named(drawn.table, group) for group in shown]
-    print_result(drawn.json, told, lambda each: show_groups(each, len(groups)))
+    named = [_named(drawn.table, group) for group in shown]
+    print_result(drawn.json, named, lambda each: show_groups(each, len(groups)))
 
 
 def _named(table: "VectorTable", group: "DuplicateGroup") -> dict[str, list[dict[str, object]]]:

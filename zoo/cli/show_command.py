@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 def read_patch(text: str) -> tuple[int, int]:
     """(row, column) from `3,5`. **Raises** `BadRequest`."""
-    found = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text, re.ASCII)
+    if match is None:
         raise BadRequest(f"{parameter('patch')} {text} is no patch: write ROW,COLUMN, such as 3,5.")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 SIZE = replace(FILE_SIZE, default="the file's, or twice the model's own where that has few patches")
@@ -63,12 +63,12 @@ def show(
     from zoo.show.save import check_place, save_picture
 
     check_place("--out", out, replace=force)
-    found = _features(model, weights, pictures(list(images)), size)
-    grid = draw_grid(found, patch)
+    features = _features(model, weights, pictures(list(images)), size)
+    grid = draw_grid(features, patch)
     save_picture(grid, out)
     if not json and is_terminal(sys.stdout):
         print_picture(grid)
-    rows, columns = found.grid
+    rows, columns = features.grid
     summary = {"file": out, "images": len(images), "patches": [rows, columns]}
     print_result(json, summary, lambda _: say(f"{out}: {rows} x {columns} patches an image"))
 

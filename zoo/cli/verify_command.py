@@ -63,8 +63,8 @@ def verify(
         else:
             check = audit_folder if target.is_dir() else audit_one
             report = check(target, provider, progress)
-    if not json and alone and (found := report.variants[0].verification):
-        show_verification(target, found)
+    if not json and alone and (verification := report.variants[0].verification):
+        show_verification(target, verification)
     if plot is not None:
         _draw(report, plot)
     print_result(json, report, show_audit, report_record)
@@ -79,12 +79,12 @@ def _draw(report: "AuditReport", plot: Path) -> None:
     rows = []
     for file in report.variants:
         if file.residuals is not None and file.verification is not None:
-            found = file.residuals()
+            residuals = file.residuals()
             title = f"{report.model}, {file.name}"
-            rows += residual_rows(title, found.outputs, found.grid, file.verification)
+            rows += residual_rows(title, residuals.outputs, residuals.grid, file.verification)
     if not rows:
-        told = "no file could be compared" if not report.passed else "nothing was compared"
-        complain(f"{plot} was not drawn: {told}")
+        reason = "no file could be compared" if not report.passed else "nothing was compared"
+        complain(f"{plot} was not drawn: {reason}")
         return
     save_chart(draw_residuals(rows), plot)
 

@@ -55,23 +55,27 @@ def inspect_checkpoint(
     from zoo.checkpoints.inspect import inspect
     from zoo.cli.tables import print_facts
 
-    found = inspect(Given(file, take, base=base))
-    checkpoint, tensors = found.checkpoint, found.checkpoint.tensors
+    inspection = inspect(Given(file, take, base=base))
+    checkpoint, tensors = inspection.checkpoint, inspection.checkpoint.tensors
     if json:
         shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in tensors.items()}
         names = {"path": file, "container": checkpoint.container, "tensors": shapes}
-        return print_json(vars(found) | {"checkpoint": names})
+        return print_json(vars(inspection) | {"checkpoint": names})
     facts = {
         "container": checkpoint.container,
-        "names": PUBLISHERS[found.naming],
-        "fits": " or ".join(found.models) or found.network or "no model of the zoo",
-        **({"what it is": found.strangeness} if found.strangeness else {}),
-        **({"prefix": found.prefix} if found.prefix else {}),
-        **({"passed over": ", ".join(sorted({*found.objects.values()}))} if found.objects else {}),
-        "tensors": f"{len(tensors)}, {found.parameters:,} numbers",
-        "types": ", ".join(f"{count} {dtype}" for dtype, count in found.dtypes.items()),
-        "size": f"{found.bytes / 1e6:,.1f} MB",
-        "rotary periods": found.periods,
+        "names": PUBLISHERS[inspection.naming],
+        "fits": " or ".join(inspection.models) or inspection.network or "no model of the zoo",
+        **({"what it is": inspection.strangeness} if inspection.strangeness else {}),
+        **({"prefix": inspection.prefix} if inspection.prefix else {}),
+        **(
+            {"passed over": ", ".join(sorted({*inspection.objects.values()}))}
+            if inspection.objects
+            else {}
+        ),
+        "tensors": f"{len(tensors)}, {inspection.parameters:,} numbers",
+        "types": ", ".join(f"{count} {dtype}" for dtype, count in inspection.dtypes.items()),
+        "size": f"{inspection.bytes / 1e6:,.1f} MB",
+        "rotary periods": inspection.periods,
     }
     print_facts(checkpoint.path.name, facts)
     for key, tensor in list(tensors.items())[:MOST_TENSORS]:
@@ -95,8 +99,8 @@ def convert_checkpoint(
     from zoo.checkpoints.convert import convert_file
 
     with progress_bar() as progress:
-        given = Given(source, take, without_head, base=base)
-        done = convert_file(given, target, model, force, progress)
+        asked = Given(source, take, without_head, base=base)
+        done = convert_file(asked, target, model, force, progress)
     if json:
         print_json(done)
     else:

@@ -40,7 +40,7 @@ def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
     """Scenes of such digits; the same arguments give the same."""
     rng = np.random.Generator(np.random.PCG64(seed))
     shape = (count, CANVAS_SIDE, CANVAS_SIDE)
-    found = Scenes(np.zeros(shape, "f4"), np.zeros(shape, "f4"), np.zeros(shape, "u1"))
+    scenes = Scenes(np.zeros(shape, "f4"), np.zeros(shape, "f4"), np.zeros(shape, "u1"))
     for scene in range(count):
         # The farthest is drawn first.
         sides = rng.choice(
@@ -52,8 +52,8 @@ def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
             ink = np.asarray(grey.resize((side, side), Image.Resampling.BILINEAR), "f4") / 255
             top, left = rng.integers(0, CANVAS_SIDE - side + 1, 2)
             place = (scene, slice(top, top + side), slice(left, left + side))
-            found.images[place] += ink * (1 - found.images[place])
+            scenes.images[place] += ink * (1 - scenes.images[place])
             there = ink > INK
-            found.nearness[place][there] = side / LARGEST_DIGIT
-            found.which[place][there] = number
-    return found
+            scenes.nearness[place][there] = side / LARGEST_DIGIT
+            scenes.which[place][there] = number
+    return scenes

@@ -47,7 +47,7 @@ class StatedNetwork(Model):
 
     @property
     def told(self) -> str:
-        """Which model that is, in a message."""
+        """Name of that model in a message."""
         return f"{self.model} in {self.variant} ({self.model_sha256[:8]})"
 
 
@@ -84,7 +84,7 @@ def about_path(dataset: Path) -> Path:
 
 
 def read_about(dataset: Path) -> About:
-    """What a finished dataset says of itself. **Raises** `BadFile`."""
+    """Facts that a finished dataset says of itself. **Raises** `BadFile`."""
     path = about_path(dataset)
     try:
         with open_regular(path) as file:

@@ -40,18 +40,18 @@ SAME = "dtype", "draft", "batch", "shard", "sources"
 def state_dataset(
     columns: RowColumns, asked: EmbedRequest, sources: tuple[StatedSource, ...]
 ) -> About:
-    """What the dataset will say of itself, but for counts."""
-    found = columns.found
-    manifest, place = found.manifest, str(found.place)
+    """Facts that the dataset will say of itself, but for counts."""
+    network = columns.found
+    manifest, place = network.manifest, str(network.place)
     towers = any(name.startswith(tower_variant("input_ids", "")) for name in manifest.variants)
     return About(
         model=manifest.model,
-        variant=found.name,
-        model_sha256=found.digest,
+        variant=network.name,
+        model_sha256=network.digest,
         place=place,
         dtype=columns.dtype,
         dim=columns.dim,
-        size=manifest.size or (None if found.is_free else manifest.preprocessing.size),
+        size=manifest.size or (None if network.is_free else manifest.preprocessing.size),
         draft=asked.draft,
         batch=asked.batch,
         shard=asked.shard,
@@ -63,7 +63,8 @@ def state_dataset(
 
 
 def state_appended(earlier: About, about: About, columns: RowColumns) -> tuple[About, RowColumns]:
-    """What a dataset will say of itself with the vectors of one model more, and their column."""
+    """Facts that a dataset will say of itself with the vectors of one model more, and their
+    column."""
     same = earlier.changed(**{name: dict(about)[name] for name in SAME})
     if about.model_sha256 in {each.model_sha256 for each in earlier.networks}:
         return same, columns
@@ -71,8 +72,8 @@ def state_appended(earlier: About, about: About, columns: RowColumns) -> tuple[A
     column = re.sub(r"\W", "_", f"{VECTOR}_{about.model}_{about.variant}", flags=re.ASCII)
     if column in {each.column for each in earlier.networks}:
         column += f"_{about.model_sha256[:8]}"
-    told = {name: dict(about)[name] for name in StatedNetwork.model_fields}
-    network = StatedNetwork.model_validate(told | {"column": column})
+    stated = {name: dict(about)[name] for name in StatedNetwork.model_fields}
+    network = StatedNetwork.model_validate(stated | {"column": column})
     whole = same.changed(appended=(*earlier.appended, network))
     return whole, replace(columns, column=column)
 
@@ -87,7 +88,12 @@ class Begun:
 
 
 def begin_dataset(
-    dataset: Path, how: PartFormat, about: About, asked: EmbedRequest, force: bool, told: Progress
+    dataset: Path,
+    how: PartFormat,
+    about: About,
+    asked: EmbedRequest,
+    force: bool,
+    progress: Progress,
 ) -> Begun:
     """List the shards of a dataset, unless that was done before.
 
@@ -112,7 +118,7 @@ def begin_dataset(
         _check_same(dataset, begun, about)
     if finished is not None and len(about.appended) <= len(finished.appended):
         if begun is None and not asked.append_model:
-            return _begin_update(work, how, finished, about, asked.prune, told)
+            return _begin_update(work, how, finished, about, asked.prune, progress)
         if not work.is_update:
             if begun is None or begun.appended == finished.appended:
                 work.remove()
@@ -121,8 +127,8 @@ def begin_dataset(
         _check_latest(dataset, begun, about)
         work.sweep()
         return Begun(None, work.totals.passed)
-    known = {WORK, FOLDER, *(os.listdir(dataset) if finished else ())}
-    if os.path.lexists(dataset) and (not dataset.is_dir() or {*os.listdir(dataset)} - known):
+    names = {WORK, FOLDER, *(os.listdir(dataset) if finished else ())}
+    if os.path.lexists(dataset) and (not dataset.is_dir() or {*os.listdir(dataset)} - names):
         raise BadOutput(f"{dataset} is no dataset that was begun here: choose another place.")
     if finished is not None and finished.gone:
         raise BadOutput(
@@ -131,13 +137,13 @@ def begin_dataset(
         )
     with writing(dataset):
         how.part(dataset, 0).parent.mkdir(parents=True, exist_ok=True)
-    _list_shards(work, about, asked.prune, told)
+    _list_shards(work, about, asked.prune, progress)
     write_about(work.folder, about, work.folder)
     return Begun(None, work.totals.passed)
 
 
-def _list_shards(work: WorkFolder, about: About, prune: bool, told: Progress) -> None:
-    told.stage("looking for pictures")
+def _list_shards(work: WorkFolder, about: About, prune: bool, progress: Progress) -> None:
+    progress.stage("looking for pictures")
     work.remove()
     passed = Counter[str]()
     with writing(work.dataset):
@@ -151,17 +157,17 @@ def _begin_update(
     finished: About,
     about: About,
     prune: bool,
-    told: Progress,
+    progress: Progress,
 ) -> Begun:
     """List the shards of a dataset that there is, unless its pictures are those that it has rows
     of. **Raises** `BadFile` or `BadOutput`."""
     if not (work.dataset / LISTED).is_file():
-        told.note(
+        progress.note(
             f"{work.dataset} was made by a version that did not note its pictures: whether they "
             f"have changed is not known. {parameter('force')} makes it again."
         )
         return Begun(finished)
-    _list_shards(work, about, prune, told)
+    _list_shards(work, about, prune, progress)
     passed = work.totals.passed
     before = (each.shard for each in read_listed(work.dataset) if each.shard.kind != GONE)
     pairs = zip_longest(before, work.all_shards())
@@ -187,12 +193,12 @@ def _with_files(finished: About, about: About) -> About:
     """What a dataset says of itself, with other files that hold pictures, such as tar files, where
     at least one is among those that it has rows of."""
     held = [
-        {each.place for each in told.sources if each.kind in HOLDERS.values()}
-        for told in (finished, about)
+        {each.place for each in stated.sources if each.kind in HOLDERS.values()}
+        for stated in (finished, about)
     ]
     others = [
-        [each for each in told.sources if each.kind not in HOLDERS.values()]
-        for told in (finished, about)
+        [each for each in stated.sources if each.kind not in HOLDERS.values()]
+        for stated in (finished, about)
     ]
     same = others[0] == others[1] and (others[0] or held[0] & held[1])
     return finished.changed(sources=about.sources) if same else finished
@@ -210,8 +216,8 @@ def _check_latest(dataset: Path, begun: About, about: About) -> None:
 
 def _check_same(dataset: Path, earlier: About, about: About) -> None:
     """**Raises** `BadOutput` where a dataset is one of other pictures or another model."""
-    asked, found = (each.model_dump(exclude=FREE_FIELDS) for each in (about, earlier))
-    different = [name for name in asked if asked[name] != found[name]]
+    asked, before = (each.model_dump(exclude=FREE_FIELDS) for each in (about, earlier))
+    different = [name for name in asked if asked[name] != before[name]]
     if not different:
         return
     if "model_sha256" in different:

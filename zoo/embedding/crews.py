@@ -49,8 +49,8 @@ class Crew:
 @contextmanager
 def local_crew(recipe: ShardRecipe, threads: int | None, tally: Tally) -> Generator[Crew]:
     """Threads of this process: a lane for each core. **Raises** `BadFile`."""
-    found = _same_network(recipe)
-    runner = Runner(found, lane_session(found.path), threads or _cores())
+    network = _same_network(recipe)
+    runner = Runner(network, lane_session(network.path), threads or _cores())
     worker = ShardWorker(recipe, runner, tally.count)
     with ThreadPoolExecutor(TOGETHER) as executor:
         try:
@@ -82,9 +82,9 @@ def _submitted(executor: Executor, recipe: ShardRecipe, offset: int) -> Future[S
 
 def work_elsewhere(recipe: ShardRecipe, offset: int) -> ShardNote:
     """Work on a shard in one of a cluster's workers, on one lane."""
-    found = _same_network(recipe)
-    runner = Runner(found, _kept_session(found.path, found.digest), 1)
-    worker = ShardWorker(recipe, runner, told=None)
+    network = _same_network(recipe)
+    runner = Runner(network, _kept_session(network.path, network.digest), 1)
+    worker = ShardWorker(recipe, runner, tell=None)
     try:
         return worker.shard(offset)
     finally:
@@ -98,13 +98,13 @@ def _kept_session(path: Path, digest: str) -> Session:
 
 def _same_network(recipe: ShardRecipe) -> FoundNetwork:
     """**Raises** `BadFile` where another network is in its place on this machine."""
-    found = find_network(recipe.place, recipe.asked.precision)
-    if found.digest != recipe.digest:
+    network = find_network(recipe.place, recipe.asked.precision)
+    if network.digest != recipe.digest:
         raise BadFile(
-            f"{found.path} is another file here than where the work was begun: give all machines "
+            f"{network.path} is another file here than where the work was begun: give all machines "
             "one folder."
         )
-    return found
+    return network
 
 
 def run_shards(crew: Crew, tally: Tally) -> None:

@@ -59,8 +59,8 @@ class ListedShard:
     @property
     def line(self) -> str:
         """A line of the list."""
-        told = {"rows": self.rows, "errors": list(self.errors), "gone": self.gone}
-        return json.dumps(vars(self.shard) | told) + "\n"
+        fields = {"rows": self.rows, "errors": list(self.errors), "gone": self.gone}
+        return json.dumps(vars(self.shard) | fields) + "\n"
 
 
 def read_listed(dataset: Path) -> Iterator[ListedShard]:
@@ -69,9 +69,9 @@ def read_listed(dataset: Path) -> Iterator[ListedShard]:
     with open_regular(path) as file:
         for line in file:
             try:
-                told = json.loads(line)
-                rows, errors, gone = (told.pop(name) for name in ("rows", "errors", "gone"))
-                yield ListedShard(read_shard(told), rows, [tuple(each) for each in errors], gone)
+                fields = json.loads(line)
+                rows, errors, gone = (fields.pop(name) for name in ("rows", "errors", "gone"))
+                yield ListedShard(read_shard(fields), rows, [tuple(each) for each in errors], gone)
             except (ValueError, TypeError, KeyError) as error:
                 raise BadFile(
                     f"{path} is not what `zoo embed` writes: make the dataset again with "
@@ -79,9 +79,9 @@ def read_listed(dataset: Path) -> Iterator[ListedShard]:
                 ) from error
 
 
-def read_shard(told: dict[str, Any]) -> Shard:
+def read_shard(fields: dict[str, Any]) -> Shard:
     """A shard of a line that is read. **Raises** `TypeError` or `KeyError`."""
-    return Shard(**told | {name: tuple(told[name]) for name in ("names", "stamps")})
+    return Shard(**fields | {name: tuple(fields[name]) for name in ("names", "stamps")})
 
 
 def check_untouched(dataset: Path, how: PartFormat, columns: Sequence[str]) -> None:
@@ -112,23 +112,23 @@ class EarlierRows:
         self.database = sqlite3.connect(place, uri=True)
 
     def close(self) -> None:
-        """Nothing more is looked up."""
+        """Close the database: no row is looked up any more."""
         self.database.close()
 
     def row(self, origin: str) -> EarlierRow | None:
-        """What there is of a picture."""
+        """Row of a picture, if there is one."""
         text = f"select {PICTURE_COLUMNS} from pictures where origin = ?"
-        found = self.database.execute(text, (os.fsencode(origin),)).fetchone()
-        return None if found is None else EarlierRow(*found)
+        record = self.database.execute(text, (os.fsencode(origin),)).fetchone()
+        return None if record is None else EarlierRow(*record)
 
     def shard(self, shard: Shard) -> ListedShard | None:
         """The part of exactly these pictures, if there is one with rows; its index is that of the
         part."""
         text = "select part, rows, errors, gone from shards where digest = ? and rows > 0"
-        found = self.database.execute(text, (_digest(shard),)).fetchone()
-        if found is None:
+        record = self.database.execute(text, (_digest(shard),)).fetchone()
+        if record is None:
             return None
-        part, rows, errors, gone = found
+        part, rows, errors, gone = record
         own = Shard(part, shard.kind, shard.place, shard.prefix, shard.names, shard.stamps)
         return ListedShard(own, rows, [tuple(each) for each in json.loads(errors)], gone)
 
@@ -146,10 +146,10 @@ def note_earlier(path: Path, dataset: Path, how: PartFormat, shards: Iterator[Sh
         # Where this is interrupted, it is done from its beginning again.
         database.executescript("pragma journal_mode = off; pragma synchronous = off;" + TABLES)
         for listed in read_listed(dataset):
-            told = (listed.shard.index, listed.rows, json.dumps(listed.errors), listed.gone)
+            facts = (listed.shard.index, listed.rows, json.dumps(listed.errors), listed.gone)
             digest = _digest(listed.shard)
             database.execute(
-                "insert or replace into shards values (?, ?, ?, ?, ?)", (digest, *told)
+                "insert or replace into shards values (?, ?, ?, ?, ?)", (digest, *facts)
             )
             rows = _earlier_pictures(listed, dataset, how)
             database.executemany("insert or replace into pictures values (?,?,?,?,?,?,?)", rows)
@@ -166,8 +166,8 @@ def gone_shards(path: Path, first: int, count: int) -> Iterator[Shard]:
     text = """select origin, stamp from pictures where reason is null
         and coalesce(holder, origin) not in present order by part, row"""
     with closing(sqlite3.connect(path)) as database:
-        found = iter(database.execute(text))
-        while piece := list(islice(found, count)):
+        rows = iter(database.execute(text))
+        while piece := list(islice(rows, count)):
             names = tuple(os.fsdecode(origin) for origin, _ in piece)
             yield Shard(first, GONE, "", "", names, tuple(stamp for _, stamp in piece))
             first += 1
@@ -212,5 +212,5 @@ def _origins(shard: Shard) -> list[str]:
 
 def _digest(shard: Shard) -> bytes:
     """Of all that says which pictures these are."""
-    told = {name: value for name, value in vars(shard).items() if name != "index"}
-    return hashlib.sha256(json.dumps(told).encode()).digest()
+    facts = {name: value for name, value in vars(shard).items() if name != "index"}
+    return hashlib.sha256(json.dumps(facts).encode()).digest()

@@ -32,28 +32,28 @@ def make_dataset(
     scheduler: str | None,
     force: bool,
     offline: bool,
-    told: Progress,
+    progress: Progress,
 ) -> Embedded:
     """Make a dataset, or what is missing of it, with threads of this process or on a cluster.
 
     **Raises** a `ZooError` or `WeightsError`; what is done by then stays.
     """
     began, dataset = time.perf_counter(), asked.out
-    how, found = part_format(dataset), find_network(asked.model, asked.precision, offline)
-    columns = RowColumns(found, asked.dtype, asked.extra)
+    how, network = part_format(dataset), find_network(asked.model, asked.precision, offline)
+    columns = RowColumns(network, asked.dtype, asked.extra)
     columns.check()
     about = state_dataset(columns, asked, state_sources(asked.sources))
-    with locked_output(dataset, told):
+    with locked_output(dataset, progress):
         if asked.append_model:
             about, columns = state_appended(read_about(dataset), about, columns)
             how = part_format(dataset, columns.column)
-        recipe = ShardRecipe(str(found.place), found.digest, asked, columns.column)
-        begun = begin_dataset(dataset, how, about, asked, force, told)
+        recipe = ShardRecipe(str(network.place), network.digest, asked, columns.column)
+        begun = begin_dataset(dataset, how, about, asked, force, progress)
         if (done := begun.finished) is not None:
             counts = (0, done.pictures - done.gone, 0, 0, done.gone)
             passed = begun.passed
             return Embedded(dataset, done.pictures, done.errors, *counts, passed=passed)
-        tally = Tally(WorkFolder(dataset), how, told)
+        tally = Tally(WorkFolder(dataset), how, progress)
         if scheduler is None:
             crew = local_crew(recipe, threads, tally)
         else:
@@ -62,12 +62,12 @@ def make_dataset(
             try:
                 run_shards(opened, tally)
             except KeyboardInterrupt:
-                told.note(
+                progress.note(
                     f"{dataset} is not finished: {tally.shards_done:,} of {tally.shards:,} parts "
                     "are done, and stay. The same command goes on from there."
                 )
                 raise
-        about, changes = _finish(dataset, how, columns, about, told)
+        about, changes = _finish(dataset, how, columns, about, progress)
     wall = time.perf_counter() - began
     cores = tally.cores(wall, here=scheduler is None)
     return Embedded(
@@ -85,7 +85,7 @@ def make_dataset(
 
 
 def _finish(
-    dataset: Path, how: PartFormat, columns: RowColumns, about: About, told: Progress
+    dataset: Path, how: PartFormat, columns: RowColumns, about: About, progress: Progress
 ) -> tuple[About, dict[str, int]]:
     """Put the parts together, and count what has changed. What is done twice, where this is
     interrupted, is the same."""
@@ -98,7 +98,7 @@ def _finish(
         errors = [*dict.fromkeys([*_read_errors(errors_path(dataset)), *errors])]
     with writing(dataset):
         if work.is_update:
-            _move_parts(dataset, how, columns, work, notes, told)
+            _move_parts(dataset, how, columns, work, notes, progress)
         for note in notes:
             if not note.rows:
                 how.part(dataset, note.index).unlink(missing_ok=True)
@@ -127,7 +127,7 @@ def _move_parts(
     columns: RowColumns,
     work: WorkFolder,
     notes: Sequence[ShardNote],
-    told: Progress,
+    progress: Progress,
 ) -> None:
     """Put new parts in the place of those that there were, when all of them are done. From here on
     the dataset is not finished, until it is the new one. **Raises** `BadFile`."""
@@ -136,7 +136,9 @@ def _move_parts(
         work.begin_moving()
     about_path(dataset).unlink(missing_ok=True)
     if (dataset / INDICES).is_dir():
-        told.note(f"{dataset} had an index of other rows: build it again, `zoo search --index`.")
+        progress.note(
+            f"{dataset} had an index of other rows: build it again, `zoo search --index`."
+        )
     for name in TABLE_FOLDERS:
         shutil.rmtree(dataset / name, ignore_errors=True)
     for note in notes:
@@ -173,13 +175,13 @@ def _read_errors(path: Path) -> list[tuple[str, str]]:
     return [(row["key"], row["reason"]) for row in rows]
 
 
-def _write_errors(path: Path, work: Path, found: Sequence[tuple[str, str]]) -> None:
+def _write_errors(path: Path, work: Path, errors: Sequence[tuple[str, str]]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    if not found:
+    if not errors:
         path.unlink(missing_ok=True)
         return
-    keys, reasons = zip(*found, strict=True)
+    keys, reasons = zip(*errors, strict=True)
     with placing(path, work) as stage:
         parquet.write_table(pa.table({"key": keys, "reason": reasons}), stage)

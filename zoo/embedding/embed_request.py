@@ -22,7 +22,7 @@ SHARD = 1024
 
 @dataclass(frozen=True)
 class Embedded:
-    """What a run made of pictures.
+    """Result of a run over pictures.
 
     `pictures` are the rows of the dataset, and `computed` those of this run. Of a dataset that was
     there before, `kept` rows are as they were, `added` are of new pictures, `again` of changed
@@ -54,7 +54,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class EmbedRequest:
-    """What was asked for, as in `zoo.embed`: the pictures, the network, the dataset, and what its
+    """Request, as in `zoo.embed`: the pictures, the network, the dataset, and what its
     rows hold."""
 
     sources: tuple[str, ...]

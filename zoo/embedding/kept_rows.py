@@ -52,6 +52,6 @@ class KeptRows:
     def _piece(self, part: int, piece: int) -> pa.Table:
         import pyarrow as pa
 
-        found = lance_rows(self.how.part(self.dataset, part), piece)
+        rows = lance_rows(self.how.part(self.dataset, part), piece)
         schema = self.columns.schema()
-        return pa.Table.from_arrays(found.select(schema.names).columns, schema=schema)
+        return pa.Table.from_arrays(rows.select(schema.names).columns, schema=schema)

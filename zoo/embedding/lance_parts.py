@@ -47,8 +47,8 @@ def commit_parts(dataset: Path, schema: pa.Schema, parts: Sequence[tuple[Path, i
     fragments = list[FragmentMetadata]()
     for path, rows in parts:
         files = [_lance_part(path, fields)]
-        told = {"id": len(fragments), "files": files, "physical_rows": rows}
-        fragments.append(FragmentMetadata.from_json(json.dumps(told)))
+        fragment = {"id": len(fragments), "files": files, "physical_rows": rows}
+        fragments.append(FragmentMetadata.from_json(json.dumps(fragment)))
     LanceDataset.commit(str(dataset), LanceOperation.Overwrite(schema, fragments))
 
 
@@ -77,23 +77,23 @@ def add_column(dataset: Path, schema: pa.Schema, parts: Sequence[tuple[Path, int
         return
     whole = _lance_schema(table.schema.append(column))
     fields = _leaves(whole.field(column.name))
-    fragments, told = list[FragmentMetadata](), [each.metadata for each in table.get_fragments()]
-    if [_first_part(each.to_json()) for each in told] != [(_first(p), rows) for p, rows in parts]:
+    fragments, before = list[FragmentMetadata](), [each.metadata for each in table.get_fragments()]
+    if [_first_part(each.to_json()) for each in before] != [(_first(p), rows) for p, rows in parts]:
         raise BadFile(
             f"{dataset} was changed by another program since it was made: a model can be appended "
             "to the rows of `zoo embed` alone."
         )
-    for each, (path, _) in zip(told, parts, strict=True):
+    for each, (path, _) in zip(before, parts, strict=True):
         files = [*each.to_json()["files"], _lance_part(path, fields)]
         fragments.append(FragmentMetadata.from_json(json.dumps(each.to_json() | {"files": files})))
     change = LanceOperation.Merge(fragments, whole)
     LanceDataset.commit(str(dataset), change, read_version=table.version)
 
 
-def _first_part(told: dict[str, Any]) -> tuple[str, int]:
+def _first_part(fragment: dict[str, Any]) -> tuple[str, int]:
     """The name of a fragment's first file, and its rows; -1 where some were removed."""
-    rows = -1 if told["deletion_file"] else told["physical_rows"]
-    return Path(told["files"][0]["path"]).stem, rows
+    rows = -1 if fragment["deletion_file"] else fragment["physical_rows"]
+    return Path(fragment["files"][0]["path"]).stem, rows
 
 
 def _first(path: Path) -> str:
@@ -123,8 +123,8 @@ def check_table(dataset: Path, columns: Sequence[str], parts: Sequence[tuple[Pat
     import lance
 
     table = lance.dataset(str(dataset))
-    told = [_first_part(each.metadata.to_json()) for each in table.get_fragments()]
-    same_rows = told == [(_first(path), rows) for path, rows in parts]
+    fragments = [_first_part(each.metadata.to_json()) for each in table.get_fragments()]
+    same_rows = fragments == [(_first(path), rows) for path, rows in parts]
     if table.schema.names != [*columns] or not same_rows:
         raise BadFile(
             f"{dataset} was changed by another program since it was made, which would be lost: "

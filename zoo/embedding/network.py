@@ -73,7 +73,7 @@ class FoundNetwork(FoundVariant):
         return REDUCING_GAP * scaled[0], REDUCING_GAP * scaled[1]
 
     def values(self, read: ReadPicture) -> NDArray[Any]:
-        """What the session takes of a picture: `[3, H, W]`, or `[H, W, 3]` in uint8."""
+        """Values of a picture for the session: `[3, H, W]`, or `[H, W, 3]` in uint8."""
         if self.manifest.input == "uint8":
             return np.asarray(read.image, np.uint8)
         how = self.manifest.preprocessing.settings
@@ -89,29 +89,31 @@ def find_network(model: str, precision: str, offline: bool = False) -> FoundNetw
     taken = [each.name for each in read_folder_manifest(place).one(precision).inputs]
     # Of a network that compares pictures with texts the tower for pictures.
     tower = tower_variant("pixel_values", precision)
-    found = variant_in_folder(place, tower if "input_ids" in taken else precision)
-    return _checked(replace(found, name=precision))
+    variant = variant_in_folder(place, tower if "input_ids" in taken else precision)
+    return _checked(replace(variant, name=precision))
 
 
 def _checked(variant: FoundVariant) -> FoundNetwork:
     """**Raises** `BadRequest` for a network that gives no vectors of pictures."""
-    found = FoundNetwork(**vars(variant))
-    taken = [each.name for each in found.variant.inputs]
+    network = FoundNetwork(**vars(variant))
+    taken = [each.name for each in network.variant.inputs]
     if taken not in (["pixel_values"], ["image"]):
-        raise BadRequest(f"{found.path} takes {' and '.join(taken)}: embed pictures with another.")
-    if "pooler_output" not in found.outputs:
         raise BadRequest(
-            f"{found.path} gives {', '.join(found.outputs)} and no pooler_output, which is the "
+            f"{network.path} takes {' and '.join(taken)}: embed pictures with another."
+        )
+    if "pooler_output" not in network.outputs:
+        raise BadRequest(
+            f"{network.path} gives {', '.join(network.outputs)} and no pooler_output, which is the "
             "vector of a picture: build it with `--output pooler_output`, or take another model."
         )
-    return found
+    return network
 
 
 class Runner:
     """A session whose runs have one thread each, of which so many go on together."""
 
-    def __init__(self, found: FoundNetwork, session: Session, lanes: int):
-        self.found, self.session, self.lanes = found, session, lanes
+    def __init__(self, network: FoundNetwork, session: Session, lanes: int):
+        self.found, self.session, self.lanes = network, session, lanes
         self.free = threading.Semaphore(lanes)
 
     def run(self, values: Sequence[NDArray[Any]], names: Sequence[str]) -> Mapping[str, Any]:
@@ -123,7 +125,7 @@ class Runner:
 
 
 def lane_session(path: Path) -> Session:
-    """What runs a file, on one thread a run. **Raises** `BadFile`."""
+    """Session that runs a file, on one thread a run. **Raises** `BadFile`."""
     from zoo.runtime import ERRORS, RESTING, open_session
 
     try:

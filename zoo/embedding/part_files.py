@@ -65,7 +65,8 @@ def part_writer(path: Path, work: Path, schema: pa.Schema) -> Generator[Write]:
 
 
 def part_format(dataset: Path, column: str = VECTOR) -> PartFormat:
-    """Of a dataset, or of a column more for one. **Raises** `BadRequest`, or `MissingLibrary`."""
+    """Format of the parts of a dataset, or of a column more for one. **Raises** `BadRequest`, or
+    `MissingLibrary`."""
     if dataset.suffix != SUFFIX:
         raise BadRequest(
             f"{parameter('out')} {dataset} does not end in {SUFFIX}: name a dataset such as "

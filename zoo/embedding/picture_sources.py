@@ -57,16 +57,17 @@ class Shard:
     stamps: tuple[str, ...]
 
 
-def state_sources(given: Sequence[str]) -> tuple[StatedSource, ...]:
-    """What was named, one by one, with braces and patterns expanded. **Raises** `BadRequest`."""
-    if not given:
+def state_sources(texts: Sequence[str]) -> tuple[StatedSource, ...]:
+    """Sources that were named, one by one, with braces and patterns expanded. **Raises**
+    `BadRequest`."""
+    if not texts:
         raise BadRequest("got no source of pictures: name a folder, a list, tar files or Parquet.")
-    found = [
-        source for text in given for each in expand_braces(str(text)) for source in _sources(each)
+    stated = [
+        source for text in texts for each in expand_braces(str(text)) for source in _sources(each)
     ]
-    folders = [each for each in found if each.kind == "folder"]
+    folders = [each for each in stated if each.kind == "folder"]
     if len(folders) < 2:
-        return tuple(found)
+        return tuple(stated)
     names = [each.place.rstrip("/").rpartition("/")[2] for each in folders]
     if len(set(names)) < len(names):
         raise BadRequest(
@@ -74,7 +75,9 @@ def state_sources(given: Sequence[str]) -> tuple[StatedSource, ...]:
             "both could have one key: name the folder above them."
         )
     prefixes = {each.place: f"{name}/" for each, name in zip(folders, names, strict=True)}
-    return tuple(each.model_copy(update={"prefix": prefixes.get(each.place, "")}) for each in found)
+    return tuple(
+        each.model_copy(update={"prefix": prefixes.get(each.place, "")}) for each in stated
+    )
 
 
 def _sources(text: str) -> Iterator[StatedSource]:
@@ -107,14 +110,14 @@ def _file_source(place: str) -> StatedSource:
 
 def expand_braces(text: str) -> list[str]:
     """`a-{00..03}.tar` and `{a,b}.tar` as all that they stand for."""
-    found = re.search(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", text)
-    if found is None:
+    match = re.search(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", text)
+    if match is None:
         return [text]
-    if found[1] is None:
-        inner = found[3].split(",")
+    if match[1] is None:
+        inner = match[3].split(",")
     else:
-        inner = [f"{i:0{len(found[1])}d}" for i in range(int(found[1]), int(found[2]) + 1)]
-    before, after = text[: found.start()], text[found.end() :]
+        inner = [f"{i:0{len(match[1])}d}" for i in range(int(match[1]), int(match[2]) + 1)]
+    before, after = text[: match.start()], text[match.end() :]
     return [whole for each in inner for whole in expand_braces(before + each + after)]
 
 
@@ -132,7 +135,7 @@ class FileSystem:
         return os.path.exists(place) and not os.path.isdir(place)
 
     def matches(self, pattern: str) -> list[str]:
-        """What a pattern stands for, sorted."""
+        """Paths that a pattern stands for, sorted."""
         return sorted(glob.iglob(pattern, recursive=True))
 
     def stamp(self, place: str) -> str:
@@ -181,8 +184,8 @@ class RemoteFiles(FileSystem):
 
     def below(self, folder: str) -> Iterator[Stamped]:
         root = self.system.unstrip_protocol(folder).rstrip("/") + "/"
-        found = self.system.find(folder, detail=True)
-        stamps = {self.system.unstrip_protocol(each): _remote_stamp(found[each]) for each in found}
+        files = self.system.find(folder, detail=True)
+        stamps = {self.system.unstrip_protocol(each): _remote_stamp(files[each]) for each in files}
         for each in sorted(stamps):
             yield each.removeprefix(root), stamps[each]
 
@@ -191,28 +194,28 @@ class RemoteFiles(FileSystem):
 
 
 def file_system(place: str) -> FileSystem:
-    """What reads a path or a URL. **Raises** `BadRequest`, or `MissingLibrary`."""
+    """File system that reads a path or a URL. **Raises** `BadRequest`, or `MissingLibrary`."""
     if "://" not in place:
         return FileSystem()
     need_library("fsspec")
     return RemoteFiles(place)
 
 
-def _local_stamp(told: os.stat_result) -> str:
+def _local_stamp(status: os.stat_result) -> str:
     # What could not be read for want of a right can be read with another mode.
-    return f"{told.st_size}-{told.st_mtime_ns}-{told.st_mode:o}"
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_mode:o}"
 
 
-def _remote_stamp(told: Mapping[str, Any]) -> str:
-    times = (told[name] for name in TIMES if told.get(name) is not None)
-    return f"{told.get('size', '')}-{next(times, '')}"
+def _remote_stamp(info: Mapping[str, Any]) -> str:
+    times = (info[name] for name in TIMES if info.get(name) is not None)
+    return f"{info.get('size', '')}-{next(times, '')}"
 
 
 def _walk(folder: str, prefix: str) -> Iterator[Stamped]:
     try:
         with os.scandir(os.path.join(folder, prefix)) as entries:
             # A folder sorts among the files as its name with a slash does, so that whole paths do.
-            found = {
+            by_name = {
                 entry.name + "/" * entry.is_dir(follow_symlinks=False): entry
                 for entry in entries
                 if not entry.name.startswith(".")
@@ -220,11 +223,11 @@ def _walk(folder: str, prefix: str) -> Iterator[Stamped]:
     except OSError as error:
         yield prefix.rstrip("/"), f"{NO_PICTURE}cannot be opened ({error.strerror})."
         return
-    for name in sorted(found):
+    for name in sorted(by_name):
         if name.endswith("/"):
             yield from _walk(folder, prefix + name)
         else:
-            yield prefix + name, _entry_stamp(found[name])
+            yield prefix + name, _entry_stamp(by_name[name])
 
 
 def _entry_stamp(entry: os.DirEntry[str]) -> str:
@@ -265,16 +268,16 @@ def _named(source: StatedSource, passed: Counter[str]) -> tuple[str, Iterator[St
         name = source.place.rpartition("/")[2]
         return folder, iter([(name, system.stamp(source.place))])
     root = re.split(r"[*?\[]", source.place)[0].rpartition("/")[0]
-    found = (
+    files = (
         (each.removeprefix(f"{root}/"), system.stamp(each))
         for each in system.matches(source.place)
         if name_ending(each) not in (*HOLDERS, LIST) and system.is_file(each)
     )
-    return root, _pictures(found, passed)
+    return root, _pictures(files, passed)
 
 
-def _pictures(found: Iterator[Stamped], passed: Counter[str]) -> Iterator[Stamped]:
-    for name, stamp in found:
+def _pictures(files: Iterator[Stamped], passed: Counter[str]) -> Iterator[Stamped]:
+    for name, stamp in files:
         if may_be_picture(name) or stamp.startswith(NO_PICTURE):
             yield name, stamp
         else:

@@ -35,8 +35,8 @@ LONGER_SIDE, QUALITY = 128, 80
 
 @dataclass(frozen=True)
 class RowColumns:
-    """What is kept of every picture. A `column` of another name is that of a model whose vectors
-    are appended to rows that there are."""
+    """Columns that are kept of every picture. A `column` of another name is that of a model whose
+    vectors are appended to rows that there are."""
 
     found: FoundNetwork
     dtype: Dtype
@@ -66,15 +66,15 @@ class RowColumns:
         """The outputs of the network that are needed. **Raises** `BadRequest`."""
         for name, output in self.sources.items():
             if output not in self.found.outputs:
-                given = ", ".join(self.found.outputs)
+                names = ", ".join(self.found.outputs)
                 raise BadRequest(
-                    f"{parameter('extra')} {name} needs the output {output}, and this has {given}."
+                    f"{parameter('extra')} {name} needs the output {output}, and this has {names}."
                 )
         return tuple(dict.fromkeys(self.sources.values()))
 
     @cached_property
     def classes(self) -> Sequence[str]:
-        """What the classes are called."""
+        """Names of the classes."""
         return stated_entry(self.found.manifest).class_names
 
     @cached_property
@@ -117,15 +117,15 @@ class RowColumns:
     ) -> dict[str, Any]:
         """A row with what the network says of one picture of a batch. **Raises** `BadRequest` where
         a number is not finite."""
-        told = dict(row)
+        columns = dict(row)
         for name, output in self.sources.items():
             own = outputs[output][index]
             if name == "best":
-                told[name] = [each._asdict() for each in best(softmax(own), self.classes)]
+                columns[name] = [each._asdict() for each in best(softmax(own), self.classes)]
             else:
                 own = own[self.prefix :] if name == "patches" else own
-                told[name] = self._rounded(own.ravel(), name)
-        return told
+                columns[name] = self._rounded(own.ravel(), name)
+        return columns
 
     def _rounded(self, numbers: NDArray[Any], name: str) -> NDArray[Any]:
         with np.errstate(over="ignore"):
@@ -154,11 +154,11 @@ class RowColumns:
 
 def read_extra(names: Sequence[str]) -> tuple[Extra, ...]:
     """Names of further columns. **Raises** `BadRequest`."""
-    known = get_args(Extra)
+    extras = get_args(Extra)
     for name in names:
-        if name not in known or names.count(name) > 1:
+        if name not in extras or names.count(name) > 1:
             raise BadRequest(
-                f"{parameter('extra')} {name} is no column: choose among {', '.join(known)}, once."
+                f"{parameter('extra')} {name} is no column: choose among {', '.join(extras)}, once."
             )
     return tuple(cast(Extra, name) for name in names)
 

@@ -87,9 +87,9 @@ def _of_names(shard: Shard, system: FileSystem) -> Iterator[Item]:
 
 def _named_item(key: str, read: Callable[[], bytes], origin: str, stamp: str = "") -> Item:
     """A picture by a name that may be no UTF-8, as which keys are written."""
-    if (told := printable_name(key)) != key:
-        read = _failing(f"the name {told} is no UTF-8, as keys are: give the picture another.")
-    return Item(told, read, origin, stamp)
+    if (shown := printable_name(key)) != key:
+        read = _failing(f"the name {shown} is no UTF-8, as keys are: give the picture another.")
+    return Item(shown, read, origin, stamp)
 
 
 def _whole(system: FileSystem, place: str) -> bytes:
@@ -146,13 +146,13 @@ def _of_parquet(shard: Shard, system: FileSystem) -> Iterator[Item]:
         with closing(system.open(shard.place)) as file, parquet.ParquetFile(file) as table:
             column, key = _picture_column(table.schema_arrow, name), None
             key = next((each for each in KEY_COLUMNS if each in table.schema_arrow.names), None)
-            row, wanted = 0, [column, *([key] if key else [])]
-            for batch in table.iter_batches(READ_AT_ONCE, columns=wanted):
+            row, columns = 0, [column, *([key] if key else [])]
+            for batch in table.iter_batches(READ_AT_ONCE, columns=columns):
                 keys = batch[key].to_pylist() if key else [None] * len(batch)
                 for own, value in zip(keys, batch[column].to_pylist(), strict=True):
-                    told = f"{name}/{row:07d}" if own is None else str(own)
-                    read = partial(_cell, value, told)
-                    yield Item(told, read, held_origin(shard.place, told))
+                    origin = f"{name}/{row:07d}" if own is None else str(own)
+                    read = partial(_cell, value, origin)
+                    yield Item(origin, read, held_origin(shard.place, origin))
                     row += 1
     except (*BROKEN, pa.ArrowException) as error:
         yield Item(name, _cut_short(name, error))
@@ -167,9 +167,9 @@ def _picture_column(schema: pa.Schema, name: str) -> str:
             return kind.get_field_index("bytes") >= 0
         return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
-    found = [field.name for field in schema if has_bytes(field.type)]
-    for each in (*IMAGE_COLUMNS, *found[:1]):
-        if each in found:
+    columns = [field.name for field in schema if has_bytes(field.type)]
+    for each in (*IMAGE_COLUMNS, *columns[:1]):
+        if each in columns:
             return each
     raise BadFile(f"{name} has no column of pictures, but {', '.join(schema.names)[:200]}.")
 

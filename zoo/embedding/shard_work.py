@@ -89,9 +89,9 @@ class ShardWorker:
     """Works on shards with threads that it shares between them."""
 
     def __init__(
-        self, recipe: ShardRecipe, runner: Runner, told: Callable[[int, int], None] | None
+        self, recipe: ShardRecipe, runner: Runner, tell: Callable[[int, int], None] | None
     ):
-        self.asked, self.runner, self.told = recipe.asked, runner, told
+        self.asked, self.runner, self.told = recipe.asked, runner, tell
         self.columns = RowColumns(
             runner.found, recipe.asked.dtype, recipe.asked.extra, recipe.column
         )
@@ -127,8 +127,8 @@ class ShardWorker:
         with placing(path, self.work.folder) as stage:
             shutil.copyfile(how.part(self.work.dataset, whole.shard.index), stage)
         self._tell(whole.rows + len(whole.errors), 0)
-        told = (shard.index, whole.rows, path.stat().st_size, whole.errors)
-        return ShardNote(*told, kept=whole.rows - gone, gone=gone)
+        facts = (shard.index, whole.rows, path.stat().st_size, whole.errors)
+        return ShardNote(*facts, kept=whole.rows - gone, gone=gone)
 
     def _written(self, shard: Shard, earlier: EarlierRows | None) -> ShardNote:
         """A part whose rows are made, or taken from those that there are."""
@@ -159,11 +159,11 @@ class ShardWorker:
                     flush()
             if kept:
                 flush()
-        told = {name: counts[name] for name in ("kept", "again", "gone", "dropped")}
+        changes = {name: counts[name] for name in ("kept", "again", "gone", "dropped")}
         fresh = counts.total() - counts["rows"] - sum(counts[name] for name in COUNTED)
         size, seconds = path.stat().st_size, dict(clock.seconds)
         return ShardNote(
-            shard.index, counts["rows"], size, errors, **told, seconds=seconds, fresh=fresh
+            shard.index, counts["rows"], size, errors, **changes, seconds=seconds, fresh=fresh
         )
 
     def _tell(self, pictures: int, fresh: int) -> None:
@@ -179,17 +179,17 @@ class ShardWorker:
             for each in self._rows(shard, clock):
                 yield each, "added"
             return
-        known, seen = deque[EarlierRow | None](), set[str]()
+        earlier_rows, seen = deque[EarlierRow | None](), set[str]()
 
         def asked() -> Iterator[Item]:
             for item in items(shard):
                 row = earlier.row(item.origin)
-                known.append(row)
+                earlier_rows.append(row)
                 seen.add(item.origin)
                 yield replace(item, known=row)
 
         for each in self._in_order(asked(), clock):
-            yield each, _counted_as(each, known.popleft(), shard)
+            yield each, _counted_as(each, earlier_rows.popleft(), shard)
         if shard.kind in HOLDERS.values():
             what = "dropped" if self.work.totals.prune else "gone"
             for origin, row in earlier.held(shard.place):
@@ -203,9 +203,9 @@ class ShardWorker:
             return
         how = part_format(self.work.dataset)
         first = how.part(self.work.dataset, shard.index)
-        known = dict(lance_digests(first)) if first.is_file() else {}
-        left = iter(known.items())
-        pictures = (item for item in items(shard) if item.key in known)
+        digests = dict(lance_digests(first)) if first.is_file() else {}
+        left = iter(digests.items())
+        pictures = (item for item in items(shard) if item.key in digests)
         for each in self._in_order(pictures, clock):
             assert not isinstance(each, EarlierRow)
             own = each.key if isinstance(each, Broken) else each["key"]
@@ -264,21 +264,21 @@ class ShardWorker:
         return done
 
     def _prepared(self, item: Item, clock: Clock) -> Prepared | Broken | EarlierRow:
-        if (known := item.known) is not None and item.is_known:
-            return known if known.reason is None else Broken(item.key, known.reason)
+        if (earlier := item.known) is not None and item.is_known:
+            return earlier if earlier.reason is None else Broken(item.key, earlier.reason)
         return _or_broken(item.key, partial(self._read, item, clock))
 
     def _read(self, item: Item, clock: Clock) -> Prepared | EarlierRow:
-        found = self.runner.found
+        network = self.runner.found
         with clock.during("read"):
             data = item.read()
             digest = hashlib.sha256(data).hexdigest()
         if item.known is not None and item.known.sha256 == digest:
             return item.known
         with clock.during("decode"):
-            read = read_picture(data, item.key, found.least if self.asked.draft else None)
+            read = read_picture(data, item.key, network.least if self.asked.draft else None)
         with clock.during("resize"):
-            values = found.values(read)
+            values = network.values(read)
         height, width = read.sides
         row = {"key": item.key, "width": width, "height": height, "sha256": digest}
         if "thumbnail" in self.asked.extra:
@@ -290,13 +290,13 @@ COUNTED = "kept", "kept broken", "gone", "dropped"
 """What is counted of rows that there are."""
 
 
-def _counted_as(made: Made, known: EarlierRow | None, shard: Shard) -> str:
+def _counted_as(made: Made, earlier: EarlierRow | None, shard: Shard) -> str:
     """As what a picture is counted that may have been there before."""
     if isinstance(made, EarlierRow):
         return "gone" if shard.kind == GONE else "kept"
     if isinstance(made, Broken):
-        return "broken" if known is None or known.reason != made.reason else "kept broken"
-    return "added" if known is None or known.reason is not None else "again"
+        return "broken" if earlier is None or earlier.reason != made.reason else "kept broken"
+    return "added" if earlier is None or earlier.reason is not None else "again"
 
 
 def _or_broken(key: str, make: Callable[[], Any]) -> Any:

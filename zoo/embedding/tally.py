@@ -38,7 +38,7 @@ class Tally:
                 self.done += note.rows + len(note.errors)
 
     def count(self, pictures: int, fresh: int) -> None:
-        """So many more are done, of which some were embedded."""
+        """Count so many more as done, of which some were embedded."""
         with self.lock:
             self.done, self.computed = self.done + pictures, self.computed + fresh
             now = time.monotonic()

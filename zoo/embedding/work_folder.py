@@ -30,9 +30,9 @@ OF_A_RUN = "seconds", "fresh"
 
 @dataclass(frozen=True)
 class Totals:
-    """What is known when all shards are listed. The pictures are None where only tar files know;
-    `passed` counts files that are no pictures, and `prune` says whether rows of pictures that are
-    gone go, too: so many as were `dropped` of those that are named one by one."""
+    """Counts that are known when all shards are listed. The pictures are None where only tar files
+    know; `passed` counts files that are no pictures, and `prune` says whether rows of pictures that
+    are gone go, too: so many as were `dropped` of those that are named one by one."""
 
     shards: int
     pictures: int | None
@@ -94,12 +94,12 @@ class WorkFolder:
         if not self.is_update:
             yield None
             return
-        with closing(EarlierRows(self.folder / EARLIER)) as found:
-            yield found
+        with closing(EarlierRows(self.folder / EARLIER)) as rows:
+            yield rows
 
     def list_shards(self, shards: Iterator[Shard], passed: Counter[str], prune: bool) -> None:
         """Write down all shards, one a line, and how many there are."""
-        count, pictures, known = 0, 0, True
+        count, pictures, counted = 0, 0, True
         with (
             placing(self.folder / SHARDS, self.folder) as path,
             path.open("w", encoding="utf-8") as file,
@@ -107,8 +107,8 @@ class WorkFolder:
             for shard in shards:
                 file.write(json.dumps(vars(shard)) + "\n")
                 count, pictures = count + 1, pictures + len(shard.names)
-                known = known and bool(shard.names)
-        self._write_totals(Totals(count, pictures if known else None, passed, prune))
+                counted = counted and bool(shard.names)
+        self._write_totals(Totals(count, pictures if counted else None, passed, prune))
 
     def note_earlier(self, how: PartFormat) -> None:
         """Write down which rows there are of what is listed, and list those of no picture, too.
@@ -159,21 +159,21 @@ class WorkFolder:
 
     def write_note(self, note: ShardNote) -> None:
         """Write down that a shard is done, when its part is in its place."""
-        told = {name: value for name, value in vars(note).items() if name not in OF_A_RUN}
+        fields = {name: value for name, value in vars(note).items() if name not in OF_A_RUN}
         with placing(self._note(note.index), self.folder) as path:
-            write_text(path, json.dumps(told))
+            write_text(path, json.dumps(fields))
 
     def note(self, index: int, how: PartFormat) -> ShardNote | None:
-        """What is written of a shard whose part is there."""
+        """Note of a shard whose part is there."""
         try:
             with open_regular(self._note(index)) as file:
-                told = json.load(file)
+                fields = json.load(file)
             size = None if self.is_moving else how.part(self.parts, index).stat().st_size
         except FileNotFoundError:
             return None
-        if size not in (None, told["bytes"]):
+        if size not in (None, fields["bytes"]):
             return None
-        return ShardNote(**told | {"errors": [tuple(each) for each in told["errors"]]})
+        return ShardNote(**fields | {"errors": [tuple(each) for each in fields["errors"]]})
 
     def begin_moving(self) -> None:
         """Write down that all parts are done: from here on none is made again."""

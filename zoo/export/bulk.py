@@ -18,7 +18,7 @@ from zoo.manifest.schema import Manifest
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model: manifests of what there is, or why there is nothing.
+    """Outcome for one model: manifests of what there is, or why there is nothing.
 
     Names of files or variants tell which were made, were there already, or are wrong and were not
     put in place. This is what `--json` prints.
@@ -57,8 +57,8 @@ def run_bulk(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> l
     """Export every model with its options."""
 
     def export(number: int, entry: ModelInfo, options: Options) -> Outcome:
-        told = Numbered(progress, f"{number}/{len(jobs)} {entry.name}: ")
-        exports = run_export(read_request(entry, options), told)
+        numbered = Numbered(progress, f"{number}/{len(jobs)} {entry.name}: ")
+        exports = run_export(read_request(entry, options), numbered)
         return Outcome(
             entry.name,
             [each.manifest for each in exports],

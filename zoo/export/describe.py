@@ -40,7 +40,7 @@ def describe_file(request: Request, file: Path, made: Made, provenance: Provenan
 
 
 def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:
-    """What a manifest says of all files together, and no files yet."""
+    """Facts that a manifest says of all files together, and no files yet."""
     how = entry.preprocessing.at(signature.size or entry.preprocessing.size)
     return Manifest(
         format="jax-onnx-zoo manifest",
@@ -67,8 +67,8 @@ def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenan
 
 def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
     """What is said of a network's classes, of one in sizes of its own, and of outputs by name."""
-    known = MODELS.get(entry.name)
-    other = known is None or entry.config != known.config
+    published = MODELS.get(entry.name)
+    other = published is None or entry.config != published.config
     classes = {"classes": entry.class_names} if entry.config.classes else {}
     outputs = {"outputs": signature.outputs} if signature.outputs else {}
     network = {"network": entry.config, "family": entry.family} if other else {}
@@ -76,7 +76,7 @@ def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
 
 
 def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_TARGET) -> Variant:
-    """What a file takes, gives and consists of, and how it was checked."""
+    """Facts of a file: what it takes, gives and consists of, and how it was checked."""
     model, report = made.model, converter.report(made.model)
     attention = [node for node in model.graph if node.op_type == "Attention"]
     return Variant(
@@ -135,11 +135,11 @@ def _distributions(library: str) -> list[str]:
 
 
 def sizes(entry: ModelInfo, signature: Signature) -> str:
-    """What happens at which image size, for who reads the manifest."""
+    """Words about what happens at which image size, for who reads the manifest."""
     words = entry.config.words
     if words is not None and "pixel_values" not in entry.config.takes:
-        rest = "or fewer" if words.any_length else "a shorter one is padded"
-        return f"none: a text is {words.tokens} words, {rest}"
+        shorter = "or fewer" if words.any_length else "a shorter one is padded"
+        return f"none: a text is {words.tokens} words, {shorter}"
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
     if signature.size is not None:
@@ -155,12 +155,12 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
 
 def weights_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:
     """Where the weights come from, and whether that is the published file."""
-    known = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
+    facts = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
     if provenance.name and not provenance.name.isprintable():  # a file may be called anything
-        known["name"] = provenance.name.encode("unicode_escape").decode()
+        facts["name"] = provenance.name.encode("unicode_escape").decode()
     if provenance.sha256 is not None and entry.digest:
         # The beginning of it where the published file's name says no more.
-        known["is_published_file"] = provenance.sha256.startswith(entry.digest)
+        facts["is_published_file"] = provenance.sha256.startswith(entry.digest)
         if entry.embedded:
-            known["is_embedded_file"] = known["is_published_file"]
-    return schema.StatedWeights(**known)
+            facts["is_embedded_file"] = facts["is_published_file"]
+    return schema.StatedWeights(**facts)

@@ -96,8 +96,8 @@ class Maker:
         export = convert_model(self.model, opset, self.signature, self.layout, self.target)
         progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
         with writing(source), self.digests.taken() as written:
-            values, told = self.weights.arrays, lambda _, size: progress.step(size)
-            export.save(source, values=values, progress=told, written=written)
+            values, step = self.weights.arrays, lambda _, size: progress.step(size)
+            export.save(source, values=values, progress=step, written=written)
         for spec in specs:
             file = stage / spec.name
             if file != source:
@@ -121,9 +121,9 @@ class Maker:
 
             calibrator = Calibrator(self.pictures, how, size, batch)
             with writing(file):
-                found = write_best(source, file, calibrator, inputs, self.target, progress)
-            self.calibrations[file.name] = found[0]
-            self.digests.update(found[1])
+                calibrated = write_best(source, file, calibrator, inputs, self.target, progress)
+            self.calibrations[file.name] = calibrated[0]
+            self.digests.update(calibrated[1])
             return
         with writing(file), self.digests.taken() as written:
             exact = architecture_of(self.entry.config).exact
@@ -225,18 +225,18 @@ def convert_model(
 def name_sides(graph: ir.Graph, stride: int) -> None:
     """Give open sides the names that others use, not those of the symbols in the trace. A map with
     several rows and columns for each of the grid's is so many times smaller than the picture."""
-    known = {batch: batch for batch in ("batch_size", *BATCH_NAMES.values())}
-    known |= {"h": "grid_height", "w": "grid_width"}
+    names = {batch: batch for batch in ("batch_size", *BATCH_NAMES.values())}
+    names |= {"h": "grid_height", "w": "grid_width"}
     for times in range(1, stride + 1):
         smaller = "" if times == stride else f"/{stride // times}"
         if stride % times == 0:
-            known |= {f"{times}*h": f"height{smaller}", f"{times}*w": f"width{smaller}"}
+            names |= {f"{times}*h": f"height{smaller}", f"{times}*w": f"width{smaller}"}
     counts = Names()
     for value in (*graph.inputs, *graph.outputs):
         assert value.shape is not None
         dims = [dim if isinstance(dim, int) else str(dim.value) for dim in value.shape]
         for dim in dims:
             # What is left counts the tokens: `h*w + 5`.
-            if isinstance(dim, str) and dim not in known:
-                known[dim] = counts.take("sequence_length")
-        value.shape = ir.Shape(dim if isinstance(dim, int) else known[dim] for dim in dims)
+            if isinstance(dim, str) and dim not in names:
+                names[dim] = counts.take("sequence_length")
+        value.shape = ir.Shape(dim if isinstance(dim, int) else names[dim] for dim in dims)

@@ -54,16 +54,16 @@ def sample_inputs(
     **Arguments:** how many of each, (height, width) of the images, and whether there may be another
     number of texts than of images. Several texts are shorter where they may be.
     """
-    found: dict[str, NDArray[Any]] = {}
+    inputs: dict[str, NDArray[Any]] = {}
     if "pixel_values" in entry.config.takes:
-        found["pixel_values"] = pixel_values(photographs(batch), entry.preprocessing, size)
+        inputs["pixel_values"] = pixel_values(photographs(batch), entry.preprocessing, size)
     if (words := entry.config.words) is not None:
         tokens = words.tokens // (2 if words.any_length and batch > 1 else 1)
-        ids = texts(words.vocabulary, tokens, batch + (MORE if found and open_batch else 0))
-        found["input_ids"] = ids
+        ids = texts(words.vocabulary, tokens, batch + (MORE if inputs and open_batch else 0))
+        inputs["input_ids"] = ids
         if "attention_mask" in entry.config.takes:
-            found["attention_mask"] = (ids != 0).astype(np.int64)
-    return found
+            inputs["attention_mask"] = (ids != 0).astype(np.int64)
+    return inputs
 
 
 def texts(vocabulary: int, tokens: int, count: int) -> NDArray[np.int64]:

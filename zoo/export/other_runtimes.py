@@ -43,14 +43,14 @@ def minimum_runtime(file: Path, sample: Sample, limit: Limit) -> str:
 @cache
 def other_runtimes(folder: str) -> Mapping[str, Path]:
     """Interpreters by the version of ONNX Runtime that they have, of a folder of environments."""
-    found = {}
+    pythons = {}
     for environment in sorted(Path(folder).iterdir()) if folder else ():
         for python in (environment / name for name in INTERPRETERS):
             if python.exists():
                 done = run_program([str(python), "-P", str(CHILD)], environment)
                 if done.returncode == 0:
-                    found[done.stdout.strip()] = python
-    return found
+                    pythons[done.stdout.strip()] = python
+    return pythons
 
 
 def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
@@ -65,11 +65,11 @@ def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
             return False
         with np.load(outputs) as results:
             got: dict[str, Any] = dict(results)
-    wanted = jax.tree.leaves(sample.outputs)
+    expected = jax.tree.leaves(sample.outputs)
     try:
         errors = [
             compared(sample.fed, name, compare(array, np.asarray(right)))
-            for (name, array), right in zip(got.items(), wanted, strict=True)
+            for (name, array), right in zip(got.items(), expected, strict=True)
         ]
     except CheckError:
         return False

@@ -28,7 +28,7 @@ size."""
 
 
 def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
-    """What is asked of a network's file in a precision, made from weights of a kind."""
+    """Limit of a network's file in a precision, made from weights of a kind."""
     of_any_size = kind == "own" or bool(parts_of_network(config))
     return OF_ANY_SIZE if precision == "fp32" and of_any_size else PRECISIONS[precision].limit
 
@@ -92,12 +92,12 @@ def outgrown(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
     graph.outputs.clear()
     graph.outputs.extend(_peak(graph, value) for value in values)
     peaks = converter.run(session(model), inputs)
-    found = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
+    largest = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
     for name, value in graph.initializers.items():
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
-            found[name] = abs(value.const_value.numpy()).max(initial=0)
+            largest[name] = abs(value.const_value.numpy()).max(initial=0)
     # Not `peak > …`: a NaN is large.
-    return [name for name, peak in found.items() if not peak <= LARGEST_PEAK]
+    return [name for name, peak in largest.items() if not peak <= LARGEST_PEAK]
 
 
 def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
@@ -112,7 +112,8 @@ def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
 
 
 def runnable(file: Path, precision: Precision) -> Path | ir.Model:
-    """What ONNX Runtime's CPU provider can run of a file, with the numbers that the file gives."""
+    """Model that ONNX Runtime's CPU provider can run for a file, with the numbers that the file
+    gives."""
     if precision == "bf16":
         return converter.emulate_bfloat16(ir.load(file))
     return file

@@ -17,19 +17,19 @@ Integers = Literal["columns", "blocks"]
 
 @dataclass(frozen=True)
 class Limit:
-    """What is asked of an output: an error of at most `value`, or at least that cosine."""
+    """Limit of an output: an error of at most `value`, or at least that cosine."""
 
     measure: Measure
     value: float
 
-    def holds(self, found: Comparison) -> bool:
+    def holds(self, comparison: Comparison) -> bool:
         """Whether these errors are within it. One that is not finite never is."""
-        error = found.error(self.measure)
+        error = comparison.error(self.measure)
         if error is None:
             return False
         return error >= self.value if self.measure == "cosine" else error <= self.value
 
-    def worst(self, found: Sequence[Comparison]) -> Comparison:
+    def worst(self, comparisons: Sequence[Comparison]) -> Comparison:
         """The comparison with the largest error, or the least cosine; first what is no number."""
         sign = -1 if self.measure == "cosine" else 1
 
@@ -37,12 +37,12 @@ class Limit:
             error = each.error(self.measure)
             return inf if error is None else sign * error
 
-        return max(found, key=size)
+        return max(comparisons, key=size)
 
 
 @dataclass(frozen=True)
 class PrecisionTraits:
-    """What there is to know of a precision.
+    """Facts of a precision.
 
     A folder has its `file`, which is written at an `opset`. A number takes so many `bits`.
     Matrices may be held in `integers`, of which an `operator` makes products; the rest is computed

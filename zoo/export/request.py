@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signature:
-    """What an exported file takes and gives.
+    """Signature of an exported file: what it takes and gives.
 
     `size` is (height, width), `batch` the batch size; None where the file leaves it open.
     `layers` are the blocks whose hidden states are outputs as well, from 1 and in order,
@@ -52,7 +52,7 @@ ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
 
 @dataclass(frozen=True)
 class Options:
-    """What a file is to be, as `zoo export` is asked for it."""
+    """Options of a file, as `zoo export` is asked for it."""
 
     weights: str | Choice = "auto"
     out: Annotated[Path | None, out_folder("the current folder", ONE_FILE)] = None
@@ -84,7 +84,7 @@ class FileSpec:
 
     @property
     def name(self) -> str:
-        """What it is called there."""
+        """Name there."""
         return PurePosixPath(self.path).name
 
 
@@ -112,12 +112,12 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     from zoo.checkpoints.own import own_entry
 
     entry, weights = own_entry(entry, chosen_weights(options.weights))
-    for option, value, known in (
+    for option, value, choices in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),
     ):
-        if value not in known:
-            raise BadRequest(f"{option} {value} is not known: choose from {', '.join(known)}.")
+        if value not in choices:
+            raise BadRequest(f"{option} {value} is not known: choose from {', '.join(choices)}.")
     try:
         runtime = converter.find_target(options.target)
     except converter.SpecError as error:
@@ -160,13 +160,13 @@ def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | Non
 
 
 def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
-    """Those that are asked for, each once, or the target's own."""
+    """Opsets that are asked for, each once, or the target's own."""
     opsets = tuple(dict.fromkeys(options.opsets)) or (runtime.opset,)
-    known = " to ".join(map(str, sorted({runtime.opsets[0], runtime.opsets[-1]})))
+    span = " to ".join(map(str, sorted({runtime.opsets[0], runtime.opsets[-1]})))
     for opset in opsets:
         if opset not in runtime.opsets:
             raise BadRequest(
-                f"opset {opset} is not supported by target {runtime.name}: choose {known}."
+                f"opset {opset} is not supported by target {runtime.name}: choose {span}."
             )
     return opsets
 
@@ -184,12 +184,12 @@ def check_target(
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
-    if wanted := [text for text, is_open in instead.items() if runtime.fixed and is_open]:
-        raise BadRequest(f"target {name} takes fixed sizes alone: give {' and '.join(wanted)}.")
+    if missing := [text for text, is_open in instead.items() if runtime.fixed and is_open]:
+        raise BadRequest(f"target {name} takes fixed sizes alone: give {' and '.join(missing)}.")
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:
-    """What the file is to take and to give."""
+    """Signature that the file is to have."""
     layers, size, batch = chosen_layers(options.layers, entry), options.size, options.batch
     check_takes(entry, options)
     if options.reshape and not layers:
@@ -234,11 +234,11 @@ def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, .
     count = entry.config.num_hidden_states
     if layers and not count:
         raise BadRequest(f"{entry.name} gives no hidden states: leave out the layers.")
-    known = range(1, count + 1)
+    numbers = range(1, count + 1)
     if isinstance(layers, str):
         last = re.fullmatch(r"last([1-9]\d{0,5})", layers, re.ASCII)
-        layers = known[-int(last[1]) :] if last and int(last[1]) <= count else (0,)
-    if not all(is_whole(layer) and layer in known for layer in layers):
+        layers = numbers[-int(last[1]) :] if last and int(last[1]) <= count else (0,)
+    if not all(is_whole(layer) and layer in numbers for layer in layers):
         raise BadRequest(
             f"{entry.name} has layers 1 to {count}: give some of these, or the last, as in last4."
         )
@@ -255,12 +255,12 @@ def chosen_outputs(
         return ()
     from zoo.architectures.builder import output_choices
 
-    known = output_choices(entry.config, layers)
-    if strange := [name for name in outputs if name not in known]:
+    choices = output_choices(entry.config, layers)
+    if strange := [name for name in outputs if name not in choices]:
         raise BadRequest(
-            f"{entry.name} has no output {strange[0]!r}: choose from {', '.join(known)}."
+            f"{entry.name} has no output {strange[0]!r}: choose from {', '.join(choices)}."
         )
-    return tuple(name for name in known if name in outputs)
+    return tuple(name for name in choices if name in outputs)
 
 
 def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
@@ -293,10 +293,10 @@ def read_files(
             )
         return place.parent, (spec(place.name, opsets[0]),)
     usual = (Options.target, Options.precision)
-    given = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
-    told = [part for part in given if part not in usual]
+    unusual = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
+    suffixes = [part for part in unusual if part not in usual]
     return place or Path(), tuple(
-        spec(f"{'-'.join((name, f'opset{opset}', *told))}.onnx", opset) for opset in opsets
+        spec(f"{'-'.join((name, f'opset{opset}', *suffixes))}.onnx", opset) for opset in opsets
     )
 
 

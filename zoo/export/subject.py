@@ -22,7 +22,8 @@ from zoo.registry.lookup import architecture
 
 @dataclass(frozen=True)
 class Subject:
-    """What to export: an entry that describes it, the model with abstract leaves, their values."""
+    """Subject of an export: an entry that describes it, the model with abstract leaves, their
+    values."""
 
     entry: ModelInfo
     model: Any
@@ -32,15 +33,15 @@ class Subject:
 
 def subject_of(model: Callable[..., Any]) -> Subject:
     """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
-    found = networks_in(model)
-    if len(found) != 1 or not (found[0].name and found[0].config):
-        told = f"{len(found)} of them" if len(found) != 1 else "one that was built by hand"
+    networks = networks_in(model)
+    if len(networks) != 1 or not (networks[0].name and networks[0].config):
+        trouble = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
         raise BadRequest(
             "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "
-            f"`zoo.create`, which knows its preprocessing and licence; this one holds {told}. "
+            f"`zoo.create`, which knows its preprocessing and licence; this one holds {trouble}. "
             "`converter.to_onnx` takes any function."
         )
-    (network,), values = found, array_leaves(model)
+    (network,), values = networks, array_leaves(model)
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in values.values()):
         raise BadRequest(
             "the model has shapes in place of parameters: give one of `zoo.from_pretrained`, or of "

@@ -50,7 +50,7 @@ VIEWS = 2
 
 @dataclass(frozen=True)
 class Sample:
-    """What a network takes and its outputs in JAX; `images` where the file takes those."""
+    """Inputs of a network and its outputs in JAX; `images` where the file takes those."""
 
     inputs: Inputs
     outputs: Any
@@ -58,21 +58,21 @@ class Sample:
 
     @property
     def fed(self) -> Inputs:
-        """What a file gets."""
+        """Inputs that a file gets."""
         return self.inputs if self.images is None else {"image": self.images}
 
 
 def reference(
     entry: ModelInfo, model: Network, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Sample]:
-    """What a model makes of photographs and texts in JAX: all of `runs`."""
+    """Samples of a model for photographs and texts in JAX: all of `runs`."""
     return [run() for run in runs(entry, model, values, signature)]
 
 
 def runs(
     entry: ModelInfo, model: Network, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Callable[[], Sample]]:
-    """What has to be run in JAX, in that order and by one thread.
+    """Runs that are made in JAX, in that order and by one thread.
 
     **Arguments:** the registry's entry; the abstract model and the values of its leaves; and what
     the files take and give. A model larger than `LARGEST_WHOLE` runs block by block, and only one
@@ -141,11 +141,11 @@ def verify_file(
         for level, below in runtime.lower_sessions(run, provider)
     ]
     live = opened() if opened else runtime.session(run, provider)
-    first, *rest = [[*_compared(live, [sample])] for sample in samples]
+    first, *others = [[*_compared(live, [sample])] for sample in samples]
     again = [*_compared(live, samples[:1])]
-    outputs = [asked.worst(found) for found in zip(*lower, first, again, strict=True)]
+    outputs = [asked.worst(comparisons) for comparisons in zip(*lower, first, again, strict=True)]
     fed = IMAGES if takes_images else words(samples[0])
-    return judge(fed, asked, [*outputs, *chain.from_iterable(rest)], inside, levels(run))
+    return judge(fed, asked, [*outputs, *chain.from_iterable(others)], inside, levels(run))
 
 
 def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> list[Comparison]:
@@ -157,9 +157,9 @@ def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> li
 
 
 def words(sample: Sample) -> str:
-    """What a network got, in words."""
-    told = {"pixel_values": PIXELS, "input_ids": TEXTS}
-    return "; ".join(told[name] for name in sample.inputs if name in told)
+    """Words about what a network got."""
+    kinds = {"pixel_values": PIXELS, "input_ids": TEXTS}
+    return "; ".join(kinds[name] for name in sample.inputs if name in kinds)
 
 
 def judge(
@@ -185,12 +185,14 @@ def _compared(
 ) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
-        wanted = sample.inputs if names == ["pixel_values"] else sample.outputs
-        errors = converter.check(live, lambda *_, wanted=wanted: wanted, [*sample.fed.values()])
-        numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(wanted)]
-        for (output, error), known in zip(errors.items(), numbers, strict=True):
+        expected = sample.inputs if names == ["pixel_values"] else sample.outputs
+        errors = converter.check(
+            live, lambda *_, expected=expected: expected, [*sample.fed.values()]
+        )
+        numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(expected)]
+        for (output, error), is_number in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
-            yield compared(sample.fed, output, error if known else NOTHING, level)
+            yield compared(sample.fed, output, error if is_number else NOTHING, level)
 
 
 NOTHING = converter.Errors(math.nan, math.nan, math.nan)
@@ -199,11 +201,11 @@ NOTHING = converter.Errors(math.nan, math.nan, math.nan)
 
 def compared(fed: Inputs, output: str, error: converter.Errors, level: Level = "all") -> Comparison:
     """The record of one comparison."""
-    told: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     if "input_ids" in fed:
-        told["batch"], told["tokens"] = fed["input_ids"].shape
+        sizes["batch"], sizes["tokens"] = fed["input_ids"].shape
     if "pixel_values" in fed:
-        told["batch"], _, told["height"], told["width"] = fed["pixel_values"].shape
+        sizes["batch"], _, sizes["height"], sizes["width"] = fed["pixel_values"].shape
     if "image" in fed:
-        told["batch"], told["height"], told["width"], _ = fed["image"].shape
-    return Comparison(output=output, **told, **asdict(error), level=level)
+        sizes["batch"], sizes["height"], sizes["width"], _ = fed["image"].shape
+    return Comparison(output=output, **sizes, **asdict(error), level=level)

@@ -12,7 +12,7 @@ class Digests(dict[str, str]):
 
     @contextmanager
     def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
-        """What has to be told the files' names and their bytes in order; then they are there."""
+        """Digests that are there once the files' names and bytes were told in order."""
         begun: defaultdict[str, Any] = defaultdict(hashlib.sha256)
         yield lambda name, piece: begun[name].update(piece)
         self.update({name: digest.hexdigest() for name, digest in begun.items()})

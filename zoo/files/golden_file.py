@@ -36,21 +36,21 @@ class Golden:
 
 def write_golden(path: Path, golden: Golden) -> None:
     """Write a golden file."""
-    told = {name: getattr(golden, name) for name in TOLD}
-    write_arrays(path, {**golden.fed, **golden.outputs}, told)
+    facts = {name: getattr(golden, name) for name in TOLD}
+    write_arrays(path, {**golden.fed, **golden.outputs}, facts)
 
 
 def read_golden(path: Path) -> Golden:
-    """What is in a golden file. **Raises** `BadFile`."""
+    """Contents of a golden file. **Raises** `BadFile`."""
     if not path.is_file():
         raise BadFile(f"{path} is missing: name a golden file, or pull or build its folder again.")
     try:
-        arrays, told = read_arrays(path)
+        arrays, facts = read_arrays(path)
     except (WeightsError, OSError) as error:
         raise BadFile(str(error)) from error
     fed = {name: arrays.pop(name) for name in INPUTS if name in arrays}
     if not fed or not arrays or any(value.ndim != INPUTS[name] for name, value in fed.items()):
-        found = ascii([*fed, *arrays])[:200]
-        raise BadFile(f"{path} holds no images or texts and outputs, but {found}.")
-    model, reference, digest = (str(told.get(name, "")) for name in TOLD)
+        names = ascii([*fed, *arrays])[:200]
+        raise BadFile(f"{path} holds no images or texts and outputs, but {names}.")
+    model, reference, digest = (str(facts.get(name, "")) for name in TOLD)
     return Golden(model, reference, digest, fed, arrays)

@@ -150,7 +150,7 @@ def sidecar_path(model_file: Path) -> Path:
 
 
 def links(folder: Path, name: str) -> list[Path]:
-    """What is a link of a file in a folder and of the folders on the way: it may lead anywhere."""
+    """Links among a file in a folder and the folders on the way: each may lead anywhere."""
     parts = (Path(name), *Path(name).parents[:-1])
     return [path for part in parts if (path := folder / part).is_symlink()]
 
@@ -158,9 +158,9 @@ def links(folder: Path, name: str) -> list[Path]:
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
     """**Raises** `BadOutput` where a folder on the way to a file is a link."""
     for parent in {str(Path(name).parent) for name in names} - {"."}:
-        if found := links(folder, parent):
+        if linked := links(folder, parent):
             raise BadOutput(
-                f"{found[0]} is a link: remove it, or name another folder with {parameter('out')}."
+                f"{linked[0]} is a link: remove it, or name another folder with {parameter('out')}."
             )
 
 

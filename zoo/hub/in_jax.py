@@ -22,8 +22,8 @@ from zoo.texts.tokenizer import Tokenizer
 def answers_of(
     model: Network, images: Sequence[Image], threshold: float | None = None
 ) -> list[Answered]:
-    """What a model of `zoo.from_pretrained` says of RGB images; of things in boxes, those that it
-    is surer of than `threshold`. **Raises** `BadRequest` for a model that does not know its
+    """Answers of a model of `zoo.from_pretrained` about RGB images; of things in boxes, those that
+    it is surer of than `threshold`. **Raises** `BadRequest` for a model that does not know its
     preprocessing."""
     if (how := model.preprocessing) is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
@@ -34,15 +34,15 @@ def answers_of(
             f"{parameter('labels')}; with one, build it, and ask the `text` of what `zoo.load` "
             "gives."
         )
-    run, found = eqx.filter_jit(batched), []
+    run, answers = eqx.filter_jit(batched), []
     for image in images:
         fed = Fed(how.fitted(image.height, image.width), how.padded)
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
         question = Question(model.labels, (image.height, image.width), fed, image, threshold)
-        found.append(architecture_of(config).answer(config, named, question))
-    return found
+        answers.append(architecture_of(config).answer(config, named, question))
+    return answers
 
 
 def answers_in_words(
@@ -56,8 +56,8 @@ def answers_in_words(
             f"{parameter('labels')} is for a model with towers for pictures and for texts, and "
             "this is none: `zoo list '*_dual'` names them."
         )
-    found = tokenizer.encoded(in_sentences(labels))
-    texts = [jnp.asarray(found[name], jnp.int32) for name in config.takes if name in found]
+    encoded = tokenizer.encoded(in_sentences(labels))
+    texts = [jnp.asarray(encoded[name], jnp.int32) for name in config.takes if name in encoded]
     pixels = jnp.asarray(pixel_values(images, how, how.size))
     logits = np.asarray(eqx.filter_jit(batched)(model, pixels, *texts)["logits_per_image"])
     return [

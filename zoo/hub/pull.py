@@ -34,7 +34,8 @@ COLLECTING = ".zoo-pull"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to pull, and where to. No revision means the newest, or offline what there is."""
+    """Request of a pull: what, and where to. No revision means the newest, or offline what there
+    is."""
 
     model: str
     variants: tuple[str, ...]
@@ -69,7 +70,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Pulled:
-    """What is in the folder now, and how many files had to be brought there."""
+    """Result of a pull: what is in the folder now, and how many files had to be brought there."""
 
     where: str
     variants: Mapping[str, Variant]
@@ -79,7 +80,7 @@ class Pulled:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a pull would bring, and how many files are there already."""
+    """Preview of a pull: what it would bring, and how many files are there already."""
 
     where: str
     missing: tuple[File, ...]
@@ -95,38 +96,38 @@ def namespace() -> str:
     return name
 
 
-def pull_folder(wanted: Wanted, progress: Progress) -> Pulled:
+def pull_folder(request: Wanted, progress: Progress) -> Pulled:
     """Bring what the variants need into the folder; what is there and right stays.
 
     **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
     `BadRequest` for a variant that there is not, `BadOutput` for other files in the way.
     """
-    (listing, variants), folder = _listing(wanted, progress), wanted.folder
+    (listing, variants), folder = _listing(request, progress), request.folder
     with locked_output(folder, progress), writing(folder), _collecting(folder) as parts:
-        found, in_the_way = _compare(wanted, listing, variants, progress)
-        for file in found.missing:
-            _bring(file, listing, wanted, parts, progress)
-        _put_in_place(folder, parts, found.missing, in_the_way, listing.content)
-    return Pulled(listing.where, variants, len(found.missing), found.kept)
+        comparison, in_the_way = _compare(request, listing, variants, progress)
+        for file in comparison.missing:
+            _bring(file, listing, request, parts, progress)
+        _put_in_place(folder, parts, comparison.missing, in_the_way, listing.content)
+    return Pulled(listing.where, variants, len(comparison.missing), comparison.kept)
 
 
-def preview(wanted: Wanted, progress: Progress) -> Preview:
-    """What `pull` would bring, without writing anything. **Raises** as it does."""
-    return _compare(wanted, *_listing(wanted, progress), progress)[0]
+def preview(request: Wanted, progress: Progress) -> Preview:
+    """Preview what `pull` would bring, without writing anything. **Raises** as it does."""
+    return _compare(request, *_listing(request, progress), progress)[0]
 
 
 def _compare(
-    wanted: Wanted, listing: Listing, variants: Mapping[str, Variant], progress: Progress
+    request: Wanted, listing: Listing, variants: Mapping[str, Variant], progress: Progress
 ) -> tuple[Preview, list[str]]:
     """What is missing of the folder, and what is in the way. **Raises** `BadOutput`."""
-    folder, manifest = wanted.folder, listing.manifest
+    folder, manifest = request.folder, listing.manifest
     refuse_links(folder, manifest.listed)
     needed = manifest.needed(variants)
     there = [file for file in manifest.files if file.is_complete(folder)]
     if there:
         progress.stage(f"checking {folder}", sum(file.bytes for file in there))
     right = {file.name for file in there if file.is_at(folder, progress.step)}
-    in_the_way = _in_the_way(wanted, listing, right)
+    in_the_way = _in_the_way(request, listing, right)
     missing = tuple(file for file in needed if file.name not in right)
     size = sum(file.bytes for file in missing)
     return Preview(listing.where, missing, size, len(needed) - len(missing)), in_the_way
@@ -139,9 +140,9 @@ def _collecting(folder: Path) -> Generator[Path]:
     parts = folder / COLLECTING
     refuse_links(folder, [f"{COLLECTING}/{MANIFEST}"])
     parts.mkdir(parents=True, exist_ok=True)
-    if found := [path for path in parts.rglob("*") if path.is_symlink()]:
+    if linked := [path for path in parts.rglob("*") if path.is_symlink()]:
         raise BadOutput(
-            f"{found[0]} is a link: remove it, or name another folder with {parameter('out')}."
+            f"{linked[0]} is a link: remove it, or name another folder with {parameter('out')}."
         )
     try:
         yield parts
@@ -152,13 +153,13 @@ def _collecting(folder: Path) -> Generator[Path]:
                 folder.rmdir()
 
 
-def _listing(wanted: Wanted, progress: Progress) -> tuple[Listing, dict[str, Variant]]:
+def _listing(request: Wanted, progress: Progress) -> tuple[Listing, dict[str, Variant]]:
     """The manifest, and what is wanted of it.
 
     **Raises** `BadFile` for what its builder would not have been allowed to push.
     """
-    listing = _offline(wanted) if wanted.offline else _online(wanted, progress)
-    variants = listing.manifest.pick(wanted.variants)
+    listing = _offline(request) if request.offline else _online(request, progress)
+    variants = listing.manifest.pick(request.variants)
     failed = [name for name, variant in variants.items() if not variant.passed]
     if failed or not listing.manifest.complete:
         what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
@@ -168,9 +169,9 @@ def _listing(wanted: Wanted, progress: Progress) -> tuple[Listing, dict[str, Var
     return listing, variants
 
 
-def _online(wanted: Wanted, progress: Progress) -> Listing:
+def _online(request: Wanted, progress: Progress) -> Listing:
     """Of the commit that the revision is at now."""
-    file = ask(wanted.manifest, wanted.advice)
+    file = ask(request.manifest, request.advice)
     where = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > LARGEST_MANIFEST:
         raise BadFile(
@@ -178,52 +179,52 @@ def _online(wanted: Wanted, progress: Progress) -> Listing:
         )
     with TemporaryDirectory() as place:
         path = Path(place, MANIFEST)
-        fetch(file, path, wanted.advice, progress)
+        fetch(file, path, request.advice, progress)
         content = read_at_most(path, LARGEST_MANIFEST + 1)
-    manifest = parse(content, f"the manifest of {where}", wanted.model)
+    manifest = parse(content, f"the manifest of {where}", request.model)
     return Listing(manifest, content, file.revision, where)
 
 
-def _offline(wanted: Wanted) -> Listing:
+def _offline(request: Wanted) -> Listing:
     """Of the folder, or of the hub's cache."""
-    own = wanted.folder / MANIFEST
-    copy = cached(wanted.manifest)
+    own = request.folder / MANIFEST
+    copy = cached(request.manifest)
     # The folder does not say of which revision it is.
-    path = own if wanted.revision is None and own.is_file() else copy
+    path = own if request.revision is None and own.is_file() else copy
     if path is None:
-        raise _forbidden(wanted.manifest, wanted)
+        raise _forbidden(request.manifest, request)
     content = read_at_most(path, LARGEST_MANIFEST + 1)
-    revision = wanted.manifest.revision if copy is None else copy.parent.name
-    return Listing(parse(content, str(path), wanted.model), content, revision, str(path.parent))
+    revision = request.manifest.revision if copy is None else copy.parent.name
+    return Listing(parse(content, str(path), request.model), content, revision, str(path.parent))
 
 
-def _forbidden(file: HubFile, wanted: Wanted) -> Unreachable:
+def _forbidden(file: HubFile, request: Wanted) -> Unreachable:
     return Unreachable(
-        f"{file} is neither in {wanted.folder} nor in the hub's cache, and {parameter('offline')} "
+        f"{file} is neither in {request.folder} nor in the hub's cache, and {parameter('offline')} "
         "forbids asking: run the command once without it."
     )
 
 
-def _in_the_way(wanted: Wanted, listing: Listing, right: set[str]) -> list[str]:
+def _in_the_way(request: Wanted, listing: Listing, right: set[str]) -> list[str]:
     """Files in the folder that the manifest has otherwise. **Raises** `BadOutput`."""
-    folder = wanted.folder
+    folder = request.folder
     names = [name for name in listing.manifest.listed if name not in right]
     own = folder / MANIFEST
     size = len(listing.content) + 1
     if not own.is_file() or own.is_symlink() or read_at_most(own, size) != listing.content:
         names.append(MANIFEST)
-    found = [name for name in names if os.path.lexists(folder / name)]
-    if found and not wanted.force:
+    present = [name for name in names if os.path.lexists(folder / name)]
+    if present and not request.force:
         raise BadOutput(
-            f"{folder / found[0]} is not the file of {listing.where}: replace it with "
+            f"{folder / present[0]} is not the file of {listing.where}: replace it with "
             f"{parameter('force')}, or name another folder with {parameter('out')}."
         )
-    return found
+    return present
 
 
-def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: Progress) -> None:
+def _bring(file: File, listing: Listing, request: Wanted, parts: Path, progress: Progress) -> None:
     """Get a file from the hub's cache or the hub."""
-    repository = wanted.manifest.repository
+    repository = request.manifest.repository
     remote = HubFile(repository, file.name, listing.revision, file.sha256, file.bytes)
     part = _part(parts, file)
     copy = cached(remote)
@@ -231,8 +232,8 @@ def _bring(file: File, listing: Listing, wanted: Wanted, parts: Path, progress: 
         part.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(copy, part)
         check_digest(part, remote, progress)
-    elif wanted.offline:
-        raise _forbidden(remote, wanted)
+    elif request.offline:
+        raise _forbidden(remote, request)
     else:
         advice = "What there is of it is kept, so run the command again to go on."
         fetch(remote, part, advice, progress)

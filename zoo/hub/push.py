@@ -55,7 +55,7 @@ class PushedFile:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """What a push would do. `state` says it of the repository; `others` are files it keeps."""
+    """Plan of a push. `state` says it of the repository; `others` are files it keeps."""
 
     folder: Path
     target: PushTarget
@@ -84,7 +84,7 @@ def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
     """What the hub has now, in words and by name; None where that is not known."""
     kind = "private" if target.private else "public"
     try:
-        found = HfApi().model_info(
+        repository = HfApi().model_info(
             target.repository, revision=target.branch, files_metadata=True, timeout=TIMEOUT
         )
     except RevisionNotFoundError:
@@ -93,7 +93,7 @@ def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
         return f"not there, or hidden from this token; would be created, {kind}", {}
     except request_errors() as error:
         return f"unknown: {reason(error)}", None
-    return "exists", {file.rfilename: file for file in found.siblings or ()}
+    return "exists", {file.rfilename: file for file in repository.siblings or ()}
 
 
 def _manifest_file(folder: Path, manifest: Manifest) -> File:
@@ -108,16 +108,16 @@ def _change(folder: Path, file: File, there: dict[str, RepoSibling] | None) -> s
     """What becomes of a file. The hub knows git's sha1 of small files, the sha256 of large ones."""
     if there is None:
         return "unknown"
-    known = there.get(file.name)
-    if known is None:
+    remote = there.get(file.name)
+    if remote is None:
         return "new"
-    if file.bytes != known.size:
+    if file.bytes != remote.size:
         return "changed"
-    if known.lfs is not None:
-        return "same" if known.lfs.sha256 == file.sha256 else "changed"
+    if remote.lfs is not None:
+        return "same" if remote.lfs.sha256 == file.sha256 else "changed"
     content = read_at_most(folder / file.name, file.bytes)
     blob = hashlib.sha1(b"blob %d\0" % file.bytes + content, usedforsecurity=False)
-    return "same" if known.blob_id == blob.hexdigest() else "changed"
+    return "same" if remote.blob_id == blob.hexdigest() else "changed"
 
 
 def commit(planned: PushPlan) -> str:

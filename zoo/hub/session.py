@@ -54,7 +54,8 @@ class VisionModel:
         return html_table(self.manifest.model, facts.items())
 
     def preprocess(self, images: Pictures) -> NDArray[np.float32] | NDArray[np.uint8]:
-        """What the session takes: `pixel_values [n, 3, H, W]`, or `image [n, H, W, 3]` in uint8.
+        """Make what the session takes: `pixel_values [n, 3, H, W]`, or `image [n, H, W, 3]` in
+        uint8.
 
         **Arguments:** one picture or several. They are resized and cropped to the model's size,
         unless the file does that itself: then they must be equally large.
@@ -85,7 +86,7 @@ class VisionModel:
         return dict(zip(names, self.session.run(names, feeds), strict=True))
 
     def answer(self, images: Pictures, threshold: float | None = None) -> list[Answered]:
-        """What the model says of each picture: classes, depths, its features, or things in boxes,
+        """Answer about each picture: classes, depths, its features, or things in boxes,
         of which it is surer than `threshold`."""
         from zoo.answers.answer import Question
         from zoo.answers.fed import Fed
@@ -93,19 +94,19 @@ class VisionModel:
         from zoo.manifest.stated_entry import stated_entry
 
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
-        found = []
+        answers = []
         for image in pictures(images):
             outputs = {name: output[0] for name, output in self([image]).items()}
             size = image.height, image.width
             fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
             question = Question(entry.class_names, size, fed, image, threshold)
-            found.append(architecture_of(entry.config).answer(entry.config, outputs, question))
-        return found
+            answers.append(architecture_of(entry.config).answer(entry.config, outputs, question))
+        return answers
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """What makes `input_ids` of texts. **Raises** `BadRequest` for a model of pictures alone,
-        `BadFile`, or `MissingLibrary` without the library tokenizers."""
+        """Tokenizer that makes `input_ids` of texts. **Raises** `BadRequest` for a model of
+        pictures alone, `BadFile`, or `MissingLibrary` without the library tokenizers."""
         from zoo.manifest.stated_entry import stated_entry
         from zoo.texts.tokenizer import read_tokenizer
 
@@ -154,8 +155,8 @@ class VisionModel:
 
     def _encoded(self, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
         """What the file takes of texts, by name."""
-        found, taken = self.tokenizer.encoded(texts), {each.name for each in self.variant.inputs}
-        return {name: value for name, value in found.items() if name in taken}
+        encoded, taken = self.tokenizer.encoded(texts), {each.name for each in self.variant.inputs}
+        return {name: value for name, value in encoded.items() if name in taken}
 
     def _vectors(self, taken: str, feeds: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """What the tower that takes something makes of it, at length 1."""
@@ -234,9 +235,9 @@ def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel
     return _opened(variant_in_file(path), providers)
 
 
-def _opened(found: FoundVariant, providers: Sequence[str] | None) -> VisionModel:
-    session = _session(found.path, providers)
-    return VisionModel(found.manifest, found.variant, found.path, session)
+def _opened(variant: FoundVariant, providers: Sequence[str] | None) -> VisionModel:
+    session = _session(variant.path, providers)
+    return VisionModel(variant.manifest, variant.variant, variant.path, session)
 
 
 def _session(path: Path, providers: Sequence[str] | None) -> Session:

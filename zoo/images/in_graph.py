@@ -118,8 +118,8 @@ def _windows(how: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int
     reach = REACH[how.resample] * unit
     length = core.min_dim(edge, ((BLOCK_PIXELS - 1) * edge + 2 * reach) // scaled + 2)
     # What fills the last block repeats the last pixel, which has neighbours.
-    wanted = 2 * (start + jnp.minimum(jnp.arange(blocks * BLOCK_PIXELS), out - 1)) + 1
-    centres = wanted.reshape(blocks, BLOCK_PIXELS, 1) * jnp.asarray(edge)
+    outputs = 2 * (start + jnp.minimum(jnp.arange(blocks * BLOCK_PIXELS), out - 1)) + 1
+    centres = outputs.reshape(blocks, BLOCK_PIXELS, 1) * jnp.asarray(edge)
     first = (centres[:, 0] - jnp.asarray(2 * reach)) // jnp.asarray(2 * scaled)
     places = jnp.clip(first, 0, jnp.asarray(edge - length)) + jnp.arange(length)
     distance = jnp.abs((2 * places + 1)[:, None] * jnp.asarray(scaled) - centres)
@@ -151,8 +151,8 @@ def _down(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
     batch, height, width, _ = pixels.shape
     lines = pixels.reshape(batch, height, width * 3)
     taken = _taken(lines, rows).astype(np.float32)
-    found = products(lambda part: part @ taken, rows.weights)
-    return found.reshape(batch, rows.places.shape[0] * BLOCK_PIXELS, width, 3)
+    summed = products(lambda part: part @ taken, rows.weights)
+    return summed.reshape(batch, rows.places.shape[0] * BLOCK_PIXELS, width, 3)
 
 
 def _across(pixels: Pixels, columns: Windows, products: Products) -> Pixels:
@@ -167,8 +167,8 @@ def _across(pixels: Pixels, columns: Windows, products: Products) -> Pixels:
         each = part.transpose(0, 2, 1)[:, :, None, :, None] * RGB[:, None]
         return turned @ each.reshape(blocks, length * 3, BLOCK_PIXELS * 3)
 
-    found = products(product, columns.weights).transpose(1, 0, 2)
-    return found.reshape(batch, height, blocks * BLOCK_PIXELS, 3)
+    summed = products(product, columns.weights).transpose(1, 0, 2)
+    return summed.reshape(batch, height, blocks * BLOCK_PIXELS, 3)
 
 
 def _taken(lines: Array, windows: Windows) -> Array:
@@ -213,13 +213,13 @@ def _floats(product: Callable[[Coefficients], Array], weights: Weights) -> Array
 def _coefficients(weights: Weights) -> Coefficients:
     """Times 2**22, rounded, half away from zero: whole numbers of less than 24 bits."""
     total = weights.sum(-1, keepdims=True)
-    size, rest = jnp.int64(0), jnp.abs(weights)
+    size, remainder = jnp.int64(0), jnp.abs(weights)
     # Long division: 64 bits would not hold all digits at once.
     for places in DIGITS:
-        size, rest = size * 2**places, rest * 2**places
-        digit = lax.div(rest, jnp.broadcast_to(total, rest.shape))
-        size, rest = size + digit, rest - digit * total
-    size = (size + (2 * rest >= total)).astype(np.float32)
+        size, remainder = size * 2**places, remainder * 2**places
+        digit = lax.div(remainder, jnp.broadcast_to(total, remainder.shape))
+        size, remainder = size + digit, remainder - digit * total
+    size = (size + (2 * remainder >= total)).astype(np.float32)
     # Without jnp.sign, for which the converter needs more nodes.
     return jnp.where(weights < 0, -size, size)
 

@@ -57,18 +57,18 @@ def read_picture_folder(folder: Path) -> PictureFolder:
     """
     if not folder.is_dir():
         raise BadRequest(f"calibrate {folder} is no folder: name one that holds pictures.")
-    known, every = extensions(), sorted(folder.rglob("*"))
-    found = [path for path in every if path.suffix.lower() in known and path.name[0] != "."]
-    if len(found) < 2:
+    endings, every = extensions(), sorted(folder.rglob("*"))
+    readable = [path for path in every if path.suffix.lower() in endings and path.name[0] != "."]
+    if len(readable) < 2:
         raise BadRequest(
-            f"calibrate {folder} holds {'one picture' if found else 'no picture'} that can be "
+            f"calibrate {folder} holds {'one picture' if readable else 'no picture'} that can be "
             f"read: give some hundred of the formats {', '.join(FORMATS)}, or two at least."
         )
-    taken = min(len(found), MOST_PICTURES)
-    paths = tuple(found[index * len(found) // taken] for index in range(taken))
+    taken = min(len(readable), MOST_PICTURES)
+    paths = tuple(readable[index * len(readable) // taken] for index in range(taken))
     for path in paths:
         check_begins(path)
-    return PictureFolder(folder, paths, len(found))
+    return PictureFolder(folder, paths, len(readable))
 
 
 def pixel_batches(

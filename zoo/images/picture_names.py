@@ -39,5 +39,5 @@ def why_unread(name: str) -> str | None:
     if ending in extensions():
         return None
     kind = f"pictures of {UNREAD[ending]}" if ending in UNREAD else "files without an ending"
-    known = ", ".join(FORMATS)
-    return f"{name} is not read, as {kind} are not: save it as one of the formats {known}."
+    formats = ", ".join(FORMATS)
+    return f"{name} is not read, as {kind} are not: save it as one of the formats {formats}."

@@ -67,18 +67,22 @@ def pictures(images: Pictures) -> list[Image]:
     return [_picture(image) for image in images]
 
 
-def _picture(given: Picture) -> Image:
+def _picture(picture: Picture) -> Image:
     from PIL import Image
 
-    if isinstance(given, Image.Image):
-        with _readable(f"a PIL image of mode {given.mode}"):
-            return _rgb(given)
-    if isinstance(given, str | os.PathLike):
-        name = repr(os.fspath(given))
-        with _readable(name), open_regular(given) as file, Image.open(file, formats=FORMATS) as it:
+    if isinstance(picture, Image.Image):
+        with _readable(f"a PIL image of mode {picture.mode}"):
+            return _rgb(picture)
+    if isinstance(picture, str | os.PathLike):
+        name = repr(os.fspath(picture))
+        with (
+            _readable(name),
+            open_regular(picture) as file,
+            Image.open(file, formats=FORMATS) as it,
+        ):
             _check_pixels(it, name)
             return _rgb(it)
-    array = np.asarray(given)
+    array = np.asarray(picture)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
         raise BadRequest(
             f"got an array {array.dtype}{list(array.shape)}: give PIL images, paths, or uint8 "
@@ -142,8 +146,8 @@ def reduced_picture(image: Image, least: Callable[[int, int], Sides] | None = No
 
 def _reduced(read: ReadPicture, least: Sides) -> ReadPicture:
     """The same made smaller by whole numbers, by means of pixels."""
-    image, wanted = read.image, least[::-1]
-    across, down = (max(1, int(own / side)) for own, side in zip(image.size, wanted, strict=True))
+    image, smallest = read.image, least[::-1]
+    across, down = (max(1, int(own / side)) for own, side in zip(image.size, smallest, strict=True))
     if across * down == 1:
         return read
     left, top, right, bottom = read.part

@@ -94,7 +94,8 @@ def channels(values: Sequence[float]) -> Float32:
 def resized_size(
     image: Size, how: Preprocessing, size: Size, larger: Callable[[Any, Any], Any] = max
 ) -> Size:
-    """What an image of one size is resized to before the crop of another: `size` without a crop.
+    """Size that an image of one size is resized to before the crop of another: `size` without a
+    crop.
 
     Computed with whole numbers, so that a graph that reads the sizes from its input agrees; it
     brings its own `larger`.

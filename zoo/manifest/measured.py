@@ -40,7 +40,7 @@ class Comparison(Model):
 
     @property
     def size(self) -> str:
-        """Of the images, or else of the texts."""
+        """Size of the images, or else of the texts."""
         return f"{self.height} x {self.width}" if self.height else f"{self.tokens} words"
 
     def error(self, measure: Measure) -> float | None:
@@ -49,7 +49,7 @@ class Comparison(Model):
 
 
 class Verification(Model):
-    """What a file was compared with and what was asked of it."""
+    """Comparisons of a file, and what was asked of it."""
 
     input: Text = Field(description="What it was run on.")
     measure: Measure = Field(description="Which error counts.")
@@ -64,10 +64,10 @@ class Verification(Model):
 
 def worst(comparisons: Sequence[Comparison], measure: Measure) -> float | None:
     """The largest error, or the least cosine; None if one of them is no number."""
-    known = [error for each in comparisons if (error := each.error(measure)) is not None]
-    if not known or len(known) < len(comparisons):
+    errors = [error for each in comparisons if (error := each.error(measure)) is not None]
+    if not errors or len(errors) < len(comparisons):
         return None
-    return min(known) if measure == "cosine" else max(known)
+    return min(errors) if measure == "cosine" else max(errors)
 
 
 class StatedSimilarity(Model):
@@ -132,7 +132,7 @@ class Speeds(Model):
 
     @property
     def busy_words(self) -> str:
-        """What else the machine did meanwhile, and what that means."""
+        """Words about what else the machine did meanwhile, and what that means."""
         return busy_words(self.others)
 
 
@@ -146,7 +146,7 @@ def is_busy(others: float | None) -> bool:
 
 
 def busy_words(others: float | None) -> str:
-    """What other programs did while something was measured, and what that means."""
+    """Words about what other programs did while something was measured, and what that means."""
     if others is None:
         return "whether the machine was busy is not known"
     if not is_busy(others):

@@ -21,7 +21,7 @@ MAKE_AGAIN = "Take another revision, or export, build or pull the files again."
 
 
 def read_folder_manifest(folder: Path) -> Manifest:
-    """What a folder says of itself. **Raises** `BadFile`."""
+    """Manifest of a folder. **Raises** `BadFile`."""
     path = folder / MANIFEST
     if not path.is_file():
         what = "has no manifest.json" if folder.is_dir() else "does not exist"
@@ -57,8 +57,8 @@ def parse(content: bytes, origin: str, model: str | None = None) -> Manifest:
     except ValidationError as error:
         raise BadFile(f"{origin} cannot be used: {wrong(error)}. {MAKE_AGAIN}") from error
     if model is not None and manifest.model != model:
-        told = f"it is of {manifest.model or 'no model'}, not of {model}"
-        raise BadFile(f"{origin} cannot be used: {told}. {MAKE_AGAIN}")
+        trouble = f"it is of {manifest.model or 'no model'}, not of {model}"
+        raise BadFile(f"{origin} cannot be used: {trouble}. {MAKE_AGAIN}")
     return manifest
 
 
@@ -74,10 +74,10 @@ def wrong(error: ValidationError) -> str:
     where = f"`{place[:120]}`" if place else "it"
     if first["type"] == "missing":
         return f"{where} is missing"
-    wanted = re.sub(r"^\w+ should", "it should", first["msg"])
+    expected = re.sub(r"^\w+ should", "it should", first["msg"])
     if first["type"] == "string_pattern_mismatch":
-        wanted = f"it should be {PATTERNS[context['pattern']]}"
-    return f"{where} is {ascii(first['input'])[:80]}: {wanted}"
+        expected = f"it should be {PATTERNS[context['pattern']]}"
+    return f"{where} is {ascii(first['input'])[:80]}: {expected}"
 
 
 def to_text(content: object) -> str:
@@ -86,7 +86,7 @@ def to_text(content: object) -> str:
 
 
 def fields(value: object) -> object:
-    """What JSON has in place of a part of a manifest."""
+    """Fields of JSON for a part of a manifest."""
     if not isinstance(value, BaseModel):
         raise TypeError(f"JSON has nothing for a {type(value).__name__}.")
     # What was left out stays out.

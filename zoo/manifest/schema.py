@@ -241,8 +241,8 @@ class Manifest(Model):
                 raise ValueError(f"it lists {name!r} inside of another file")
         for label, variant in self.variants.items():
             if lost := [name for name in variant.files if name not in self.listed]:
-                told = ascii(lost[0])[:80]
-                raise ValueError(f"variant {label} needs {told}, which is not among its files")
+                shown = ascii(lost[0])[:80]
+                raise ValueError(f"variant {label} needs {shown}, which is not among its files")
             if sum(name.endswith(".onnx") for name in variant.files) != 1:
                 raise ValueError(f"variant {label} is not just one .onnx file")
         if "all" in self.variants or (self.complete and not self.variants):
@@ -277,8 +277,8 @@ class Manifest(Model):
     def one(self, name: str) -> Variant:
         """The variant of this name. **Raises** `BadRequest`."""
         if name not in self.variants:
-            known = ", ".join(self.variants)
-            raise BadRequest(f"{self.model} has no variant {name!r} there: choose among {known}.")
+            names = ", ".join(self.variants)
+            raise BadRequest(f"{self.model} has no variant {name!r} there: choose among {names}.")
         return self.variants[name]
 
     def pick(self, names: Sequence[str]) -> dict[str, Variant]:

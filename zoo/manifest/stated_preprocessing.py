@@ -9,7 +9,7 @@ from zoo.fields import Model, Side, Three
 
 
 class StatedPreprocessing(Model):
-    """From RGB of 8 bits to `pixel_values`: resize, crop, rescale, normalise."""
+    """Steps from RGB of 8 bits to `pixel_values`: resize, crop, rescale, normalise."""
 
     mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
     std: Three = Field(description="What red, green and blue are divided by; none is zero.")
@@ -42,5 +42,5 @@ class StatedPreprocessing(Model):
 
     @property
     def settings(self) -> Preprocessing:
-        """What images are preprocessed with in numpy."""
+        """Settings with which images are preprocessed in numpy."""
         return Preprocessing(**self.model_dump(exclude={"in_file"}))

@@ -22,10 +22,10 @@ def worst_words(verification: Verification, comparisons: Sequence[Comparison]) -
     """The worst of some comparisons, in the measure that counts."""
     from zoo.manifest import measured
 
-    found = measured.worst(comparisons, verification.measure)
-    if found is None:
+    error = measured.worst(comparisons, verification.measure)
+    if error is None:
         return "no number"
-    return f"cosine {found:.6f}" if verification.measure == "cosine" else f"{found:.1e}"
+    return f"cosine {error:.6f}" if verification.measure == "cosine" else f"{error:.1e}"
 
 
 def worst_of(variant: Variant) -> str:
@@ -35,7 +35,7 @@ def worst_of(variant: Variant) -> str:
 
 
 def limit(verification: Verification) -> str:
-    """What was asked of a file."""
+    """Limit that was asked of a file."""
     if verification.measure == "cosine":
         return f"cosine ≥ {verification.limit}"
     return f"≤ {verification.limit:.0e}"
@@ -45,19 +45,19 @@ def tried_levels(verification: Verification) -> str:
     """At how many levels of ONNX Runtime's optimiser a file was run, and where it was worst."""
     count = len(verification.levels)
     lower = sorted({each.level for each in verification.comparisons} - {"all"})
-    told = f", worst at {', '.join(map(repr, lower))}" if lower and not verification.passed else ""
-    return f"run at {count} level{'s' * (count > 1)} of optimisation{told}"
+    worst = f", worst at {', '.join(map(repr, lower))}" if lower and not verification.passed else ""
+    return f"run at {count} level{'s' * (count > 1)} of optimisation{worst}"
 
 
-def calibration_words(found: Calibration) -> str:
-    """What was chosen of which int8 files."""
+def calibration_words(calibration: Calibration) -> str:
+    """Words about what was chosen of which int8 files."""
     measured = (
         f"{name} cosine {'no number' if each.cosine is None else format(each.cosine, '.6f')}, "
         f"x {each.speed.ratio:.2f}"
-        for name, each in found.candidates.items()
+        for name, each in calibration.candidates.items()
     )
-    pictures = f"{found.pictures} pictures, measured on {found.held_out} others"
-    return f"int8: {found.method}, by {pictures} ({'; '.join(measured)})"
+    pictures = f"{calibration.pictures} pictures, measured on {calibration.held_out} others"
+    return f"int8: {calibration.method}, by {pictures} ({'; '.join(measured)})"
 
 
 def origin(weights: StatedWeights) -> str:
@@ -87,19 +87,19 @@ def base_model(manifest: Manifest, entry: ModelInfo) -> str:
 
 
 def doubt(weights: StatedWeights) -> str:
-    """That the licence is known only from who named the file, if so."""
+    """Remark that the licence is known only from who named the file, if so."""
     others = " or ".join(weights.also_fits or ())
-    told = f"; it fits {others} too, which has other terms, and nothing in it says which it is"
-    return told if others else ""
+    remark = f"; it fits {others} too, which has other terms, and nothing in it says which it is"
+    return remark if others else ""
 
 
 def megabytes(manifest: Manifest, variant: Variant) -> str:
-    """Of a variant's files."""
+    """Megabytes of a variant's files."""
     return f"{sum(manifest.listed[name].bytes for name in variant.files) / 1e6:.1f}"
 
 
 def build_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
-    """Of every variant in a folder: name, megabytes, nodes, worst difference, speed."""
+    """Row of every variant in a folder: name, megabytes, nodes, worst difference, speed."""
     speeds = manifest.speeds.variants if manifest.speeds else {}
     for name, variant in manifest.variants.items():
         ratio = speeds[name].ratio if name in speeds else None

@@ -59,17 +59,17 @@ def select(names: Sequence[str], everything: bool, patterns: Sequence[str] = ())
 
 def _meant(name: str) -> list[ModelInfo]:
     """The model of a name, or else those that it fits as a pattern or a family."""
-    found = [model for model in MODELS.values() if _fits(model, [name])]
-    return found if found and name.casefold() not in _BY_NAME else [info(name)]
+    entries = [model for model in MODELS.values() if _fits(model, [name])]
+    return entries if entries and name.casefold() not in _BY_NAME else [info(name)]
 
 
 def fitting(patterns: Sequence[str]) -> list[ModelInfo]:
     """The models whose name, alias or family fits one of the patterns; all without a pattern.
     **Raises** `UnknownModel` with the nearest names where none does."""
-    found = [model for model in MODELS.values() if not patterns or _fits(model, patterns)]
-    if not found:
+    entries = [model for model in MODELS.values() if not patterns or _fits(model, patterns)]
+    if not entries:
         raise UnknownModel(f"no model fits {' or '.join(patterns)}: {_nearest(patterns)}")
-    return found
+    return entries
 
 
 def _fits(model: ModelInfo, patterns: Sequence[str]) -> bool:
@@ -98,9 +98,9 @@ def info(name: str) -> ModelInfo:
     """
     if not isinstance(name, str):
         raise BadRequest(f"got {name!r} for a model: give its name, such as 'dinov3_vits16'.")
-    if (found := _BY_NAME.get(name.casefold())) is None:
+    if (entry := _BY_NAME.get(name.casefold())) is None:
         raise UnknownModel(f"there is no model called {name!r}: {_nearest([name])}")
-    return found
+    return entry
 
 
 def architecture(name: str) -> ModelInfo:
@@ -111,7 +111,7 @@ def architecture(name: str) -> ModelInfo:
 
 
 def registered_name(entry: ModelInfo) -> str:
-    """By what the registry knows a model, or of somebody's own its architecture."""
+    """Name by which the registry knows a model, or of somebody's own its architecture."""
     return entry.name if entry.name in MODELS else entry.family
 
 

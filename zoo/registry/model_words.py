@@ -7,7 +7,7 @@ from zoo.architectures.parts.preprocessing import Preprocessing
 
 
 def purpose(entry: ModelInfo) -> str:
-    """What a model is for, in a sentence for people who know nothing of how it is built."""
+    """Purpose of a model, in a sentence for people who know nothing of how it is built."""
     config = entry.config
     # A class may have several names, and one that nobody named has its number.
     names = [name.partition(",")[0] for name in entry.class_names[:3]]
@@ -21,7 +21,7 @@ def purpose(entry: ModelInfo) -> str:
 
 
 def preprocessing_words(how: Preprocessing) -> str:
-    """From a photograph to `pixel_values`, in words."""
+    """Words about the way from a photograph to `pixel_values`, in words."""
     height, width = how.size
     to = f"{height} x {width}"
     if how.resize is not None:

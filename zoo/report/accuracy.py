@@ -82,28 +82,28 @@ class ModelProof:
         ):
             for done, (spec, file, made) in enumerate(made_files):
                 live = made.live or runtime.session(runnable(file, spec.precision))
-                found = self.scores(live, spec.name, len(chosen) - done)
+                results = self.scores(live, spec.name, len(chosen) - done)
                 if chosen[spec] == COMPARED_FILE and outputs:
                     self.in_file = worst_error(golden.check_onnx(outputs, file))
                 self.note_residuals(live, samples[0], chosen[spec], made)
-                yield chosen[spec], one_file(spec, file, made, found)
+                yield chosen[spec], one_file(spec, file, made, results)
 
     def scores(self, live: runtime.Session, name: str, files: int) -> dict[Task, float]:
         """How well a file does on the images, if there are so many files to come, with this."""
         began = time.monotonic()
         if files == len(self.variants):
             self.limit_images(live, files)
-        found: dict[Task, float] = {}
+        results: dict[Task, float] = {}
         if self.task is not None:
             self.progress.stage(f"{name}: {len(self.task.paths)} images")
             if (right := classifier_accuracy(live, self.task, self.entry)) is not None:
-                found["classifier"] = right
+                results["classifier"] = right
         if self.boxes is not None and finds_boxes(live):
             self.progress.stage(f"{name}: boxes on {len(self.boxes.paths)} pictures")
             if (precision := box_precision(live, self.boxes, self.entry)) is not None:
-                found["boxes"] = precision
+                results["boxes"] = precision
         self.on_images += time.monotonic() - began
-        return found
+        return results
 
     def limit_images(self, live: runtime.Session, files: int) -> None:
         """Keep as many images as each of the files can see in the time that is left."""
@@ -127,9 +127,9 @@ class ModelProof:
     def note_residuals(self, live: runtime.Session, sample: Sample, name: str, made: Made) -> None:
         """Keep where a file differs from JAX on the first photograph."""
         assert made.verification is not None
-        found = first_residuals(live, sample, self.entry)
+        residuals = first_residuals(live, sample, self.entry)
         title = f"{self.entry.name}, {name}"
-        self.rows += residual_rows(title, found.outputs, found.grid, made.verification)
+        self.rows += residual_rows(title, residuals.outputs, residuals.grid, made.verification)
 
 
 def finds_boxes(live: runtime.Session) -> bool:
@@ -155,8 +155,8 @@ def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
     against = None
     if outputs is not None:
         sides = outputs.fed["pixel_values"].shape[2:]
-        found = {"in_jax": in_jax, "in_file": proof.in_file}
-        against = Against(library=outputs.reference, size=sides, **found)
+        errors = {"in_jax": in_jax, "in_file": proof.in_file}
+        against = Against(library=outputs.reference, size=sides, **errors)
     pictures = draw_pictures(entry, loaded, proof.rows, folder, progress)
     return Measured(
         model=entry.name,
@@ -193,7 +193,7 @@ def has_transformers() -> bool:
 
 
 def of_transformers(entry: ModelInfo, loaded: Loaded) -> Golden | None:
-    """What transformers makes of the photographs; None if it has no such model or is not there.
+    """Outputs of transformers for the photographs; None if it has no such model or is not there.
 
     The size is the one that positions were trained on, where all implementations agree on them.
     """
@@ -205,12 +205,12 @@ def of_transformers(entry: ModelInfo, loaded: Loaded) -> Golden | None:
 
 def worst_error(errors: dict[str, float]) -> float | None:
     """The largest; None if one is not a number."""
-    found = max(errors.values(), key=lambda error: math.inf if math.isnan(error) else error)
-    return found if math.isfinite(found) else None
+    largest = max(errors.values(), key=lambda error: math.inf if math.isnan(error) else error)
+    return largest if math.isfinite(largest) else None
 
 
-def one_file(spec: FileSpec, file: Path, made: Made, found: dict[Task, float]) -> OneFile:
-    """What is to be said of a file that was just made."""
+def one_file(spec: FileSpec, file: Path, made: Made, results: dict[Task, float]) -> OneFile:
+    """Facts of a file that was just made."""
     assert made.verification is not None
     parts = (part for part in (file, sidecar_path(file)) if part.exists())
     return OneFile(
@@ -218,5 +218,5 @@ def one_file(spec: FileSpec, file: Path, made: Made, found: dict[Task, float]) -
         precision=spec.precision,
         bytes=sum(part.stat().st_size for part in parts),
         verification=made.verification,
-        scores=found,
+        scores=results,
     )

@@ -65,7 +65,7 @@ class Kind(Model, extra="ignore"):
 
 
 class Annotations(Model, extra="ignore"):
-    """What is where on pictures."""
+    """Annotations of pictures: what is where."""
 
     images: tuple[Picture, ...]
     annotations: tuple[Thing, ...]

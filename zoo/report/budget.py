@@ -37,7 +37,8 @@ def products_a_second() -> float:
 
 @dataclass
 class Budget:
-    """So many `seconds` for all models, of which each gets its part, with so many `files` of each.
+    """Budget of so many `seconds` for all models, of which each gets its part, with so many `files`
+    of each.
 
     `rate` are the machine's multiply-adds a second. What models took tells how far predictions are
     off for the others.

@@ -22,7 +22,7 @@ from zoo.report.labelled import LabelledTask
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What somebody wants to know, in so many `minutes`, about checkpoints in a folder."""
+    """Request of a report, in so many `minutes`, about checkpoints in a folder."""
 
     weights: Path
     entries: Sequence[ModelInfo]
@@ -40,7 +40,7 @@ class ReportRequest:
 
 @dataclass
 class Outcomes:
-    """What became of each model: `measured` now, `already` before, `left` for another time, or
+    """Outcomes by model: `measured` now, `already` before, `left` for another time, or
     `failed`. The last two have the reason."""
 
     report: content.ReportContent
@@ -99,14 +99,14 @@ def measure_one(
     progress.stage(f"{entry.name}: reading {path.name}")
     proof = ModelProof(entry, asked.variants, asked.task, asked.boxes, progress, seconds)
     try:
-        found = measure_model(path, proof, asked.folder)
+        measured = measure_model(path, proof, asked.folder)
     except (WeightsError, BadRequest, BadFile) as error:
         # One damaged file keeps nobody from the other models.
         outcomes.failed[entry.name] = str(error)
         progress.note(f"{entry.name} was not measured: {error}")
         return
-    budget.learn(entry, found.seconds - proof.on_images)
-    outcomes.report = page.add(outcomes.report, found)
+    budget.learn(entry, measured.seconds - proof.on_images)
+    outcomes.report = page.add(outcomes.report, measured)
     outcomes.measured.append(entry.name)
     page.write_report(outcomes.report, asked.folder)
 
@@ -116,17 +116,17 @@ def is_known(
 ) -> bool:
     """Whether a report has this model of this checkpoint, by the same versions of everything, and
     all that is asked of it."""
-    known = {each.model: each for each in report.models}.get(entry.name)
+    measured = {each.model: each for each in report.models}.get(entry.name)
     folder = asked.task.told.folder if asked.task else None
     boxes = asked.boxes.told.folder if asked.boxes else None
     return (
-        known is not None
-        and known.checkpoint == path.name
-        and known.tools == tools_of(entry)
-        and {*asked.variants} <= known.files.keys()
-        and folder in (None, known.images.folder if known.images else None)
-        and boxes in (None, known.boxes.folder if known.boxes else None)
-        and (known.sha256 is None or not path.is_file() or known.sha256 == sha256(path))
+        measured is not None
+        and measured.checkpoint == path.name
+        and measured.tools == tools_of(entry)
+        and {*asked.variants} <= measured.files.keys()
+        and folder in (None, measured.images.folder if measured.images else None)
+        and boxes in (None, measured.boxes.folder if measured.boxes else None)
+        and (measured.sha256 is None or not path.is_file() or measured.sha256 == sha256(path))
     )
 
 
@@ -140,21 +140,21 @@ def tell_time(
     for entry in missing:
         if sum_of + budget.takes(entry) <= budget.left:
             sum_of, fitting = sum_of + budget.takes(entry), fitting + 1
-    told = f"about {minutes(sum_of)} of at most {asked.minutes:g}"
+    span = f"about {minutes(sum_of)} of at most {asked.minutes:g}"
     images = "; as many images as there is time for take the rest" if asked.has_images else ""
-    progress.note(f"{fitting} of {len(missing)} models take {told}{images}")
+    progress.note(f"{fitting} of {len(missing)} models take {span}{images}")
 
 
 def too_long(entry: ModelInfo, budget: Budget, asked: ReportRequest) -> str:
     """Why a model has to wait, and what to do."""
     takes = budget.takes(entry)
-    told = f"it takes about {minutes(takes)}, more than is left ({minutes(budget.left)})"
+    trouble = f"it takes about {minutes(takes)}, more than is left ({minutes(budget.left)})"
     if takes > 60 * asked.minutes:
-        return f"{told}; write {parameter('minutes')} {round(1.5 * takes / 60) + 1}"
-    return f"{told}; run the command again, and it goes on"
+        return f"{trouble}; write {parameter('minutes')} {round(1.5 * takes / 60) + 1}"
+    return f"{trouble}; run the command again, and it goes on"
 
 
 def minutes(seconds: float) -> str:
-    """Of a time, in words."""
+    """Minutes of a time, in words."""
     count = max(0, round(seconds / 60))
     return f"{count} minute{'s' * (count != 1)}" if count else "less than a minute"

@@ -67,8 +67,10 @@ def read_task(folder: Path) -> LabelledTask:
             "for each of two or more classes."
         )
     pairs = [(path, label) for label, name in enumerate(classes) for path in images[name]]
-    told = Images(folder=folder.absolute().name, pictures=len(pairs), classes=len(classes))
-    return LabelledTask([path for path, _ in pairs], [each for _, each in pairs], classes, told)
+    neighbours = Images(folder=folder.absolute().name, pictures=len(pairs), classes=len(classes))
+    return LabelledTask(
+        [path for path, _ in pairs], [each for _, each in pairs], classes, neighbours
+    )
 
 
 def classifier_accuracy(live: Session, task: LabelledTask, entry: ModelInfo) -> float | None:

@@ -20,7 +20,7 @@ class Checkpoints:
 
 
 def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
-    """By the names under which checkpoints are published, or else by what is in a file.
+    """Find checkpoints by the names under which they are published, or else by what is in a file.
 
     Of several checkpoints of a model the authors' is taken, then Equimo's, then a hub's.
 
@@ -34,11 +34,11 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
     for entry in entries:
         names = filter(None, (entry.checkpoint, entry.archive, Path(entry.repository).name))
         named[entry.name] = [path for name in names if (path := folder / name).exists()]
-    found = {name: paths[0] for name, paths in named.items() if paths}
-    known = {path for paths in named.values() for path in paths}
+    by_model = {name: paths[0] for name, paths in named.items() if paths}
+    named_paths = {path for paths in named.values() for path in paths}
     left_out: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
-        if path in known or path.name.startswith("."):
+        if path in named_paths or path.name.startswith("."):
             continue
         try:
             models = fitting_models(open_named(path))
@@ -46,15 +46,17 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
             left_out[path.name] = str(error)
             continue
         if len(models) == 1 and models[0] in named:
-            found.setdefault(models[0], path)
+            by_model.setdefault(models[0], path)
         elif len(models) != 1:
             fits = f"it fits {' and '.join(models)}" if models else "it fits no model of the zoo"
             left_out[path.name] = f"{fits}: give it the name that it was published under."
-    if not found:
-        told = f" ({len(left_out)} files there are of other models or of none)" if left_out else ""
+    if not by_model:
+        others = (
+            f" ({len(left_out)} files there are of other models or of none)" if left_out else ""
+        )
         raise BadRequest(
             f"{parameter('weights_dir')} {folder} holds no checkpoint of the models that were "
-            f"asked for{told}: put published files there, under their own names."
+            f"asked for{others}: put published files there, under their own names."
         )
-    in_order = {entry.name: found[entry.name] for entry in entries if entry.name in found}
+    in_order = {entry.name: by_model[entry.name] for entry in entries if entry.name in by_model}
     return Checkpoints(in_order, left_out)

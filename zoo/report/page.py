@@ -52,9 +52,9 @@ def write_report(report: ReportContent, folder: Path) -> None:
 
 def add(report: ReportContent, new: Measured) -> ReportContent:
     """A report with another model, which takes the place of an earlier measurement."""
-    found = {each.model: each for each in (*report.models, new)}
+    by_model = {each.model: each for each in (*report.models, new)}
     # A model that the zoo has no more goes.
-    models = tuple(found[name] for name in MODELS if name in found)
+    models = tuple(by_model[name] for name in MODELS if name in by_model)
     return report.model_copy(update={"models": models})
 
 
@@ -80,7 +80,7 @@ def number(error: float | None) -> str:
 
 
 def file_rows(measured: Measured) -> Iterator[Sequence[str]]:
-    """Of each file: name, megabytes, largest error, least cosine, verdict."""
+    """Row of each file: name, megabytes, largest error, least cosine, verdict."""
     for name, file in measured.files.items():
         cosine = worst(file.verification.comparisons, "cosine")
         yield (
@@ -93,21 +93,21 @@ def file_rows(measured: Measured) -> Iterator[Sequence[str]]:
 
 
 def result_rows(measured: Measured) -> Iterator[Sequence[str]]:
-    """Of each task: how it is measured, what is reported on which data by whom, and what each file
-    did here on the user's images."""
-    known = MODELS[measured.model].reported if measured.model in MODELS else ()
-    told = [(each.task, f"{each.value}", each.data, each.source) for each in known]
+    """Row of each task: how it is measured, what is reported on which data by whom, and what each
+    file did here on the user's images."""
+    reported = MODELS[measured.model].reported if measured.model in MODELS else ()
+    rows = [(each.task, f"{each.value}", each.data, each.source) for each in reported]
     tasks = {task for file in measured.files.values() for task in file.scores}
-    told += [(task, "no figure is known", "", "") for task in sorted(tasks - {t for t, *_ in told})]
-    for task, value, data, source in told:
+    rows += [(task, "no figure is known", "", "") for task in sorted(tasks - {t for t, *_ in rows})]
+    for task, value, data, source in rows:
         yield task, TASKS[task], value, data, source, found_here(measured, task)
 
 
 def found_here(measured: Measured, task: Task) -> str:
-    """What each file did in a task, or that it was not measured."""
-    found = [
+    """Scores of each file in a task, or that it was not measured."""
+    scores = [
         f"{name} {file.scores[task]:.2f}"
         for name, file in measured.files.items()
         if task in file.scores
     ]
-    return ", ".join(found) or "not measured"
+    return ", ".join(scores) or "not measured"

@@ -29,8 +29,8 @@ def draw_pictures(
     drawn = []
     if architecture_of(loaded.config).gives_features:
         progress.stage(f"{entry.name}: drawing features")
-        known = {"name": entry.name, "preprocessing": entry.preprocessing}
-        model = bind(abstract(loaded.config, **known), loaded.weights.arrays)
+        facts = {"name": entry.name, "preprocessing": entry.preprocessing}
+        model = bind(abstract(loaded.config, **facts), loaded.weights.arrays)
         drawn.append(f"{entry.name}{FEATURES}")
         save_picture(draw_grid(of_model(model, photographs(1), None)), folder / drawn[-1])
     if find_spec("matplotlib") is None:

@@ -68,7 +68,7 @@ FILE = "providers.json"
 
 
 class Ran(Model):
-    """What became of a file in a provider."""
+    """Outcome of a file in a provider."""
 
     failed: Text | None = Field(default=None, description="What it said, if it did not run.")
     providers: tuple[Line, ...] = Field(default=(), description="What the session had.")
@@ -109,7 +109,7 @@ class ProvidersReport(Model):
 
 @dataclass(frozen=True)
 class ProvidersRequest:
-    """Of these models these variants, in a folder."""
+    """Request: these variants of these models, in a folder."""
 
     models: Sequence[str]
     variants: tuple[str, ...]
@@ -129,7 +129,7 @@ def report_providers(asked: ProvidersRequest, progress: Progress) -> ProvidersRe
                 folder = Path(scratch, model, target)
                 own = [name for name in there if TARGETS.get(name, target) == target]
                 files += _files_in(asked, model, target, folder, own, progress)
-        found = ProvidersReport(
+        report = ProvidersReport(
             format="jax-onnx-zoo providers",
             date=datetime.now(UTC).date().isoformat(),
             machine=machine(),
@@ -142,8 +142,8 @@ def report_providers(asked: ProvidersRequest, progress: Progress) -> ProvidersRe
         )
         asked.folder.mkdir(parents=True, exist_ok=True)
         with replacing(asked.folder / FILE) as file:
-            write_text(file, to_text(found))
-    return found
+            write_text(file, to_text(report))
+    return report
 
 
 def _files_in(
@@ -189,28 +189,28 @@ def _ran(folder: Path, file: str, provider: str) -> tuple[Ran, Results | None]:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         return Ran(failed=printable_line(lines[-1])), None
-    told = json.loads(done.stdout)
-    if provider not in told["providers"]:
+    record = json.loads(done.stdout)
+    if provider not in record["providers"]:
         return Ran(failed=NOT_STARTED), None
     with np.load(outputs) as results:
-        found: Results = dict(results)
+        arrays: Results = dict(results)
     return (
         Ran(
-            providers=tuple(told["providers"]),
-            nodes=told["nodes"],
-            load_ms=1000 * told["load"],
-            run_ms=1000 * told["run"],
+            providers=tuple(record["providers"]),
+            nodes=record["nodes"],
+            load_ms=1000 * record["load"],
+            run_ms=1000 * record["run"],
         ),
-        found,
+        arrays,
     )
 
 
-def _compared(outcome: Ran, got: Results | None, wanted: Results | None, against: str) -> Ran:
+def _compared(outcome: Ran, got: Results | None, expected: Results | None, against: str) -> Ran:
     """With the largest errors of what ran, against the CPU's."""
-    if got is None or wanted is None:
+    if got is None or expected is None:
         return outcome
     try:
-        errors = [compare(array, wanted[name]) for name, array in got.items()]
+        errors = [compare(array, expected[name]) for name, array in got.items()]
     except CheckError as error:
         return Ran(failed=str(error))
     worst, least = (
@@ -218,11 +218,11 @@ def _compared(outcome: Ran, got: Results | None, wanted: Results | None, against
         min(each.cosine for each in errors),
     )
     finite = math.isfinite(worst)
-    found = {"max_rel": worst if finite else None, "cosine": least if finite else None}
-    return outcome.model_copy(update={"against": against, **found})
+    errors_by_kind = {"max_rel": worst if finite else None, "cosine": least if finite else None}
+    return outcome.model_copy(update={"against": against, **errors_by_kind})
 
 
 def _libraries() -> dict[str, str]:
     """Distributions of ONNX Runtime, and of what its providers load."""
-    found = {each.name: each.version for each in distributions()}
-    return {name: found[name] for name in sorted(found) if name.startswith(LIBRARIES)}
+    versions = {each.name: each.version for each in distributions()}
+    return {name: versions[name] for name in sorted(versions) if name.startswith(LIBRARIES)}

@@ -85,6 +85,6 @@ def render_received(reports: Sequence[Received]) -> str:
 
 def by_model(reports: Sequence[Received]) -> Iterator[tuple[str, Measured]]:
     """Every measurement and its report's name, in the order of models."""
-    found = [(each.model, one.name, each) for one in reports for each in one.report.models]
-    for _, name, each in sorted(found, key=lambda row: row[:2]):
+    rows = [(each.model, one.name, each) for one in reports for each in one.report.models]
+    for _, name, each in sorted(rows, key=lambda row: row[:2]):
         yield name, each

@@ -55,8 +55,8 @@ def contact_sheet(
     font = ImageFont.load_default(12)
     for place, line in enumerate(lines):
         columns = (KEY,) if root is not None else (KEY, THUMBNAIL)
-        found = table.take([cell.row for cell in line], columns)
-        for column, (cell, values) in enumerate(zip(line, found, strict=True)):
+        taken = table.take([cell.row for cell in line], columns)
+        for column, (cell, values) in enumerate(zip(line, taken, strict=True)):
             left, top = (
                 GAP + column * (CELL_SIDE + GAP),
                 GAP + place * (CELL_SIDE + TEXT_HEIGHT + GAP),
@@ -104,7 +104,7 @@ def _draw(
     sheet: Image.Image,
     picture: Image.Image | None,
     corner: tuple[int, int],
-    told: tuple[str, SheetCell],
+    named: tuple[str, SheetCell],
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
 ) -> None:
     left, top = corner
@@ -117,7 +117,7 @@ def _draw(
         way = Image.Resampling.NEAREST if scale > 4 else Image.Resampling.BICUBIC
         place = (left + (CELL_SIDE - width) // 2, top + (CELL_SIDE - height) // 2)
         sheet.paste(picture.resize((width, height), way), place)
-    key, cell = told
+    key, cell = named
     pen.text((left, top + CELL_SIDE), key, INK, font)
     pen.text((left, top + CELL_SIDE + TEXT_HEIGHT // 2), f"{cell.number:.4f}", INK, font)
 

@@ -9,7 +9,7 @@ from zoo.retrieval.vector_table import Rows, VectorTable
 
 
 class Nearest(NamedTuple):
-    """Of each query the nearest rows `[queries, count]`, best first, and their cosines."""
+    """Nearest rows `[queries, count]` of each query, best first, and their cosines."""
 
     rows: Rows
     cosines: Float32

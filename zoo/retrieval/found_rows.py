@@ -57,8 +57,8 @@ MODEL = Option(
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What rows are compared with, one of a picture, a text and the key of a row; and which of
-    them are wanted."""
+    """Request of a search: what rows are compared with, one of a picture, a text and the key of a
+    row; and which of them are wanted."""
 
     picture: Annotated["Picture | None", PICTURE] = None
     text: Annotated[str | None, TEXT] = None

@@ -28,7 +28,7 @@ class DuplicateGroup:
 
 
 class Joined:
-    """Which rows belong together, as a forest: each row knows one of its group that comes before
+    """Rows that belong together, as a forest: each row knows one of its group that comes before
     it, and the first of a group itself (Galler and Fischer, 1964)."""
 
     def __init__(self, count: int):
@@ -46,11 +46,11 @@ class Joined:
 
     def firsts(self, rows: Rows) -> Rows:
         """The first row of each row's group."""
-        found = self.before[rows]
-        while (found != (further := self.before[found])).any():
-            found = further
-        self.before[rows] = found
-        return found
+        first = self.before[rows]
+        while (first != (further := self.before[first])).any():
+            first = further
+        self.before[rows] = first
+        return first
 
     def groups(self) -> list[DuplicateGroup]:
         """All groups of two rows or more, the largest first."""
@@ -59,11 +59,11 @@ class Joined:
         order = np.lexsort((rows, firsts))
         starts = np.flatnonzero(np.diff(firsts[order], prepend=-1))
         parts = np.split(rows[order], starts[1:]) if len(rows) else []
-        found = [
+        grouped = [
             DuplicateGroup(tuple(part.tolist()), tuple(self.nearest[part].tolist()))
             for part in parts
         ]
-        return sorted(found, key=lambda group: (-len(group.rows), group.rows))
+        return sorted(grouped, key=lambda group: (-len(group.rows), group.rows))
 
 
 def find_duplicates(

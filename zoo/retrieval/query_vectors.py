@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def picture_vector(table: VectorTable, picture: Picture, place: Path | None) -> Float32:
     """The vector `[1, dim]` of a picture, at length 1. **Raises** a `ZooError`."""
-    found, _ = _dataset_network(table, place)
-    values = found.values(_read(picture, found.least if table.about.draft else None))
-    runner = Runner(found, lane_session(found.path), 1)
+    network, _ = _dataset_network(table, place)
+    values = network.values(_read(picture, network.least if table.about.draft else None))
+    runner = Runner(network, lane_session(network.path), 1)
     vectors = runner.run([values], ["pooler_output"])["pooler_output"]
     return unit_rows(np.array(vectors, np.float32))
 
@@ -63,10 +63,8 @@ def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:
 def dataset_model(table: VectorTable, place: Path | None) -> VisionModel:
     """The model of a dataset, from a file or folder, or from where the dataset notes it.
     **Raises** `BadFile`."""
-    _, given = _dataset_network(table, place)
-    return (
-        open_file(given) if given.suffix == ".onnx" else open_folder(given, table.network.variant)
-    )
+    _, path = _dataset_network(table, place)
+    return open_file(path) if path.suffix == ".onnx" else open_folder(path, table.network.variant)
 
 
 def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwork, Path]:
@@ -75,20 +73,20 @@ def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwo
     **Raises** `BadFile` where there is none or another one: that is told by the digest of its file.
     """
     made = table.network
-    given = Path(made.place) if place is None else place
-    is_file = given.suffix == ".onnx"
-    if not (given.is_file() if is_file else is_built(given)):
-        where = f"{given}, where {table.path} notes it," if place is None else f"{given}"
+    path = Path(made.place) if place is None else place
+    is_file = path.suffix == ".onnx"
+    if not (path.is_file() if is_file else is_built(path)):
+        where = f"{path}, where {table.path} notes it," if place is None else f"{path}"
         raise BadFile(
             f"{where} has no model: name the file or folder of {made.model} that made the vectors "
             f"with {parameter('model')}."
         )
-    found = find_network(os.fspath(given), made.variant, offline=True)
-    folder = found.path.parents[len(Path(found.variant.file).parts) - 1]
-    listed = (found.manifest.listed[name] for name in found.variant.files)
-    if found.digest != made.model_sha256 or not all(file.is_at(folder) for file in listed):
+    network = find_network(os.fspath(path), made.variant, offline=True)
+    folder = network.path.parents[len(Path(network.variant.file).parts) - 1]
+    listed = (network.manifest.listed[name] for name in network.variant.files)
+    if network.digest != made.model_sha256 or not all(file.is_at(folder) for file in listed):
         raise BadFile(
-            f"{given} is of another model than {table.path}, whose vectors are of "
+            f"{path} is of another model than {table.path}, whose vectors are of "
             f"{made.told}: name that with {parameter('model')}."
         )
-    return found, given
+    return network, path

@@ -38,28 +38,28 @@ def _query(table: VectorTable, asked: SearchRequest, own: int | None) -> Float32
     if own is not None:
         return table.vectors([own])
     if asked.text is not None:
-        found = text_vector(table, asked.text, asked.model)
+        vector = text_vector(table, asked.text, asked.model)
     else:
         assert asked.picture is not None
-        found = picture_vector(table, asked.picture, asked.model)
-    if found.shape != (1, table.dim):
+        vector = picture_vector(table, asked.picture, asked.model)
+    if vector.shape != (1, table.dim):
         raise BadRequest(
-            f"the model gives vectors of {found.shape[-1]} numbers, and those of {table.path} have "
-            f"{table.dim}: name the model that made them with {parameter('model')}."
+            f"the model gives vectors of {vector.shape[-1]} numbers, and those of {table.path} "
+            f"have {table.dim}: name the model that made them with {parameter('model')}."
         )
-    return np.ascontiguousarray(found, np.float32)
+    return np.ascontiguousarray(vector, np.float32)
 
 
 def nearest_rows(
     table: VectorTable, queries: Float32, count: int, where: str | None = None
 ) -> Nearest:
-    """By the index of a large dataset that has one, else each row compared."""
+    """Nearest rows, by the index of a large dataset that has one, else each row compared."""
     index = read_index(table) if table.count > LARGE else None
     return lance_nearest(table, queries, count, index.probes if index else None, where)
 
 
 def told_index(table: VectorTable) -> str:
-    """What a user is to know of how a large dataset is searched; nothing of a small one."""
+    """Remark on how a large dataset is searched; none on a small one."""
     if table.count <= LARGE:
         return ""
     index = read_index(table)

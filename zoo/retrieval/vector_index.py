@@ -50,7 +50,7 @@ RECORD = "zoo.search.index"
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What an index is. `recall` is the share of the ten nearest rows, as an exact search finds
+    """Facts of an index. `recall` is the share of the ten nearest rows, as an exact search finds
     them, that it finds, of `asked` rows of the dataset, none of which counts as its own neighbour;
     `exact_ms` and `indexed_ms` are milliseconds a query."""
 
@@ -67,7 +67,7 @@ class IndexFacts:
 
 
 def read_index(table: VectorTable) -> IndexFacts | None:
-    """What a dataset notes of its index, if it has one."""
+    """Facts that a dataset notes of its index, if it has one."""
     if not _described(table):
         return None
     try:
@@ -121,9 +121,9 @@ def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
         raise BadFile(f"{table.path} cannot be indexed ({first_line(error)}).") from error
     seconds = time.perf_counter() - began
     indexed = open_vectors(table.path, table.column)
-    found = _measured(indexed, partitions, seconds, progress)
-    indexed.source.update_config({_record(indexed): json.dumps(asdict(found))})
-    return found
+    facts = _measured(indexed, partitions, seconds, progress)
+    indexed.source.update_config({_record(indexed): json.dumps(asdict(facts))})
+    return facts
 
 
 def _measured(
@@ -134,15 +134,15 @@ def _measured(
     rows = np.concatenate([block.rows for block in table.blocks()])
     asked = rows[np.linspace(0, len(rows) - 1, min(MEASURED_ROWS, len(rows))).astype(np.int64)]
     queries = table.vectors(asked)
-    wanted = exact_nearest(table, queries, MEASURED_NEAREST + 1)
+    exact = exact_nearest(table, queries, MEASURED_NEAREST + 1)
     began = time.perf_counter()
     lance_nearest(table, queries[:TIMED], MEASURED_NEAREST, None)
     exact_ms = 1000 * (time.perf_counter() - began) / TIMED
     for probes in (each for each in PROBES if each == PROBES[0] or each < 2 * partitions):
         began = time.perf_counter()
-        found = lance_nearest(table, queries, MEASURED_NEAREST + 1, probes)
+        indexed = lance_nearest(table, queries, MEASURED_NEAREST + 1, probes)
         indexed_ms = 1000 * (time.perf_counter() - began) / len(asked)
-        recall = _recall(found, wanted, asked)
+        recall = _recall(indexed, exact, asked)
         if recall >= WANTED:
             break
     size = sum(int(each.total_size_bytes) for each in _described(table))
@@ -150,12 +150,12 @@ def _measured(
     return IndexFacts(KIND, *facts, size, seconds)
 
 
-def _recall(found: Nearest, wanted: Nearest, asked: np.ndarray[Any, Any]) -> float:
+def _recall(indexed: Nearest, exact: Nearest, asked: np.ndarray[Any, Any]) -> float:
     """The share of wanted rows that were found, the asked ones left out."""
     shares = [
-        len(set(ours) & (rest := set(theirs) - {own})) / len(rest)
+        len(set(ours) & (others := set(theirs) - {own})) / len(others)
         for ours, theirs, own in zip(
-            found.rows.tolist(), wanted.rows.tolist(), asked.tolist(), strict=True
+            indexed.rows.tolist(), exact.rows.tolist(), asked.tolist(), strict=True
         )
     ]
     return float(np.mean(shares))
@@ -182,13 +182,13 @@ def lance_nearest(
         how |= {"minimum_nprobes": probes, "refine_factor": REFINED}
     for place, query in enumerate(queries):
         with usable_condition(table, where):
-            found = table.source.to_table(
+            answer = table.source.to_table(
                 columns=[OFFSET, "_distance"],
                 nearest=how | {"q": query},
                 filter=where,
                 prefilter=True,
             )
-        near = found.column(0).to_numpy().astype(np.int64)
+        near = answer.column(0).to_numpy().astype(np.int64)
         exact = table.vectors(near) @ query
         order = np.argsort(-exact, kind="stable")
         rows[place, : len(near)], cosines[place, : len(near)] = near[order], exact[order]

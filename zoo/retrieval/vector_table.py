@@ -98,24 +98,24 @@ class VectorTable:
                 if kept.all():
                     yield VectorBlock(here, unit_rows(_vectors(batch.column(0), self)))
                 elif kept.any():
-                    found = _vectors(batch.column(0).take(np.flatnonzero(kept)), self)
-                    yield VectorBlock(here[kept], unit_rows(found))
+                    vectors = _vectors(batch.column(0).take(np.flatnonzero(kept)), self)
+                    yield VectorBlock(here[kept], unit_rows(vectors))
 
     def vectors(self, rows: Sequence[int] | Rows) -> Float32:
         """The vectors of rows `[n, dim]`, at length 1. **Raises** `BadFile`."""
         with readable(self.path):
             taken = self.source.take(list(map(int, rows)), columns=[self.column]).combine_chunks()
             chunks = taken.column(0).chunks
-            found = [_vectors(chunk, self) for chunk in chunks]
-        return unit_rows(np.concatenate(found)) if found else np.zeros((0, self.dim), np.float32)
+            parts = [_vectors(chunk, self) for chunk in chunks]
+        return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, self.dim), np.float32)
 
     def take(self, rows: Sequence[int] | Rows, columns: Sequence[str]) -> list[dict[str, Any]]:
         """The named columns of rows, of which those are left out that there are not."""
         named = [name for name in columns if name in self.columns]
         with readable(self.path):
             table = self.source.take(list(map(int, rows)), columns=named)
-            found: list[dict[str, Any]] = table.to_pylist()
-            return found
+            records: list[dict[str, Any]] = table.to_pylist()
+            return records
 
     def where(self, condition: str) -> Rows:
         """The rows of which a condition in SQL is true, in order.
@@ -123,8 +123,8 @@ class VectorTable:
         **Raises** `BadRequest` for something that is no such condition.
         """
         with usable_condition(self, condition):
-            found = self.source.to_table(columns=[OFFSET], filter=condition)
-        return np.sort(found.column(0).to_numpy().astype(np.int64))
+            rows = self.source.to_table(columns=[OFFSET], filter=condition)
+        return np.sort(rows.column(0).to_numpy().astype(np.int64))
 
     def row_of(self, key: str) -> int:
         """The first row that has a key. **Raises** `BadRequest`."""

@@ -100,8 +100,8 @@ def bars(
         values = [group[name] for group in groups.values() if name in group]
         places = [row + (number + 0.5) * thickness - 0.4 for row in rows]
         drawn = axes.barh(places, [value or 0 for value in values], thickness, label=name)
-        told = ["not run" if value is None else f"{value:.2f}" for value in values]
-        axes.bar_label(drawn, told, padding=3, fontsize=8)
+        labels = ["not run" if value is None else f"{value:.2f}" for value in values]
+        axes.bar_label(drawn, labels, padding=3, fontsize=8)
     axes.set_yticks(range(len(groups)), list(groups))
     axes.invert_yaxis()
     axes.margins(x=0.1)
@@ -126,11 +126,11 @@ def draw_times(title: str, rows: Sequence[TimedRow], products: float | None) -> 
     for place, row in enumerate(rows):
         axes.barh(place, row.median, 0.42, color=BAR)
         axes.plot([row.fastest, row.most], [place, place], color=FAINT, linewidth=2)
-        told = f"{milliseconds(row.median)} ms, {row.ratio:.2f} of the first"
-        told = f"{milliseconds(row.median)} ms" if place == 0 else told
+        caption = f"{milliseconds(row.median)} ms, {row.ratio:.2f} of the first"
+        caption = f"{milliseconds(row.median)} ms" if place == 0 else caption
         beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9}
         # Beyond the line of the products, which would cross it.
-        axes.annotate(told, (max(row.median, row.most, products or 0), place), (6, 0), **beside)
+        axes.annotate(caption, (max(row.median, row.most, products or 0), place), (6, 0), **beside)
         # Above its bar, where it meets nothing however long it is.
         axes.annotate(row.name, (0, place), (0, 17), **beside)
     if products is not None:
@@ -219,7 +219,7 @@ def draw_magnitudes(axes: Axes, row: ResidualRow, most: float) -> None:
 
 
 def finite(errors: Float32) -> Float32:
-    """Those that are numbers, in one row."""
+    """Errors that are numbers, in one row."""
     return errors[np.isfinite(errors)]
 
 
@@ -238,9 +238,9 @@ def patch_means(errors: Float32, grid: Size) -> Float32:
 
 def summary(errors: Float32, grid: Size) -> str:
     """The largest and the mean error, and the mean of what lies before the patches."""
-    told = f"largest {errors.max():.1e}, mean {errors.mean():.1e}"
+    words = f"largest {errors.max():.1e}, mean {errors.mean():.1e}"
     before = errors.shape[1] - grid[0] * grid[1] if errors.ndim == 3 else 0
     if before <= 0:
-        return told
+        return words
     first = errors[0, :before].mean()
-    return f"{told}, of the {before} tokens before the patches {first:.1e}"
+    return f"{words}, of the {before} tokens before the patches {first:.1e}"

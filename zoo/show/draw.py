@@ -71,12 +71,12 @@ def draw_grid(features: Features, patch: tuple[int, int] | None = None) -> Image
 
 
 def panels(features: Features, patch: tuple[int, int]) -> dict[str, Panel]:
-    """What there is to see of features, by its title."""
+    """Panels of features, by their titles."""
     rows, columns = features.grid
     height, width = features.pixels.shape[1:3]
     size = f"{height} x {width} pixels, {rows} x {columns} patches"
     alike = likeness(features.patches, patch)
-    found = {
+    drawn = {
         "image": Panel(features.pixels, size),
         "principal components": Panel(
             components(features.patches), "red, green, blue: the first, second, third"
@@ -87,8 +87,8 @@ def panels(features: Features, patch: tuple[int, int]) -> dict[str, Panel]:
     }
     if (looks := features.attention) is not None:
         ends = (f"{looks.min():.2%}", f"{looks.max():.2%}")
-        found["attention of the class token"] = Panel(ramp(looks), "share of a patch", ends)
-    return found
+        drawn["attention of the class token"] = Panel(ramp(looks), "share of a patch", ends)
+    return drawn
 
 
 def letters(width: int) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """What a model makes of some pictures of one size.
+    """Features of some pictures of one size.
 
     `pixels` is [n, height, width, 3] of uint8: the pictures as the model sees them. `patches` is
     [n, rows, columns, dim]; `attention`, where it can be had, is [n, rows, columns]: how much the
@@ -58,7 +58,7 @@ def legible(own: Size, stride: int) -> Size:
 def of_model(
     model: Network, images: Sequence[Image], size: Size | None, note: str = ""
 ) -> Features:
-    """In JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
+    """Features in JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
     import jax.numpy as jnp
 
     from zoo.architectures.builder import batched
@@ -69,15 +69,15 @@ def of_model(
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     how = model.preprocessing
     values = pixel_values(images, how, size or legible(how.size, model.stride))
-    wanted = ("last_hidden_state", "class_attention")
-    found = batched(model, jnp.asarray(values), outputs=wanted)
-    tokens, heads = np.asarray(found["last_hidden_state"]), found.get("class_attention")
+    names = ("last_hidden_state", "class_attention")
+    outputs = batched(model, jnp.asarray(values), outputs=names)
+    tokens, heads = np.asarray(outputs["last_hidden_state"]), outputs.get("class_attention")
     attention = None if heads is None else np.asarray(heads.mean(axis=1))
     return _features(values, tokens, how, model.stride, attention, note)
 
 
 def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
-    """By ONNX Runtime, for a file with a manifest.
+    """Features by ONNX Runtime, for a file with a manifest.
 
     **Raises** `BadFile` for a file that has none or does not run, and `BadRequest` for one that
     preprocesses itself, has another size, or does not give the features of patches.
@@ -110,7 +110,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
 
 
 def random_note(seed: int) -> str:
-    """What is to be known of the features of random weights."""
+    """Remark on the features of random weights."""
     return f"Random weights (seed {seed}): nothing that is seen here was learned."
 
 

@@ -17,8 +17,8 @@ def residual_rows(
     rows = []
     for name, errors in outputs.items():
         own = [each for each in verification.comparisons if each.output == name]
-        found = f"at worst {worst_words(verification, own)}, where {limit(verification)} is asked"
-        verdict = f"{passed(all(map(asked.holds, own)))}: {found}"
+        worst = f"at worst {worst_words(verification, own)}, where {limit(verification)} is asked"
+        verdict = f"{passed(all(map(asked.holds, own)))}: {worst}"
         rows.append(ResidualRow(f"{title}: {name}", verdict, errors, grid, allowed(asked, own[:1])))
     return rows
 

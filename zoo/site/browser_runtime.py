@@ -31,7 +31,7 @@ class NpmPackage:
 
     @property
     def asked(self) -> str:
-        """What npm calls it."""
+        """Name that npm has for it."""
         return f"{self.name}@{self.version}"
 
     @property
@@ -91,22 +91,22 @@ def put_package(
             )
 
 
-def _take(package: NpmPackage, given: Path, place: Path) -> None:
+def _take(package: NpmPackage, source: Path, place: Path) -> None:
     """Copy the files from a folder, or out of an archive."""
-    if given.is_dir():
+    if source.is_dir():
         for name in package.files:
-            (place / name).write_bytes(read_at_most(given / "dist" / name, LARGEST_RUNTIME))
+            (place / name).write_bytes(read_at_most(source / "dist" / name, LARGEST_RUNTIME))
         return
     try:
-        archived = BytesIO(read_at_most(given, LARGEST_RUNTIME))
+        archived = BytesIO(read_at_most(source, LARGEST_RUNTIME))
         with tarfile.open(fileobj=archived) as archive:
             for name in package.files:
                 if member := archive.extractfile(f"package/dist/{name}"):
                     (place / name).write_bytes(member.read(LARGEST_RUNTIME))
     except (tarfile.TarError, KeyError, EOFError) as error:
-        told = first_line(error)
+        trouble = first_line(error)
         raise BadFile(
-            f"{given} is no archive of {package.name} ({told}): {package.advice}."
+            f"{source} is no archive of {package.name} ({trouble}): {package.advice}."
         ) from error
 
 
@@ -126,6 +126,6 @@ def _ask_npm(package: NpmPackage, workshop: Path, progress: Progress) -> Path:
     if done.returncode or not archive.is_file():
         # A code and what it means come first, advice and the place of a log last.
         said = [line.removeprefix("npm error ") for line in done.stderr.splitlines()[:2]]
-        told = "; ".join(said) or "no word"
-        raise BadFile(f"npm could not fetch {package.name} ({told}): {package.advice}.")
+        trouble = "; ".join(said) or "no word"
+        raise BadFile(f"npm could not fetch {package.name} ({trouble}): {package.advice}.")
     return archive

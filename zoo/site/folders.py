@@ -44,21 +44,23 @@ class Built:
 def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
     """Every folder, digests compared; one with another's files, measured on another machine, is a
     part of that. **Raises** `BadFile`, `BadRequest` for two of a model that differ."""
-    found: dict[str, Built] = {}
+    by_name: dict[str, Built] = {}
     for folder in folders:
         built = _read(folder, progress)
         name = built.entry.name
-        if name not in found:
-            found[name] = built
-        elif _is_measured_elsewhere(built, found[name]):
-            found[name] = replace(found[name], elsewhere=[*found[name].elsewhere, built.speeds])
+        if name not in by_name:
+            by_name[name] = built
+        elif _is_measured_elsewhere(built, by_name[name]):
+            by_name[name] = replace(
+                by_name[name], elsewhere=[*by_name[name].elsewhere, built.speeds]
+            )
         else:
             raise BadRequest(
-                f"{found[name].folder} and {folder} are both of {name}, and a site has one page "
+                f"{by_name[name].folder} and {folder} are both of {name}, and a site has one page "
                 "for each model: leave one out. Only the same files, measured on another machine, "
                 "go beside each other."
             )
-    return list(found.values())
+    return list(by_name.values())
 
 
 def _is_measured_elsewhere(built: Built, other: Built) -> bool:

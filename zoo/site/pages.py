@@ -31,7 +31,7 @@ CODE_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Column:
-    """Of the table: the field of a row that it shows; of a number also how it is shown."""
+    """Column of the table: the field of a row that it shows; of a number also how it is shown."""
 
     field: str
     heading: str
@@ -52,7 +52,7 @@ CATALOGUE_COLUMNS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """Of the table: its text, and the number that it is sorted by."""
+    """Cell of the table: its text, and the number that it is sorted by."""
 
     text: str
     number: float | None
@@ -60,7 +60,7 @@ class Cell:
 
 def pages(
     models: Sequence[Built],
-    found: Catalogue,
+    table: Catalogue,
     runtime_bytes: int,
     searched: Searchable | None,
     drawn: Mapping[str, str],
@@ -78,24 +78,24 @@ def pages(
     environment.globals |= {"thumbs": THUMBS, "drawn": drawn}
     environment.globals["has_tokenizers"] = any(built.has_tokenizer for built in models)
     index = environment.get_template("index.html.jinja").render(
-        groups=[facts(built, found) for built in models],
-        found=found,
+        groups=[facts(built, table) for built in models],
+        found=table,
         timed=sorted(
             {(each.runtime, each.machine) for built in models for each in measured(built)}
         ),
         searched=searched,
-        choices={field: sorted({vars(row)[field] for row in found.rows}) for field in FILTERS},
+        choices={field: sorted({vars(row)[field] for row in table.rows}) for field in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
     made = {}
     for built in models:
         parts = {name: structure(built.folder / v.file) for name, v in built.variants.items()}
-        told = facts(built, found)
-        made[f"{built.entry.name}.html"] = template.render(told, structures=parts)
+        shown = facts(built, table)
+        made[f"{built.entry.name}.html"] = template.render(shown, structures=parts)
     if searched is not None:
-        told = search_facts(searched, demo(searched.built))
+        shown = search_facts(searched, demo(searched.built))
         page = environment.get_template("search.html.jinja")
-        made["search.html"] = page.render(searched=searched, facts=told)
+        made["search.html"] = page.render(searched=searched, facts=shown)
     return {"index.html": index, **made}
 
 
@@ -109,28 +109,28 @@ def measured(built: Built) -> list[Speeds]:
 
 def cells(row: CatalogueRow) -> dict[str, Cell]:
     """A row of the table by field, the model's name left out."""
-    found = {}
+    cells_by_field = {}
     for column in CATALOGUE_COLUMNS:
         value = vars(row)[column.field]
         more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
         more = "≤ " if column.field == "p50_ms" and row.busy else more
         if column.shown is None or value is None:
-            found[column.field] = Cell("\u2013" if value is None else value, None)
+            cells_by_field[column.field] = Cell("\u2013" if value is None else value, None)
         else:
-            found[column.field] = Cell(more + column.shown(value), value)
-    return found
+            cells_by_field[column.field] = Cell(more + column.shown(value), value)
+    return cells_by_field
 
 
-def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
-    """What a model's page is made of."""
+def facts(built: Built, table: Catalogue) -> Mapping[str, Any]:
+    """Facts that a model's page is made of."""
     manifest, entry = built.manifest, built.entry
     return {
         "built": built,
         "manifest": manifest,
         "entry": entry,
         "config": entry.config,
-        "rows": [row for row in found.rows if row.model == built.entry.name],
-        "found": found,
+        "rows": [row for row in table.rows if row.model == built.entry.name],
+        "found": table,
         "steps": preprocessing_words(manifest.preprocessing.settings),
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
@@ -148,12 +148,12 @@ def facts(built: Built, found: Catalogue) -> Mapping[str, Any]:
 
 
 def demo(built: Built) -> dict[str, Any]:
-    """What the programs of the page have to know to run the model."""
+    """Facts with which the programs of the page run the model."""
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
-    given = {output.name for variant in built.variants.values() for output in variant.outputs}
+    outputs = {output.name for variant in built.variants.values() for output in variant.outputs}
     needed = architecture_of(config).page_draws(config)
-    drawn = bool(needed) and needed <= given
+    drawn = bool(needed) and needed <= outputs
     whole = built.variants.items() if drawn and is_fed(built) else ()
     small = {name: v.file for name, v in whole if len(v.files) == 1}
     chosen = {name: small[name] for name in RUN_HERE if name in small}

@@ -41,7 +41,7 @@ class Searchable:
 
     @property
     def bytes(self) -> int:
-        """Those of the vectors that are written."""
+        """Bytes of the vectors that are written."""
         return 2 * self.table.count * self.table.dim
 
     @property
@@ -94,26 +94,26 @@ def read_searchable(dataset: Path, models: Sequence[Built]) -> Searchable:
     )
 
 
-def write_searchable(found: Searchable, site: Path, progress: Progress) -> None:
+def write_searchable(searched: Searchable, site: Path, progress: Progress) -> None:
     """Write vectors at length 1 in float16, keys, and thumbnails as pictures of their own."""
-    progress.stage(f"writing {found.table.count:,} rows of {found.name}")
+    progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
     place = site / SEARCH
     (place / THUMBNAILS).mkdir(parents=True)
     with (place / VECTORS_FILE).open("wb") as file:
-        for block in found.table.blocks():
+        for block in searched.table.blocks():
             file.write(block.vectors.astype("<f2").tobytes())
     columns, keys, shown = (KEY, THUMBNAIL), [], []
-    for rows in np.array_split(np.arange(found.table.count), -(-found.table.count // 256)):
-        for row, values in zip(rows.tolist(), found.table.take(rows, columns), strict=True):
+    for rows in np.array_split(np.arange(searched.table.count), -(-searched.table.count // 256)):
+        for row, values in zip(rows.tolist(), searched.table.take(rows, columns), strict=True):
             keys.append(values[KEY])
             shown.append(_write_thumbnail(values.get(THUMBNAIL), place, row))
     write_text(place / KEYS, to_text({"keys": keys, "thumbnails": shown}))
 
 
-def _write_thumbnail(given: bytes | None, place: Path, row: int) -> bool:
+def _write_thumbnail(data: bytes | None, place: Path, row: int) -> bool:
     """Encode anew what is a picture, and leave out what is none: nobody's bytes are served."""
     try:
-        picture = read_picture(given or b"", str(row)).image
+        picture = read_picture(data or b"", str(row)).image
     except BadRequest:
         return False
     picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
@@ -123,21 +123,21 @@ def _write_thumbnail(given: bytes | None, place: Path, row: int) -> bool:
     return True
 
 
-def search_facts(found: Searchable, model: dict[str, Any]) -> dict[str, Any]:
-    """What the programs of the page have to know; `model` is what those of the model's page do."""
+def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
+    """Facts for the programs of the page; `model` is what those of the model's page do."""
     files = {}
-    for name in filter(None, (found.pictures, found.texts)):
-        file = found.built.variants[name].file
-        files[name] = {"file": file, "bytes": found.built.manifest.listed[file].bytes}
+    for name in filter(None, (searched.pictures, searched.texts)):
+        file = searched.built.variants[name].file
+        files[name] = {"file": file, "bytes": searched.built.manifest.listed[file].bytes}
     return model | {
         "files": files,
-        "size": found.table.about.size or model["size"],
+        "size": searched.table.about.size or model["size"],
         "search": {
-            "name": found.name,
-            "pictures": found.pictures,
-            "texts": found.texts,
-            "rows": found.table.count,
-            "dim": found.table.dim,
+            "name": searched.name,
+            "pictures": searched.pictures,
+            "texts": searched.texts,
+            "rows": searched.table.count,
+            "dim": searched.table.dim,
             "vectors": f"{SEARCH}/{VECTORS_FILE}",
             "keys": f"{SEARCH}/{KEYS}",
             "thumbnails": f"{SEARCH}/{THUMBNAILS}",

@@ -30,8 +30,8 @@ class Thumbnail:
 
 
 def draw_thumbnail(built: Built) -> Thumbnail | None:
-    """What a model makes of the photograph; the photograph as the model sees it, where it makes
-    nothing that can be drawn; None for a folder without golden numbers.
+    """Picture of what a model makes of the photograph; the photograph as the model sees it, where
+    it makes nothing that can be drawn; None for a folder without golden numbers.
 
     **Raises** `BadFile` where those cannot be read.
     """
@@ -45,9 +45,9 @@ def draw_thumbnail(built: Built) -> Thumbnail | None:
     return Thumbnail(picture.quantize(PALETTE_SIZE), made[1])
 
 
-def write_thumbnail(found: Thumbnail, place: Path) -> None:
+def write_thumbnail(thumbnail: Thumbnail, place: Path) -> None:
     """Write it as PNG."""
-    found.picture.save(place, optimize=True)
+    thumbnail.picture.save(place, optimize=True)
 
 
 def _seen(built: Built, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:

@@ -30,7 +30,7 @@ CATALOGUE = "catalogue.json"
 
 @dataclass(frozen=True)
 class Site:
-    """What was written. `own_bytes` are those of pages, styles and programs."""
+    """Result of writing a site. `own_bytes` are those of pages, styles and programs."""
 
     folder: Path
     catalogue: Catalogue
@@ -64,8 +64,8 @@ def write_site(
         put_package(ONNXRUNTIME_WEB, runtime, new / RUNTIME, stage, progress)
         if any(built.has_tokenizer for built in models):
             put_package(TOKENIZERS_JS, tokenizers, new / RUNTIME, stage, progress)
-        found = catalogue(models, progress)
-        own = write_own(new, models, found, searched)
+        table = catalogue(models, progress)
+        own = write_own(new, models, table, searched)
         if searched is not None:
             write_searchable(searched, new, progress)
         progress.stage("copying models")
@@ -73,7 +73,7 @@ def write_site(
             copy_model(built, new / MODELS / built.entry.name)
         made = (path for path in new.rglob("*") if path.is_file())
         names = sorted(path.relative_to(new).as_posix() for path in made)
-        record = {"format": FORMAT, **asdict(found), "files": names}
+        record = {"format": FORMAT, **asdict(table), "files": names}
         write_text(new / CATALOGUE, to_text(record))
         size = sum((new / name).stat().st_size for name in [*names, CATALOGUE])
         refuse_strangers(out, force)
@@ -82,7 +82,7 @@ def write_site(
             out.rename(old)
         new.rename(out)
         shutil.rmtree(old, ignore_errors=True)
-    return Site(out, found, own, size)
+    return Site(out, table, own, size)
 
 
 def refuse_strangers(out: Path, force: bool) -> None:
@@ -93,11 +93,11 @@ def refuse_strangers(out: Path, force: bool) -> None:
     there = {path.relative_to(out).as_posix() for path in places}
     if not there:
         return
-    known = _listed(out)
-    if strange := sorted(there - known):
-        told = ", ".join([*strange[:3], *["…"] * (len(strange) > 3)])
+    listed = _listed(out)
+    if strange := sorted(there - listed):
+        shown = ", ".join([*strange[:3], *["…"] * (len(strange) > 3)])
         raise BadOutput(
-            f"{out} has files that are of no site ({told}): name another folder with "
+            f"{out} has files that are of no site ({shown}): name another folder with "
             f"{parameter('out')}."
         )
     if not force:
@@ -115,7 +115,7 @@ def _listed(out: Path) -> set[str]:
 
 
 def write_own(
-    site: Path, models: Sequence[Built], found: Catalogue, searched: Searchable | None
+    site: Path, models: Sequence[Built], table: Catalogue, searched: Searchable | None
 ) -> int:
     """Write pages, styles, programs and small pictures; how many bytes those are."""
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
@@ -123,8 +123,8 @@ def write_own(
     (site / THUMBS).mkdir()
     for name, small in drawn.items():
         write_thumbnail(small, site / THUMBS / f"{name}.png")
-    told = {name: small.told for name, small in drawn.items()}
-    for name, text in pages(models, found, runtime_bytes, searched, told).items():
+    captions = {name: small.told for name, small in drawn.items()}
+    for name, text in pages(models, table, runtime_bytes, searched, captions).items():
         write_text(site / name, text)
     with as_file(files("zoo.site") / ASSETS) as assets:
         shutil.copytree(assets, site / ASSETS)

@@ -55,13 +55,13 @@ class Tokenizer:
 
     def encoded(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Both by their names. **Raises** as a call."""
-        given = [texts] if isinstance(texts, str) else list(texts)
-        if not given or not all(isinstance(text, str) for text in given):
+        asked = [texts] if isinstance(texts, str) else list(texts)
+        if not asked or not all(isinstance(text, str) for text in asked):
             raise BadRequest(f"got {ascii(texts)[:80]} for texts: give strings, at least one.")
-        found = self.backend.encode_batch(given)
+        encodings = self.backend.encode_batch(asked)
         return {
-            "input_ids": np.array([each.ids for each in found], np.int64),
-            "attention_mask": np.array([each.attention_mask for each in found], np.int64),
+            "input_ids": np.array([each.ids for each in encodings], np.int64),
+            "attention_mask": np.array([each.attention_mask for each in encodings], np.int64),
         }
 
 
@@ -107,7 +107,7 @@ def read_words(folder: Path) -> str:
 
 
 def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, Any]]:
-    """What `tokenizer_config.json` says, as far as it is used here, and all of it; the usual
+    """Settings of `tokenizer_config.json`, as far as it is used here, and all of it; the usual
     without one. **Raises** `BadFile`."""
     path = folder / SETTINGS
     if not path.exists():
@@ -116,8 +116,8 @@ def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, 
     try:
         return TokenizerSettings.model_validate_json(content), json.loads(content)
     except ValidationError as error:
-        told = wrong(error)
-        raise BadFile(f"{path} cannot be used: {told}. Take the checkpoint's own.") from error
+        trouble = wrong(error)
+        raise BadFile(f"{path} cannot be used: {trouble}. Take the checkpoint's own.") from error
 
 
 def _content(path: Path) -> bytes:

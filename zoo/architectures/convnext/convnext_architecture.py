@@ -42,8 +42,8 @@ def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
     depths = [count_numbered(shapes, f"blocks.{stage}.blocks.{{}}.norm.weight") for stage in stages]
     if 0 in dims or 0 in depths:
         return None
-    found = replace(config, depths=as_four(depths), dims=as_four(dims))
-    return _with_head(found, shapes("head.weight"))
+    sized = replace(config, depths=as_four(depths), dims=as_four(dims))
+    return _with_head(sized, shapes("head.weight"))
 
 
 def _with_head(config: ConvNeXtConfig, head: Shape | None) -> ConvNeXtConfig:
@@ -56,8 +56,8 @@ def _free(config: ConvNeXtConfig) -> ConvNeXtConfig:
 
 
 def _settled(config: ConvNeXtConfig, beside: Beside) -> ConvNeXtConfig:
-    told = beside.settings.network if beside.settings else None
-    blocks = told_of_blocks(told, config.activation, config.norm_eps)
+    settings = beside.settings.network if beside.settings else None
+    blocks = told_of_blocks(settings, config.activation, config.norm_eps)
     # All other norms are fixed in transformers.
     eps = blocks.pop("norm_eps")
     last = None if eps == config.norm_eps else eps

@@ -65,12 +65,12 @@ class ConvNeXtConfig:
 
     @property
     def task(self) -> str:
-        """What hubs call that which it does."""
+        """Task, as hubs call it."""
         return TASKS[self.classes > 0]
 
     @property
     def text(self) -> str:
         """The architecture in a line."""
         stages = zip(self.depths, self.dims, strict=True)
-        told = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
-        return f"4 stages of blocks: {told}{class_words(self.classes)}"
+        widths = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
+        return f"4 stages of blocks: {widths}{class_words(self.classes)}"

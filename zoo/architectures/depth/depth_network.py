@@ -29,7 +29,7 @@ def _conv(kernel: int, inputs: int, outputs: int, key: PRNGKeyArray) -> eqx.nn.C
 
 
 class Reassemble(eqx.Module):
-    """From the patches of a layer to a map of other channels, rows and columns."""
+    """Layer from patches to a map of other channels, rows and columns."""
 
     projection: eqx.nn.Conv2d
     resize: eqx.nn.ConvTranspose2d | eqx.nn.Conv2d | None

@@ -149,11 +149,11 @@ def _answer(config: DetectionConfig, outputs: Outputs, question: Question) -> An
     if not outputs.keys() >= BOXES:
         return features(outputs)
     least = THRESHOLD if question.threshold is None else question.threshold
-    found = post_process_object_detection(outputs, question.size, question.fed, least)
-    told = tuple(Answer(question.names[box.label_id], box.score) for box in found)
+    boxes = post_process_object_detection(outputs, question.size, question.fed, least)
+    answers = tuple(Answer(question.names[box.label_id], box.score) for box in boxes)
     picture = question.picture
-    drawing = None if picture is None else draw_boxes(picture, found, question.names)
-    return Answered("boxes", told, drawing, boxes=tuple(box.corners for box in found))
+    drawing = None if picture is None else draw_boxes(picture, boxes, question.names)
+    return Answered("boxes", answers, drawing, boxes=tuple(box.corners for box in boxes))
 
 
 def _outputs(config: DetectionConfig, pooler: str) -> dict[str, GivenOutput]:

@@ -102,7 +102,8 @@ class DecoderBlock(eqx.Module):
 
 
 class ProposalHead(eqx.Module):
-    """What a place of the map proposes: features, how much each class is there, and a box."""
+    """Head that proposes at each place of the map: features, how much each class is there, and a
+    box."""
 
     proj: eqx.nn.Linear
     norm: eqx.nn.LayerNorm
@@ -214,7 +215,7 @@ class RfDetr(Backboned):
         return self.stages(pixel_values)[-1]
 
     def stages(self, pixel_values: Float[Array, "3 H W"]) -> list[Detections]:
-        """What the places of the map propose, and then what the queries find behind each block:
+        """Proposals of the places of the map, and then what the queries find behind each block:
         what training looks at. The last is the answer."""
         maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows)
         source = self.projector(maps)
@@ -225,13 +226,13 @@ class RfDetr(Backboned):
         boxes = self.chosen(proposed)
         x = self.query_feat[: self.queries]
         positions = self.positions(sine_positions(boxes, dim))
-        found = [proposed]
+        detections = [proposed]
         for block in self.blocks:
             x = block(x, positions, boxes, source)
             normed = pointwise(self.norm, x)
             logits = pointwise(self.class_head, normed)
-            found.append(Detections(logits, refined(boxes, self.box_head(normed))))
-        return found
+            detections.append(Detections(logits, refined(boxes, self.box_head(normed))))
+        return detections
 
     def chosen(self, proposed: Detections) -> Boxes:
         """The boxes that queries begin with: of the places where a class is likeliest.

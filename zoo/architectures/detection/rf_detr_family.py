@@ -68,7 +68,7 @@ def _model(variant: DetrVariant) -> ModelInfo:
         pool=None,
     )
     repository = f"Roboflow/rf-detr-{variant.size}"
-    found = reported(f"README.md of {SOURCE}", "COCO", boxes=variant.precision)
+    results = reported(f"README.md of {SOURCE}", "COCO", boxes=variant.precision)
     return ModelInfo(
         name=f"rf_detr_{variant.size}",
         family="rf_detr",
@@ -90,7 +90,7 @@ def _model(variant: DetrVariant) -> ModelInfo:
         source=SOURCE,
         papers=("2511.09554",),
         labels=COCO,
-        reported=found,
+        reported=results,
     )
 
 

@@ -28,12 +28,12 @@ class DualConfig(Opaque):
 
     @property
     def takes(self) -> tuple[Taken, ...]:
-        """What the network is given."""
+        """Inputs of the network."""
         return ("pixel_values", *self.words.takes)
 
     @property
     def scores(self) -> Literal["sigmoid", "softmax"]:
-        """What makes probabilities of logits."""
+        """Function that makes probabilities of logits."""
         return "sigmoid" if self.bias else "softmax"
 
     @property

@@ -92,7 +92,7 @@ class DualEncoder(Network):
         return self(*inputs)
 
     def logits(self, cosines: Float[Array, "texts images"]) -> Float[Array, "texts images"]:
-        """What a sigmoid or a softmax makes probabilities of."""
+        """Logits of which a sigmoid or a softmax makes probabilities."""
         if self.temperature is not None:
             cosines = cosines / self.temperature
         if self.logit_scale is not None:

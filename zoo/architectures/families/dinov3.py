@@ -36,9 +36,9 @@ CONVNEXTS = (shared.CONVNEXT_TINY, shared.CONVNEXT_SMALL, shared.CONVNEXT_BASE)
 
 
 class Probes(NamedTuple):
-    """On ImageNet ReaL (ConvNeXts at 256 pixels), ADE20k and NYU Depth v2, by linear layers: tables
-    14 and 15 of the paper and the model cards; on ImageNet-1k by the nearest neighbours, as EUPE's
-    authors found it (arXiv:2603.22387, tables 1, 4 and 5)."""
+    """Results on ImageNet ReaL (ConvNeXts at 256 pixels), ADE20k and NYU Depth v2, by linear
+    layers: tables 14 and 15 of the paper and the model cards; on ImageNet-1k by the nearest
+    neighbours, as EUPE's authors found it (arXiv:2603.22387, tables 1, 4 and 5)."""
 
     real: float
     areas: float
@@ -47,7 +47,7 @@ class Probes(NamedTuple):
 
     @property
     def told(self) -> tuple[Reported, ...]:
-        """As an entry has them."""
+        """Results as an entry has them."""
         card = "arXiv:2508.10104, tables 14 and 15, and the model cards"
         return (
             *reported("arXiv:2603.22387, tables 1, 4 and 5", IMAGENET, k_NN=self.near),

@@ -42,7 +42,7 @@ class Upscaling(eqx.Module):
 
 
 class MaskHead(eqx.Module):
-    """From a query to what the pixels of its mask have in common: three layers."""
+    """Head from a query to what the pixels of its mask have in common: three layers."""
 
     fc1: eqx.nn.Linear
     fc2: eqx.nn.Linear

@@ -35,7 +35,7 @@ def _network(config: MaskConfig) -> Callable[..., Any]:
 
 
 def _sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
-    found = replace(
+    sized = replace(
         config,
         queries=count_rows(shapes, "queries"),
         query_blocks=count_rows(shapes, "attn_mask_probs"),
@@ -43,7 +43,7 @@ def _sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
         upscalings=count_numbered(shapes, "upscale.{}.norm.weight"),
     )
     # transformers has another function in the heads of one with gates.
-    return found if found.classes > 0 and config.backbone.ffn == "mlp" else None
+    return sized if sized.classes > 0 and config.backbone.ffn == "mlp" else None
 
 
 def _valued(config: MaskConfig, leaves: Mapping[str, Any]) -> MaskConfig:
@@ -81,10 +81,10 @@ MAPS = frozenset({"class_queries_logits", "masks_queries_logits"})
 def _answer(config: MaskConfig, outputs: Outputs, question: Question) -> Answered:
     if not outputs.keys() >= MAPS:
         return features(outputs)
-    found = post_process_panoptic_segmentation(QueryMasks(outputs, question.size, *question.fed))
-    told = (Answer(question.names[each.label_id], each.score) for each in found.segments_info)
-    best_first = tuple(sorted(told, key=lambda each: -each.score))
-    areas = found.segmentation
+    segments = post_process_panoptic_segmentation(QueryMasks(outputs, question.size, *question.fed))
+    answers = (Answer(question.names[each.label_id], each.score) for each in segments.segments_info)
+    best_first = tuple(sorted(answers, key=lambda each: -each.score))
+    areas = segments.segmentation
     return Answered("areas", best_first, draw_areas(areas), areas)
 
 

@@ -75,7 +75,7 @@ Returned: TypeAlias = Output | Depth | Masks | Detections | ClassMap | Similarit
 
 
 def by_name(
-    output: Returned, layers: Sequence[int] = (), wanted: Sequence[str] = ()
+    output: Returned, layers: Sequence[int] = (), fields: Sequence[str] = ()
 ) -> OrderedDict[str, Any]:
     """Outputs by their names in a file, in its order. They may be abstract, or those of a batch.
 
@@ -83,12 +83,12 @@ def by_name(
 
     - `layers`: those that were asked for. What there is of each is called by its number, as in
       `attentions_3`.
-    - `wanted`: fields of the output. Hidden states, which nobody gets unasked, are given as well.
+    - `fields`: fields of the output. Hidden states, which nobody gets unasked, are given as well.
       By default all fields.
     """
     named: OrderedDict[str, Any] = OrderedDict()
     for field, value in output._asdict().items():
-        if value is None or (wanted and field not in {*wanted, "hidden_states"}):
+        if value is None or (fields and field not in {*fields, "hidden_states"}):
             continue
         if isinstance(value, tuple):
             stem = "hidden_state" if field == "hidden_states" else field

@@ -10,7 +10,7 @@ Filter = Literal["bilinear", "bicubic"]
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From 8-bit RGB to `pixel_values`: resize, crop, rescale, normalise.
+    """Steps from 8-bit RGB to `pixel_values`: resize, crop, rescale, normalise.
 
     `resize` is the length of the shorter edge before a crop of `size` from the centre; None
     stretches the image straight to `size`, height x width, without keeping the aspect ratio.

@@ -147,7 +147,8 @@ def positions(
 def rotation(
     angles: Float[Array, "positions head_dim"], unrotated: int, rotate: Rotate
 ) -> Rotation:
-    """By angle 0 for `unrotated` tokens in front, so that one multiplication serves them all."""
+    """Rotation, by angle 0 for `unrotated` tokens in front, so that one multiplication serves them
+    all."""
     zeros = jnp.zeros((unrotated, angles.shape[-1]), angles.dtype)
     angles = jnp.concatenate([zeros, angles])
     return Rotation(jnp.sin(angles), jnp.cos(angles), rotate)

@@ -39,8 +39,8 @@ def _model(
     )
     names, width = DATA[data], layers * backbone.dim
     name = f"dinov2_vit{letter}14_{data}_{head}"
-    known = (data, head) == ("ade20k", "ms")
-    found = reported(dinov2.CARD, ADE20K, areas=results.areas) if known else ()
+    is_reported = (data, head) == ("ade20k", "ms")
+    mean_iou = reported(dinov2.CARD, ADE20K, areas=results.areas) if is_reported else ()
     return ModelInfo(
         name=name,
         family="dinov2_segmentation",
@@ -54,7 +54,7 @@ def _model(
         source=dinov2.SOURCE,
         papers=("2304.07193",),
         labels=names,
-        reported=found,
+        reported=mean_iou,
     )
 
 

@@ -126,7 +126,7 @@ class SwinConfig:
 
     @property
     def task(self) -> str:
-        """What hubs call that which it does."""
+        """Task, as hubs call it."""
         return TASKS[self.classes > 0]
 
     @property

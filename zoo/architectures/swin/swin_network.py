@@ -41,7 +41,7 @@ MASKED = -100.0
 def padded(
     x: Float[Array, "height width dim"], multiples: Two
 ) -> Float[Array, "height2 width2 dim"]:
-    """With zeros at the right and bottom edge, up to multiples of these sides."""
+    """Pad with zeros at the right and bottom edge, up to multiples of these sides."""
     rest = [-side % multiple for side, multiple in zip(x.shape, multiples, strict=False)]
     return jnp.pad(x, [(0, rest[0]), (0, rest[1]), (0, 0)]) if rest != [0, 0] else x
 
@@ -68,7 +68,8 @@ def pairs(window: Two) -> Int[np.ndarray, "pixels pixels"]:
 
 
 def regions(size: Size, window: int, shift: int) -> Int[Array, " size"]:
-    """Which pixels along an axis are neighbours although it was moved: 0, 1, 2 from the start."""
+    """Regions of pixels along an axis that are neighbours although it was moved: 0, 1, 2 from the
+    start."""
     place = jnp.arange(size)
     return (place >= size - window).astype(int) + (place >= size - shift).astype(int)
 
@@ -121,7 +122,7 @@ class WindowAttention(eqx.Module):
         self.window, self.pretrained = window, pretrained
 
     def bias(self) -> Float[Array, "heads pixels pixels"]:
-        """What is added for how far two pixels of a window are apart."""
+        """Bias for how far two pixels of a window are apart."""
         far = jnp.asarray(distances(self.window, self.pretrained), self.cpb1.weight.dtype)
         table = pointwise(self.cpb2, jax.nn.relu(pointwise(self.cpb1, far)))
         return BIAS_RANGE * jax.nn.sigmoid(table[pairs(self.window)].transpose(2, 0, 1))
@@ -211,7 +212,7 @@ class SwinBlock(eqx.Module):
         return x + pointwise(self.norm2, pointwise_rows(self.mlp, x))
 
     def mixed(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
-        """What attention makes of the windows of a map."""
+        """Map that attention makes of its windows."""
         height, width, _ = x.shape
         window, (down, across) = self.attn.window, self.shift
         y = padded(x, window) if self.pads_first else x
@@ -224,7 +225,7 @@ class SwinBlock(eqx.Module):
         return y[:height, :width]
 
     def mask(self, height: Size, width: Size) -> Float[Array, "windows pixels pixels"]:
-        """What is added to the logits of pixels of a moved map that are no neighbours."""
+        """Mask that is added to the logits of pixels of a moved map that are no neighbours."""
         rows, columns = (
             regions(side, window, shift)
             for side, window, shift in zip(

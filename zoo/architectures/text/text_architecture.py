@@ -63,9 +63,9 @@ def _projection(config: TextConfig, channels: int) -> int | None:
 
 
 def _settled(config: TextConfig, beside: Beside) -> TextConfig:
-    told = beside.settings.words if beside.settings else None
-    heads = (told and told.num_attention_heads) or config.heads
-    blocks = told_of_blocks(told, config.activation, config.norm_eps)
+    settings = beside.settings.words if beside.settings else None
+    heads = (settings and settings.num_attention_heads) or config.heads
+    blocks = told_of_blocks(settings, config.activation, config.norm_eps)
     return replace(config, **blocks, heads=heads, end=_end(config, beside))
 
 
@@ -74,8 +74,8 @@ def _end(config: TextConfig, beside: Beside) -> int | None:
     once told 2, which stands for the greatest."""
     if config.pool != "end" or beside.of_transformers is None:
         return config.end
-    told = beside.of_transformers.words.eos_token_id
-    return told if isinstance(told, int) and told not in (2, config.vocabulary - 1) else None
+    end = beside.of_transformers.words.eos_token_id
+    return end if isinstance(end, int) and end not in (2, config.vocabulary - 1) else None
 
 
 def _words(config: TextConfig) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class TextConfig(Opaque):
 
     @property
     def takes(self) -> tuple[Taken, ...]:
-        """What the network is given."""
+        """Inputs of the network."""
         return ("input_ids", "attention_mask") if self.masked else ("input_ids",)
 
     @property

@@ -127,7 +127,7 @@ class TextTransformer(Network):
         return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
 
     def mask(self, tokens: Size, words: Bool[Array, " tokens"] | None) -> Mask | None:
-        """Which tokens each attends to; None for all."""
+        """Mask of the tokens that each attends to; None for all."""
         if self.causal:
             triangle = np.tri if isinstance(tokens, int) else jnp.tri
             before = jnp.asarray(triangle(tokens, dtype=bool))
@@ -140,7 +140,7 @@ class TextTransformer(Network):
         input_ids: Int[Array, " tokens"],
         words: Bool[Array, " tokens"] | None,
     ) -> Float[Array, " dim"]:
-        """What stands for the text; zeros for the mean of no words."""
+        """Vector of the text; zeros for the mean of no words."""
         if self.pool == "last":
             return x[-1]
         if self.pool in ("greatest", "end"):

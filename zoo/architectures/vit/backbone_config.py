@@ -12,7 +12,7 @@ from zoo.architectures.vit.vit_config import ViTConfig
 
 @dataclass(frozen=True)
 class OnBackbone(Opaque):
-    """What a network on top of a vision transformer has of that."""
+    """Facts that a network on top of a vision transformer has of that."""
 
     backbone: ViTConfig
 

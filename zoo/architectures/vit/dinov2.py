@@ -24,9 +24,9 @@ WITH_REGISTERS = LearnedPositions(grid=37, antialias=True)
 
 
 class Results(NamedTuple):
-    """On ImageNet-1k by the nearest neighbours and by a linear layer, without registers and with
-    them (`README.md`); without them also on NYU Depth v2 by a linear layer on four blocks, and on
-    ADE20k at several scales (`MODEL_CARD.md`)."""
+    """Accuracies on ImageNet-1k by the nearest neighbours and by a linear layer, without registers
+    and with them (`README.md`); without them also on NYU Depth v2 by a linear layer on four blocks,
+    and on ADE20k at several scales (`MODEL_CARD.md`)."""
 
     plain: tuple[float, float]
     with_registers: tuple[float, float]
@@ -64,9 +64,9 @@ def _model(
     repository = f"facebook/dinov2-{'with-registers-' if registers else ''}{size}"
     in_timm = f"timm/vit_{size}_patch14{in_names}_dinov2.lvd142m"
     near, linear = results.with_registers if registers else results.plain
-    found = reported(f"README.md of {SOURCE}", IMAGENET, k_NN=near, linear=linear)
+    accuracies = reported(f"README.md of {SOURCE}", IMAGENET, k_NN=near, linear=linear)
     if not registers:
-        found += reported(CARD, NYU, depth=results.depth)
+        accuracies += reported(CARD, NYU, depth=results.depth)
     return ModelInfo(
         name=name,
         family="dinov2",
@@ -91,7 +91,7 @@ def _model(
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
         published={"timm": in_tokens} if registers else {},
-        reported=found,
+        reported=accuracies,
     )
 
 

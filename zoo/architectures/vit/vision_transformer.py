@@ -205,7 +205,7 @@ class VisionTransformer(Network):
         attending = (layers or range(1, len(self.blocks) + 1)[-1:]) if attentions else ()
         weights: dict[int, Float[Array, "heads tokens tokens"]] = {}
         states: list[Float[Array, "tokens dim"]] = []
-        wanted: dict[int, Float[Array, "tokens dim"]] = {}
+        normed: dict[int, Float[Array, "tokens dim"]] = {}
         for number, block in enumerate(self.blocks, start=1):
             if number in attending:
                 x, weights[number] = block.with_weights(x, rotation)
@@ -213,11 +213,11 @@ class VisionTransformer(Network):
                 x = block(x, rotation)
             states.append(x)
             if number in layers:
-                wanted[number] = self.normed(x)
-        x = wanted[len(self.blocks)] if len(self.blocks) in layers else self.normed(x)
+                normed[number] = self.normed(x)
+        x = normed[len(self.blocks)] if len(self.blocks) in layers else self.normed(x)
         x = self.topped(x)
         pooled = self.pooled(x)
-        hidden = tuple(wanted[number] for number in layers)
+        hidden = tuple(normed[number] for number in layers)
         if as_maps:
             patches = (rows[self.prefix_tokens :] for rows in hidden)
             hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
@@ -275,7 +275,7 @@ class VisionTransformer(Network):
         return x if self.pooled_norm else pointwise(self.norm, x)
 
     def topped(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """What the blocks on top make of the normed tokens, normed."""
+        """Normed tokens after the blocks on top."""
         for block in self.top:
             x = block(x)
         return x if self.top_norm is None else pointwise(self.top_norm, x)
@@ -296,8 +296,8 @@ class VisionTransformer(Network):
         pooled: Float[Array, " width"] | None,
         before: Sequence[Float[Array, "tokens dim"]],
     ) -> Float[Array, " classes"] | None:
-        """What the classifier makes of the last block's normed tokens, or of what was pooled of
-        them; the blocks before gave tokens that have no norm yet."""
+        """Logits that the classifier makes of the last block's normed tokens, or of what was pooled
+        of them; the blocks before gave tokens that have no norm yet."""
         if self.head is None:
             return None
         if self.head_tokens is None:

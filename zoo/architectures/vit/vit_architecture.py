@@ -37,12 +37,12 @@ def _network(config: ViTConfig) -> Callable[..., Any]:
 
 
 def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
-    told = beside.settings.network if beside.settings else None
+    settings = beside.settings.network if beside.settings else None
     mean = config.classes and not beside.own_head and _mean_alone(config, beside)
     return replace(
         config,
-        **told_of_blocks(told, config.activation, config.norm_eps),
-        heads=(told and told.num_attention_heads) or config.heads,
+        **told_of_blocks(settings, config.activation, config.norm_eps),
+        heads=(settings and settings.num_attention_heads) or config.heads,
         scores=beside.scores(config.classes),
         head_tokens=0 if mean else config.head_tokens,
     )

@@ -78,7 +78,7 @@ class ViTConfig:
         rotated = self.rope is None or (heads and self.head_dim % 4 == 0)
         tokens = self.head_tokens is None or 0 <= self.head_tokens <= self.depth
         sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
-        known = self.cls_token or (self.pool not in ("token", "both") and not self.head_tokens)
+        pooled = self.cls_token or (self.pool not in ("token", "both") and not self.head_tokens)
         # Registers of ViT-5 are rotated as a square picture.
         square = math.isqrt(max(self.registers, 0)) ** 2 == self.registers and self.cls_token
         placed = not isinstance(self.rope, RopeGrid) or (square and self.rope.length > 0)
@@ -87,7 +87,7 @@ class ViTConfig:
         fed = self.classes == 0 or self.head_tokens is not None or self.width == self.dim
         twice = self.classes > 0 and self.registers > 0 and self.pool == "token"
         two = not self.distilled or (twice and self.head_tokens is None)
-        counted = all((sized, few, grid, heads, rotated, tokens, known, placed, rows, fed, two))
+        counted = all((sized, few, grid, heads, rotated, tokens, pooled, placed, rows, fed, two))
         return counted and (self.top is None or self.top.is_sound)
 
     @property
@@ -124,7 +124,7 @@ class ViTConfig:
 
     @property
     def task(self) -> str:
-        """What hubs call that which it does."""
+        """Task, as hubs call it."""
         return TASKS[self.classes > 0]
 
     @property

@@ -23,10 +23,10 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
     """A vision transformer in the sizes of its leaves."""
     patch = shapes("patch_embed.proj.weight") or ()
     hidden = {kind: channels_between(shapes, *layers) for kind, layers in FEED_FORWARD.items()}
-    found = [(kind, width) for kind, width in hidden.items() if width]
-    if len(patch) != 4 or 0 in patch or len(found) != 1:
+    widths = [(kind, width) for kind, width in hidden.items() if width]
+    if len(patch) != 4 or 0 in patch or len(widths) != 1:
         return None
-    ((kind, width),) = found
+    ((kind, width),) = widths
     top = config.top and replace(
         config.top,
         depth=count_numbered(shapes, "top.{}.prenorm.weight"),
@@ -63,7 +63,8 @@ def _heads(config: ViTConfig, dim: int, shapes: Shapes) -> int:
 
 
 def with_classes(config: ViTConfig, head: Shape | None) -> ViTConfig:
-    """With the classes of a linear layer, and the tokens that it takes if those are several."""
+    """Configuration with the classes of a linear layer, and the tokens that it takes if those are
+    several."""
     classes, width = head if head and len(head) == 2 else (0, config.dim)
     tokens = config.head_tokens if width == config.dim else width // config.dim - 1
     head_tokens = tokens if classes else None

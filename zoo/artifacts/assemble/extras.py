@@ -52,8 +52,8 @@ def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) 
     entry, how = maker.entry, manifest.preprocessing.settings
     settings = portable_config(entry.config, entry.class_names, entry.family, how.size)
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
-    if told := for_transformers_js(manifest.variants, outside):
-        settings |= {"transformers.js_config": told}
+    if js_config := for_transformers_js(manifest.variants, outside):
+        settings |= {"transformers.js_config": js_config}
     write_json(stage / CONFIG, settings)
     write_json(stage / PROCESSOR, transformers_processor(how))
     write_golden(stage / GOLDEN, golden(maker, sample))
@@ -66,15 +66,15 @@ def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) 
 
 
 def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> dict[str, Any]:
-    """What transformers.js does not guess: which variants have their tensors `outside`, and what a
-    browser is to take where there is no int8, for which it would ask."""
-    told: dict[str, Any] = {}
+    """Settings that transformers.js does not guess: which variants have their tensors `outside`,
+    and what a browser is to take where there is no int8, for which it would ask."""
+    settings: dict[str, Any] = {}
     if outside:
-        told["use_external_data_format"] = {FILES[name].name: 1 for name in outside}
+        settings["use_external_data_format"] = {FILES[name].name: 1 for name in outside}
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:
-        told["device_config"] = {"wasm": {"dtype": dtype}}
-    return told
+        settings["device_config"] = {"wasm": {"dtype": dtype}}
+    return settings
 
 
 RANKS = {name: traits.rank for name, traits in PRECISIONS.items() if traits.rank is not None}
@@ -94,8 +94,8 @@ def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     """The first sample, unless its pixels are not those that the published settings lead to."""
     assert maker.samples is not None
     first = maker.samples()[0]
-    wanted = sample_inputs(replace(maker.entry, preprocessing=how), 1, how.size)
-    if first.images is not None or _same_images(first.inputs, wanted):
+    sample = sample_inputs(replace(maker.entry, preprocessing=how), 1, how.size)
+    if first.images is not None or _same_images(first.inputs, sample):
         return first
     # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.
     entry = replace(maker.entry, preprocessing=how)
@@ -111,10 +111,10 @@ def card(manifest: Manifest) -> str:
     """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
     entry, how = stated_entry(manifest), manifest.preprocessing.settings
     variants = manifest.variants
-    given = {item.name for variant in variants.values() for item in variant.outputs}
+    outputs = {item.name for variant in variants.values() for item in variant.outputs}
     return markdown(
         "card.md.jinja",
-        **{**dict(manifest), "outputs": given},
+        **{**dict(manifest), "outputs": outputs},
         hub_licence=LICENCES.get(manifest.licence.text),
         config=entry.config,
         base_model=base_model(manifest, entry),

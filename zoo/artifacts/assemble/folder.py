@@ -83,8 +83,8 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
 def is_ranged_on(variant: Variant, digest: str | None, scales: Scales) -> bool:
     """Whether its activations were ranged on the pictures of this digest, or scaled so, if it is in
     int8."""
-    found = variant.calibration.sha256 if variant.calibration else None
-    same = found == digest and (variant.scales or "tensor") == scales
+    pictures = variant.calibration.sha256 if variant.calibration else None
+    same = pictures == digest and (variant.scales or "tensor") == scales
     return variant.precision != "int8" or same
 
 
@@ -92,7 +92,7 @@ def is_ranged_on(variant: Variant, digest: str | None, scales: Scales) -> bool:
 def making(
     part: Part, plan: FolderPlan, there: Sequence[str], progress: Progress
 ) -> Generator[tuple[Maker, Iterator[tuple[str, Path, Made]]]]:
-    """What makes the files of a part, and those that are missing, while the block runs."""
+    """Maker of the files of a part, and those that are missing, while the block runs."""
     model, weights = abstract(part.loaded.config), part.loaded.weights
     signature = signature_of(part, plan)
     specs = plan.specs(part.files)
@@ -113,7 +113,7 @@ def making(
 
 
 def signature_of(part: Part, plan: FolderPlan) -> Signature:
-    """What the files of a part take: texts have no size."""
+    """Signature of the files of a part: texts have no size."""
     has_sides = "pixel_values" in part.loaded.config.takes
     return plan.signature if has_sides else replace(plan.signature, size=None)
 
@@ -151,7 +151,7 @@ def finish(
     complete: bool,
     progress: Progress,
 ) -> None:
-    """What belongs to all variants, written anew; `sessions` are those that they just ran in."""
+    """Write anew what belongs to all variants; `sessions` are those that they just ran in."""
     sample = golden_sample(maker, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
     variants = ledger.content.variants

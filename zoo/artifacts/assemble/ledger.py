@@ -27,8 +27,8 @@ class Ledger:
         earlier = None if force else read_ledger(folder)
         if earlier is None:
             return
-        wanted, found = (each.model_dump(include=IDENTITY) for each in (header, earlier))
-        different = [key for key in wanted if found[key] != wanted[key]]
+        now, before = (each.model_dump(include=IDENTITY) for each in (header, earlier))
+        different = [key for key in now if before[key] != now[key]]
         if different:
             raise BadOutput(
                 f"{folder} holds a build with other {' and '.join(different)}: replace it with "
@@ -37,11 +37,11 @@ class Ledger:
         if earlier.tools == header.tools:
             right = tuple(file for file in earlier.files if file.is_at(folder))
             names = {file.name for file in right}
-            known = {n: v for n, v in earlier.variants.items() if names.issuperset(v.files)}
+            kept = {n: v for n, v in earlier.variants.items() if names.issuperset(v.files)}
             # Of nothing that is gone or has changed is a build complete.
             complete = earlier.complete and len(right) == len(earlier.files)
             self.content = header.changed(
-                files=right, variants=known, complete=complete, speeds=earlier.speeds
+                files=right, variants=kept, complete=complete, speeds=earlier.speeds
             )
         elif lost := [name for name in earlier.variants if name not in variants]:
             raise BadOutput(
@@ -62,8 +62,8 @@ class Ledger:
                 place = self.folder / name
                 place.parent.mkdir(exist_ok=True)
                 (stage / PurePosixPath(name).name).replace(place)
-        known = {name: digests.get(PurePosixPath(name).name) for name in names}
-        fresh = {name: File.at(self.folder / name, name, known[name]) for name in names}
+        staged = {name: digests.get(PurePosixPath(name).name) for name in names}
+        fresh = {name: File.at(self.folder / name, name, staged[name]) for name in names}
         files = sorted((self.content.listed | fresh).items())
         self.write(files=tuple(file for _, file in files), **changes)
 

@@ -39,7 +39,7 @@ class FolderPlan:
     scales: Scales = "tensor"
 
     def specs(self, files: Mapping[str, FileSpec]) -> dict[str, FileSpec]:
-        """Those of some files that are to be made, at opsets that the target has."""
+        """Files that are to be made, at opsets that the target has."""
         newest = newest_opset(self.target)
         return {
             name: replace(spec, opset=min(spec.opset, newest))

@@ -28,11 +28,12 @@ class Here(Executor):
 
 
 @contextmanager
-def processes(jobs: int, told: Told) -> Generator[Pool]:
-    """So many processes, a fresh one for each build: what a build allocates is gone after it."""
+def processes(jobs: int, tell: Told) -> Generator[Pool]:
+    """Pool of so many processes, a fresh one for each build: what a build allocates is gone after
+    it."""
     with fresh() as context, context.Manager() as manager:
         queue = manager.Queue()
-        listener = threading.Thread(target=_listen, args=(queue, told), daemon=True)
+        listener = threading.Thread(target=_listen, args=(queue, tell), daemon=True)
         listener.start()
         open = partial(workers, context, jobs, _prepare, max_tasks_per_child=1)
         yield Pool(open, partial(_send, queue), lost=(BrokenExecutor,))
@@ -44,9 +45,9 @@ def _send(queue: Queue[tuple[FolderPlan, str] | None], plan: FolderPlan, text: s
     queue.put((plan, text))
 
 
-def _listen(queue: Queue[tuple[FolderPlan, str] | None], told: Told) -> None:
+def _listen(queue: Queue[tuple[FolderPlan, str] | None], tell: Told) -> None:
     while (item := queue.get()) is not None:
-        told(*item)
+        tell(*item)
 
 
 def _prepare() -> None:
@@ -67,17 +68,17 @@ class OnCluster(Executor):
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        given = self.client.submit(fn, *args, pure=False, **kwargs)
-        given.add_done_callback(partial(_pass_on, future))
+        task = self.client.submit(fn, *args, pure=False, **kwargs)
+        task.add_done_callback(partial(_pass_on, future))
         return future
 
 
-def _pass_on(future: Future[Any], given: Any) -> None:
+def _pass_on(future: Future[Any], task: Any) -> None:
     """Give a future what became of Dask's."""
-    if given.status != "cancelled" and (found := given.client.gather([given], errors="skip")):
-        future.set_result(found[0])
+    if task.status != "cancelled" and (results := task.client.gather([task], errors="skip")):
+        future.set_result(results[0])
     else:
-        future.set_exception(given.exception() or CancelledError())
+        future.set_exception(task.exception() or CancelledError())
 
 
 @contextmanager

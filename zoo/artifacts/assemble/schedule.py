@@ -24,17 +24,17 @@ Told = Callable[[FolderPlan, str], None]
 class Teller(Quiet):
     """Progress of one plan, as words."""
 
-    def __init__(self, plan: FolderPlan, told: Told):
-        self.plan, self.told = plan, told
+    def __init__(self, plan: FolderPlan, tell: Told):
+        self.plan, self.told = plan, tell
 
     def stage(self, text: str, total: int | None = None) -> None:
         self.told(self.plan, text)
 
 
-def start(plan: FolderPlan, told: Told | None, options: Mapping[str, str]) -> Outcome:
+def start(plan: FolderPlan, tell: Told | None, options: Mapping[str, str]) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome, in which parameters
     are called as these options."""
-    progress = Quiet() if told is None else Teller(plan, told)
+    progress = Quiet() if tell is None else Teller(plan, tell)
     with spelled(options):
         return attempt(plan.model, partial(build_folder, plan, progress))
 

@@ -6,7 +6,7 @@ from zoo.manifest.measured import StatedSimilarity
 
 
 def similarity(loaded: Loaded) -> StatedSimilarity | None:
-    """Of a network with two towers; None for others."""
+    """Similarity of a network with two towers; None for others."""
     how = architecture_of(loaded.config).similarity
     if how is None:
         return None

@@ -33,5 +33,5 @@ def parts_of(entry: ModelInfo, loaded: Loaded) -> Iterator[Part]:
 def inner(weights: Weights, path: str) -> Weights:
     """The weights of a part of a network, which lies under `path`."""
     tensors = weights.arrays.tensors.items()
-    found = {name.removeprefix(path): each for name, each in tensors if name.startswith(path)}
-    return replace(weights, arrays=LazyArrays(found))
+    inside = {name.removeprefix(path): each for name, each in tensors if name.startswith(path)}
+    return replace(weights, arrays=LazyArrays(inside))

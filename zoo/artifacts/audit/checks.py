@@ -35,9 +35,9 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport
     items = manifest.needed(there)
     wrong = wrong_files(folder, items, progress)
     readable, compare = golden_check.compare_golden(folder, manifest)
-    told = "complete" if manifest.complete else "the build of this folder was not finished"
+    state = "complete" if manifest.complete else "the build of this folder was not finished"
     findings = [
-        Finding("manifest", manifest.complete, told),
+        Finding("manifest", manifest.complete, state),
         # A pulled folder has the variants that somebody asked for.
         as_listed(items, wrong),
         check_others(folder, manifest),
@@ -59,8 +59,8 @@ def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
         )
     manifest = read_folder_manifest(folder)
     name = _find(manifest, file.absolute().relative_to(folder).as_posix())
-    wanted = {*manifest.variants[name].files, GOLDEN}
-    items = [item for item in manifest.files if item.name in wanted]
+    names = {*manifest.variants[name].files, GOLDEN}
+    items = [item for item in manifest.files if item.name in names]
     wrong = wrong_files(folder, items, progress)
     readable, compare = golden_check.compare_golden(folder, manifest)
     findings = [as_listed(items, wrong), readable]
@@ -113,8 +113,8 @@ def _report(
         if wrong.keys().isdisjoint(variant.files):
             files.append(audit_file(folder, name, variant, compare, provider, progress))
         else:  # nothing of it is read or run
-            told = Finding("graph", False, "not read: its files are not those of the manifest")
-            files.append(FileReport(name, variant.file, False, [told]))
+            unread = Finding("graph", False, "not read: its files are not those of the manifest")
+            files.append(FileReport(name, variant.file, False, [unread]))
     passed = all(f.passed for f in findings) and all(f.passed for f in files)
     return AuditReport(str(folder), manifest.model, provider, passed, findings, files)
 

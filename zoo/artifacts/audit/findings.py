@@ -38,10 +38,10 @@ class Judged:
 
 
 def residuals(
-    grid: Size, got: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]]
+    grid: Size, got: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
 ) -> Residuals:
-    """Of outputs by their names, in float32."""
-    pairs = {name: (np.asarray(got[name], np.float32), wanted[name]) for name in wanted}
+    """Residuals of outputs by their names, in float32."""
+    pairs = {name: (np.asarray(got[name], np.float32), expected[name]) for name in expected}
     return Residuals(grid, {name: abs(have - want) for name, (have, want) in pairs.items()})
 
 

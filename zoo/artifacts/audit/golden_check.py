@@ -43,8 +43,10 @@ def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
         lost = Finding("golden", False, "there are no golden numbers to compare with")
         return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
     shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.fed.items()}
-    told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    return Finding("golden numbers", True, told), partial(_at_every_level, folder, golden, manifest)
+    listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    return Finding("golden numbers", True, listed), partial(
+        _at_every_level, folder, golden, manifest
+    )
 
 
 def _at_every_level(
@@ -54,19 +56,19 @@ def _at_every_level(
     that is wrong, or else what the session gave."""
     judged, (provider, *_) = rerun(golden, manifest, live, variant), live.get_providers()
     again = rerun(golden, manifest, live, variant)
-    for found in (judged, again):
-        if not found.finding.passed:
-            return found
+    for judgement in (judged, again):
+        if not judgement.finding.passed:
+            return judgement
     try:
         model = runnable(folder / variant.file, variant.precision)
         for level, lower in runtime.lower_sessions(model, provider):
-            found = rerun(golden, manifest, lower, variant)
-            if not found.finding.passed:
-                told = f"{found.finding.detail}, at optimisation level '{level}'"
-                return replace(found, finding=replace(found.finding, detail=told))
+            judgement = rerun(golden, manifest, lower, variant)
+            if not judgement.finding.passed:
+                detail = f"{judgement.finding.detail}, at optimisation level '{level}'"
+                return replace(judgement, finding=replace(judgement.finding, detail=detail))
     except runtime.ERRORS as error:
-        told = f"{first_line(error)}, below the highest optimisation level"
-        return Judged(Finding("golden", False, told))
+        detail = f"{first_line(error)}, below the highest optimisation level"
+        return Judged(Finding("golden", False, detail))
     return judged
 
 
@@ -81,13 +83,13 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
         return Judged(Finding("golden", False, f"only one side has {', '.join(lost)}"))
     try:
         got = dict(zip(names, live.run(names, golden.fed), strict=True))
-        found = [
-            compared(golden.fed, name, converter.compare(np.asarray(got[name]), wanted))
-            for name, wanted in golden.outputs.items()
+        comparisons = [
+            compared(golden.fed, name, converter.compare(np.asarray(got[name]), expected))
+            for name, expected in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
         return Judged(Finding("golden", False, first_line(error)))
-    judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, found))
+    judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, comparisons))
     by_patch = partial(_by_patch, manifest, got, golden.outputs)
     return Judged(*judged, by_patch if "input_ids" not in golden.fed else None)
 
@@ -103,22 +105,22 @@ def _tower(
         (vectors,) = live.run(["pooler_output"], fed)
     except runtime.ERRORS as error:
         return Judged(Finding("golden", False, first_line(error)))
-    found = unit(np.asarray(vectors))
-    errors = converter.compare(found, golden.outputs[name])
+    unit_vectors = unit(np.asarray(vectors))
+    errors = converter.compare(unit_vectors, golden.outputs[name])
     record = compared(fed, "pooler_output", errors)
     return Judged(*finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record])))
 
 
 def _by_patch(
-    manifest: Manifest, got: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]]
+    manifest: Manifest, got: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
 ) -> Residuals:
     stride = stated_entry(manifest).config.stride
     height, width = manifest.preprocessing.size
-    return residuals((height // stride, width // stride), got, wanted)
+    return residuals((height // stride, width // stride), got, expected)
 
 
 def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
     """How far off numbers are, in words as well."""
-    told = f"{worst_words(verification, verification.comparisons)}, {limit(verification)} asked"
-    told += "" if verification.passed else f", {tried_levels(verification)}"
-    return Finding(check, verification.passed, told), verification
+    detail = f"{worst_words(verification, verification.comparisons)}, {limit(verification)} asked"
+    detail += "" if verification.passed else f", {tried_levels(verification)}"
+    return Finding(check, verification.passed, detail), verification

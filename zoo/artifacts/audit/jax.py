@@ -35,24 +35,25 @@ def compare_with_jax(
     """
     if manifest.weights.kind == "own" and weights is None:
         made = manifest.only
-        told = f"the model is the user's own; when it was exported: {worst_of(made)}. To compare "
-        told += f"it again, name its checkpoint with {parameter('weights')}"
-        return skip(made.passed or made.verification is None, told)
+        detail = f"the model is the user's own; when it was exported: {worst_of(made)}. To compare "
+        detail += f"it again, name its checkpoint with {parameter('weights')}"
+        return skip(made.passed or made.verification is None, detail)
     entry = stated_entry(manifest)
     signature = stated_signature(manifest, entry)
     entry, choice = own_entry(entry, read_choice(weights, manifest, entry, progress))
     loaded = open_weights(choice, entry, progress)
-    found, wanted = loaded.weights.provenance, manifest.weights
-    if (found.seed, found.sha256) != (wanted.seed, wanted.sha256):
+    here, recorded = loaded.weights.provenance, manifest.weights
+    if (here.seed, here.sha256) != (recorded.seed, recorded.sha256):
         raise BadFile(
-            f"the file was made from other weights ({wanted.name or wanted.seed or wanted.kind}): "
-            f"name those with {parameter('weights')}."
+            "the file was made from other weights "
+            f"({recorded.name or recorded.seed or recorded.kind}): name those with "
+            f"{parameter('weights')}."
         )
     progress.stage("running the model in JAX")
     samples = reference(entry, abstract(loaded.config), loaded.weights.arrays, signature)
 
     def compare(live: runtime.Session, variant: Variant) -> Judged:
-        limit = limit_for(variant.precision, wanted.kind, entry.config)
+        limit = limit_for(variant.precision, recorded.kind, entry.config)
         try:
             judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
@@ -65,20 +66,21 @@ def compare_with_jax(
 
 def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> Residuals:
     """Where a file differs from JAX on the first photograph."""
-    wanted = {name: np.asarray(value) for name, value in sample.outputs.items()}
-    got = dict(zip(wanted, live.run([*wanted], sample.fed), strict=True))
+    expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
+    got = dict(zip(expected, live.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
     height, width = sample.inputs["pixel_values"].shape[2:]
-    return residuals((height // stride, width // stride), got, wanted)
+    return residuals((height // stride, width // stride), got, expected)
 
 
-def skip(passed: bool, told: str) -> Compare:
+def skip(passed: bool, detail: str) -> Compare:
     """No comparison, and why."""
-    return lambda live, variant: Judged(Finding("JAX", passed, told))
+    return lambda live, variant: Judged(Finding("JAX", passed, detail))
 
 
 def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
-    """What a file takes and gives. **Raises** `BadFile` if its model cannot do that."""
+    """Signature of a file: what it takes and gives. **Raises** `BadFile` if its model cannot do
+    that."""
     inputs = manifest.only.inputs
     batch = inputs[0].shape[0] if inputs and inputs[0].shape else 0
     if (

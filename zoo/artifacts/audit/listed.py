@@ -24,9 +24,9 @@ def check_folder(folder: Path, progress: Progress) -> Manifest:
     for label, variant in manifest.variants.items():
         if not variant.passed:
             raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
-    for found in (check_others(folder, manifest), check_listed(folder, manifest.files, progress)):
-        if not found.passed:
-            raise BadFile(f"{folder} is not what its manifest says ({found.detail}): {AGAIN}.")
+    for finding in (check_others(folder, manifest), check_listed(folder, manifest.files, progress)):
+        if not finding.passed:
+            raise BadFile(f"{folder} is not what its manifest says ({finding.detail}): {AGAIN}.")
     return manifest
 
 
@@ -45,7 +45,7 @@ def check_listed(folder: Path, items: Collection[File], progress: Progress) -> F
 
 
 def wrong_files(folder: Path, items: Collection[File], progress: Progress) -> dict[str, str]:
-    """What is wrong with those that are not as they are listed, by name."""
+    """Faults of files that are not as they are listed, by name."""
     progress.stage("checking digests", sum(max(item.bytes, 0) for item in items))
     return {item.name: line for item in items if (line := _wrong(folder, item, progress))}
 
@@ -74,13 +74,13 @@ def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
 
 def check_others(folder: Path, manifest: Manifest) -> Finding:
     """Files that are not listed, and symbolic links; what is hidden does not count."""
-    known = {MANIFEST, *manifest.listed}
-    wrong = sorted(_strange(folder, folder, known))
+    listed = {MANIFEST, *manifest.listed}
+    wrong = sorted(_strange(folder, folder, listed))
     shown = wrong[:10] + [f"{len(wrong) - 10} more"] * (len(wrong) > 10)
     return Finding("nothing else", not wrong, "; ".join(shown) or "no other files, no links")
 
 
-def _strange(folder: Path, place: Path, known: Collection[str]) -> Iterator[str]:
+def _strange(folder: Path, place: Path, listed: Collection[str]) -> Iterator[str]:
     try:
         entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
     except OSError as error:
@@ -93,6 +93,6 @@ def _strange(folder: Path, place: Path, known: Collection[str]) -> Iterator[str]
         if entry.is_symlink():
             yield f"{shown} is a symbolic link"
         elif entry.is_dir():
-            yield from _strange(folder, path, known)
-        elif name not in known:
+            yield from _strange(folder, path, listed)
+        elif name not in listed:
             yield f"{shown} is not listed"

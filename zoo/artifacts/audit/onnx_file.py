@@ -71,25 +71,25 @@ def expanded_nodes(model: ir.Model) -> int:
     counts: dict[ir.OperatorIdentifier, int] = {}
 
     def total(nodes: Iterable[ir.Node], above: tuple[ir.OperatorIdentifier, ...]) -> int:
-        found = 0
+        count = 0
         for node in nodes:
             name = node.op_identifier()
             if name in above or len(above) == DEEPEST_CALLS:
                 return MOST_NODES + 1
             if name in model.functions and name not in counts:
                 counts[name] = total(model.functions[name].all_nodes(), (*above, name))
-            found += counts.get(name, 1)
-        return found
+            count += counts.get(name, 1)
+        return count
 
     return total(model.graph.all_nodes(), ())
 
 
-def check_fused(model: ir.Model, wanted: Mapping[str, int]) -> Finding:
+def check_fused(model: ir.Model, expected: Mapping[str, int]) -> Finding:
     """The fused operators that the graph has, against those it should have."""
-    found = {op: count for op, count in converter.report(model).fused.items() if count}
-    same = found == {op: count for op, count in wanted.items() if count}
-    told = "" if same else f", the manifest says {_counts(wanted)}"
-    return Finding("fused", same, f"{_counts(found)}{told}")
+    fused = {op: count for op, count in converter.report(model).fused.items() if count}
+    same = fused == {op: count for op, count in expected.items() if count}
+    remark = "" if same else f", the manifest says {_counts(expected)}"
+    return Finding("fused", same, f"{_counts(fused)}{remark}")
 
 
 def open_model(
@@ -100,25 +100,25 @@ def open_model(
         live = runtime.session(runnable(file, precision), provider)
     except (*runtime.ERRORS, *UNREADABLE) as error:
         return Finding("loads", False, first_line(error)), None
-    told = ", bfloat16 emulated" if precision == "bf16" else ""
-    return Finding("loads", True, f"{provider}{told}"), live
+    remark = ", bfloat16 emulated" if precision == "bf16" else ""
+    return Finding("loads", True, f"{provider}{remark}"), live
 
 
 def newer_runtime(minimum: str | None, loads: bool) -> Iterator[Finding]:
-    """That a file was run in newer versions than the one that is here, if so."""
+    """Finding that a file was run in newer versions than the one that is here, if so."""
     if minimum and is_older(runtime.RELEASE, minimum):
         advice = "" if loads else ": install that or a newer one"
-        told = f"it was run in {minimum}, and {runtime.RELEASE} is here{advice}"
-        yield Finding("runtime", loads, told)
+        detail = f"it was run in {minimum}, and {runtime.RELEASE} is here{advice}"
+        yield Finding("runtime", loads, detail)
 
 
 def elsewhere(live: runtime.Session, provider: str) -> tuple[Finding, dict[str, Counter[str]]]:
     """The nodes that the chosen provider leaves to others. Good to know, and not wrong."""
-    found = runtime.placed(live)
-    if found is None:
+    placed = runtime.placed(live)
+    if placed is None:
         return Finding("fallback", True, f"not known to {runtime.VERSION}"), {}
-    total = sum(counts.total() for counts in found.values())
-    others = {name: counts for name, counts in found.items() if name != provider}
+    total = sum(counts.total() for counts in placed.values())
+    others = {name: counts for name, counts in placed.items() if name != provider}
     lines = [
         f"{counts.total()} of {total} nodes on {name}: {_counts(dict(counts.most_common()))}"
         for name, counts in others.items()
@@ -132,21 +132,21 @@ def check_signature(
     """Names, types and shapes of what a file takes and gives, as ONNX Runtime sees them."""
     wrong = []
     takes, gives = live.get_inputs(), live.get_outputs()
-    for what, found, wanted in (("takes", takes, inputs), ("gives", gives, outputs)):
-        seen = [_tensor(each) for each in found]
-        if seen != list(wanted):
-            told = "; ".join(map(str, wanted))
-            wrong.append(f"it {what} {'; '.join(map(str, seen))}, the manifest says {told}")
+    for what, args, expected in (("takes", takes, inputs), ("gives", gives, outputs)):
+        seen = [_tensor(each) for each in args]
+        if seen != list(expected):
+            listed = "; ".join(map(str, expected))
+            wrong.append(f"it {what} {'; '.join(map(str, seen))}, the manifest says {listed}")
     names = ", ".join(tensor.name for tensor in (*inputs, *outputs))
     return Finding("signature", not wrong, "; ".join(wrong) or names)
 
 
-def _tensor(found: runtime.NodeArg) -> Tensor:
-    inner = found.type.removeprefix("tensor(").removesuffix(")")
+def _tensor(arg: runtime.NodeArg) -> Tensor:
+    inner = arg.type.removeprefix("tensor(").removesuffix(")")
     dtype = {"float": "float32", "double": "float64"}.get(inner, inner)
-    shape = tuple("?" if dim is None else dim for dim in found.shape)
+    shape = tuple("?" if dim is None else dim for dim in arg.shape)
     # Unchecked: a damaged file may have anything there.
-    return Tensor.model_construct(name=found.name, dtype=dtype, shape=shape)
+    return Tensor.model_construct(name=arg.name, dtype=dtype, shape=shape)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -127,7 +127,7 @@ def _sides(value: Sides | int | None) -> Sides:
 
 
 def read_settings(checkpoint: Checkpoint) -> tuple[Settings | None, Preprocessing | None]:
-    """What lies beside the tensors of transformers or timm, and how they take pictures. **Raises**
+    """Settings beside the tensors of transformers or timm, and how they take pictures. **Raises**
     `MappingError` where that is damaged, or is nothing that the zoo does."""
     folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
     if folder != checkpoint.path and not OF_LIBRARIES.fullmatch(checkpoint.path.name):
@@ -174,7 +174,7 @@ def _read(path: Path, kind: type[Read]) -> Read | None:
     try:
         if len(content) <= LARGEST_SETTINGS:
             return kind.model_validate_json(content)
-        told = f"it has more than {LARGEST_SETTINGS >> 20} MB"
+        trouble = f"it has more than {LARGEST_SETTINGS >> 20} MB"
     except ValidationError as error:
-        told = wrong(error)
-    raise MappingError(f"{path} cannot be used: {told}. Mend it, or take it away.")
+        trouble = wrong(error)
+    raise MappingError(f"{path} cannot be used: {trouble}. Mend it, or take it away.")

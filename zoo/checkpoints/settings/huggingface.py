@@ -41,8 +41,8 @@ def portable_config(
     below a classifier, or at least with its words."""
     for network in (config, below(config)):
         with suppress(BadRequest):
-            told = transformers_config(network, names, key_bias=False, size=size)
-            return told | labels(config.classes, names)
+            settings = transformers_config(network, names, key_bias=False, size=size)
+            return settings | labels(config.classes, names)
     # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
     return {
         "model_type": family,
@@ -61,17 +61,17 @@ def below(config: Config) -> Config:
 
 
 def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
-    """What the classes of a classifier are called: by number, where the names are of others."""
+    """Names of the classes of a classifier: by number, where the names are of others."""
     if not count:
         return {}
-    known = names if len(names) == count else [f"LABEL_{number}" for number in range(count)]
+    labelled = names if len(names) == count else [f"LABEL_{number}" for number in range(count)]
     return {
-        "id2label": {str(number): name for number, name in enumerate(known)},
-        "label2id": {name: number for number, name in enumerate(known)},
+        "id2label": {str(number): name for number, name in enumerate(labelled)},
+        "label2id": {name: number for number, name in enumerate(labelled)},
     }
 
 
 def transformers_kind(config: Config) -> TransformersClass:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
-    found: TransformersClass = architecture_of(config).transformers(config)
-    return found
+    kind: TransformersClass = architecture_of(config).transformers(config)
+    return kind

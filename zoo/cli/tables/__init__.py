@@ -34,8 +34,8 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
         say(title)
     shown = [[printable(str(cell)) for cell in row] for row in rows]
     out = console()
-    rest = _table(headings, [["", *row[1:]] for row in shown])
-    lines = out.render_lines(rest, pad=False)
+    below = _table(headings, [["", *row[1:]] for row in shown])
+    lines = out.render_lines(below, pad=False)
     whole = headings[0].startswith((">", "~")) or _least(headings, shown) <= out.width
     if whole or len(lines) > 1 + len(shown):  # or rows take several lines all the same
         return out.print(_table(headings, shown))

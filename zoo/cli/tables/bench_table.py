@@ -29,17 +29,17 @@ BENCH_COLUMNS = {
 """Of the table, after the file: by what JSON calls it, the heading and how it is shown."""
 
 
-def bench_record(found: Bench) -> dict[str, Any]:
+def bench_record(bench: Bench) -> dict[str, Any]:
     """A benchmark for JSON."""
-    options, floor = found.options, found.floor
+    options, floor = bench.options, bench.floor
     return {
         "runtime": f"{VERSION}, CPU",
         "machine": machine(),
-        "others": found.others,
-        "busy": is_busy(found.others),
+        "others": bench.others,
+        "busy": is_busy(bench.others),
         "threads": options.threads,
         "rounds": options.rounds,
-        "files": [record_contender(found, each) for each in found.contenders],
+        "files": [record_contender(bench, each) for each in bench.contenders],
         "products": {
             "ms": 1e3 * floor.total,
             "flops": floor.products.flops,
@@ -54,14 +54,14 @@ def bench_record(found: Bench) -> dict[str, Any]:
     }
 
 
-def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
+def record_contender(bench: Bench, each: Contender) -> dict[str, Any]:
     """One row for JSON; ratios are None where there is nothing to divide by."""
     taken = each.footprint
     return {
         "name": each.name,
         "inputs": each.inputs,
-        "p50_to_first": each.percentile(50) / found.contenders[0].percentile(50),
-        "fastest_to_products": each.fastest / found.floor.total if found.floor.total else None,
+        "p50_to_first": each.percentile(50) / bench.contenders[0].percentile(50),
+        "fastest_to_products": each.fastest / bench.floor.total if bench.floor.total else None,
         "p50_ms": 1e3 * each.percentile(50),
         "p95_ms": 1e3 * each.percentile(95),
         "fastest_ms": 1e3 * each.fastest,
@@ -72,15 +72,15 @@ def record_contender(found: Bench, each: Contender) -> dict[str, Any]:
     }
 
 
-def show_bench(found: Bench) -> None:
+def show_bench(bench: Bench) -> None:
     """A row a file, then what was measured how."""
     rows = []
-    for each in found.contenders:
-        told = record_contender(found, each)
-        cells = ((told[key], shown) for key, (_, shown) in BENCH_COLUMNS.items())
-        rows.append((short(each, found), *("" if n is None else shown(n) for n, shown in cells)))
+    for each in bench.contenders:
+        record = record_contender(bench, each)
+        cells = ((record[key], shown) for key, (_, shown) in BENCH_COLUMNS.items())
+        rows.append((short(each, bench), *("" if n is None else shown(n) for n, shown in cells)))
     print_table(("~file", *(heading for heading, _ in BENCH_COLUMNS.values())), rows)
-    products, total = found.floor.products, found.floor.total
+    products, total = bench.floor.products, bench.floor.total
     if total:
         say(
             f"products of the first file: {products.counts.total()} of {len(products.counts)} "
@@ -90,33 +90,33 @@ def show_bench(found: Bench) -> None:
     if products.uncounted:
         more = ", ".join(f"{count} {op}" for op, count in products.uncounted.items())
         say(f"not counted among the products: {more}")
-    shapes = {"; ".join(map(str, each.inputs)) for each in found.contenders}
-    measured = f"{found.options.rounds} rounds, threads: {found.options.threads}; {VERSION}"
+    shapes = {"; ".join(map(str, each.inputs)) for each in bench.contenders}
+    measured = f"{bench.options.rounds} rounds, threads: {bench.options.threads}; {VERSION}"
     say(f"input {' or '.join(sorted(shapes))}; {measured}")
-    say(f"{machine()}; {busy_words(found.others)}")
+    say(f"{machine()}; {busy_words(bench.others)}")
 
 
-def short(each: Contender, found: Bench) -> str:
+def short(each: Contender, bench: Bench) -> str:
     """A file's path without the folders that all have."""
     if each.footprint is None:
         return each.name
-    parents = [Path(other.name).parent for other in found.contenders if other.footprint]
+    parents = [Path(other.name).parent for other in bench.contenders if other.footprint]
     try:
         return Path(each.name).relative_to(os.path.commonpath(parents) or ".").as_posix()
     except ValueError:
         return each.name
 
 
-def timed_rows(found: Bench) -> list[TimedRow]:
+def timed_rows(bench: Bench) -> list[TimedRow]:
     """Every file as a chart shows it."""
-    first = found.contenders[0].percentile(50)
+    first = bench.contenders[0].percentile(50)
     return [
         TimedRow(
-            name=short(each, found),
+            name=short(each, bench),
             fastest=1e3 * each.fastest,
             median=1e3 * each.percentile(50),
             most=1e3 * each.percentile(95),
             ratio=each.percentile(50) / first,
         )
-        for each in found.contenders
+        for each in bench.contenders
     ]

@@ -22,7 +22,7 @@ from zoo.terminal import say
 
 
 def show_exports(exports: Sequence[Exported]) -> None:
-    """What was written and how far it is from JAX; then what could not be fused, and why."""
+    """Show what was written and how far it is from JAX; then what could not be fused, and why."""
     rows = [
         (*_numbers(manifest), "\n".join(_fused(manifest.only)), verdict(manifest.only))
         for manifest in (export.manifest for export in exports)
@@ -71,7 +71,7 @@ def _numbers(manifest: Manifest) -> tuple[object, ...]:
 
 
 def fate(export: Exported) -> str:
-    """What became of a file."""
+    """Fate of a file."""
     if export.published:
         return "written"
     if export.manifest.only.precision == "fp32":
@@ -85,10 +85,13 @@ def verdict(variant: Variant) -> str:
     if verification is None:
         return "not verified"
     shapes: dict[str, list[Comparison]] = {}
-    for found in verification.comparisons:
-        shape = f"{found.batch} x {found.size}"
-        shapes.setdefault(shape, []).append(found)
-    lines = [f"{worst_words(verification, found)} at {shape}" for shape, found in shapes.items()]
+    for comparison in verification.comparisons:
+        shape = f"{comparison.batch} x {comparison.size}"
+        shapes.setdefault(shape, []).append(comparison)
+    lines = [
+        f"{worst_words(verification, comparison)} at {shape}"
+        for shape, comparison in shapes.items()
+    ]
     tried = "" if verification.passed else f", {tried_levels(verification)}"
     return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){tried}"])
 
@@ -96,10 +99,16 @@ def verdict(variant: Variant) -> str:
 def show_verification(file: Path, verification: Verification) -> None:
     """Every output at every batch size."""
     rows = []
-    for found in verification.comparisons:
-        errors = ((found.max_abs, ".1e"), (found.max_rel, ".1e"), (found.cosine, ".7f"))
-        told = ("" if error is None else f"{error:{style}}" for error, style in errors)
-        rows.append((found.output, found.batch, found.size.replace(" x ", "x"), *told))
+    for comparison in verification.comparisons:
+        errors = (
+            (comparison.max_abs, ".1e"),
+            (comparison.max_rel, ".1e"),
+            (comparison.cosine, ".7f"),
+        )
+        shown = ("" if error is None else f"{error:{style}}" for error, style in errors)
+        rows.append(
+            (comparison.output, comparison.batch, comparison.size.replace(" x ", "x"), *shown)
+        )
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
     asked = f"{limit(verification)}, {tried_levels(verification)}"
     title = f"{file.name}: {passed(verification.passed)} ({asked})"

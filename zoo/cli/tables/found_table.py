@@ -32,11 +32,11 @@ def show_groups(groups: Sequence[Mapping[str, object]], count: int) -> None:
     say(f"{counted(count, 'group')} of duplicates{more}")
 
 
-def show_index(found: IndexFacts) -> None:
+def show_index(index: IndexFacts) -> None:
     """An index, and what it finds of what an exact search finds."""
-    size = f"{found.bytes / 1e6:.1f} MB, built in {found.seconds:.0f} s"
-    say(f"{found.kind} of {found.rows:,} rows in {found.partitions} partitions, {size}")
+    size = f"{index.bytes / 1e6:.1f} MB, built in {index.seconds:.0f} s"
+    say(f"{index.kind} of {index.rows:,} rows in {index.partitions} partitions, {size}")
     say(
-        f"it finds {found.recall:.1%} of the {MEASURED_NEAREST} nearest rows of {found.asked} ones "
-        f"in {found.indexed_ms:.1f} ms each; comparing all rows takes {found.exact_ms:.1f} ms"
+        f"it finds {index.recall:.1%} of the {MEASURED_NEAREST} nearest rows of {index.asked} ones "
+        f"in {index.indexed_ms:.1f} ms each; comparing all rows takes {index.exact_ms:.1f} ms"
     )

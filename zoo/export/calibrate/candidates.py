@@ -43,7 +43,7 @@ class Calibrator:
     batch: int
 
     def ranges(self, source: Path, progress: Progress) -> dict[str, Observed]:
-        """What the activations of a float32 file are once its norms are evened out."""
+        """Ranges of a float32 file's activations once its norms are evened out."""
         kept, model = self.pictures.kept, load_typed(source)
         even_out(model)
 
@@ -100,14 +100,14 @@ def write_best(
         path.replace(file.parent / path.name)
     for path in files.values():
         shutil.rmtree(path.parent)
-    told = Calibration(
+    calibration = Calibration(
         method=best,
         pictures=len(calibrator.pictures.kept),
         held_out=len(calibrator.pictures.held_out),
         sha256=calibrator.pictures.digest,
         candidates=measured,
     )
-    return told, digests[best]
+    return calibration, digests[best]
 
 
 def compare_files(
@@ -117,11 +117,11 @@ def compare_files(
     first, live = session(source), {way: session(path) for way, path in files.items()}
     cosines = dict.fromkeys(files, 1.0)
     for pixels in calibrator.held_out():
-        wanted = converter.run(first, [pixels])
+        expected = converter.run(first, [pixels])
         for way, each in live.items():
             got = converter.run(each, [pixels])
-            found = [converter.compare(got[name], wanted[name]).cosine for name in wanted]
-            cosines[way] = float(np.min([cosines[way], *found]))
+            similar = [converter.compare(got[name], expected[name]).cosine for name in expected]
+            cosines[way] = float(np.min([cosines[way], *similar]))
     pixels = next(iter(calibrator.held_out()))
     fed = {"pixel_values": pixels}
     tasks: dict[str, Task] = {way: run_once(each, fed) for way, each in live.items()}

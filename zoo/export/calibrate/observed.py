@@ -15,7 +15,7 @@ from zoo.runtime import session
 
 @dataclass(frozen=True)
 class Observed:
-    """Of one activation: its least and its largest number, and the means of its channels."""
+    """Range of one activation: its least and its largest number, and the means of its channels."""
 
     low: float
     high: float
@@ -23,20 +23,20 @@ class Observed:
 
 
 def observe(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Observed]:
-    """By the names of the matrices; `model` is in float32.
+    """Ranges by the names of the matrices; `model` is in float32.
 
     **Raises** `BadRequest` where an activation is no finite number.
     """
     readers = {each.name: str(each.left.name) for each in products(model.graph)}
-    found = _extremes(model.clone(), batches)
+    ranges = _extremes(model.clone(), batches)
     if not np.isfinite(
-        [number for each in found.values() for number in (each.low, each.high)]
+        [number for each in ranges.values() for number in (each.low, each.high)]
     ).all():
         raise BadRequest(
             "these pictures lead to values that are NaN or infinite, of which there is no range: "
             "leave out calibrate, or look for such values in the weights."
         )
-    return {matrix: found[left] for matrix, left in readers.items()}
+    return {matrix: ranges[left] for matrix, left in readers.items()}
 
 
 def _extremes(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Observed]:
@@ -51,12 +51,12 @@ def _extremes(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Observed]
     )
     live = session(model)
     runs = [[*converter.run(live, [pixels]).values()] for pixels in batches]
-    found = {}
+    ranges = {}
     for index, value in enumerate(widths):
         low, high, mean = ([run[3 * index + part] for run in runs] for part in range(3))
         extremes = float(np.min(low)), float(np.max(high))
-        found[str(value.name)] = Observed(*extremes, np.mean(mean, axis=0))
-    return found
+        ranges[str(value.name)] = Observed(*extremes, np.mean(mean, axis=0))
+    return ranges
 
 
 def _reduced(graph: ir.Graph, value: ir.Value, operator: str) -> ir.Value:

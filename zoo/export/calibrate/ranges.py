@@ -16,7 +16,7 @@ from zoo.manifest.choices import Target
 
 
 def widest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:
-    """From the least number to the largest one, with zero."""
+    """Range from the least number to the largest one, with zero."""
     return {
         name: ActivationRange(min(each.low, 0.0), max(each.high, 0.0))
         for name, each in seen.items()

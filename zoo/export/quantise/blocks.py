@@ -27,11 +27,11 @@ class Blocks:
     dtype = ir.DataType.UINT8
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        """By columns, two numbers in a byte; the last block is filled up."""
+        """Bytes by columns, two numbers in a byte; the last block is filled up."""
         return outputs, -(-inputs // BLOCK_SIZE), BLOCK_SIZE * BITS // 8
 
     def scales(self, matrix: Floats) -> Floats:
-        """Those of the least squared error. The number that is largest is the lowest integer, of
+        """Scales of the least squared error. The number that is largest is the lowest integer, of
         which there is one more than on the other side."""
         blocks = _blocks(matrix)
         largest = np.take_along_axis(blocks, abs(blocks).argmax(-1)[..., None], -1)
@@ -50,9 +50,9 @@ class Blocks:
         return levels[..., ::2] | levels[..., 1::2] << BITS
 
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
-        """In floats, without what the last block was filled up with."""
-        found = _nearest(_blocks(matrix), scales[..., None]) * scales[..., None]
-        return found.reshape(len(found), -1).T[: len(matrix)]
+        """Rounded matrix in floats, without what the last block was filled up with."""
+        values = _nearest(_blocks(matrix), scales[..., None]) * scales[..., None]
+        return values.reshape(len(values), -1).T[: len(matrix)]
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
         inputs, outputs = product.shape
@@ -70,5 +70,5 @@ def _blocks(matrix: Floats) -> Floats:
 
 
 def _nearest(blocks: Floats, scales: Floats) -> Floats:
-    found: Floats = np.clip(np.rint(blocks / scales), LOWEST, HIGHEST)
-    return found
+    nearest: Floats = np.clip(np.rint(blocks / scales), LOWEST, HIGHEST)
+    return nearest

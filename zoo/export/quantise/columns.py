@@ -21,7 +21,7 @@ class Columns:
         return inputs, outputs
 
     def scales(self, matrix: Floats) -> Floats:
-        """For the largest number of each column."""
+        """Scales for the largest number of each column."""
         largest = abs(matrix).max(0, initial=0)
         return np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(LARGEST_INTEGER)
 
@@ -35,10 +35,10 @@ class Columns:
         """Activations of several products are quantised once."""
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())
-        known = next((user for user in readers if user.op_type == "DynamicQuantizeLinear"), None)
-        taken = known or ir.node("DynamicQuantizeLinear", [left], num_outputs=3)
+        shared = next((user for user in readers if user.op_type == "DynamicQuantizeLinear"), None)
+        taken = shared or ir.node("DynamicQuantizeLinear", [left], num_outputs=3)
         levels, step, zero = taken.outputs
-        if known is None:
+        if shared is None:
             for value, end in zip(taken.outputs, ("quantized", "scale", "zero_point"), strict=True):
                 value.name = f"{left.name}_{end}"
         sums = ir.node(self.operator, [levels, integers, zero])
@@ -47,4 +47,4 @@ class Columns:
         result = ir.node("Mul", [floats.outputs[0], both.outputs[0]])
         for node, end in ((sums, "integers"), (floats, "steps"), (both, "scale")):
             node.outputs[0].name = f"{name}_{end}"
-        return [*([] if known else [taken]), sums, floats, both, result]
+        return [*([] if shared else [taken]), sums, floats, both, result]

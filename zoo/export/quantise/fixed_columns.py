@@ -16,7 +16,7 @@ LEVELS = 255
 
 @dataclass(frozen=True)
 class ActivationRange:
-    """From which number to which an activation is held in eight bits; zero is one of them."""
+    """Range in which an activation is held in eight bits; zero is in it."""
 
     low: float
     high: float
@@ -48,17 +48,17 @@ class FixedColumns(Columns):
         """Activations of several products are quantised once."""
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())
-        known = next((user for user in readers if user.op_type == "QuantizeLinear"), None)
-        taken = known or self._quantise(left, self.ranges[product.name])
+        shared = next((user for user in readers if user.op_type == "QuantizeLinear"), None)
+        taken = shared or self._quantise(left, self.ranges[product.name])
         operand = ir.node(self.operator, [taken.outputs[0], *taken.inputs[1:]])
         matrix = ir.node(self.operator, [integers, scales], {"axis": 1})
         for node, end in ((operand, "operand"), (matrix, "matrix")):
             node.outputs[0].name = f"{name}_{end}"
         result = ir.node("MatMul", [operand.outputs[0], matrix.outputs[0]])
-        return [*([] if known else [taken]), operand, matrix, result]
+        return [*([] if shared else [taken]), operand, matrix, result]
 
-    def _quantise(self, left: ir.Value, found: ActivationRange) -> ir.Node:
-        numbers = {"scale": found.step, "zero_point": found.zero}
+    def _quantise(self, left: ir.Value, activations: ActivationRange) -> ir.Node:
+        numbers = {"scale": activations.step, "zero_point": activations.zero}
         constants = [
             added(self.graph, f"{left.name}_{end}", np.asarray(number))
             for end, number in numbers.items()

@@ -20,9 +20,9 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
     graph = model.graph
     for product in list(products(graph)):
         matrix = array(product.matrix)
-        found = codec.scales(matrix).astype(product.type)
+        factors = codec.scales(matrix).astype(product.type)
         # A step that is too small for float16 becomes zero, and so do the numbers.
-        scales = np.where(found == 0, 1, found).astype(np.float32)
+        scales = np.where(factors == 0, 1, factors).astype(np.float32)
         lost = means[product.name] @ (matrix - codec.rounded(matrix, scales))
         bias = _bias(product)
         shape, how = codec.stored(*product.shape), partial(codec.integers, scales=scales)

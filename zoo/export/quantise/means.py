@@ -20,7 +20,7 @@ AXES_ARE_INPUTS = 18
 
 
 def means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, Floats]:
-    """By the names of the matrices; `model` is in float32, and used up."""
+    """Means by the names of the matrices; `model` is in float32, and used up."""
     # ONNX Runtime is imported only where something runs in it.
     from zoo.runtime import session
 
@@ -32,8 +32,8 @@ def means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, Floats]:
     graph.outputs.extend(averages.values())
     live = session(model)
     first, second = (converter.run(live, [each[turn] for each in inputs]) for turn in TURNS)
-    found = {left: (first[str(v.name)] + second[str(v.name)]) / 2 for left, v in averages.items()}
-    return {name: found[left] for name, left, _ in readers}
+    both = {left: (first[str(v.name)] + second[str(v.name)]) / 2 for left, v in averages.items()}
+    return {name: both[left] for name, left, _ in readers}
 
 
 def mean_of_rows(model: ir.Model, value: ir.Value, width: int) -> ir.Value:

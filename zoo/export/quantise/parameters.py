@@ -32,13 +32,13 @@ def array(value: ir.Value) -> NDArray[np.float32]:
 
 
 def later(value: ir.Value, dtype: ir.DataType, shape: Sequence[int], change: Change) -> ir.Value:
-    """What `change` makes of a parameter, under its name, whenever it is read."""
+    """Tensor that `change` makes of a parameter, under its name, whenever it is read."""
     before = value.const_value
     assert before is not None
 
     def load() -> ir.TensorProtocol:
-        found = change(before.numpy().astype(np.float32, copy=False))
-        return ir.tensor(found.astype(dtype.numpy()), name=value.name)
+        changed = change(before.numpy().astype(np.float32, copy=False))
+        return ir.tensor(changed.astype(dtype.numpy()), name=value.name)
 
     tensor = ir.LazyTensor(load, dtype=dtype, shape=ir.Shape(shape), name=value.name)
     return ir.Value(

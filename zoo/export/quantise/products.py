@@ -34,12 +34,12 @@ class FloatProduct:
 
     @property
     def result(self) -> ir.Value:
-        """What it gives."""
+        """Result of the product."""
         return self.node.outputs[0]
 
     @property
     def type(self) -> np.dtype[Any]:
-        """Of the activations."""
+        """Type of the activations."""
         assert self.left.dtype is not None
         return self.left.dtype.numpy()
 
@@ -69,7 +69,7 @@ class Codec(Protocol):
         """The matrix that those integers stand for."""
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """What multiplies by it; the output of the last node is the product."""
+        """Nodes that multiply by it; the output of the last node is the product."""
 
 
 def products(graph: ir.Graph) -> Iterator[FloatProduct]:

@@ -52,17 +52,17 @@ def _factor(parameters: Sequence[ir.Value], matrices: Sequence[ir.Value]) -> Flo
 def _affine(node: ir.Node) -> list[ir.Value]:
     """Scale and shift of a norm that nothing else reads; a decomposed norm ends in `x * scale`."""
     if node.op_type in ("LayerNormalization", "RMSNormalization"):
-        found = list(node.inputs[1:])
+        parameters = list(node.inputs[1:])
     elif node.op_type in ("Mul", "Add"):
-        found = [value for value in node.inputs if is_parameter(value, 1)]
+        parameters = [value for value in node.inputs if is_parameter(value, 1)]
     else:
         return []
     if node.op_type == "Add":
         scaled = next((v.producer() for v in node.inputs if v is not None and v.producer()), None)
-        scale = _affine(scaled) if found and scaled is not None and _alone(scaled) else []
-        found = [*scale, *found] if scale else []
-    vectors = [value for value in found if value is not None and is_parameter(value, 1)]
-    return vectors if len(vectors) == len(found) else []
+        scale = _affine(scaled) if parameters and scaled is not None and _alone(scaled) else []
+        parameters = [*scale, *parameters] if scale else []
+    vectors = [value for value in parameters if value is not None and is_parameter(value, 1)]
+    return vectors if len(vectors) == len(parameters) else []
 
 
 def _alone(node: ir.Node) -> bool:
