@@ -1,4 +1,4 @@
-"""Pages that promise: `promises.toml` names the tests that hold each sentence with an absolute word.
+"""Pages that promise: `promises.toml` names the tests that hold sentences with an absolute word.
 
 A sentence without a test says what is meant or wanted, which no test can show. Of the page on
 security every sentence is in the table.
@@ -38,8 +38,10 @@ PROMISES: dict[str, dict[str, list[str]]] = tomllib.loads(
     (ROOT / "tests" / "promises.toml").read_text(encoding="utf-8")
 )
 
+DOCUMENT = "Print the result as one JSON document, with nothing else on stdout."
+
 HELP = {
-    "Print the result as one JSON document, with nothing else on stdout.": "test_json_says_the_same",
+    DOCUMENT: "test_json_says_the_same",
     "Never ask the hub; use what is on this machine.": "test_download_then_cache_then_offline",
 }
 """Sentences of the help, which the page of the command line quotes."""
