@@ -8,7 +8,7 @@ import operator
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -101,12 +101,17 @@ def trace(
     read = [appending(nodes).convert(value, dtype) for value, dtype in pairs]
     inliner = Inliner(constants)
     outputs = inliner.inline(closed, read, nodes)
-    if changed:
-        warnings.warn(CHANGES.format(_some([*changed])), stacklevel=2)
-    for name in sorted(inliner.dropped):
-        warnings.warn(f"left out: {DROPPED[name]}", stacklevel=2)
+    _warn(changed, inliner.dropped)
     parameters = [*values, *constants.params()]
     return Graph(inputs, outputs, nodes, parameters, output_names(out_tree), parsed.constraints)
+
+
+def _warn(changed: Iterable[str], dropped: Iterable[str]) -> None:
+    """Say which leaves a function changes, and what of it no file can hold."""
+    if paths := [*changed]:
+        warnings.warn(CHANGES.format(_some(paths)), stacklevel=3)
+    for name in sorted(dropped):
+        warnings.warn(f"left out: {DROPPED[name]}", stacklevel=3)
 
 
 def _some(paths: Sequence[str]) -> str:
