@@ -207,7 +207,8 @@ def keeps_finite(value: Value, divides: bool) -> bool:
 
 def may_be_scaled(weights: Value) -> bool:
     """Whether weights are small enough, or have no numbers yet."""
-    return _is_within(weights, **SIZES_OF_WEIGHTS) is not False
+    within = _is_within(weights, **SIZES_OF_WEIGHTS)
+    return within is None or within
 
 
 def _is_within(value: Value, least: float, most: float) -> bool | None:

@@ -42,7 +42,7 @@ def test_specs(spec, dtype, shape):
 
 
 NO_SPECS = (3.5, {"x": 4}, {"x": None, "y": 2.0})
-UNREAD = ([("B", 3), 7], ("B", 3.5), ("B", "C D"), ((2, 3), (4, "1x")))
+UNREAD = (("B", 3.5), ("B", "C D"), ((2, 3), (4, "1x")))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,7 @@ UNREAD = ([("B", 3), 7], ("B", 3.5), ("B", "C D"), ((2, 3), (4, "1x")))
         ([(3,), np.float32], {}, "an input spec must be a shape"),
         *(([spec], {}, "an input spec must be a shape") for spec in NO_SPECS),
         *(([spec], {}, "cannot be read") for spec in UNREAD),
+        ([[("B", 3), 7]], {}, "has a tuple in it"),
     ],
 )
 def test_bad_arguments(specs, how, said):

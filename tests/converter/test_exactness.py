@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.scipy.ndimage import map_coordinates
 
 import converter
 from converter.fuse import activations
@@ -26,6 +27,7 @@ X = np.array(
     ],
     np.float32,
 )
+IMAGE = np.linspace(-1, 1, 30, dtype=np.float32).reshape(5, 6)
 ROWS = np.array([2, 0, 1], np.int32)
 ADDED = np.array([[1, 2, NAN, 4, 5, 6]] * 3, np.float32)
 
@@ -73,6 +75,7 @@ FUNCTIONS = {
     "gelu": lambda x: jax.nn.gelu(-abs(x[2:]) - 4, approximate=False),
     "logistic": lambda x: jax.nn.sigmoid(x * 10),
     "resize": lambda x: jax.image.resize(x[:, :2], (4, 5), "linear"),
+    "grid_sample": lambda x: map_coordinates(IMAGE, [x, x * 0.5], order=1),
 }
 
 UNITS = {"gelu": 61, "lstm": 8, "gru": 8}

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.ndimage import map_coordinates
 
 import converter
 from converter import targets
@@ -36,6 +37,7 @@ FUSED = {
     "Attention": lambda x: jax.nn.dot_product_attention(*[x.reshape(2, 5, 3, 4)] * 3),
     "RotaryEmbedding": lambda x: jax.vmap(eqx.nn.RotaryPositionalEmbedding(12))(x),
     "Resize": lambda x: jax.image.resize(x, (2, 10, 12), "linear"),
+    "GridSample": lambda x: map_coordinates(x[0], [x[0, :3, :7], x[1, :3, :7]], order=1),
     "InstanceNormalization": jax.vmap(eqx.nn.GroupNorm(5, 5)),
     "BatchNormalization": eqx.Partial(scaled, jnp.arange(5.0)),
     "GRU": lambda x: jax.lax.scan(lambda h, v: (CELL(v, h),) * 2, jnp.zeros(4), x[0])[1],

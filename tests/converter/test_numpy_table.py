@@ -116,7 +116,7 @@ LAYOUT = {
     "broadcast_in_dim": [((2, 7, 3, 4), SPREAD)],
     "slice": [((1, 2, 2), STRIDED), ((2, 0, 4), NOTHING)],
     "concatenate": [((2, 3, 8), {"dimension": 2}), ((4, 3, 4), {"dimension": 0})],
-    "factor": [((2, 3, 4), {"divides": False})],
+    "factor": [((2, 3, 4), {"least": 0.0, "most": np.inf})],
 }
 
 

@@ -52,8 +52,8 @@ REPORTED = "report"
 EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/with_tokenizer"
-ADAPTER = "adapter"
-"""Of peft, on `DIGITS`."""
+ADAPTER, BOXES = "adapter", "boxes"
+"""Of peft, on `DIGITS`; pictures in COCO's form."""
 DATASET = "digits.lance"
 """Made of the pictures in `pictures`, with thumbnails."""
 GIVEN = f"{MADE} --weights {DIGITS}"
@@ -69,11 +69,13 @@ DOORS = {
     "export --out": writes(f"{EXPORT} --out {{}}"),
     "verify FILE|DIR": Door("verify {}", FOLDER),
     "verify --weights": Door(f"verify {MODEL} --weights {{}}", DIGITS),
+    "verify --base": Door(f"verify adapted.onnx --weights {ADAPTER} --base {{}}", DIGITS),
     "verify --plot": writes(f"verify {MODEL} --plot {{}}", ".png"),
     "show MODEL|FILE|FOLDER": Door("show {} photo.png --out new.png", MODEL, ".onnx"),
     "show IMAGE": Door("show vit_digits {} --out new.png", "photo.png", ".png"),
     "show --weights": Door("show vit_digits photo.png --out new.png --weights {}", DIGITS),
     "show --out": writes("show vit_digits photo.png --out {}", ".png"),
+    "info MODEL|FILE|FOLDER": Door("info {}", MODEL, ".onnx"),
     "run MODEL|FILE|FOLDER": Door("run {} photo.png --json", MODEL, ".onnx"),
     "run [PICTURE]...": Door("run vit_digits {} --json", "photo.png", ".png"),
     "run --weights": Door("run vit_digits photo.png --weights {}", DIGITS),
@@ -103,6 +105,7 @@ DOORS = {
     "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
     "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} {NEW}", "checkpoint"),
     "report --images": Door(f"{REPORT} {TO} new --images {{}}", "pictures"),
+    "report --boxes": Door(f"{REPORT} {TO} new --boxes {{}}", BOXES),
     "report --out": writes(f"{REPORT} {TO} {{}}"),
     "reports FOLDER": Door("reports {} --out new.html", REPORTED),
     "reports --out": writes(f"reports {REPORTED} --out {{}}", ".html"),

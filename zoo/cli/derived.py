@@ -109,7 +109,7 @@ def _parameter(each: Parameter, option: Option) -> Parameter:
         annotation = GenericAlias(list, get_args(annotation))
     if option.flag and option.negates:
         default = not default
-    elif default is not Parameter.empty and not isinstance(default, str | int | float | Path):
+    elif each.default is not Parameter.empty and not isinstance(default, str | int | float | Path):
         default, annotation = None, annotation | None
     return each.replace(
         kind=Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
