@@ -124,22 +124,9 @@ def _tap(view: View, mask: Mask) -> Tap | None:
     if not _gathers_pixels(node):
         return None
     free = [axis for axis in range(node.out.rank) if axis not in numbers.offset_dims]
-    lots = {
-        axis: free[place]
-        for axis, place in zip(
-            numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
-        )
-    }
     table = {group[0].axis: axis for axis, group in enumerate(view.groups) if group}
     logical = tuple(table.get(axis) for axis in range(node.out.rank))
-    indices: list[tuple[int, View]] = []
-    for part, axis in enumerate(numbers.start_index_map):
-        seen = _index_view(view, node, free, part)
-        counted = _counts(seen, x.shape[axis])
-        if counted is None:
-            indices.append((axis, seen))
-        elif counted in logical:
-            lots[axis] = logical.index(counted)
+    lots, indices = _lots_and_indices(view, node, free, logical)
     pixel = _pixel(indices, x.shape, mode is GatherScatterMode.CLIP)
     points = tuple(axis for axis in free if axis not in lots.values())
     if pixel is None or not points or len({*lots.values()}) != len(lots):
@@ -163,6 +150,25 @@ def _tap(view: View, mask: Mask) -> Tap | None:
         channels=tuple(numbers.offset_dims),
         kept=(*in_order, *rest, *inner),
     )
+
+
+def _lots_and_indices(
+    view: View, node: Node, free: list[int], logical: tuple[int | None, ...]
+) -> tuple[dict[int, int], list[tuple[int, View]]]:
+    """The axes of the image that are those of a batch, with the axis of what is gathered that goes
+    along each; and the indices along the other axes."""
+    x, numbers = node.inputs[0], node.params["dimension_numbers"]
+    pairs = zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
+    lots = {axis: free[place] for axis, place in pairs}
+    indices: list[tuple[int, View]] = []
+    for part, axis in enumerate(numbers.start_index_map):
+        seen = _index_view(view, node, free, part)
+        counted = _counts(seen, x.shape[axis])
+        if counted is None:
+            indices.append((axis, seen))
+        elif counted in logical:
+            lots[axis] = logical.index(counted)
+    return lots, indices
 
 
 HELD = (GatherScatterMode.PROMISE_IN_BOUNDS, GatherScatterMode.CLIP)
