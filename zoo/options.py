@@ -30,7 +30,8 @@ class Option:
     parameter's own of it. `name` is that of the option where it is not the parameter's; one without
     a value is a `flag`, which may say that the parameter is false. `default` is that in words where
     it depends on something, or whether it is shown at all. An option of `several` values may be
-    repeated, and takes them with commas as well. A shell completes names of `models`.
+    repeated, and takes them with commas as well. A number is `least` to `most`. A shell completes
+    names of `models`.
     """
 
     metavar: str | None

@@ -8,11 +8,11 @@ import zoo
 from zoo.cli import cache_command, golden_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
+from zoo.cli.common_options import SpreadOpsets, examples
 from zoo.cli.console import help_alone, run_command_line
 from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export
 from zoo.cli.models_command import describe, list_command
-from zoo.cli.options import SpreadOpsets, examples
 from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
 from zoo.cli.report_command import report, reports

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 from zoo.bench.bench_options import BenchOptions
+from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import Json, Plot
 from zoo.options import argument
 
 

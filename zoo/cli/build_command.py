@@ -20,10 +20,10 @@ from zoo.artifacts.assemble.plan import (
 )
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import AskedWeights, Given
+from zoo.cli.common_options import All, DryRun, Filter, Json, model_names
 from zoo.cli.console import print_result, tell_recognised
 from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
-from zoo.cli.options import All, DryRun, Filter, Json, model_names
 from zoo.errors import BadRequest
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
 from zoo.export.request import Options, Size, check_scales, read_calibration, read_signature

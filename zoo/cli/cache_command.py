@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from weights.sources import cache
+from zoo.cli.common_options import DryRun, Json, examples
 from zoo.cli.console import help_alone, print_json, print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import DryRun, Json, examples
 from zoo.errors import BadRequest
 from zoo.files.staging import writing
 from zoo.options import argument, flag

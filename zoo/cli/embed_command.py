@@ -1,6 +1,6 @@
 """`zoo embed SOURCE…`: a dataset with a vector of every picture."""
 
-from zoo.cli import options
+from zoo.cli.common_options import Json
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
 from zoo.embedding.embed_call import embed
@@ -13,7 +13,7 @@ ENDINGS = 5
 
 
 @options_of(embed)
-def embed_command(embedded: Embedded, json: options.Json = False) -> int:
+def embed_command(embedded: Embedded, json: Json = False) -> int:
     """Make a dataset with a vector of every picture, in Lance's format.
 
     A run that is stopped goes on where it was when the same command is given again. When it is

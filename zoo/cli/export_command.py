@@ -9,10 +9,10 @@ import typer
 
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import AskedWeights, Given
+from zoo.cli.common_options import All, DryRun, Filter, Json, SpreadOpsets, examples, model_names
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
-from zoo.cli.options import All, DryRun, Filter, Json, SpreadOpsets, examples, model_names
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select

@@ -9,9 +9,9 @@ import typer
 
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
+from zoo.cli.common_options import Json, Model, examples
 from zoo.cli.console import help_alone, print_json, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import Json, Model, examples
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.options import FORCE, Option, argument, weights_from
 from zoo.registry.lookup import info

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.weights_argument import Given
+from zoo.cli.common_options import Json, model_names
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
-from zoo.cli.options import Json, model_names
 from zoo.cli.places import here, publisher
 from zoo.errors import BadFile
 from zoo.options import argument

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.artifacts.assemble.plan import variant_names
+from zoo.cli.common_options import DryRun, Json, Model, Revision
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import DryRun, Json, Model, Revision
 from zoo.options import FORCE, OFFLINE, out_folder
 from zoo.registry.lookup import info
 from zoo.terminal import say

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from zoo.cli.common_options import DryRun, Json, Revision
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import DryRun, Json, Revision
 from zoo.options import Option, argument, flag
 from zoo.terminal import say
 

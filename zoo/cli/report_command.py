@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.artifacts.assemble.plan import USUAL, read_variants, variant_names
+from zoo.cli.common_options import Filter, Json
 from zoo.cli.console import print_json, print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import Filter, Json
 from zoo.errors import FAILED_CHECK, WRONG_USE, BadRequest
 from zoo.options import FILE_OUT, FORCE, Option, argument, flag, out_folder
 from zoo.terminal import say

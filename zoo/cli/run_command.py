@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+from zoo.cli.common_options import Json
 from zoo.cli.console import print_picture, print_result
 from zoo.cli.derived import options_of
 from zoo.cli.named_model import file_of, model_in_jax, named_model
-from zoo.cli.options import Json
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.terminal import complain, say

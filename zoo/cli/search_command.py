@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from zoo.cli.common_options import Json
 from zoo.cli.console import print_picture, print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import Json
 from zoo.errors import BadRequest
 from zoo.options import FILE_OUT, FORCE, Option, flag
 from zoo.retrieval.found_rows import ASKED, DATASET, SearchRequest

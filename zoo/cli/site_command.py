@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from zoo.cli.common_options import Json
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import Json
 from zoo.options import FORCE, Option, argument, out_folder
 from zoo.terminal import say
 

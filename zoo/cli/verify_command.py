@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.weights_argument import BASE, TAKE, WITHOUT_HEAD, read_weights
+from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.cli.options import Json, Plot
 from zoo.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.files.staging import manifest_path
 from zoo.options import Option, argument, weights_from

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from zoo.checkpoints.weights_argument import BASE, TAKE, WITHOUT_HEAD, Given
+from zoo.cli.common_options import DryRun, Json, examples, model_names
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.cli.derived import options_of
-from zoo.cli.options import DryRun, Json, examples, model_names
 from zoo.options import FORCE, Option, argument, flag, out_folder
 from zoo.registry.lookup import info
 from zoo.terminal import say
