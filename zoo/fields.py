@@ -42,7 +42,7 @@ Three = tuple[float, float, float]
 
 def without_controls(text: str) -> str:
     """Text with what is no character to be shown written as Python writes it."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: ascii(match[0])[1:-1], text)
 
 
 class Model(BaseModel):

@@ -110,9 +110,9 @@ def _sampling_weight(terms: Polynomial, number: int) -> tuple[Polynomial, Mask]:
     for monomial, coefficient in terms.items():
         if ("tap", number) not in monomial:
             continue
-        rest = [atom for atom in monomial if atom != ("tap", number)]
-        masks.add(frozenset().union(*(atom[1] for atom in rest if atom[0] == "mask")))
-        part[frozenset(atom for atom in rest if atom[0] != "mask")] = coefficient
+        factors = [atom for atom in monomial if atom != ("tap", number)]
+        masks.add(frozenset().union(*(atom[1] for atom in factors if atom[0] == "mask")))
+        part[frozenset(atom for atom in factors if atom[0] != "mask")] = coefficient
     return part, masks.pop() if len(masks) == 1 else frozenset()
 
 

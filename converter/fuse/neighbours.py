@@ -135,7 +135,7 @@ def _tap(view: View, mask: Mask) -> Tap | None:
     if not (mode in HELD or mask or (row.is_clipped and column.is_clipped)):
         return None
     inner = sorted(axis for axis, _ in indices)
-    rest = [axis for axis in range(x.rank) if axis not in (*lots, *inner)]
+    others = [axis for axis in range(x.rank) if axis not in (*lots, *inner)]
     in_order = sorted(lots, key=lambda axis: lots[axis])
     return Tap(
         gather=node,
@@ -148,7 +148,7 @@ def _tap(view: View, mask: Mask) -> Tap | None:
         batch=tuple(lots[axis] for axis in in_order),
         points=points,
         channels=tuple(numbers.offset_dims),
-        kept=(*in_order, *rest, *inner),
+        kept=(*in_order, *others, *inner),
     )
 
 
@@ -184,8 +184,8 @@ def _gathers_pixels(node: Node) -> bool:
     )
     pixels = numbers.start_index_map
     single = (*pixels, *numbers.operand_batching_dims)
-    rest = [axis for axis in range(x.rank) if axis not in single]
-    whole = dims.same_shape([slices[axis] for axis in rest], [x.shape[axis] for axis in rest])
+    others = [axis for axis in range(x.rank) if axis not in single]
+    whole = dims.same_shape([slices[axis] for axis in others], [x.shape[axis] for axis in others])
     usual = tuple(sorted(pixels)) == tuple(numbers.collapsed_slice_dims)
     return usual and whole and all(slices[axis] == 1 for axis in single)
 
@@ -248,9 +248,9 @@ def _flat_pixel(view: View, length: Dim) -> tuple[Dim, Dim, Index, Index] | None
             width = scalar(factor.base)
             if not isinstance(width, int) or width < 1 or length % width:
                 continue
-            found = _index(row, length // width, False), _index(columns, width, False)
-            if found[0] is not None and found[1] is not None:
-                return length // width, width, found[0], found[1]
+            indices = _index(row, length // width, False), _index(columns, width, False)
+            if indices[0] is not None and indices[1] is not None:
+                return length // width, width, indices[0], indices[1]
     return None
 
 

@@ -40,21 +40,21 @@ def as_polynomial(view: View, leaf: Leaf, leaves: Collection[View] = ()) -> Poly
 
 def total(one: Polynomial, other: Polynomial, sign: float = 1.0) -> Polynomial:
     """The sum, or the difference, of two."""
-    found = dict(one)
+    summed = dict(one)
     for monomial, number in other.items():
-        found[monomial] = found.get(monomial, 0.0) + sign * number
-    return {monomial: number for monomial, number in found.items() if number}
+        summed[monomial] = summed.get(monomial, 0.0) + sign * number
+    return {monomial: number for monomial, number in summed.items() if number}
 
 
 def multiplied_out(one: Polynomial, other: Polynomial) -> Polynomial | None:
     """The product of two, if nothing is squared in it."""
-    found: Polynomial = {}
+    product: Polynomial = {}
     for a, x in one.items():
         for b, y in other.items():
             if a & b:
                 return None
-            found[a | b] = found.get(a | b, 0.0) + x * y
-    return {monomial: number for monomial, number in found.items() if number}
+            product[a | b] = product.get(a | b, 0.0) + x * y
+    return {monomial: number for monomial, number in product.items() if number}
 
 
 def settled_view(view: View) -> View:

@@ -248,9 +248,9 @@ def factor(x: Any, *, least: float, most: float) -> Any:
     """
     sizes = np.abs(np.asarray(x))
     for far in sizes[(sizes < least) | (sizes > most)][:1]:
-        known = f"not from {least:g} to {most:g}"
+        outside = f"not from {least:g} to {most:g}"
         raise SaveError(
-            f"weights would be multiplied by a scale, and {far:g} is {known}, so that products "
+            f"weights would be multiplied by a scale, and {far:g} is {outside}, so that products "
             "with them may overflow: mend it, or convert with fold=False"
         )
     return x

@@ -142,8 +142,8 @@ def check_settings(config: Config, settings: Settings) -> None:
 def check_grid(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where as many positions as a square has are of another grid."""
     timms = settings.pretrained_cfg.input_size[1:] if settings.pretrained_cfg else ()
-    told = (settings.network.model_extra or {}).get("image_size", timms)
-    listed = told if isinstance(told, list | tuple) else ()
+    stated = (settings.network.model_extra or {}).get("image_size", timms)
+    listed = stated if isinstance(stated, list | tuple) else ()
     sides = [side // config.stride for side in listed if type(side) is int]
     where = positions_in(config)
     if where and len(sides) == 2 and sides[0] != sides[1] and math.prod(sides) == where.grid**2:
@@ -162,15 +162,15 @@ def positions_in(config: Config) -> LearnedPositions | None:
     return next((where for where in inner if where is not None), None)
 
 
-def tell_settings(given: Given, settings: Settings | None, config: Config) -> None:
+def tell_settings(asked: Given, settings: Settings | None, config: Config) -> None:
     """Say which settings beside a checkpoint the zoo does not know."""
     try:
-        wanted = _class(config).settings(config)
+        ours = _class(config).settings(config)
     except BadRequest:  # of a network that transformers has not
-        wanted = {}
-    inner = (name for value in wanted.values() if isinstance(value, Mapping) for name in value)
-    if settings and (strange := strange_settings(settings, (*wanted, *inner))):
-        tell_unknown(given, strange)
+        ours = {}
+    inner = (name for value in ours.values() if isinstance(value, Mapping) for name in value)
+    if settings and (strange := strange_settings(settings, (*ours, *inner))):
+        tell_unknown(asked, strange)
 
 
 def _class(config: Config) -> TransformersClass:

@@ -52,11 +52,11 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, aske
     _say_once(asked.path, "; ".join(said))
 
 
-def tell_unknown(given: Given, names: Sequence[str]) -> None:
+def tell_unknown(asked: Given, names: Sequence[str]) -> None:
     """Say which settings had no effect since the zoo does not know them."""
     shown = ", ".join(ascii(name)[1:-1][:60] for name in names[:6])
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    _say_once(given.path, f"{len(names)} settings in {CONFIG} had no effect: {shown}{more}")
+    _say_once(asked.path, f"{len(names)} settings in {CONFIG} had no effect: {shown}{more}")
 
 
 def tell_guess(asked: Given, family: str) -> None:

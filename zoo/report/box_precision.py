@@ -91,44 +91,44 @@ class BoxTask:
         there = {image.id for image in images}
         things = tuple(each for each in self.known.annotations if each.image_id in there)
         known = self.known.model_copy(update={"images": images, "annotations": things})
-        told = Boxes(
+        facts = Boxes(
             folder=self.told.folder,
             pictures=most,
             things=len(things),
             left_out=len(self.paths) - most,
         )
-        return replace(self, paths=[self.paths[place] for place in places], known=known, told=told)
+        return replace(self, paths=[self.paths[place] for place in places], known=known, told=facts)
 
 
 def read_box_task(folder: Path) -> BoxTask:
     """A folder of COCO's form. **Raises** `BadRequest` where it is none, `MissingLibrary` where
     pycocotools is not there."""
     _library()
-    found = [path for pattern in FILES for path in sorted(folder.glob(pattern))]
-    if len(found) != 1:
+    files = [path for pattern in FILES for path in sorted(folder.glob(pattern))]
+    if len(files) != 1:
         raise BadRequest(
-            f"--boxes {folder} has {len(found)} files that say what is on its pictures: give a "
+            f"--boxes {folder} has {len(files)} files that say what is on its pictures: give a "
             f"folder with one, called {', '.join(FILES)}, in COCO's form."
         )
     try:
-        known = Annotations.model_validate_json(read_at_most(found[0], LARGEST))
+        known = Annotations.model_validate_json(read_at_most(files[0], LARGEST))
     except (OSError, ValidationError) as error:
-        raise BadRequest(f"{found[0]} is not in COCO's form: {str(error)[:300]}") from error
+        raise BadRequest(f"{files[0]} is not in COCO's form: {str(error)[:300]}") from error
     paths = [_place(folder, image.file_name) for image in known.images]
     if not paths or not known.annotations:
-        raise BadRequest(f"{found[0]} names no pictures, or nothing on them.")
-    told = Boxes(folder=folder.absolute().name, pictures=len(paths), things=len(known.annotations))
-    return BoxTask(paths, known, told)
+        raise BadRequest(f"{files[0]} names no pictures, or nothing on them.")
+    facts = Boxes(folder=folder.absolute().name, pictures=len(paths), things=len(known.annotations))
+    return BoxTask(paths, known, facts)
 
 
 def _place(folder: Path, name: str) -> Path:
     """A picture in a folder or in one of its folders. **Raises** `BadRequest` without it."""
     inside = not Path(name).is_absolute() and ".." not in Path(name).parts
     places = [folder, *(each for each in sorted(folder.iterdir()) if each.is_dir())]
-    found = next((place / name for place in places if inside and (place / name).is_file()), None)
-    if found is None:
+    path = next((place / name for place in places if inside and (place / name).is_file()), None)
+    if path is None:
         raise BadRequest(f"{name!a} is in no folder of {folder}: put the picture there.")
-    return found
+    return path
 
 
 def box_precision(live: Session, task: BoxTask, entry: ModelInfo) -> float | None:
@@ -137,7 +137,7 @@ def box_precision(live: Session, task: BoxTask, entry: ModelInfo) -> float | Non
     names = [output.name for output in live.get_outputs()]
     if not {*OUTPUTS} <= {*names} or numbers is None:
         return None
-    how, found = entry.preprocessing, list[dict[str, Any]]()
+    how, boxes = entry.preprocessing, list[dict[str, Any]]()
     for path, image in zip(task.paths, task.known.images, strict=True):
         size = image.height, image.width
         fed = Fed(how.fitted(*size), how.padded)
@@ -148,7 +148,7 @@ def box_precision(live: Session, task: BoxTask, entry: ModelInfo) -> float | Non
             if (number := numbers.get(box.label_id)) is not None:
                 left, top, right, bottom = box.corners
                 where = [left, top, right - left, bottom - top]
-                found.append(
+                boxes.append(
                     {
                         "image_id": image.id,
                         "category_id": number,
@@ -156,7 +156,7 @@ def box_precision(live: Session, task: BoxTask, entry: ModelInfo) -> float | Non
                         "score": box.score,
                     }
                 )
-    return 100 * mean_average_precision(task.known, found)
+    return 100 * mean_average_precision(task.known, boxes)
 
 
 def category_numbers(names: Sequence[str], kinds: Sequence[Kind]) -> dict[int, int] | None:
@@ -168,21 +168,21 @@ def category_numbers(names: Sequence[str], kinds: Sequence[Kind]) -> dict[int, i
     return None
 
 
-def mean_average_precision(known: Annotations, found: Sequence[dict[str, Any]]) -> float:
+def mean_average_precision(known: Annotations, boxes: Sequence[dict[str, Any]]) -> float:
     """Over classes and over overlaps from 0.5 to 0.95, from 0 to 1; 0 where nothing was found."""
     coco, evaluation = _library()
-    if not found:
+    if not boxes:
         return 0.0
-    told = known.model_dump(mode="json")
-    for thing in told["annotations"]:
+    dataset = known.model_dump(mode="json")
+    for thing in dataset["annotations"]:
         if thing["area"] is None:
             thing["area"] = thing["bbox"][2] * thing["bbox"][3]
     # It prints what it does.
     with redirect_stdout(StringIO()):
         there = coco()
-        there.dataset = json.loads(json.dumps(told))
+        there.dataset = json.loads(json.dumps(dataset))
         there.createIndex()
-        judge = evaluation(there, there.loadRes([*found]), "bbox")
+        judge = evaluation(there, there.loadRes([*boxes]), "bbox")
         judge.evaluate()
         judge.accumulate()
         judge.summarize()

@@ -56,7 +56,7 @@ def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:
         return None
     firsts = [BLOCK.format(stage, 0) for stage in range(len(depths))]
     earlier = config.pretrained if len(config.pretrained) >= len(depths) else (0,) * len(depths)
-    found = replace(
+    sized = replace(
         config,
         embed=patch[0],
         depths=depths,
@@ -66,7 +66,7 @@ def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:
         patch_size=patch[2],
         qkv_bias=shapes(f"{first}attn.q_bias") is not None,
     )
-    return _with_head(found, shapes("head.weight"))
+    return _with_head(sized, shapes("head.weight"))
 
 
 def _with_head(config: SwinConfig, head: Shape | None) -> SwinConfig:
@@ -85,10 +85,10 @@ def _unsized(config: SwinConfig) -> SwinConfig:
 
 def _settled(config: SwinConfig, beside: Beside) -> SwinConfig:
     settings = beside.settings
-    told = settings.network if settings else None
+    network = settings.network if settings else None
     config = replace(
         config,
-        **told_of_blocks(told, config.activation, config.norm_eps),
+        **told_of_blocks(network, config.activation, config.norm_eps),
         scores=beside.scores(config.classes),
     )
     return config if settings is None else replace(config, **_windows_told(config, settings))
@@ -98,17 +98,17 @@ def _windows_told(config: SwinConfig, settings: Settings) -> dict[str, Any]:
     """What `config.json` says of windows and of the images of training: transformers in settings of
     their own, timm among the arguments of its function."""
     extra = settings.network.model_extra or {}
-    given = extra.get("model_args")
-    arguments = given if isinstance(given, dict) else extra
-    found: dict[str, Any] = {}
+    model_args = extra.get("model_args")
+    arguments = model_args if isinstance(model_args, dict) else extra
+    windows: dict[str, Any] = {}
     if window := _whole(arguments.get("window_size")):
-        found["window"] = window
+        windows["window"] = window
     if len(earlier := _several(arguments.get("pretrained_window_sizes"))) >= len(config.depths):
-        found["pretrained"] = earlier
+        windows["pretrained"] = earlier
     pictures = settings.pretrained_cfg.input_size[1:] if settings.pretrained_cfg else ()
     if image := _image(arguments.get("image_size", arguments.get("img_size", pictures))):
-        found["grid"] = (image[0] // config.patch_size, image[1] // config.patch_size)
-    return found
+        windows["grid"] = (image[0] // config.patch_size, image[1] // config.patch_size)
+    return windows
 
 
 def _whole(value: object) -> int:
@@ -117,8 +117,8 @@ def _whole(value: object) -> int:
 
 def _several(value: object) -> tuple[int, ...]:
     """Whole numbers of a list, all of which are."""
-    found = value if isinstance(value, list | tuple) else ()
-    return tuple(map(_whole, found)) if all(type(each) is int for each in found) else ()
+    values = value if isinstance(value, list | tuple) else ()
+    return tuple(map(_whole, values)) if all(type(each) is int for each in values) else ()
 
 
 def _image(value: object) -> Two | None:

@@ -133,8 +133,8 @@ class SwinConfig:
     def text(self) -> str:
         """The architecture in a line."""
         stages = zip(self.depths, self.dims, strict=True)
-        told = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
+        widths = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
         return (
-            f"{len(self.depths)} stages of blocks: {told}, windows of {self.window} x "
+            f"{len(self.depths)} stages of blocks: {widths}, windows of {self.window} x "
             f"{self.window}{class_words(self.classes)}"
         )

@@ -42,8 +42,8 @@ def padded(
     x: Float[Array, "height width dim"], multiples: Two
 ) -> Float[Array, "height2 width2 dim"]:
     """Pad with zeros at the right and bottom edge, up to multiples of these sides."""
-    rest = [-side % multiple for side, multiple in zip(x.shape, multiples, strict=False)]
-    return jnp.pad(x, [(0, rest[0]), (0, rest[1]), (0, 0)]) if rest != [0, 0] else x
+    missing = [-side % multiple for side, multiple in zip(x.shape, multiples, strict=False)]
+    return jnp.pad(x, [(0, missing[0]), (0, missing[1]), (0, 0)]) if missing != [0, 0] else x
 
 
 def distances(window: Two, pretrained: int) -> Float[np.ndarray, "distances 2"]:
@@ -389,12 +389,12 @@ class SwinTransformer(Network):
             maps.append(stage(x))
             x = maps[-1] if stage.downsample is None else stage.downsample(maps[-1])
         maps[-1] = pointwise(self.norm, x)
-        wanted = [maps[number - 1] for number in layers]
+        asked = [maps[number - 1] for number in layers]
         rows = maps[-1].reshape(-1, x.shape[-1])
         pooled = rows.mean(axis=0)
         states = [
             each.transpose(2, 0, 1) if as_maps else each.reshape(-1, each.shape[-1])
-            for each in wanted
+            for each in asked
         ]
         logits = None if self.head is None else self.head(pooled)
         return Output(rows, pooled, logits, tuple(states))

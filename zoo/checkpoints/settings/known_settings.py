@@ -75,11 +75,11 @@ def _parts(settings: Settings) -> Iterator[Settings]:
     yield from (part for part in (settings, *inner) if part is not None)
 
 
-def strange_settings(settings: Settings, wanted: Iterable[str]) -> list[str]:
+def strange_settings(settings: Settings, ours: Iterable[str]) -> list[str]:
     """The settings that the zoo has never heard of, beside those that its network has."""
-    known = {*Settings.model_fields, *WITHOUT_EFFECT, *REFUSED_UNLESS, *FOLLOWED, *wanted}
+    expected = {*Settings.model_fields, *WITHOUT_EFFECT, *REFUSED_UNLESS, *FOLLOWED, *ours}
     names = (name for part in _parts(settings) for name in part.model_extra or {})
-    return [*dict.fromkeys(name for name in names if name not in known)]
+    return [*dict.fromkeys(name for name in names if name not in expected)]
 
 
 def refuse_other_networks(settings: Settings) -> None:
