@@ -26,7 +26,7 @@ KINDS = {
     "attn_mask_probs": "zeros",
     "*batch_norm.var *.running_var temperature": "scale",
     "*batch_norm.mean *.running_mean": "narrow",
-    "*_token *_tokens *.latent *.probe queries query.weight": "token",
+    "*_token *_tokens *.latent *.probe queries query.weight query_feat": "token",
     "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
     "*positional_embedding *class_embedding": "positions",
     "*.gamma* *.lambda1": "scale",
@@ -34,6 +34,7 @@ KINDS = {
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
     "*ln_[12fp]*.weight": "norm",
     "logit_scale logit_bias": "norm",
+    "query_boxes": "narrow",
     # Swin V2: scales of cosines, some above what they are cut to; biases of positions.
     "*.logit_scale": "log_scale",
     "*.cpb1.weight *.cpb2.weight *.cpb_mlp.?.weight *.reduction.weight": "wide",
