@@ -256,7 +256,12 @@ def test_every_switch_works_in_half_precision_and_by_vmap(name):
     images = np.stack([make_image(s, 3 * config.stride, 5 * config.stride) for s in (1, 2)])
     with jax.numpy_dtype_promotion("strict"):
         out = eqx.filter_jit(batched)(model, images.astype("bfloat16"))
+    boxes = out.pop("pred_boxes", None)  # coordinates in half precision would be off by a pixel
+    assert boxes is None or boxes.dtype == np.float32
     assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {np.dtype("bfloat16")}
+    if boxes is not None:
+        assert boxes.shape == (2, config.queries, 4) and np.isfinite(boxes).all()
+        return
     if isinstance(config, OnBackbone):
         scale = {DepthConfig: config.stride, MaskConfig: 4, SegmenterConfig: 1}[type(config)]
         assert [*out.values()][-1].shape[-2:] == (3 * scale, 5 * scale)

@@ -225,7 +225,7 @@ class RfDetr(Backboned):
         )
         boxes = self.chosen(proposed)
         x = self.query_feat[: self.queries]
-        positions = self.positions(sine_positions(boxes, dim))
+        positions = self.positions(sine_positions(boxes, dim).astype(x.dtype))
         detections = [proposed]
         for block in self.blocks:
             x = block(x, positions, boxes, source)
@@ -239,7 +239,7 @@ class RfDetr(Backboned):
 
         Where there are fewer places than queries, the others begin with boxes of their own.
         """
-        own = self.query_boxes[: self.queries]
+        own = self.query_boxes[: self.queries].astype(jnp.float32)
         best, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]
         boxes = jax.lax.stop_gradient(proposed.pred_boxes)
         if isinstance(count, int) and count >= self.queries:
@@ -262,7 +262,9 @@ def map_places(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]
 
 
 def refined(boxes: Boxes, deltas: Boxes) -> Boxes:
-    """Boxes moved by shares of their size, and resized by powers of e."""
+    """Boxes moved by shares of their size, and resized by powers of e; in float32, for half
+    precision is off by a pixel."""
+    boxes, deltas = boxes.astype(jnp.float32), deltas.astype(jnp.float32)
     centres = deltas[:, :2] * boxes[:, 2:] + boxes[:, :2]
     return jnp.concatenate([centres, jnp.exp(deltas[:, 2:]) * boxes[:, 2:]], axis=-1)
 
@@ -275,9 +277,9 @@ def sine_positions(boxes: Boxes, dim: int) -> Float[Array, "queries width"]:
     half = dim // 2
     frequencies = 2 * jnp.pi / 10000 ** (2 * jnp.arange(half // 2, dtype=jnp.float32) / half)
     order: Int[Array, " 4"] = jnp.array([1, 0, 2, 3])
-    angles = boxes[:, order, None].astype(jnp.float32) * frequencies
+    angles = boxes[:, order, None] * frequencies
     waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-    return waves.reshape(len(boxes), 4 * half).astype(boxes.dtype)
+    return waves.reshape(len(boxes), 4 * half)
 
 
 def rf_detr_maker(config: DetectionConfig) -> partial[RfDetr]:

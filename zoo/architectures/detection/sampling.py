@@ -22,7 +22,7 @@ def sample(x: Map, places: Places) -> Float[Array, "channels queries points"]:
 
     **Arguments:** the map, and places (x, y) in it: from 0 to 1, from edge to edge.
     """
-    height, width = x.shape[1:]
+    x, (height, width) = x.astype(jnp.float32), x.shape[1:]
     rows = places[..., 1] * height - 0.5
     columns = places[..., 0] * width - 0.5
 
@@ -67,8 +67,9 @@ class SampledAttention(eqx.Module):
         weights = jax.nn.softmax(weights.astype(jnp.float32), axis=-1).astype(x.dtype)
         points = weights.shape[-1]
         offsets = pointwise(self.offsets, x).reshape(count, self.heads, points, 2)
+        offsets = offsets.astype(jnp.float32)  # half precision is off by a pixel
         centre, size = boxes[:, None, None, :2], boxes[:, None, None, 2:]
         places = centre + offsets / points * size * 0.5
         sampled = jax.vmap(sample)(values.transpose(2, 3, 0, 1), places.transpose(1, 0, 2, 3))
-        mixed = jnp.einsum("hcqp,qhp->qhc", sampled, weights)
+        mixed = jnp.einsum("hcqp,qhp->qhc", sampled.astype(x.dtype), weights)
         return pointwise(self.proj, mixed.reshape(count, dim))
