@@ -29,6 +29,12 @@ def test_rules_and_random_weights_cover_every_model(name):
     entry = zoo.info(name)
     for naming in reversed(entry.namings):
         leaves = model_shapes(entry.config_for(naming.name))
+        placeless = {leaf for leaf in leaves if not any(r.match(leaf) for r in naming.rules)}
+        if placeless and naming is not entry.namings[0]:
+            # Towers without a projection, and DeiT without its second classifier.
+            heads = {"projection.weight", "head.weight", "head_dist.weight", "head_dist.bias"}
+            assert placeless <= heads
+            continue
         plans = plan(naming.rules, leaves)
         assert [item.target for item in plans] == list(leaves)
         assert {kind_of(path) for path in leaves} <= set(DRAWS) == set(KINDS.values())
