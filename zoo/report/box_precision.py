@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from weights.opening import read_at_most
+from weights.parameters import parameter
 from zoo.answers.boxes import post_process_object_detection
 from zoo.answers.fed import Fed
 from zoo.architectures.entry import ModelInfo
@@ -107,8 +108,8 @@ def read_box_task(folder: Path) -> BoxTask:
     files = [path for pattern in FILES for path in sorted(folder.glob(pattern))]
     if len(files) != 1:
         raise BadRequest(
-            f"--boxes {folder} has {len(files)} files that say what is on its pictures: give a "
-            f"folder with one, called {', '.join(FILES)}, in COCO's form."
+            f"{parameter('boxes')} {folder} has {len(files)} files that say what is on its pictures: "
+            f"give a folder with one, called {', '.join(FILES)}, in COCO's form."
         )
     try:
         known = Annotations.model_validate_json(read_at_most(files[0], LARGEST))

@@ -36,7 +36,7 @@ class LabelledTask:
     told: Images
 
     def fitting(self, most: int) -> LabelledTask | None:
-        """The same with at most so many images, taken evenly; None where some class has none."""
+        """The same with at most so many images, taken evenly; None for fewer than classes."""
         if most >= len(self.paths):
             return self
         if most < len(self.classes):
