@@ -87,6 +87,7 @@ from pathlib import Path
 import equinox, filelock, huggingface_hub, jax, jinja2, numpy, onnx, onnx_ir, onnxruntime, PIL.Image
 import psutil, pydantic, rich.console, typer, subprocess, multiprocessing.connection
 import asyncio, concurrent.futures.process, multiprocessing.pool, rich.progress, rich.live
+import lance, matplotlib.font_manager, matplotlib.figure
 import multiprocessing.resource_tracker, multiprocessing.popen_spawn_posix, typer.rich_utils
 system, commands = json.loads(sys.argv[1])
 if system == "win32":
@@ -126,8 +127,8 @@ BUILT = [
     ["build", "vit_digits", "--variant", "fp32,int8"],
     ["verify", FOLDER],
     ["show", "vit_digits", "cat.png", "--out", "shown.png"],
-    ["embed", "pictures", "--model", FOLDER, "--out", "vectors.parquet"],
-    ["search", "vectors.parquet", "cat.png", "--pictures", "pictures"],
+    ["embed", "pictures", "--model", FOLDER, "--out", "vectors.lance"],
+    ["search", "vectors.lance", "cat.png", "--pictures", "pictures"],
     ["golden", "make", "vit_digits", "golden.pth"],
     ["weights", "inspect", "golden.pth"],
     ["weights", "convert", "golden.pth", "golden.eqx"],

@@ -108,8 +108,8 @@ def read_box_task(folder: Path) -> BoxTask:
     files = [path for pattern in FILES for path in sorted(folder.glob(pattern))]
     if len(files) != 1:
         raise BadRequest(
-            f"{parameter('boxes')} {folder} has {len(files)} files that say what is on its pictures: "
-            f"give a folder with one, called {', '.join(FILES)}, in COCO's form."
+            f"{parameter('boxes')} {folder} has {len(files)} files that say what is on its "
+            f"pictures: give a folder with one, called {', '.join(FILES)}, in COCO's form."
         )
     try:
         known = Annotations.model_validate_json(read_at_most(files[0], LARGEST))

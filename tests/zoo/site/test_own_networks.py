@@ -1,5 +1,7 @@
 """Pages of networks of somebody's own: the browser says what PyTorch and the zoo say."""
 
+from pathlib import Path
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -45,11 +47,12 @@ def built(classifier, tmp_path_factory):
     for checkpoint in given.values():
         command = ["build", "--weights", str(checkpoint), "--variant", "fp32", "--offline"]
         assert call(app, [*command, "--out", str(place)]) == 0
-    towers, config = build_tips(own / "tips")
+    config = build_tips(own / "tips")
     command = ["build", "--weights", str(own / "tips"), "--variant", "fp32", "--offline"]
     side = str(4 * config.stride)
     assert call(app, [*command, "--size", side, "--out", str(place)]) == 0
-    return {name: place / name for name in (*given, towers)}
+    checkpoints = given | {"tipsv2_dual": own / "tips"}
+    return {family: place / Path(path).stem for family, path in checkpoints.items()}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +64,9 @@ def address(built, runtime, tmp_path_factory):
         yield found
 
 
-def asked(visit, name):
+def asked(visit, folder):
     """The page of a network after it was given the photograph."""
-    page = visit.open(f"{name}.html")
+    page = visit.open(f"{folder.name}.html")
     page.get_by_role("button", name="take the photograph").click()
     said(page, "Done.")
     return page
@@ -81,7 +84,7 @@ def outputs(folder):
 
 
 def test_the_best_classes_of_a_classifier_that_somebody_trained(visit, built, classifier):
-    page = asked(visit, "vit")
+    page = asked(visit, built["vit"])
     how = read_folder_manifest(built["vit"]).preprocessing.settings
     with torch.no_grad():
         given = torch.from_numpy(pixel_values([photograph()], how, how.size))
@@ -95,7 +98,10 @@ def test_the_best_classes_of_a_classifier_that_somebody_trained(visit, built, cl
 
 def test_sentences_that_exclude_each_other(visit, built):
     """TIPS' tower takes a mask beside the words; together they make 1."""
-    page, texts = visit.open("tipsv2_dual.html"), ["a cat", "a photo of two dogs", "the sky"]
+    page, texts = (
+        visit.open(f"{built['tipsv2_dual'].name}.html"),
+        ["a cat", "a photo of two dogs", "the sky"],
+    )
     for field, text in zip(page.locator("#sentences input").all(), texts, strict=True):
         field.fill(text)
     page.get_by_role("button", name="photograph").click()
@@ -116,7 +122,7 @@ def legend(page):
 
 
 def test_areas_of_queries_are_those_of_python(visit, built):
-    page = asked(visit, "eomt")
+    page = asked(visit, built["eomt"])
     found, size = outputs(built["eomt"])
     shown = size_inside((photograph().height, photograph().width), size)
     want = areas.post_process_panoptic_segmentation(areas.QueryMasks(found, shown, size))
@@ -134,7 +140,7 @@ def test_areas_of_queries_are_those_of_python(visit, built):
 
 
 def test_areas_of_patches_are_those_of_python(visit, built):
-    page = asked(visit, "dinov2_segmentation")
+    page = asked(visit, built["dinov2_segmentation"])
     found, size = outputs(built["dinov2_segmentation"])
     want = areas.class_map(found["logits"], size)
     drawn, told = pixels(page, "fp32: areas"), list(legend(page))
