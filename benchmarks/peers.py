@@ -37,7 +37,7 @@ from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo import runtime
-from zoo.artifacts.assemble.plan import USUAL, VARIANTS
+from zoo.artifacts.assemble.plan import USUAL_VARIANTS, VARIANTS
 from zoo.bench.bench_options import BenchOptions
 from zoo.bench.machine import machine
 from zoo.bench.measure import measure_files
@@ -55,7 +55,7 @@ MODELS = (
 )
 BATCHES, THREADS = (1, 8), (1, 2)
 SIDE = 224
-OURS = tuple(name for name in USUAL if VARIANTS[name].precision != "fp16")
+OURS = tuple(name for name in USUAL_VARIANTS if VARIANTS[name].precision != "fp16")
 """The files of a folder that are measured; no CPU computes in float16."""
 
 PROFILED = ("zoo, fused", "zoo, int8")

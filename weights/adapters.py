@@ -30,12 +30,12 @@ from weights.views import views
 MERGED = "PEFT adapter on its base"
 """The container of what is merged."""
 
-TENSORS = ("adapter_model.safetensors", "adapter_model.bin")
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 WRAPPER = "base_model.model."
 FACTORS = (".lora_A.weight", ".lora_B.weight")
 LARGEST_CONFIG = 1 << 20  # bytes
 
-PLAIN: Mapping[str, tuple[Any, ...]] = {
+MERGEABLE_VALUES: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "init_lora_weights": (None, True, False, "gaussian", "orthogonal", "eva"),
 }
@@ -142,23 +142,25 @@ def _read(folder: Path) -> tuple[Scales, Checkpoint]:
         raise NotACheckpoint(
             f"{folder / ADAPTER} cannot be used ({type(error).__name__}): save the adapter again."
         ) from error
-    for name, value in {**dict.fromkeys(PLAIN), **config}.items():
+    for name, value in {**dict.fromkeys(MERGEABLE_VALUES), **config}.items():
         if not _is_plain(name, value):
             raise NotACheckpoint(
                 f"{folder} is no plain LoRA: its {ADAPTER} says "
                 f"{ascii(name)[1:-1][:60]} = {ascii(value)[:60]}. "
                 "Merge it with peft's `merge_and_unload()`, and name what that gives."
             )
-    files = [name for name in TENSORS if (folder / name).is_file()]
+    files = [name for name in ADAPTER_FILES if (folder / name).is_file()]
     if not files:
-        raise NotACheckpoint(f"{folder} has no {' and no '.join(TENSORS)}: save the adapter again.")
+        raise NotACheckpoint(
+            f"{folder} has no {' and no '.join(ADAPTER_FILES)}: save the adapter again."
+        )
     return scales, open_checkpoint(folder / files[0])
 
 
 def _is_plain(name: str, value: object) -> bool:
     """Whether an adapter with this setting is a product that is added."""
-    if name in PLAIN:
-        return value in PLAIN[name]
+    if name in MERGEABLE_VALUES:
+        return value in MERGEABLE_VALUES[name]
     return name in FOLLOWED | WITHOUT_EFFECT or value in (None, False, "", [], {})
 
 

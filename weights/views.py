@@ -35,7 +35,9 @@ CHUNKED = re.compile(r"(.*?\.?)(\d+)\.(\d+)\.(.+)")
 HEAD = re.compile(r"(.*_)?(head|heads|classifier|cls|fc|linear|logits)\d*")
 """What people call a layer that answers."""
 
-OF_TRAINING = re.compile(r"(^|\.)(\w*optim\w*|dino_head|ibot_head|project(or|ion)\w*)(\.|$)")
+TENSORS_OF_TRAINING = re.compile(
+    r"(^|\.)(\w*optim\w*|dino_head|ibot_head|project(or|ion)\w*)(\.|$)"
+)
 """What belongs to training alone, whatever it is called within."""
 
 AVERAGED = re.compile(r"(^|[._])(teacher|ema|averaged?|avg|swa|shadow|target_encoder)([._]|$)")
@@ -192,7 +194,7 @@ def heads_left(
         if tensor.dtype in FLOATS
         and _takes(tensor.shape, width)
         and any(HEAD.fullmatch(part) for part in key.split(".")[:-1])
-        and not OF_TRAINING.search(key)
+        and not TENSORS_OF_TRAINING.search(key)
         and not key.startswith(tuple(f"{each}." for each in projected))
         and not key.startswith(tuple(filter(None, copies)))
     ]

@@ -16,7 +16,7 @@ from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import SPREAD, scalar
 
-NEUTRAL: dict[Op, float] = {
+NEUTRAL_NUMBERS: dict[Op, float] = {
     ops.max: -math.inf,
     ops.min: math.inf,
     ops.add: 0,
@@ -27,7 +27,7 @@ NEUTRAL: dict[Op, float] = {
 
 
 def _neutral(node: Node, _: Editor) -> Value | None:
-    return _without(node, NEUTRAL[node.op])
+    return _without(node, NEUTRAL_NUMBERS[node.op])
 
 
 def _without(node: Node, number: float) -> Value | None:
@@ -68,12 +68,12 @@ def _pow(node: Node, editor: Editor) -> Value | None:
     x, exponent = node.inputs
     if not dims.same_shape(x.shape, node.out.shape):
         return None
-    if scalar(exponent) != 1.5 or known_range(x, NEAR).low < 0:
+    if scalar(exponent) != 1.5 or known_range(x, DEEPEST_COMPARISON).low < 0:
         return None
     return editor.binary(ops.mul, x, editor.add(ops.sqrt, [x], x.shape, x.dtype))
 
 
-NEAR = 5
+DEEPEST_COMPARISON = 5
 """Operations that are looked through for a comparison, of which there may be thousands."""
 
 _SWAPPED = {ops.gt: ops.lt, ops.ge: ops.le}
@@ -88,7 +88,7 @@ def _ordered(node: Node, editor: Editor) -> Value | None:
         return None
     op = _SWAPPED.get(node.op, node.op)
     operands = node.inputs if op is node.op else node.inputs[::-1]
-    low, high = (known_range(v, NEAR) for v in operands)
+    low, high = (known_range(v, DEEPEST_COMPARISON) for v in operands)
     strict = op is ops.lt
     holds = high.low > low.high or (not strict and high.low == low.high)
     fails = high.high < low.low or (strict and high.high == low.low)
@@ -103,7 +103,7 @@ def _different(node: Node, editor: Editor) -> Value | None:
         return _without(node, node.op is ops.eq)
     if not any(scalar(v) is not None for v in node.inputs):
         return None
-    x, y = (known_range(v, NEAR) for v in node.inputs)
+    x, y = (known_range(v, DEEPEST_COMPARISON) for v in node.inputs)
     apart, same = x.high < y.low or y.high < x.low, x.low == x.high == y.low == y.high
     if apart or (same and not (x.nan or y.nan)):
         holds = node.op is ops.ne if apart else node.op is ops.eq
@@ -116,7 +116,7 @@ def _inside_anyway(node: Node, _: Editor) -> Value | None:
     x = node.inputs[1]
     if not dims.same_shape(x.shape, node.out.shape):
         return None
-    low, interval, high = (known_range(v, NEAR) for v in node.inputs)
+    low, interval, high = (known_range(v, DEEPEST_COMPARISON) for v in node.inputs)
     is_inside = low.high <= interval.low and interval.high <= high.low
     return x if is_inside and not (low.nan or high.nan) else None
 
@@ -125,7 +125,7 @@ def _size_of_sum(node: Node, _: Editor) -> Value | None:
     """Sums of what is not negative, which are no negative zero either."""
     x = node.inputs[0]
     plain = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(x.dtype)
-    return x if plain and known_range(x, NEAR).low >= 0 else None
+    return x if plain and known_range(x, DEEPEST_COMPARISON).low >= 0 else None
 
 
 _TOTAL = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
@@ -206,7 +206,7 @@ def _identities_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
 
 
 RULES: dict[Op, Rule] = {
-    **dict.fromkeys(NEUTRAL, _neutral),
+    **dict.fromkeys(NEUTRAL_NUMBERS, _neutral),
     ops.sub: lambda node, editor: _neutral(node, editor) or _fraction_of_bits(node, editor),
     ops.mul: _mul,
     ops.add: lambda node, editor: _neutral(node, editor) or interleaved(node, editor),

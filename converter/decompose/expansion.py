@@ -19,7 +19,14 @@ from converter import decompositions
 from converter.decompositions.complex.complex_rules import in_reals, is_known_real
 from converter.decompositions.registered import OWN_EXPANSIONS, DecompositionFunction, Expansion
 from converter.errors import Unsupported
-from converter.frontend.array_forms import COMPLEX, DRAWS, WRITTEN, Constants, OfHeld, is_key
+from converter.frontend.array_forms import (
+    COMPLEX,
+    DRAWING_PRIMITIVES,
+    WRITTEN,
+    Constants,
+    OfHeld,
+    is_key,
+)
 from converter.frontend.diagnostics import fitting
 from converter.frontend.inline import Inliner
 from converter.ir import Graph, Node, Value
@@ -131,14 +138,14 @@ def _holds_keys(node: Node) -> bool:
     meaning = node.meaning
     if not isinstance(meaning, OfHeld) or meaning.kind == COMPLEX:
         return False
-    return meaning.primitive.name not in DRAWS or meaning.kind == WRITTEN
+    return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == WRITTEN
 
 
 def on_numbers(node: Node) -> Callable[..., Any]:
     """Function of such a node, of the numbers that its keys hold."""
     assert isinstance(node.meaning, OfHeld)
     meaning, primitive = node.meaning, node.meaning.primitive
-    if primitive.name not in DRAWS:
+    if primitive.name not in DRAWING_PRIMITIVES:
         return partial(_prng_keys_moved, meaning, node.params)
     expansion = decompositions.find_decomposition(primitive.name)
     if expansion is None:  # JAX's own function, all elements side by side as in its compiled form

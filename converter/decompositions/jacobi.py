@@ -157,10 +157,10 @@ def _eye(x: jax.Array, size: int) -> jax.Array:
 
 # ------------------------------------------------------------------------------------- rotations
 
-STEPS = 400
+MOST_STEPS = 400
 """Several times what any matrix took that was tried: 56 of 200 rows."""
 
-NEAR = 64
+NEAR_ROUNDING = 64
 """So many times what rounding leaves: from there on a step that brings nothing is the last."""
 
 NOISE = 0.5
@@ -189,7 +189,7 @@ def made_diagonal(
 
     def go_on(loop: Any) -> jax.Array:
         count, before, now, *_ = loop
-        return (count < STEPS) & jnp.any((now > 1) & ((now > NEAR) | (now < before)))
+        return (count < MOST_STEPS) & jnp.any((now > 1) & ((now > NEAR_ROUNDING) | (now < before)))
 
     def again(loop: Any) -> Any:
         count, _, now, tangents, rows = loop

@@ -263,7 +263,7 @@ I1_ABOVE = (
     -0.00011058893876262371, -0.009761097491361469, 0.7785762350182801,
 )
 # fmt: on
-SHORT = (18, 7)  # so many coefficients matter in float32, the last ones
+FLOAT32_TERMS = (18, 7)  # so many coefficients matter in float32, the last ones
 
 
 @decomposition("bessel_i0e")
@@ -284,7 +284,7 @@ def _scaled(
     x: jax.Array, below: Sequence[float], above: Sequence[float], factor: jax.Array
 ) -> jax.Array:
     if x.dtype == np.float32:
-        below, above = below[-SHORT[0] :], above[-SHORT[1] :]
+        below, above = below[-FLOAT32_TERMS[0] :], above[-FLOAT32_TERMS[1] :]
     near = _chebyshev(x / 2 - 2, below) * factor
     return jnp.where(x <= 8, near, _chebyshev(32 / x - 2, above) / jnp.sqrt(x))
 

@@ -20,7 +20,7 @@ Shape: TypeAlias = tuple[Any, ...]
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
-GROUPS = 5  # of four rounds
+GROUPS_OF_ROUNDS = 5  # of four rounds
 
 
 @decomposition("threefry2x32")
@@ -28,7 +28,7 @@ def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> 
     """The hash of pairs. Written out it is three times as fast as a loop."""
     keys = (k1, k2, k1 ^ k2 ^ PARITY)
     x1, x2 = x1 + k1, x2 + k2
-    for group in range(GROUPS):
+    for group in range(GROUPS_OF_ROUNDS):
         for by in ROTATIONS[group % 2]:
             x1 = x1 + x2
             x2 = x1 ^ _rotated(x2, by)

@@ -18,7 +18,7 @@ from converter.ir.dtypes import highest, is_float, lowest
 Pads = Sequence[tuple[int, int]]
 
 
-NEUTRAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+WINDOW_MONOIDS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "add": (lax.add, lambda dtype: 0),
     "max": (lax.max, lowest),
     "min": (lax.min, highest),
@@ -44,7 +44,7 @@ def reduce_window(
     """
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
     operation = only_operation(jaxpr)
-    if operation in NEUTRAL and not jnp.iscomplexobj(operands[0]):
+    if operation in WINDOW_MONOIDS and not jnp.iscomplexobj(operands[0]):
         return (_of_known_kind(operation, operands[0], operands[1], window),)
     count = len(operands) // 2
     combine, first = combination(jaxpr, consts), operands[count:]
@@ -94,7 +94,7 @@ def select_and_gather_add(
 
 def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) -> jax.Array:
     """The windows from a neutral value, each combined with the initial value that is given."""
-    combine, neutral = NEUTRAL[operation]
+    combine, neutral = WINDOW_MONOIDS[operation]
     start = np.asarray(neutral(x.dtype), x.dtype)
     reduced: jax.Array = combine(first, lax.reduce_window(x, start, combine, *window))
     return reduced

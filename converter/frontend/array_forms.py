@@ -29,7 +29,9 @@ GENERATORS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsaf
 UNCHANGED = frozenset({"random_wrap", "random_unwrap", "random_clone"})
 """Primitives that change the dtype of keys, or nothing."""
 
-DRAWS = frozenset({"random_seed", "random_split", "random_fold_in", "random_bits", "random_gamma"})
+DRAWING_PRIMITIVES = frozenset(
+    {"random_seed", "random_split", "random_fold_in", "random_bits", "random_gamma"}
+)
 """Primitives that compute something of what keys hold. All others only move keys."""
 
 WRITTEN = "key<fry>"

@@ -121,10 +121,10 @@ class Inliner:
             replaced = instead(eqn, HINTS)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
-        is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL)
+        is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL_FLOW)
         if is_lost and decompositions.find_decomposition(name) is None:
             raise _refused(name, inner.sources)
-        control = CONTROL.get(name)
+        control = CONTROL_FLOW.get(name)
         node = control(inner, eqn, inputs, nodes) if control else _plain(eqn, inputs)
         node.source = inner.sources
         return inner.write(node, nodes)[: len(eqn.outvars)]
@@ -268,7 +268,7 @@ def _cond(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Nod
     return _control(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
 
 
-CONTROL: dict[str, Callable[[Inliner, Any, list[Value], list[Node]], Node]] = {
+CONTROL_FLOW: dict[str, Callable[[Inliner, Any, list[Value], list[Node]], Node]] = {
     "scan": _inline_scan,
     "while": _while,
     "cond": _cond,

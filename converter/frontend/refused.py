@@ -1,6 +1,6 @@
 """What is never written, and what to do instead: by primitive, the reason that an error gives."""
 
-from converter.frontend.array_forms import DRAWS, GENERATORS, WRITTEN
+from converter.frontend.array_forms import DRAWING_PRIMITIVES, GENERATORS, WRITTEN
 
 _STARTED = ("all_gather", "all_to_all", "pbroadcast", "ppermute", "psum", "psum_invariant")
 
@@ -54,7 +54,11 @@ _GENERATOR = (
 
 REFUSED = {
     **{name: reason for reason, names in _REASONS.items() for name in names.split()},
-    **{f"{draw} of {key}": _GENERATOR for draw in DRAWS for key in GENERATORS.keys() - {WRITTEN}},
+    **{
+        f"{draw} of {key}": _GENERATOR
+        for draw in DRAWING_PRIMITIVES
+        for key in GENERATORS.keys() - {WRITTEN}
+    },
 }
 """By primitive, the public ones of `jax`, those inside of it, and Equinox's."""
 

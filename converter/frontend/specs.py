@@ -137,7 +137,7 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
     text = ",".join(str(d) for d in spec)
     try:
         shape = export.symbolic_shape(text, scope=scope) if text else ()
-    except symbolic_scope.UNREADABLE as error:
+    except symbolic_scope.UNREADABLE_DIMENSION as error:
         raise SpecError(f"shape {tuple(spec)!r} cannot be read: {error}") from error
     return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
 

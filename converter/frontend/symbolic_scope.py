@@ -13,7 +13,7 @@ from jax import export
 from converter.errors import SpecError
 from converter.ir.dims import is_symbolic
 
-UNREADABLE = (ValueError, NotImplementedError, tokenize.TokenError)
+UNREADABLE_DIMENSION = (ValueError, NotImplementedError, tokenize.TokenError)
 """What JAX raises where a dimension or a constraint cannot be read."""
 
 _NAME = r"\s*([A-Za-z_]\w*)\s*"
@@ -47,7 +47,7 @@ def _constrained(specs: Sequence[Any], constraints: Sequence[str]) -> export.Sym
     for texts, spelled in (*alone, (list(constraints), _spelled(constraints))):
         try:
             made = export.SymbolicScope(spelled)
-        except UNREADABLE as error:
+        except UNREADABLE_DIMENSION as error:
             what = texts[0] if len(texts) == 1 else ", ".join(map(repr, texts))
             raise SpecError(
                 f"constraint {what!r} cannot be used: {error}; write it as 'B >= 2', 'B <= 64', "

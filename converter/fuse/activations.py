@@ -69,7 +69,7 @@ def _falls(slope: float | None) -> bool:
     return slope is not None and 0 < slope < 1
 
 
-ACTIVATIONS = (
+SPELLINGS_OF_ACTIVATIONS = (
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit(x / 6 + 0.5)),
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit((x + 3) / 6)),
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit(x * (1 / 6) + 0.5)),

@@ -10,7 +10,7 @@ from itertools import islice
 from converter.fuse.dependence import bound_scalar
 from converter.fuse.match import (
     CARRIERS,
-    FAR,
+    DEEPEST_SEARCH,
     UNKNOWN,
     Uses,
     carried_from,
@@ -117,7 +117,7 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
 def _partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
     """What of a source is multiplied with a root, or with what is carried on from that."""
     seen, waiting = {id(root)}, [root]
-    for node in islice(iter(waiting), FAR):
+    for node in islice(iter(waiting), DEEPEST_SEARCH):
         for reader in readers.get(id(node.out), ()):
             others = [v for v in reader.inputs if v is not node.out and _uncentred(v) is source]
             if others and reader.op in (ops.mul, ops.div):

@@ -140,21 +140,21 @@ def note_look_alikes(
 
 def carried_from(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
     """The node, and those above it up to where something else is done than to carry each element on
-    by itself: the nearest first, and no more than ``FAR``."""
+    by itself: the nearest first, and no more than ``DEEPEST_SEARCH``."""
     seen, waiting = {id(node)}, [node]
     for inner in waiting:
         yield inner
         if inner is not node and not (inner.op.elementwise or inner.op in (*CARRIERS, *through)):
             continue
         for value in inner.inputs:
-            if value.node is not None and id(value.node) not in seen and len(seen) < FAR:
+            if value.node is not None and id(value.node) not in seen and len(seen) < DEEPEST_SEARCH:
                 seen.add(id(value.node))
                 waiting.append(value.node)
 
 
 UNKNOWN = "this spelling of it is not known"
 
-FAR = 64
+DEEPEST_SEARCH = 64
 """Nodes above one that are looked at."""
 
 CARRIERS = frozenset(

@@ -48,7 +48,7 @@ ROWS = (
     Row(("cubic-pytorch", False), 18, up_only=True),
 )
 SLOW = (("cubic", False), ("cubic-pytorch", False))
-FLOATS = ("float32", "float16", "bfloat16")
+RESAMPLED_DTYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def contracted(node: Node, side: int) -> tuple[int, Matrix, list[int]] | None:
 
 def normalised(matrix: np.ndarray, axis: int) -> bool:
     """The weights of every result sum to one, or are all zero: a resampling."""
-    if matrix.size == 0 or matrix.dtype.name not in FLOATS:
+    if matrix.size == 0 or matrix.dtype.name not in RESAMPLED_DTYPES:
         return False
     total = matrix.astype(np.float64).sum(axis)
     off = np.minimum(np.abs(total - 1), np.abs(total))
@@ -124,7 +124,7 @@ def _reason(what: str, rows: list[Row], slow: bool) -> str:
     return f"{what}: the weights are not those of a kernel that ONNX has"
 
 
-KERNELS: dict[str, Callable[[Any], Any]] = {
+SAMPLING_KERNELS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("linear", ALIGNED[0]), lambda x: np.maximum(0, 1 - x)),
     "cubic": lambda x: _cubic(x, -0.5),
     "cubic-pytorch": lambda x: _cubic(x, -0.75),
@@ -151,7 +151,7 @@ def resampling_weights(size: int, count: int, method: str, antialias: bool) -> n
     stretch = max(size / count, 1) if antialias else 1
     beyond = 2 if method == "cubic-pytorch" else 0
     taps = np.arange(-beyond, size + beyond)
-    raw = KERNELS[method](np.abs(centre - taps[:, None]) / stretch)
+    raw = SAMPLING_KERNELS[method](np.abs(centre - taps[:, None]) / stretch)
     inside = np.zeros((size, count))
     np.add.at(inside, np.clip(taps, 0, size - 1), raw)
     return inside / inside.sum(0)

@@ -13,8 +13,8 @@ from converter.frontend.trace import source_line
 from converter.fuse.dependence import is_sized, is_weight, known
 from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
 from converter.fuse.resampling import (
-    FLOATS,
     NEAREST,
+    RESAMPLED_DTYPES,
     Kinds,
     Matrix,
     contracted,
@@ -32,7 +32,7 @@ from converter.ir.rewrite import Editor
 
 MOST_AXES = {"linear": 3, ALIGNED[0]: 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
 # Fewer columns than these are worth a transpose.
-NARROW = 16
+NARROW_MATRIX = 16
 # Larger matrices of known weights are left to be computed at run time, in bytes.
 LARGEST_MATRIX = 1 << 26
 
@@ -69,7 +69,7 @@ class Multiplied:
         x, axis, matrix = self.base, self.axis, self.matrix
         shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
         after = dims.size_product(x.shape[axis + 1 :])
-        if dims.is_static(after) and after < NARROW:
+        if dims.is_static(after) and after < NARROW_MATRIX:
             order = [*(i for i in range(x.rank) if i != axis), axis]
             inputs = [editor.transpose(x, order), matrix.oriented(editor, turned=False)]
             made = editor.add(ops.matmul, inputs, tuple(shape[i] for i in order), x.dtype)
@@ -120,7 +120,7 @@ def _resize_product(node: Node, uses: Uses, opset: int) -> Resampling | None:
         contraction = contracted(node, side)
         x = node.inputs[1 - side]
         alike = node.inputs[side].dtype == x.dtype == node.out.dtype
-        if contraction is None or not alike or x.dtype.name not in FLOATS:
+        if contraction is None or not alike or x.dtype.name not in RESAMPLED_DTYPES:
             continue
         axis, matrix, labels = contraction
         numbers = known(matrix.value) if dims.all_static(matrix.sizes) else None

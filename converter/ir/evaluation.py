@@ -120,7 +120,7 @@ def _evaluation_run(
 
     for node, done in zip(graph.nodes, _read_last(graph), strict=True):
         inputs = [read(v) for v in node.inputs]
-        control = CONTROL.get(node.op)
+        control = CONTROL_EVALUATIONS.get(node.op)
         results = control(node, inputs, run, sizes) if control else apply(node, inputs, sizes)
         env.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
         for value in done:
@@ -184,7 +184,7 @@ def _cond(node: Node, inputs: list[Any], run: Bodies, _: Sizes) -> list[Any]:
     return lax.switch(inputs[0].astype(jnp.int32), branches)
 
 
-CONTROL: dict[Op, Callable[..., list[Any]]] = {
+CONTROL_EVALUATIONS: dict[Op, Callable[..., list[Any]]] = {
     ops.scan: _evaluation_scan,
     ops.while_: _while,
     ops.cond: _cond,

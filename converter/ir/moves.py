@@ -174,7 +174,7 @@ def write(editor: Editor, seen: View, shape: Shape, dtype: Any = None) -> Value:
     value, dtype = seen.base, dtype or seen.base.dtype
     for op, argument in steps:
         value = editor.convert(value, dtype) if op is ops.broadcast_in_dim else value
-        value = _STEPS[op](editor, value, argument)
+        value = _WRITTEN[op](editor, value, argument)
     return editor.convert(value, dtype)
 
 
@@ -225,7 +225,7 @@ def _arranged(seen: View, source: list[Factor], sizes: Shape, shape: Shape) -> l
 def rearrange(editor: Editor, x: Value, split: Shape, order: Sequence[int], target: Shape) -> Value:
     """``x`` as ``split``, its axes in that order, as ``target``."""
     for op, argument in _rearranging(x.shape, split, order, target):
-        x = _STEPS[op](editor, x, argument)
+        x = _WRITTEN[op](editor, x, argument)
     return x
 
 
@@ -281,7 +281,7 @@ def _runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
     return runs
 
 
-_STEPS: dict[Op, Callable[[Editor, Value, Any], Value]] = {
+_WRITTEN: dict[Op, Callable[[Editor, Value, Any], Value]] = {
     ops.slice: lambda editor, x, cut: editor.slice(x, *cut),
     ops.rev: lambda editor, x, axes: editor.rev(x, axes),
     ops.reshape: lambda editor, x, shape: editor.reshape(x, shape),

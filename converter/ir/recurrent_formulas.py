@@ -15,7 +15,7 @@ from jax import lax
 Array = jax.Array
 RecurrentStep = Callable[[tuple[Array, ...], Array], tuple[Array, ...]]
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+ACTIVATION_FORMULAS: dict[str, Callable[[Array], Array]] = {
     "logistic": jax.nn.sigmoid,
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
@@ -27,7 +27,7 @@ def lstm(
     x: Array, w: Array, r: Array, b: Array, *first: Array, reverse: bool, activations: Sequence[str]
 ) -> tuple[Array, ...]:
     """c' = f * c + i * g and h' = o * act(c'); gates in the order i, o, f, g."""
-    f, g, h = (ACTIVATIONS[name] for name in activations)
+    f, g, h = (ACTIVATION_FORMULAS[name] for name in activations)
 
     def step(states: tuple[Array, ...], wx: Array) -> tuple[Array, ...]:
         state, cell = states
@@ -49,7 +49,7 @@ def gru(
     reset_last: bool,
 ) -> tuple[Array, ...]:
     """h' = (1 - z) * n + z * h; gates in the order z, r, n."""
-    f, g = (ACTIVATIONS[name] for name in activations)
+    f, g = (ACTIVATION_FORMULAS[name] for name in activations)
     size = r.shape[-1]
     bias, own = jnp.split(b[0], 2)
 
@@ -72,7 +72,7 @@ def rnn(
     x: Array, w: Array, r: Array, b: Array, *first: Array, reverse: bool, activations: Sequence[str]
 ) -> tuple[Array, ...]:
     """h' = act(x w + h r + b)."""
-    (f,) = (ACTIVATIONS[name] for name in activations)
+    (f,) = (ACTIVATION_FORMULAS[name] for name in activations)
 
     def step(states: tuple[Array, ...], wx: Array) -> tuple[Array, ...]:
         return (f(wx + states[0] @ r[0].T),)

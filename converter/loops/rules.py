@@ -148,7 +148,7 @@ def _short_part(array: Value, step: int, editor: Editor) -> Value:
 
 # ------------------------------------------------------------------------------------- whole loops
 
-STEPS: tuple[Callable[[Scan, Editor], bool], ...] = (
+LOOP_RULES: tuple[Callable[[Scan, Editor], bool], ...] = (
     drop_states,
     count_steps,
     move_invariants,
@@ -162,7 +162,7 @@ def _shortened(node: Node, editor: Editor, nested: set[int]) -> Sequence[Value] 
     scan = Scan.of(node, editor)
     if scan is None:
         return None
-    if not any([step(scan, editor) for step in STEPS]):
+    if not any([step(scan, editor) for step in LOOP_RULES]):
         return unrolled(node, editor, id(node.out) in nested)
     return _rewritten(scan, node, editor)
 

@@ -123,7 +123,12 @@ def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     return b.ops("Split", inputs, count, axis=axis, num_outputs=count if even else None)
 
 
-NAMES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid"}
+ACTIVATION_NAMES = {
+    "logistic": "Sigmoid",
+    "tanh": "Tanh",
+    "relu": "Relu",
+    "hard_sigmoid": "HardSigmoid",
+}
 USUAL = {ops.lstm: ["Sigmoid", "Tanh", "Tanh"], ops.gru: ["Sigmoid", "Tanh"], ops.rnn: ["Tanh"]}
 """The activations if nothing is said."""
 SLOPE, SHIFT = 1 / 6, 0.5
@@ -134,7 +139,7 @@ SLOPE, SHIFT = 1 / 6, 0.5
 def _(
     b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool = False
 ) -> Any:
-    names = [NAMES[name] for name in activations]
+    names = [ACTIVATION_NAMES[name] for name in activations]
     hard = names.count("HardSigmoid")
     return b.ops(
         b.node.op.operator,

@@ -135,7 +135,7 @@ def named_dimensions(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from ((name, dim) for dim in filter(dims.is_symbolic, each))
 
 
-SINCE = {
+SINCE_OPSET = {
     **{f"{kind}{bits}": 1 for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
     **dict.fromkeys(("bool", "float16", "float32", "float64"), 1),
     **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 19),
@@ -148,7 +148,7 @@ SINCE = {
 def check_dtype(value: Any, node: Node, opset: int) -> None:
     """**Raises** `Unsupported` where ONNX has no values of a dtype at an opset."""
     name = value.dtype.name
-    if SINCE.get(name, opset + 1) <= opset:
+    if SINCE_OPSET.get(name, opset + 1) <= opset:
         return
-    newer = f" before opset {SINCE[name]}" if name in SINCE else ""
+    newer = f" before opset {SINCE_OPSET[name]}" if name in SINCE_OPSET else ""
     raise unsupported(node, opset, f"ONNX has no values of dtype {name}{newer}")

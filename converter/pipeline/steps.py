@@ -121,7 +121,7 @@ def activate(graph: Graph, settings: PassSettings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
     table = [
         spelling
-        for spelling in activations.ACTIVATIONS
+        for spelling in activations.SPELLINGS_OF_ACTIVATIONS
         if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)

@@ -26,7 +26,7 @@ BFLOAT16_SINCE: Mapping[str, int] = {
 }
 """Operators that are older than their bfloat16, and the opset that brought it."""
 
-NAMES: Mapping[Op, str] = {
+OPERATOR_NAMES: Mapping[Op, str] = {
     **dict.fromkeys((ops.avg_pool, ops.sum_pool), "AveragePool"),
     **dict.fromkeys((ops.max_pool, ops.max_pool_scatter), "MaxPool"),
 }
@@ -35,5 +35,5 @@ NAMES: Mapping[Op, str] = {
 def operator(op: Op) -> str:
     """Name in ONNX of an operation that was recognised or arranged: ``hard_swish`` is ``HardSwish``
     there."""
-    written = op.operator or NAMES.get(op)
+    written = op.operator or OPERATOR_NAMES.get(op)
     return written or "".join(part.capitalize() for part in op.name.split("_"))

@@ -38,7 +38,7 @@ def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator)
     return _cast(rng.choice(values, shape), dtype)
 
 
-DRAWS: dict[str, Draw] = {
+DISTRIBUTIONS: dict[str, Draw] = {
     "normal": _normal,
     "repeated": _repeated,
     "zeros": lambda shape, dtype, rng: np.zeros(shape, dtype),
@@ -67,12 +67,15 @@ def samples(
         ", small": dict.fromkeys(names, smallest),
         ", wide": {name: largest + i for i, name in enumerate(names)},
     }
-    cases = [(what, "") for what in DRAWS]
+    cases = [(what, "") for what in DISTRIBUTIONS]
     if names:
         cases += [("normal", size) for size in sizes_by_name if size]
     allowed = {size: _allowed(evaluated or graph, sizes_by_name[size]) for size in sizes_by_name}
     for index, (what, size) in enumerate(cases):
-        yield what + size, draw_inputs(graph.inputs, allowed[size], DRAWS[what], seed + index)
+        yield (
+            what + size,
+            draw_inputs(graph.inputs, allowed[size], DISTRIBUTIONS[what], seed + index),
+        )
 
 
 def _allowed(graph: Graph, asked: named_sizes.Sizes) -> dict[str, int]:

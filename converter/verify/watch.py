@@ -19,7 +19,7 @@ from converter.verify.elements import Judge, first
 from converter.verify.noise import Noise
 from converter.verify.sessions import run, sessions
 
-UNREADABLE = (AssertionError, IndexError, KeyError, TypeError, ValueError)
+MALFORMED = (AssertionError, IndexError, KeyError, TypeError, ValueError)
 """What evaluating a graph raises whose parts do not fit."""
 
 
@@ -76,7 +76,7 @@ class Watch:
         for judge in self._judges:
             try:
                 results = evaluate(graph, judge.inputs, self._params)
-            except UNREADABLE as error:
+            except MALFORMED as error:
                 what = f"the graph does not evaluate: {type(error).__name__}: {error}"
                 raise Changed(name, what) from error
             _unchanged(judge, name, results)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.digits.data import CLASSES
+from zoo.digits.data import DIGIT_CLASSES
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -33,7 +33,7 @@ FORMS = (
 )
 """Ways to speak of one digit."""
 
-WORDS_OF_DIGITS = (NAMES, tuple(map(str, range(CLASSES))))
+WORDS_OF_DIGITS = (NAMES, tuple(map(str, range(DIGIT_CLASSES))))
 
 DECIDING = frozenset({*NAMES, *WORDS_OF_DIGITS[1], "even", "odd", "less", "greater", "not", "no"})
 """Words without which nobody could tell which digits a sentence is true of."""
@@ -61,7 +61,7 @@ def all_sentences() -> Sentences:
     """Every phrase in every frame."""
     phrases = {**_of_one_digit(), **_of_others()}
     texts = tuple(frame.format(phrase) for frame in FRAMES for phrase in phrases)
-    true_of = [np.isin(np.arange(CLASSES), digits) for digits in phrases.values()]
+    true_of = [np.isin(np.arange(DIGIT_CLASSES), digits) for digits in phrases.values()]
     place = {text: number for number, text in enumerate(texts)}
     alike = [
         [place[frame.format(form.format(word))] for word in words]
@@ -84,7 +84,7 @@ def _of_one_digit() -> dict[str, list[int]]:
 
 def _of_others() -> dict[str, list[int]]:
     """Phrases about several digits or none, and the digits that they are true of."""
-    every = range(CLASSES)
+    every = range(DIGIT_CLASSES)
     found: dict[str, list[int]] = {phrase: [] for phrase in OTHERS}
     for noun in NOUNS:
         found |= {f"an even {noun}": [*every[::2]], f"an odd {noun}": [*every[1::2]]}

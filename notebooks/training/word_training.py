@@ -16,7 +16,7 @@ from notebooks.training.classifier import Recipe, Rows, fit, grey, initial, jitt
 from notebooks.training.sentences import DECIDING, Sentences
 from zoo.architectures.base import Network
 from zoo.architectures.entry import DATA, ModelInfo
-from zoo.digits.data import CLASSES, Digits
+from zoo.digits.data import DIGIT_CLASSES, Digits
 from zoo.texts.tokenizer import Tokenizer, read_tokenizer
 
 RECIPE = Recipe(epochs=45, batch=32, rate=1e-3)
@@ -88,8 +88,8 @@ def train_words(
         drawn = texts.draw(draw_key)
         logits = model(pixels, texts.read(drawn, word_key)).logits_per_image
         right, fits = labels[rows], texts.true_of[drawn][:, labels[rows]].T
-        which = optax.softmax_cross_entropy_with_integer_labels(logits[:, :CLASSES], right)
-        return CLASSES * which.mean() + sigmoid_loss(logits, fits)
+        which = optax.softmax_cross_entropy_with_integer_labels(logits[:, :DIGIT_CLASSES], right)
+        return DIGIT_CLASSES * which.mean() + sigmoid_loss(logits, fits)
 
     model = initial(entry, init_key)
     return fit(begun(model, tokenizer), objective, len(labels), keys, recipe, tell)

@@ -13,7 +13,7 @@ from converter.decompositions.complex import complex_rules as registry_of_comple
 from converter.decompositions.registered import OWN_EXPANSIONS
 from converter.frontend import array_forms
 from converter.frontend.calls import CALLS, REPLACED
-from converter.frontend.inline import CONTROL, DROPPED
+from converter.frontend.inline import CONTROL_FLOW, DROPPED
 from converter.frontend.refused import REFUSED
 from converter.ir import ops
 from converter.ir.op import Linear
@@ -81,13 +81,16 @@ def ways() -> Mapping[str, str]:
         **dict.fromkeys(of_complex, "of both parts, by themselves"),
         **dict.fromkeys(DROPPED, "left out, with a warning"),
         **dict.fromkeys(
-            ARRANGED | {op.name for op in FORMS} | array_forms.UNCHANGED | array_forms.DRAWS,
+            ARRANGED
+            | {op.name for op in FORMS}
+            | array_forms.UNCHANGED
+            | array_forms.DRAWING_PRIMITIVES,
             "another form",
         ),
         **dict.fromkeys(OWN_EXPANSIONS, "a function in its place"),
         **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
         **dict.fromkeys((op.name for op in lowerings.OWN_RULES), "a rule"),
-        **dict.fromkeys(CONTROL, "a rule"),
+        **dict.fromkeys(CONTROL_FLOW, "a rule"),
     }
 
 

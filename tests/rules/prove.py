@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from converter.fuse.match import Recogniser, recogniser_rules
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import CONTROL, evaluate, run_node, run_uncompiled
+from converter.ir.evaluation import CONTROL_EVALUATIONS, evaluate, run_node, run_uncompiled
 from converter.ir.op import Op
 from converter.ir.rewrite import Rule, drop_dead, sweep
 from tests.rules.programs import Drawn, Expr
@@ -128,7 +128,7 @@ def keeps_numbers(case: Case, apply: Step, drawn: Drawn) -> bool:
         return False
     drop_dead(graph)
     bare = [n for n in graph.walk() if n.meaning is None and n.op.formula is None]
-    unknown = [n for n in bare if n.op not in (*CONTROL, ops.dim_as_value)]
+    unknown = [n for n in bare if n.op not in (*CONTROL_EVALUATIONS, ops.dim_as_value)]
     assert not unknown, f"JAX cannot evaluate {unknown}"
     for wanted, got in zip(numbers_of(old, drawn), numbers_of(graph, drawn), strict=True):
         complaint = differs(wanted, got, case)

@@ -43,9 +43,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 def _open_file(path: Path) -> Checkpoint:
     start = read_at_most(path, BEGINNING)
-    if start.startswith(lz4.MAGIC):
+    if start.startswith(lz4.FRAME_MAGIC):
         return equimo.read_archive(path)
-    if start.startswith(npy.MAGIC):
+    if start.startswith(npy.ARRAY_MAGIC):
         # What lies beside a file says nothing of it, but in the one layout that Equimo writes.
         extracted = path.name == equimo.WEIGHTS and path.with_name(equimo.METADATA).is_file()
         return equimo.read_folder(path.parent) if extracted else npy.read_eqx(path)
@@ -98,7 +98,7 @@ def _is_zip(path: Path) -> bool:
         return True  # one that is damaged; reading it says so
 
 
-TENSORS = (
+TENSOR_FILES = (
     safetensors.TENSORS,
     safetensors.INDEX,
     pth.TENSORS,
@@ -109,7 +109,9 @@ TENSORS = (
 VARIANT = re.compile(r"(model|pytorch_model)\.\w+\.(safetensors|bin)")
 """What diffusers and transformers call it in another precision."""
 
-OF_TRAINING = re.compile(r"(adapter_|optimizer|scheduler|rng_state|training_args|random_states).*")
+FILES_OF_TRAINING = re.compile(
+    r"(adapter_|optimizer|scheduler|rng_state|training_args|random_states).*"
+)
 """Files that training leaves beside a network's."""
 
 ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".npz", ".msgpack", ".h5", ".onnx")
@@ -126,8 +128,10 @@ def _open_folder(path: Path) -> Checkpoint:
             "its files."
         )
     there = sorted(each.name for each in path.iterdir() if each.is_file())
-    files = [name for name in there if name.endswith(ENDINGS) and not OF_TRAINING.fullmatch(name)]
-    usual = [name for name in TENSORS if name in there]
+    files = [
+        name for name in there if name.endswith(ENDINGS) and not FILES_OF_TRAINING.fullmatch(name)
+    ]
+    usual = [name for name in TENSOR_FILES if name in there]
     usual += [name for name in files if VARIANT.fullmatch(name)]
     if not usual and len(safe := [name for name in files if name.endswith(".safetensors")]) == 1:
         usual = safe
@@ -145,7 +149,7 @@ def _open_folder(path: Path) -> Checkpoint:
         )
     advice = f"name one of {', '.join(files[:12])}" if files else "give the path of a checkpoint"
     raise WeightsNotFound(
-        f"{path} is a folder without a checkpoint (no {', no '.join(TENSORS)}, no single "
+        f"{path} is a folder without a checkpoint (no {', no '.join(TENSOR_FILES)}, no single "
         f".safetensors file, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "
         f"*_linear_head.pth, no single pair of *_text.npz and *_vision.npz): {advice}."
     )

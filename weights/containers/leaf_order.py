@@ -33,7 +33,7 @@ ROTARY = "local_pos_embed.patch_rope.freqs[F] "
 REGISTER_ROTARY = "local_pos_embed.reg_rope.freqs[F] "
 
 # Parts of a file in their order, each with what may stand there, the longest first; the parts of
-# `BLOCK` come once a layer. The tokens are told apart by how many there are and not by their
+# `BLOCK_LEAVES` come once a layer. The tokens are told apart by how many there are and not by their
 # shapes, so only the combinations that Equimo's models have are here: DINOv3 and EUPE, ViT-5,
 # DINOv2 and TIPS with registers and without, the plain ViT, SigLIP2.
 BEFORE = (
@@ -47,7 +47,7 @@ BEFORE = (
         LEARNED,
     ),
 )
-BLOCK = (
+BLOCK_LEAVES = (
     ("prenorm.weight[D] prenorm.bias[D] norm.weight[D] norm.bias[D]",),
     ("ls1.gamma[D] ls2.gamma[D]", ""),
     ("attn.qkv.weight[3D D]",),
@@ -75,7 +75,8 @@ AFTER = (
     ("head.weight[C D] head.bias[C]", ""),
 )
 ALTERNATIVES = [
-    [rows(" ".join(choice)) for choice in product(*parts)] for parts in (BEFORE, BLOCK, AFTER)
+    [rows(" ".join(choice)) for choice in product(*parts)]
+    for parts in (BEFORE, BLOCK_LEAVES, AFTER)
 ]
 """What may stand before the layers of a vision transformer, in each of them, and behind them."""
 

@@ -13,8 +13,8 @@ import lz4.frame
 from weights.containers.bounds import within
 from weights.errors import Damaged
 
-MAGIC = b"\x04\x22\x4d\x18"
-PIECE = 1 << 16
+FRAME_MAGIC = b"\x04\x22\x4d\x18"
+FRAME_PIECE = 1 << 16
 
 RATIO = 16
 """Bytes that one of the file may become, beyond those that come for nothing; weights barely halve,
@@ -36,10 +36,10 @@ class Content:
         decoder = lz4.frame.LZ4FrameDecompressor()
         try:
             while not decoder.eof:
-                more = frame.read(PIECE) if decoder.needs_input else b""
+                more = frame.read(FRAME_PIECE) if decoder.needs_input else b""
                 if decoder.needs_input and not more:
                     raise Damaged("it ends too early")
-                self.file.write(decoder.decompress(more, max_length=PIECE))
+                self.file.write(decoder.decompress(more, max_length=FRAME_PIECE))
                 within("its content", self.file.tell(), FREE_CONTENT + RATIO * frame.tell())
         except (RuntimeError, EOFError, ValueError) as error:
             raise Damaged(str(error)) from error

@@ -21,7 +21,7 @@ from weights.files import Bytes, Checkpoint, FileBytes, lazy, sound
 from weights.initializers import Shape
 from weights.tensors import LazyTensor
 
-MAGIC = b"\x93NUMPY"
+ARRAY_MAGIC = b"\x93NUMPY"
 EQUINOX = "Equinox leaves"
 
 LARGEST_HEADER = 1 << 14
@@ -32,7 +32,7 @@ HEADER = re.compile(
 )
 
 # The last two are what numpy makes of bfloat16, which it does not know.
-CODES = "<f2 <f4 <f8 |b1 |i1 |u1 <i2 <i4 <i8 <u2 <u4 <u8 |V2 <V2"
+NUMPY_CODES = "<f2 <f4 <f8 |b1 |i1 |u1 <i2 <i4 <i8 <u2 <u4 <u8 |V2 <V2"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def scan(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTensor]:
 def read_array_header(stream: IO[bytes]) -> ArrayHeader:
     """The header that comes next. **Raises** `Damaged`."""
     start = stream.read(8)
-    if start[:6] != MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
+    if start[:6] != ARRAY_MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
         raise Damaged("a record does not begin as one")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
@@ -87,7 +87,7 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
     if (header := HEADER.fullmatch(stream.read(length))) is None:
         raise Damaged("a header does not describe an array of numbers")
     code = header[1].decode()
-    if code not in CODES.split():
+    if code not in NUMPY_CODES.split():
         raise Damaged(f"an array of type {code}")
     shape = shape_of([int(number) for number in header[3].replace(b",", b" ").split()])
     dtype = np.dtype(code)

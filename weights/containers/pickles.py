@@ -236,14 +236,14 @@ class Machine:
         return Other("a persistent reference")
 
 
-PLAIN = (
+BUILDABLE = (
     *(pickletools.pyint, pickletools.pyinteger_or_bool, pickletools.pyfloat),
     *(pickletools.pyunicode, pickletools.pybytes, pickletools.pybytes_or_str),
 )
 LITERALS = frozenset(
     operation.name
     for operation in pickletools.opcodes
-    if operation.arg and operation.stack_after and operation.stack_after[0] in PLAIN
+    if operation.arg and operation.stack_after and operation.stack_after[0] in BUILDABLE
 )
 """Numbers and texts: what they put on the stack is their argument."""
 

@@ -6,7 +6,7 @@ from weights.transforms import MASKED, PER_CHANNEL, UNBATCH
 # Rules that the keys of most PyTorch vision transformers share: Meta's, Google's, timm's. They are
 # those of timm's `VisionTransformer`, which the others were written after. A naming puts its own
 # rules in front of these, since the first that matches a leaf decides.
-PLAIN = (
+PLAIN_VIT_RULES = (
     Rule("cls_token", ("cls_token",), UNBATCH),
     Rule("global_pos_embed.weight", ("pos_embed",), UNBATCH),
     Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
@@ -29,7 +29,7 @@ DINOV3_VIT = Naming(
             MASKED,
         ),
         *same("mask_token", "local_cls_norm.{p}"),
-        *PLAIN,
+        *PLAIN_VIT_RULES,
     ),
 )
 
@@ -38,7 +38,7 @@ DINOV2_VIT = Naming(
     (
         Rule("reg_tokens", ("register_tokens",), UNBATCH),
         *same("mask_token"),
-        *PLAIN,
+        *PLAIN_VIT_RULES,
     ),
 )
 

@@ -1,7 +1,7 @@
 """Checkpoints of networks whose authors publish them beside their papers."""
 
 from weights.mapping import Naming, Rule
-from weights.namings.meta_names import PLAIN
+from weights.namings.meta_names import PLAIN_VIT_RULES
 from weights.transforms import UNBATCH
 
 # Every block carries the same frequencies, as buffers; the model has them once.
@@ -13,7 +13,7 @@ VIT5 = Naming(
         Rule("local_pos_embed.reg_freqs", ("blocks.0.attn.rope_reg.freqs",)),
         Rule("blocks.{i}.ls1.gamma", ("blocks.{i}.gamma_1",)),
         Rule("blocks.{i}.ls2.gamma", ("blocks.{i}.gamma_2",)),
-        *PLAIN,
+        *PLAIN_VIT_RULES,
     ),
     copies=(
         ("blocks.{i}.attn.rope.freqs", "blocks.0.attn.rope.freqs"),

@@ -6,7 +6,7 @@ one. Periods, mask tokens and the second final norm of training are not there.
 """
 
 from weights.mapping import Naming, Rule, same
-from weights.namings.meta_names import PLAIN
+from weights.namings.meta_names import PLAIN_VIT_RULES
 from weights.transforms import BIAS_OUTER_THIRDS, UNBATCH, float32_periods, ones
 
 DINOV3_VIT = Naming(
@@ -27,7 +27,7 @@ DINOV3_VIT = Naming(
         Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
         Rule("local_cls_norm.weight", (), missing=ones),
         Rule("local_cls_norm.bias", ()),
-        *PLAIN,
+        *PLAIN_VIT_RULES,
     ),
 )
 
@@ -37,7 +37,7 @@ DISTILLED_VIT = Naming(
     (
         Rule("reg_tokens", ("dist_token",), UNBATCH),
         *same("head_dist.{p}"),
-        *PLAIN,
+        *PLAIN_VIT_RULES,
     ),
 )
 
@@ -50,6 +50,6 @@ VIT = Naming(
         Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
         Rule("attn_pool.latent", ("attn_pool.latent",), UNBATCH),
         *same("attn_pool.{layer}.{p}", "attn_pool.mlp.{layer}.{p}"),
-        *PLAIN,
+        *PLAIN_VIT_RULES,
     ),
 )

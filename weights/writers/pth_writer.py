@@ -15,7 +15,7 @@ from weights.tensors import LazyTensor
 from weights.writers.items import Items, data, size
 
 ROOT = "archive"
-STORAGES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
+STORAGE_NAMES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
 ALIGNMENT = 64  # PyTorch begins every storage at a multiple of this
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -54,7 +54,7 @@ def pickle(items: Items) -> bytes:
 
 
 def _entry(index: int, key: str, tensor: LazyTensor) -> bytes:
-    storage = _text("storage") + b"ctorch\n" + STORAGES[tensor.dtype].encode() + b"\n"
+    storage = _text("storage") + b"ctorch\n" + STORAGE_NAMES[tensor.dtype].encode() + b"\n"
     storage += _text(str(index)) + _text("cpu") + _number(math.prod(tensor.shape))
     view = _number(0) + _tuple(tensor.shape) + _tuple(contiguous(tensor.shape))
     end = b"\x89ccollections\nOrderedDict\n)RtR"

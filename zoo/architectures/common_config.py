@@ -32,5 +32,5 @@ class Opaque:
     attends: ClassVar[bool] = True
 
 
-PICTURES = {"num_channels": 3}
+THREE_CHANNELS = {"num_channels": 3}
 """What all of transformers' classes for pictures ask."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 Task = Literal["k-NN", "linear", "classifier", "zero-shot", "depth", "areas", "boxes"]
 
-TASKS: Mapping[Task, str] = {
+MEASURED_TASKS: Mapping[Task, str] = {
     "k-NN": "% right by the nearest neighbours",
     "linear": "% right by a linear layer on frozen features",
     "classifier": "% right by its own classifier",
@@ -34,7 +34,7 @@ class Reported:
 
 def reported(source: str, data: str, **values: float | None) -> tuple[Reported, ...]:
     """Results on the same data, by the task's name with `_` for `-`; None for what is not known."""
-    names: dict[str, Task] = {name.replace("-", "_"): name for name in TASKS}
+    names: dict[str, Task] = {name.replace("-", "_"): name for name in MEASURED_TASKS}
     rows = ((names[name], value) for name, value in values.items())
     return tuple(Reported(task, data, value, source) for task, value in rows if value is not None)
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from zoo.bench.rounds import Task, resting_session, run_once
 from zoo.bench.timed_products import Products, TimedProduct
 
-OPSET = 18
+FLOOR_OPSET = 18
 IR_VERSION = 8
 
 Key: TypeAlias = int | TimedProduct
@@ -60,7 +60,7 @@ def _task(product: TimedProduct, threads: int) -> Task:
         outputs=[output],
         nodes=[node],
         initializers=[right] if product.constant else [],
-        opset_imports={"": OPSET},
+        opset_imports={"": FLOOR_OPSET},
         name="product",
     )
     data = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION)).SerializeToString()

@@ -16,7 +16,7 @@ from zoo.runtime import NodeArg
 FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
 OPEN_WORDS = 77
 """Of a text whose length is open, as CLIP's are."""
-SMALL = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
+WHOLE_NUMBERS = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def settle_inputs(
 
 def _dtype(file: object, declared: NodeArg) -> str:
     inner = declared.type.removeprefix("tensor(").removesuffix(")")
-    if inner not in FLOAT_NAMES and inner not in SMALL and inner != "uint8":
+    if inner not in FLOAT_NAMES and inner not in WHOLE_NUMBERS and inner != "uint8":
         raise BadFile(f"{file}: {declared.name} is {declared.type}, which cannot be made up here.")
     return FLOAT_NAMES.get(inner, inner)
 

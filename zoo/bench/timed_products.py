@@ -25,7 +25,7 @@ SECOND = {
 """ONNX's own operators that are counted, and which input is the second factor. Quantised ones count
 as in floats."""
 
-DEPTH = 4
+PRODUCTS_IN_A_ROW = 4
 """How many nodes may lie between a weight and its product (casts, transposes, scales)."""
 
 
@@ -95,7 +95,7 @@ def _shape(value: ir.Value | None) -> Shape:
     return value.shape.numpy()
 
 
-def _constant(value: ir.Value | None, depth: int = DEPTH) -> bool:
+def _constant(value: ir.Value | None, depth: int = PRODUCTS_IN_A_ROW) -> bool:
     if value is None or value.is_initializer():
         return True
     producer = value.producer()

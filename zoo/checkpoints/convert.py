@@ -49,7 +49,7 @@ class Converted:
     nonfinite: tuple[str, ...]
 
 
-FORMATS = {
+WRITTEN_FORMATS = {
     "pytorch": ("meta", "original"),
     "equimo": ("equimo",),
     "huggingface": ("huggingface",),
@@ -77,7 +77,7 @@ def read_format(target: Path) -> str:
 
 def naming_to_write(entry: ModelInfo, form: str) -> Naming:
     """The names of a model's tensors in a form. **Raises** `BadRequest` if nobody reads it so."""
-    namings = (naming for naming in entry.readable if naming.name in FORMATS[form])
+    namings = (naming for naming in entry.readable if naming.name in WRITTEN_FORMATS[form])
     for naming in naming_all_leaves(entry, namings):
         return naming
     forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
@@ -155,7 +155,7 @@ def _check_replaceable(target: Path, form: str, force: bool) -> None:
 
 def write_as(naming: str, path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
     """A checkpoint in one of the forms."""
-    if naming in FORMATS["pytorch"]:
+    if naming in WRITTEN_FORMATS["pytorch"]:
         write_pth(path, items, progress)
     elif naming == "equimo":
         write_archive(path, items, equimo_metadata(entry.config), progress)

@@ -13,7 +13,7 @@ from zoo.registry.lookup import MODELS
 SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")
 """Names of files that are everybody's: their folder has a name."""
 
-LICENCES = {
+OWN_LICENCES = {
     "apache-2.0": ("Apache License 2.0", "https://www.apache.org/licenses/LICENSE-2.0"),
     "cc-by-4.0": ("CC BY 4.0", "https://creativecommons.org/licenses/by/4.0/"),
     "cc-by-nc-4.0": ("CC BY-NC 4.0", "https://creativecommons.org/licenses/by-nc/4.0/"),
@@ -40,7 +40,7 @@ def with_own_facts(entry: ModelInfo, asked: Given) -> ModelInfo:
     elif entry.name == entry.family:
         entry = entry.called(_name_of(asked.path))
     if asked.licence:
-        name, page = LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
+        name, page = OWN_LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
         text = f"{asked.licence.casefold()}.txt" if page else ""
         entry = replace(entry, licence=Licence(name, text, page, ""))
     return entry

@@ -18,7 +18,7 @@ TAKE = Option(
     default=False,
 )
 WITHOUT_HEAD = flag("Leave out the head on a checkpoint's network: features alone.", OWN)
-BASE = Option(
+ADAPTER_BASE = Option(
     "PATH", "The checkpoint on which the adapter (LoRA) at --weights was trained.", OWN, given=Path
 )
 
@@ -59,7 +59,7 @@ class AskedWeights:
     weights: Annotated[str, weights_from(True)] = "auto"
     take: Annotated[str, TAKE] = ""
     without_head: Annotated[bool, WITHOUT_HEAD] = False
-    base: Annotated[Path | None, BASE] = None
+    base: Annotated[Path | None, ADAPTER_BASE] = None
     name: Annotated[
         str,
         Option(

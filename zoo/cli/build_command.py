@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.assemble.plan import (
-    FILES,
-    USUAL,
+    PLANNED_FILES,
+    USUAL_VARIANTS,
     VARIANTS,
     FolderPlan,
     read_variants,
@@ -68,7 +68,7 @@ def build(
     models: Annotated[Sequence[str], model_names(NAMES)] = (),
     all: All = False,
     filter: Filter = (),
-    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL))] = (),
+    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL_VARIANTS))] = (),
     out: Annotated[Path, out_folder(True, ", which gets one for each model")] = Path("artifacts"),
     force: Annotated[bool, FORCE] = False,
     keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
@@ -130,7 +130,7 @@ def build(
 
 def wanted_folders(plan: FolderPlan) -> Wanted:
     """The files of a build that is only talked about."""
-    chosen = [FILES[name] for name in plan.variants]
+    chosen = [PLANNED_FILES[name] for name in plan.variants]
     files = {plan.folder / each.path: each.precision for each in chosen}
     return *find_entry(plan.model, plan.weights), files
 

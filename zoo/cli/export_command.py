@@ -17,7 +17,7 @@ from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
 
-FIRST = {"vit_digits": "auto", "dinov3_vits16": "random"}
+FIRST_WEIGHTS = {"vit_digits": "auto", "dinov3_vits16": "random"}
 """What is exported where no model was named, and with which weights: neither needs a network."""
 
 EXAMPLES = examples(
@@ -59,7 +59,7 @@ def export(
             "shows them), or ask for --all."
         )
     else:
-        jobs = [(info(each), replace(options, weights=own)) for each, own in FIRST.items()]
+        jobs = [(info(each), replace(options, weights=own)) for each, own in FIRST_WEIGHTS.items()]
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.artifacts.assemble.plan import USUAL, read_variants, variant_names
+from zoo.artifacts.assemble.plan import USUAL_VARIANTS, read_variants, variant_names
 from zoo.cli.common_options import Filter, Json
 from zoo.cli.console import print_json, print_result, progress_bar
 from zoo.cli.derived import options_of
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from zoo.report.providers import ProvidersReport
 
 FOLDER = "The folder that holds checkpoints, under the names that they were published with."
-IMAGES = (
+IMAGES_FOLDER = (
     "A folder of images, with a folder for each class. Then it is also counted how often the "
     "classifiers of files are right."
 )
-BOXES = (
+ANNOTATED_FOLDER = (
     "A folder of pictures in COCO's form, with annotations.json. Then it is also measured how "
     "precisely things are found in boxes, which needs pycocotools."
 )
@@ -41,9 +41,9 @@ def report(
     weights_dir: Annotated[Path | None, Option("DIR", FOLDER)] = None,
     providers: Annotated[bool, flag(PROVIDERS)] = False,
     filter: Filter = (),
-    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL))] = (),
-    images: Annotated[Path | None, Option("FOLDER", IMAGES)] = None,
-    boxes: Annotated[Path | None, Option("FOLDER", BOXES)] = None,
+    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL_VARIANTS))] = (),
+    images: Annotated[Path | None, Option("FOLDER", IMAGES_FOLDER)] = None,
+    boxes: Annotated[Path | None, Option("FOLDER", ANNOTATED_FOLDER)] = None,
     minutes: Annotated[float, MINUTES] = 60,
     out: Annotated[Path, out_folder(True)] = Path("report"),
     json: Json = False,
@@ -88,9 +88,9 @@ def report(
 def _report_providers(filter: Sequence[str], variant: Sequence[str], out: Path, json: bool) -> int:
     """Measure files in all providers, and print a row for each."""
     from zoo.registry.lookup import fitting
-    from zoo.report.providers import FILE, USUAL, ProvidersRequest, report_providers
+    from zoo.report.providers import FILE, ProvidersRequest, report_providers
 
-    models = [each.name for each in fitting(filter)] if filter else list(USUAL)
+    models = [each.name for each in fitting(filter)] if filter else list(USUAL_VARIANTS)
     asked = ProvidersRequest(models, read_variants(variant or ["all"]), out)
     with progress_bar() as progress:
         measured = report_providers(asked, progress)

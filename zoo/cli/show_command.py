@@ -31,7 +31,9 @@ def read_patch(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-SIZE = replace(FILE_SIZE, default="the file's, or twice the model's own where that has few patches")
+SHOWN_SIZE = replace(
+    FILE_SIZE, default="the file's, or twice the model's own where that has few patches"
+)
 PATCH = Option(
     "ROW,COLUMN",
     "The patch of the first image that the others are compared with, counted from 0.",
@@ -46,7 +48,7 @@ def show(
     model: Annotated[str, named_model()],
     images: Annotated[Sequence[Path], argument("IMAGE", "Pictures.")],
     weights: Annotated[str | None, weights_from("auto; an .onnx file has its own")] = None,
-    size: Annotated["Size | None", SIZE] = None,
+    size: Annotated["Size | None", SHOWN_SIZE] = None,
     patch: Annotated[tuple[int, int] | None, PATCH] = None,
     out: Annotated[Path, FILE_OUT] = Path("features.png"),
     force: Annotated[bool, FORCE] = False,

@@ -21,7 +21,7 @@ TOKENIZERS = Option(
     "The package @huggingface/tokenizers, for models that take texts; as --runtime.",
     default="npm is asked for it",
 )
-DATASET = Option(
+SITE_DATASET = Option(
     "FOLDER", "A small dataset of `zoo embed`, by one of the models, to be searched on a page."
 )
 
@@ -32,7 +32,7 @@ def site(
     out: Annotated[Path, out_folder(True)] = Path("catalogue"),
     runtime: Annotated[Path | None, RUNTIME] = None,
     tokenizers: Annotated[Path | None, TOKENIZERS] = None,
-    dataset: Annotated[Path | None, DATASET] = None,
+    dataset: Annotated[Path | None, SITE_DATASET] = None,
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> None:

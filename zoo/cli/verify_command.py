@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.checkpoints.weights_argument import BASE, TAKE, WITHOUT_HEAD, read_weights
+from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
@@ -29,7 +29,7 @@ def verify(
     weights: Annotated[str | None, weights_from("those that the manifest names")] = None,
     take: Annotated[str, TAKE] = "",
     without_head: Annotated[bool, WITHOUT_HEAD] = False,
-    base: Annotated[Path | None, BASE] = None,
+    base: Annotated[Path | None, ADAPTER_BASE] = None,
     provider: Annotated[
         str, Option("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.checkpoints.weights_argument import BASE, TAKE, WITHOUT_HEAD, Given
+from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, Given
 from zoo.cli.common_options import DryRun, Json, examples, model_names
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.cli.derived import options_of
@@ -48,7 +48,7 @@ MOST_TENSORS = 1000
 def inspect_checkpoint(
     file: Source,
     take: Annotated[str, TAKE] = "",
-    base: Annotated[Path | None, BASE] = None,
+    base: Annotated[Path | None, ADAPTER_BASE] = None,
     json: Json = False,
 ) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
@@ -91,7 +91,7 @@ def convert_checkpoint(
     model: Annotated[str | None, MODEL] = None,
     take: Annotated[str, TAKE] = "",
     without_head: Annotated[bool, WITHOUT_HEAD] = False,
-    base: Annotated[Path | None, BASE] = None,
+    base: Annotated[Path | None, ADAPTER_BASE] = None,
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> None:

@@ -15,7 +15,7 @@ from zoo.errors import MissingLibrary
 
 Images = NDArray[np.uint8]  # `[n, 8, 8, 3]`, grey in all three channels
 Labels = NDArray[np.int64]  # `[n]`, 0 to 9
-CLASSES = 10
+DIGIT_CLASSES = 10
 DARKEST = 16  # pixels are counts from 0 to this
 
 HELD_OUT = VALIDATION = 0.2
@@ -53,7 +53,7 @@ def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], N
     to another and move images that were trained on to those that were not.
     """
     apart: list[int] = []
-    for label in range(CLASSES):
+    for label in range(DIGIT_CLASSES):
         rows = np.flatnonzero(labels == label).tolist()
         rows.sort(key=lambda row: hashlib.sha256(f"{key}|{row}".encode()).digest())
         apart += rows[: round(share * len(rows))]

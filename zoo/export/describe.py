@@ -24,7 +24,7 @@ from zoo.manifest.stated_preprocessing import StatedPreprocessing
 from zoo.registry.lookup import MODELS
 from zoo.version import __version__
 
-LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
+BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 
 def describe_file(request: Request, file: Path, made: Made, provenance: Provenance) -> Manifest:
@@ -122,7 +122,11 @@ def tools() -> dict[str, str]:
     return {
         "jax-onnx-zoo": __version__,
         "python": platform.python_version(),
-        **{library: version(name) for library in LIBRARIES for name in _distributions(library)},
+        **{
+            library: version(name)
+            for library in BUILD_LIBRARIES
+            for name in _distributions(library)
+        },
     }
 
 

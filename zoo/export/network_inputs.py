@@ -23,7 +23,7 @@ BATCH_NAMES: dict[Taken, str] = {
 }
 """Open batch sizes of a file that takes several things, as Optimum calls them."""
 
-MORE = 2
+MORE_TEXTS = 2
 """How many more texts than images are tried, where there may be."""
 
 SHORTEST_TEXT = 3
@@ -59,7 +59,7 @@ def sample_inputs(
         inputs["pixel_values"] = pixel_values(photographs(batch), entry.preprocessing, size)
     if (words := entry.config.words) is not None:
         tokens = words.tokens // (2 if words.any_length and batch > 1 else 1)
-        ids = texts(words.vocabulary, tokens, batch + (MORE if inputs and open_batch else 0))
+        ids = texts(words.vocabulary, tokens, batch + (MORE_TEXTS if inputs and open_batch else 0))
         inputs["input_ids"] = ids
         if "attention_mask" in entry.config.takes:
             inputs["attention_mask"] = (ids != 0).astype(np.int64)

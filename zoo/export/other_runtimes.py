@@ -23,7 +23,7 @@ from zoo.processes import run_program
 
 ENVIRONMENTS = "ZOO_ONNXRUNTIMES"
 
-CHILD = Path(__file__).with_name("run_elsewhere.py")
+RUNTIME_PROGRAM = Path(__file__).with_name("run_elsewhere.py")
 
 INTERPRETERS = ("bin/python", "Scripts/python.exe")
 
@@ -47,7 +47,7 @@ def other_runtimes(folder: str) -> Mapping[str, Path]:
     for environment in sorted(Path(folder).iterdir()) if folder else ():
         for python in (environment / name for name in INTERPRETERS):
             if python.exists():
-                done = run_program([str(python), "-P", str(CHILD)], environment)
+                done = run_program([str(python), "-P", str(RUNTIME_PROGRAM)], environment)
                 if done.returncode == 0:
                     pythons[done.stdout.strip()] = python
     return pythons
@@ -60,7 +60,7 @@ def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
         arrays: dict[str, Any] = {name: np.asarray(array) for name, array in sample.fed.items()}
         np.savez(inputs, **arrays)
         names = [str(path) for path in (file.absolute(), inputs, outputs)]
-        done = run_program([str(python), "-P", str(CHILD), *names], Path(scratch))
+        done = run_program([str(python), "-P", str(RUNTIME_PROGRAM), *names], Path(scratch))
         if done.returncode:
             return False
         with np.load(outputs) as results:

@@ -42,7 +42,7 @@ smaller, both larger, and one of each."""
 
 PIXELS = f"{STORED}, preprocessed; mirrored and cropped where the batch is larger"
 TEXTS = "random words in texts of several lengths, padded"
-IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
+VERIFIED_IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
 
 VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""
@@ -144,7 +144,7 @@ def verify_file(
     first, *others = [[*_compared(live, [sample])] for sample in samples]
     again = [*_compared(live, samples[:1])]
     outputs = [asked.worst(comparisons) for comparisons in zip(*lower, first, again, strict=True)]
-    fed = IMAGES if takes_images else words(samples[0])
+    fed = VERIFIED_IMAGES if takes_images else words(samples[0])
     return judge(fed, asked, [*outputs, *chain.from_iterable(others)], inside, levels(run))
 
 
@@ -192,10 +192,10 @@ def _compared(
         numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(expected)]
         for (output, error), is_number in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
-            yield compared(sample.fed, output, error if is_number else NOTHING, level)
+            yield compared(sample.fed, output, error if is_number else NOT_COMPARED, level)
 
 
-NOTHING = converter.Errors(math.nan, math.nan, math.nan)
+NOT_COMPARED = converter.Errors(math.nan, math.nan, math.nan)
 """What is known of an output that is not all numbers in JAX."""
 
 

@@ -17,7 +17,7 @@ from weights.errors import WeightsError
 from weights.writers.safetensors_writer import write_arrays
 from zoo.errors import BadFile
 
-INPUTS = {"pixel_values": 4, "image": 4, "input_ids": 2, "attention_mask": 2}
+INPUT_RANKS = {"pixel_values": 4, "image": 4, "input_ids": 2, "attention_mask": 2}
 """What a network may take, and how many axes it has."""
 
 TOLD = ("model", "reference", "weights_sha256")  # what the header says
@@ -48,8 +48,8 @@ def read_golden(path: Path) -> Golden:
         arrays, facts = read_arrays(path)
     except (WeightsError, OSError) as error:
         raise BadFile(str(error)) from error
-    fed = {name: arrays.pop(name) for name in INPUTS if name in arrays}
-    if not fed or not arrays or any(value.ndim != INPUTS[name] for name, value in fed.items()):
+    fed = {name: arrays.pop(name) for name in INPUT_RANKS if name in arrays}
+    if not fed or not arrays or any(value.ndim != INPUT_RANKS[name] for name, value in fed.items()):
         names = ascii([*fed, *arrays])[:200]
         raise BadFile(f"{path} holds no images or texts and outputs, but {names}.")
     model, reference, digest = (str(facts.get(name, "")) for name in TOLD)

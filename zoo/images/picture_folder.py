@@ -9,7 +9,7 @@ from pathlib import Path
 from weights.files import sha256
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.errors import BadRequest
-from zoo.images.pictures import FORMATS, check_begins, extensions, pictures
+from zoo.images.pictures import PICTURE_FORMATS, check_begins, extensions, pictures
 from zoo.images.pixel_values import Float32, Size, pixel_values
 
 MOST_PICTURES = 512
@@ -62,7 +62,7 @@ def read_picture_folder(folder: Path) -> PictureFolder:
     if len(readable) < 2:
         raise BadRequest(
             f"calibrate {folder} holds {'one picture' if readable else 'no picture'} that can be "
-            f"read: give some hundred of the formats {', '.join(FORMATS)}, or two at least."
+            f"read: give some hundred of the formats {', '.join(PICTURE_FORMATS)}, or two at least."
         )
     taken = min(len(readable), MOST_PICTURES)
     paths = tuple(readable[index * len(readable) // taken] for index in range(taken))

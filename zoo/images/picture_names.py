@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from zoo.images.pictures import FORMATS, extensions
+from zoo.images.pictures import PICTURE_FORMATS, extensions
 
 UNREAD = {
     **dict.fromkeys((".heic", ".heif", ".hif"), "HEIC"),
@@ -39,5 +39,5 @@ def why_unread(name: str) -> str | None:
     if ending in extensions():
         return None
     kind = f"pictures of {UNREAD[ending]}" if ending in UNREAD else "files without an ending"
-    formats = ", ".join(FORMATS)
+    formats = ", ".join(PICTURE_FORMATS)
     return f"{name} is not read, as {kind} are not: save it as one of the formats {formats}."

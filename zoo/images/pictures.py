@@ -35,7 +35,7 @@ Pictures: TypeAlias = "Picture | Sequence[Picture]"
 Sides: TypeAlias = tuple[int, int]  # (height, width)
 Part: TypeAlias = tuple[float, float, float, float]  # left, top, right and bottom edge
 
-FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is read. Pillow knows more, of which EPS would be handed to Ghostscript, which runs it."""
 
 MOST_PIXELS = 89_478_485
@@ -78,7 +78,7 @@ def _picture(picture: Picture) -> Image:
         with (
             _readable(name),
             open_regular(picture) as file,
-            Image.open(file, formats=FORMATS) as it,
+            Image.open(file, formats=PICTURE_FORMATS) as it,
         ):
             _check_pixels(it, name)
             return _rgb(it)
@@ -116,7 +116,7 @@ def read_picture(
     from PIL import Image
 
     drafted = None
-    with _readable(name), Image.open(PictureBytes(data), formats=FORMATS) as it:
+    with _readable(name), Image.open(PictureBytes(data), formats=PICTURE_FORMATS) as it:
         _check_pixels(it, name)
         turn = _orientation(it)
         if least is not None and it.format == "JPEG":
@@ -191,7 +191,7 @@ def extensions() -> set[str]:
     """How the names of pictures end that are read, such as `.png`."""
     from PIL import Image
 
-    return {end for end, name in Image.registered_extensions().items() if name in FORMATS}
+    return {end for end, name in Image.registered_extensions().items() if name in PICTURE_FORMATS}
 
 
 def check_begins(path: Path) -> None:
@@ -199,7 +199,7 @@ def check_begins(path: Path) -> None:
     from PIL import Image
 
     name = repr(os.fspath(path))
-    with _readable(name), open_regular(path) as file, Image.open(file, formats=FORMATS):
+    with _readable(name), open_regular(path) as file, Image.open(file, formats=PICTURE_FORMATS):
         pass
 
 
@@ -216,7 +216,7 @@ def _readable(name: str) -> Generator[None]:
         why = why or (isinstance(error, OSError) and error.strerror) or first_line(error)
         raise BadRequest(
             f"{name} is no picture that can be read ({why}): give a sound one "
-            f"of the formats {', '.join(FORMATS)}."
+            f"of the formats {', '.join(PICTURE_FORMATS)}."
         ) from error
 
 

@@ -32,14 +32,14 @@ from zoo.files.golden_file import Golden
 from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.report.box_precision import OUTPUTS, BoxTask, box_precision
+from zoo.report.box_precision import BOXES_OF_FILES, BoxTask, box_precision
 from zoo.report.content import Against, Measured, OneFile
 from zoo.report.labelled import IMAGES_AT_ONCE, LabelledTask, classifier_accuracy, run_on
 from zoo.report.proof_pictures import draw_pictures
 from zoo.show.chart import ResidualRow
 from zoo.show.residual_rows import residual_rows
 
-PICTURES = 2
+PHOTOGRAPHS = 2
 """Photographs on which features are compared with transformers'."""
 
 COMPARED_FILE = "fp32"
@@ -134,7 +134,7 @@ class ModelProof:
 
 def finds_boxes(live: runtime.Session) -> bool:
     """Whether a file gives boxes of things."""
-    return {*OUTPUTS} <= {output.name for output in live.get_outputs()}
+    return {*BOXES_OF_FILES} <= {output.name for output in live.get_outputs()}
 
 
 def measure_model(path: Path, proof: ModelProof, folder: Path) -> Measured:
@@ -199,7 +199,7 @@ def of_transformers(entry: ModelInfo, loaded: Loaded) -> Golden | None:
     """
     if not has_peer(entry) or not has_transformers():
         return None
-    pixels = pixel_values(photographs(PICTURES), entry.preprocessing, entry.native)
+    pixels = pixel_values(photographs(PHOTOGRAPHS), entry.preprocessing, entry.native)
     return golden.make(entry, loaded, pixels, "transformers")
 
 

@@ -29,13 +29,13 @@ from zoo.images.pixel_values import pixel_values
 from zoo.report.content import Boxes
 from zoo.runtime import Session
 
-FILES = ("_annotations.coco.json", "annotations.json", "annotations/*.json")
+ANNOTATION_FILES = ("_annotations.coco.json", "annotations.json", "annotations/*.json")
 """Where it is said what is on the pictures: as Roboflow, others and COCO itself have it."""
 
 LARGEST = 1 << 30
 """Bytes of such a file; COCO's own for training has 450 MB."""
 
-OUTPUTS = ("logits", "pred_boxes")
+BOXES_OF_FILES = ("logits", "pred_boxes")
 
 
 class Picture(Model, extra="ignore"):
@@ -105,11 +105,12 @@ def read_box_task(folder: Path) -> BoxTask:
     """A folder of COCO's form. **Raises** `BadRequest` where it is none, `MissingLibrary` where
     pycocotools is not there."""
     _library()
-    files = [path for pattern in FILES for path in sorted(folder.glob(pattern))]
+    files = [path for pattern in ANNOTATION_FILES for path in sorted(folder.glob(pattern))]
     if len(files) != 1:
         raise BadRequest(
             f"{parameter('boxes')} {folder} has {len(files)} files that say what is on its "
-            f"pictures: give a folder with one, called {', '.join(FILES)}, in COCO's form."
+            f"pictures: give a folder with one, called {', '.join(ANNOTATION_FILES)}, in COCO's "
+            "form."
         )
     try:
         known = Annotations.model_validate_json(read_at_most(files[0], LARGEST))
@@ -136,14 +137,16 @@ def box_precision(live: Session, task: BoxTask, entry: ModelInfo) -> float | Non
     """The mean average precision in %; None of a file without boxes, or of other classes."""
     numbers = category_numbers(entry.class_names, task.known.categories)
     names = [output.name for output in live.get_outputs()]
-    if not {*OUTPUTS} <= {*names} or numbers is None:
+    if not {*BOXES_OF_FILES} <= {*names} or numbers is None:
         return None
     how, boxes = entry.preprocessing, list[dict[str, Any]]()
     for path, image in zip(task.paths, task.known.images, strict=True):
         size = image.height, image.width
         fed = Fed(how.fitted(*size), how.padded)
         pixels = pixel_values(pictures([str(path)]), how, fed.size)
-        outputs = dict(zip(OUTPUTS, live.run([*OUTPUTS], {"pixel_values": pixels}), strict=True))
+        outputs = dict(
+            zip(BOXES_OF_FILES, live.run([*BOXES_OF_FILES], {"pixel_values": pixels}), strict=True)
+        )
         named = {name: np.asarray(value)[0] for name, value in outputs.items()}
         for box in post_process_object_detection(named, size, fed, threshold=0.0):
             if (number := numbers.get(box.label_id)) is not None:

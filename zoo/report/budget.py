@@ -17,7 +17,7 @@ BUDGETED_RUNS = 100.0
 """How many times a model's multiply-adds are done for it and its first file: in JAX and
 transformers, on several sizes and batches. Found on two cores, as `BUDGETED_SECONDS`."""
 
-MORE = 0.35
+SHARE_OF_FURTHER_FILES = 0.35
 """Of that for each further file."""
 
 PROBE = 1024
@@ -78,5 +78,5 @@ class Budget:
     def _guess(self, entry: ModelInfo) -> float:
         height, width = entry.native
         patches = height * width / entry.config.stride**2
-        runs = BUDGETED_RUNS * (1 + MORE * (self.files - 1))
+        runs = BUDGETED_RUNS * (1 + SHARE_OF_FURTHER_FILES * (self.files - 1))
         return BUDGETED_SECONDS + runs * entry.parameters * patches / self.rate

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from weights.parameters import parameter
-from zoo.architectures.reported import TASKS, Task
+from zoo.architectures.reported import MEASURED_TASKS, Task
 from zoo.errors import BadOutput
 from zoo.files.staging import replacing, write_text
 from zoo.manifest.markdown import markdown
@@ -105,7 +105,7 @@ def result_rows(measured: Measured) -> Iterator[Sequence[str]]:
     tasks = {task for file in measured.files.values() for task in file.scores}
     rows += [(task, "no figure is known", "", "") for task in sorted(tasks - {t for t, *_ in rows})]
     for task, value, data, source in rows:
-        yield task, TASKS[task], value, data, source, found_here(measured, task)
+        yield task, MEASURED_TASKS[task], value, data, source, found_here(measured, task)
 
 
 def found_here(measured: Measured, task: Task) -> str:

@@ -38,7 +38,7 @@ from zoo.manifest.choices import Precision, Target
 from zoo.manifest.read import read_folder_manifest, to_text
 from zoo.processes import run_program
 
-USUAL: Mapping[str, Choice] = {
+USUAL_CHOICES: Mapping[str, Choice] = {
     "vit_digits": "auto",
     "dinov3_vits16": Seed(0),
     "dinov3_convnext_tiny": Seed(0),
@@ -57,13 +57,13 @@ TARGETS: Mapping[str, Target] = {
 }
 """Providers whose runtime has files of its own: they run those beside the usual ones."""
 
-LIBRARIES = ("onnxruntime", "nvidia-", "tensorrt", "openvino", "torch")
+PROVIDER_LIBRARIES = ("onnxruntime", "nvidia-", "tensorrt", "openvino", "torch")
 """How the distributions begin that bring a provider's libraries."""
 
-FIRST = "fp32"
+REFERENCE_CHOICE = "fp32"
 NOT_STARTED = "it does not start here: no device, or a library is missing"
-INPUTS = "inputs.npz"
-CHILD = Path(__file__).with_name("run_in_provider.py")
+INPUTS_FILE = "inputs.npz"
+PROVIDER_PROGRAM = Path(__file__).with_name("run_in_provider.py")
 FILE = "providers.json"
 
 
@@ -155,13 +155,13 @@ def _files_in(
     progress: Progress,
 ) -> Iterator[FileInProviders]:
     """Of each file of a model for a target, what became of it in providers."""
-    variants, weights = read_variants(asked.variants, target), USUAL.get(model, Seed(0))
+    variants, weights = read_variants(asked.variants, target), USUAL_CHOICES.get(model, Seed(0))
     plan = FolderPlan(
         model, folder, weights, OPEN, variants, target=target, keep_inexact=True, offline=True
     )
     build_folder(plan, progress)
     fed: dict[str, Any] = dict(read_golden(folder / GOLDEN).fed)
-    np.savez(folder / INPUTS, **fed)
+    np.savez(folder / INPUTS_FILE, **fed)
     first: Results | None = None
     for name, variant in read_folder_manifest(folder).variants.items():
         progress.stage(f"{model}, {name}: {len(providers)} providers")
@@ -169,7 +169,7 @@ def _files_in(
         for provider in dict.fromkeys((runtime.CPU, *providers)):
             outcome, results = _ran(folder, variant.file, provider)
             own, first = (results, first or results) if provider == runtime.CPU else (own, first)
-            against = name if own else FIRST
+            against = name if own else REFERENCE_CHOICE
             outcomes[provider] = _compared(outcome, results, own or first, against)
         yield FileInProviders(
             model=model,
@@ -184,8 +184,8 @@ def _files_in(
 def _ran(folder: Path, file: str, provider: str) -> tuple[Ran, Results | None]:
     """Run one file in one provider, in a process of its own."""
     outputs = folder / "outputs.npz"
-    paths = (str(folder / file), provider, str(folder / INPUTS), str(outputs))
-    done = run_program([sys.executable, "-P", str(CHILD), *paths], folder)
+    paths = (str(folder / file), provider, str(folder / INPUTS_FILE), str(outputs))
+    done = run_program([sys.executable, "-P", str(PROVIDER_PROGRAM), *paths], folder)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         return Ran(failed=printable_line(lines[-1])), None
@@ -225,4 +225,6 @@ def _compared(outcome: Ran, got: Results | None, expected: Results | None, again
 def _libraries() -> dict[str, str]:
     """Distributions of ONNX Runtime, and of what its providers load."""
     versions = {each.name: each.version for each in distributions()}
-    return {name: versions[name] for name in sorted(versions) if name.startswith(LIBRARIES)}
+    return {
+        name: versions[name] for name in sorted(versions) if name.startswith(PROVIDER_LIBRARIES)
+    }

@@ -10,7 +10,7 @@ from zoo.images.pixel_values import Float32
 from zoo.retrieval.exact import Nearest
 from zoo.retrieval.found_rows import COUNT, MOST_ROWS, FoundRow, SearchRequest
 from zoo.retrieval.query_vectors import picture_vector, text_vector
-from zoo.retrieval.vector_index import LARGE, lance_nearest, read_index
+from zoo.retrieval.vector_index import INDEXED_ROWS, lance_nearest, read_index
 from zoo.retrieval.vector_table import KEY, VectorTable
 
 
@@ -54,13 +54,13 @@ def nearest_rows(
     table: VectorTable, queries: Float32, count: int, where: str | None = None
 ) -> Nearest:
     """Nearest rows, by the index of a large dataset that has one, else each row compared."""
-    index = read_index(table) if table.count > LARGE else None
+    index = read_index(table) if table.count > INDEXED_ROWS else None
     return lance_nearest(table, queries, count, index.probes if index else None, where)
 
 
 def told_index(table: VectorTable) -> str:
     """Remark on how a large dataset is searched; none on a small one."""
-    if table.count <= LARGE:
+    if table.count <= INDEXED_ROWS:
         return ""
     index = read_index(table)
     if index is None:

@@ -16,7 +16,7 @@ from zoo.images.pixel_values import Float32
 from zoo.retrieval.exact import Nearest, exact_nearest
 from zoo.retrieval.vector_table import OFFSET, VectorTable, open_vectors, usable_condition
 
-LARGE = 100_000
+INDEXED_ROWS = 100_000
 """Rows up to which a search compares all of them, whether there is an index or not."""
 
 LEAST_INDEXED = 256

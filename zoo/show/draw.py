@@ -23,9 +23,9 @@ GAP, SCALE_HEIGHT = 8, 12
 """Pixels between panels, and that a scale is high."""
 
 LETTERS_ACROSS = 22
-"""Letters are so many times lower than a panel is wide, or `TEXT` pixels high."""
+"""Letters are so many times lower than a panel is wide, or `LABEL_HEIGHT` pixels high."""
 
-TEXT = 14
+LABEL_HEIGHT = 14
 
 
 def likeness(patches: Float32, patch: tuple[int, int]) -> Float32:
@@ -93,7 +93,7 @@ def panels(features: Features, patch: tuple[int, int]) -> dict[str, Panel]:
 
 def letters(width: int) -> int:
     """How high letters are, in pixels, beside a panel of that width."""
-    return max(TEXT, width // LETTERS_ACROSS)
+    return max(LABEL_HEIGHT, width // LETTERS_ACROSS)
 
 
 def head(width: int) -> int:

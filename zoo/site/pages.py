@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.architectures.kinds import architecture_of
-from zoo.architectures.reported import TASKS
+from zoo.architectures.reported import MEASURED_TASKS
 from zoo.artifacts.assemble.extras import PHOTOGRAPH, card
 from zoo.manifest.measured import Speeds
 from zoo.manifest.words import NOT_TRAINED, base_model, limit, origin
@@ -137,7 +137,7 @@ def facts(built: Built, table: Catalogue) -> Mapping[str, Any]:
         "limit": limit,
         "purpose": purpose(entry),
         "base_model": base_model(manifest, entry),
-        "tasks": TASKS,
+        "tasks": MEASURED_TASKS,
         "results_page": entry.results_page if manifest.network is None else "",
         "timed": measured(built),
         "code": dict(CODE_BLOCK.findall(card(manifest))),

@@ -25,7 +25,7 @@ MEANINGS: dict[str, Expansion] = {}
 REAL = " of real numbers"
 """What is added to the name of a primitive whose complex operands are all known to be real."""
 
-SIGNED = frozenset({ops.neg, ops.scatter_sub, ops.sub})
+CHANGES_SIGNS = frozenset({ops.neg, ops.scatter_sub, ops.sub})
 """Operations that may change the sign of a zero, of those that do the same to both parts."""
 
 
@@ -56,7 +56,7 @@ def in_reals(
     name, op = primitive.name, ops.named(primitive.name)
     each = partial(_each_of, partial(_bound, primitive, whole))
     if op.linear is Linear.TOGETHER:
-        stays = op not in SIGNED and any(real) and list(real) == complexes
+        stays = op not in CHANGES_SIGNS and any(real) and list(real) == complexes
         return _on_pairs(each, complexes, real if stays else None)
     if op.linear is Linear.EACH:
         return _on_pairs(partial(_rewriting_product, primitive, whole), complexes, real)

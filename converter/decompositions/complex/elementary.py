@@ -58,7 +58,7 @@ def exp(x: Pair) -> Pair:
     return quarter_turned(jnp.exp(x.re / 2), x.im)
 
 
-FAR = 20
+SATURATED = 20
 """Where ``exp(-2 * x)`` is below the rounding of one, in float64 too."""
 
 
@@ -67,7 +67,7 @@ def expm1(x: Pair) -> Pair:
     """``expm1(a) cos(b) + (cos(b) - 1)``, the second of which is a square."""
     large, half = exp(x), jnp.sin(x.im / 2)
     re = jnp.expm1(x.re) * jnp.cos(x.im) - 2 * half * half
-    return Pair(jnp.where(x.re > FAR, large.re, re), large.im)
+    return Pair(jnp.where(x.re > SATURATED, large.re, re), large.im)
 
 
 def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
@@ -141,7 +141,7 @@ def tanh(x: Pair) -> Pair:
     high, wide = jnp.sinh(x.re), jnp.cos(x.im)
     length = high * high + wide * wide
     inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * wide / length)
-    far = jnp.abs(x.re) > FAR
+    far = jnp.abs(x.re) > SATURATED
     return algebra.chosen(far, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
 
 

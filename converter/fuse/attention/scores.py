@@ -115,7 +115,7 @@ def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """``view`` is what is behind ``value``, which only the next step may read."""
     op = view.op()
-    if op not in (*_STEPS, ops.einsum, ops.tanh, ops.reshape):
+    if op not in (*_SCORE_STEPS, ops.einsum, ops.tanh, ops.reshape):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
     elif not only_reader(value, view.base, uses):
         reasons.append("the scores are used elsewhere")
@@ -126,7 +126,7 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
     elif op is ops.tanh:
         yield from _capped(view, uses, reasons)
     else:
-        steps = _STEPS[op](view)
+        steps = _SCORE_STEPS[op](view)
         if not steps:
             reasons.append(f"a {op} between the first product and the softmax is not understood")
         for step in steps:
@@ -211,7 +211,7 @@ def _scores_convert(view: View) -> list[ScoreStep]:
     return [ScoreStep(0)] if converts_float(view.node()) else []
 
 
-_STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {
+_SCORE_STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {
     ops.mul: _mul,
     ops.div: _div,
     ops.add: _add,

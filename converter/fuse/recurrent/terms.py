@@ -18,7 +18,7 @@ from converter.ir.axes import View, along
 from converter.ir.moves import descended
 from converter.ir.scalars import scalar
 
-ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
+GATE_ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST_GATE = 12
 """Sums in sums; a cell has four or five."""
 
@@ -33,7 +33,7 @@ class Activation:
 
 def activation(view: View) -> Activation | None:
     """Activation that a value is, and its operand along the same logical axes."""
-    if (op := view.op()) in ACTIVATIONS:
+    if (op := view.op()) in GATE_ACTIVATIONS:
         return Activation(op.name, selected_operands(view)[0])
     if view.op() is ops.max:
         one, other = selected_operands(view)

@@ -13,7 +13,7 @@ from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import above
 
-SIGNED = "the halves change places without a sign, which the tables would have to have"
+UNSIGNED_HALVES = "the halves change places without a sign, which the tables would have to have"
 CROSSED = "its halves are not put together in a way that is known"
 
 
@@ -28,7 +28,7 @@ def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
                 yield node, UNKNOWN
         elif node.op in (ops.add, ops.sub):
             for inner in _of_both(node, swapped):
-                yield inner, SIGNED
+                yield inner, UNSIGNED_HALVES
             if node.op is ops.sub and any(key in crossed for key in _crossings(node, uses)):
                 yield node, CROSSED
 

@@ -86,7 +86,7 @@ def test_split():
     whole = digits.load_digits()
     kept, apart = digits.divide(whole.labels, digits.HELD_OUT, "0|held out")
     assert sorted([*kept, *apart]) == list(range(1797))
-    for label in range(digits.CLASSES):
+    for label in range(digits.DIGIT_CLASSES):
         share = (whole.labels[apart] == label).sum() / (whole.labels == label).sum()
         assert share == pytest.approx(digits.HELD_OUT, abs=0.005)
     # The embedded weights were trained without these: another split would be cheating.

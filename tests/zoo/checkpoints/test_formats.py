@@ -122,7 +122,7 @@ def test_what_its_library_writes(name, naming, tmp_path):
     [
         (name, form)
         for name in NAMES
-        for form, names in convert.FORMATS.items()
+        for form, names in convert.WRITTEN_FORMATS.items()
         if form != "equinox" and set(names) & {naming.name for naming in zoo.info(name).namings}
     ],
 )

@@ -15,7 +15,7 @@ from tests.files import changes
 from zoo.architectures.builder import abstract
 from zoo.errors import BadRequest
 from zoo.images.photograph import photographs
-from zoo.images.pictures import FORMATS, MOST_PIXELS, pictures
+from zoo.images.pictures import MOST_PIXELS, PICTURE_FORMATS, pictures
 from zoo.images.pixel_values import pixel_values
 
 HOW = zoo.info("dinov3_vits16").preprocessing
@@ -138,7 +138,7 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", PICTURE_FORMATS)
 def test_damaged_files_are_pictures_or_get_a_sentence(format, tmp_path):
     sound, rng = io.BytesIO(), random.Random(5)
     Image.fromarray(COLOURS).save(sound, format)

@@ -104,7 +104,7 @@ def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
     told = build_index(table, Quiet())
     assert (told.rows, told.partitions, told.asked) == (3000, 12, 100) and told.bytes > 3000
     # Large sets alone use it.
-    monkeypatch.setattr(search_rows, "LARGE", 1000)
+    monkeypatch.setattr(search_rows, "INDEXED_ROWS", 1000)
     probed = []
     monkeypatch.setattr(
         search_rows, "lance_nearest", lambda *given: probed.append(given[3]) or near(*given)

@@ -45,10 +45,12 @@ KINDS = (
 def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> ModelInfo:
     letter, size, dimensions, layers, channels, fused, parameters = variant
     where, in_file, authors, theirs, metres = kind
-    backbone = shared.patches_of_14(*dimensions, registers=0, positions=dinov2.PLAIN, pool=None)
+    backbone = shared.patches_of_14(
+        *dimensions, registers=0, positions=dinov2.PLAIN_POSITIONS, pool=None
+    )
     config = DepthConfig(backbone, layers, channels, fused, max_depth=metres)
     # Its positions have no offset there.
-    plain = replace(backbone, positions=replace(dinov2.PLAIN, offset=0.0))
+    plain = replace(backbone, positions=replace(dinov2.PLAIN_POSITIONS, offset=0.0))
     file = f"depth_anything_v2_{in_file}vit{letter}"
     page = f"{SOURCE}#pre-trained-models"
     repository = f"depth-anything/Depth-Anything-V2-{theirs}{size}-hf"

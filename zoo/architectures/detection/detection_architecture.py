@@ -142,11 +142,11 @@ RF_DETR = TransformersClass(
     answers=("logits", "pred_boxes"),
 )
 
-BOXES = frozenset({"logits", "pred_boxes"})
+BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
 
 
 def _answer(config: DetectionConfig, outputs: Outputs, question: Question) -> Answered:
-    if not outputs.keys() >= BOXES:
+    if not outputs.keys() >= BOX_OUTPUTS:
         return features(outputs)
     least = THRESHOLD if question.threshold is None else question.threshold
     boxes = post_process_object_detection(outputs, question.size, question.fed, least)
@@ -189,5 +189,5 @@ DETECTION = Architecture(
     exact=("pred_boxes",),
     outputs=_outputs,
     answer=_answer,
-    page_draws=lambda config: BOXES,
+    page_draws=lambda config: BOX_OUTPUTS,
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.architectures.architecture import Architecture, GivenOutput, TransformersClass, unchanged
-from zoo.architectures.common_config import PICTURES
+from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.text.text_architecture import CLIP_TEXT, SIGLIP_TEXT, TIPS_TEXT, check_pool
 from zoo.architectures.vit.vit_settings import CLIP, SIGLIP, TIPS
@@ -23,7 +23,7 @@ def _settings(
     """Those of both towers, as their own classes have them."""
 
     def of_both(config: DualConfig) -> dict[str, Any]:
-        pictures = {**PICTURES, **vision.settings(config.vision)}
+        pictures = {**THREE_CHANNELS, **vision.settings(config.vision)}
         return {
             "text_config": {"model_type": words.model_type, **words.settings(config.words)},
             "vision_config": {"model_type": vision.model_type, **pictures},

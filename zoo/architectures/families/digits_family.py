@@ -23,16 +23,16 @@ from zoo.architectures.vit.vit_config import ViTConfig
 
 LICENCE_PAGE = "https://www.apache.org/licenses/LICENSE-2.0"
 
-CONFIG = ViTConfig(
+DIGITS_CONFIG = ViTConfig(
     *(64, 4, 2, 192), qkv_bias=False, layer_scale=0.1, patch_size=2, mask_token=False, classes=10
 )
 
 # Of scenes, in patches of 8 x 8 pixels.
-BACKBONE = replace(CONFIG, patch_size=8, registers=0, pool=None, classes=0)
-DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
+BACKBONE = replace(DIGITS_CONFIG, patch_size=8, registers=0, pool=None, classes=0)
+DIGITS_DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
 
 # Of canvases of 64 x 64 pixels.
-BOXES = DetectionConfig(
+DIGITS_BOXES = DetectionConfig(
     replace(BACKBONE, positions=LearnedPositions(grid=8, antialias=True), rope=None),
     DecoderConfig(64, 2, heads=4, sampling_heads=4, points=4, hidden=128),
     layers=(2, 4),
@@ -44,7 +44,7 @@ BOXES = DetectionConfig(
     narrow=32,
 )
 
-VISION = shared.plain_vit(
+DIGITS_VISION = shared.plain_vit(
     *(64, 4, 2, 192),
     activation="gelu_tanh",
     norm_eps=1e-6,
@@ -53,7 +53,7 @@ VISION = shared.plain_vit(
     positions=LearnedPositions(grid=4, cls_token=False),
     pool="attention",
 )
-WORDS = TextConfig(*(64, 2, 2, 192), projection=64, vocabulary=60, tokens=16)
+DIGITS_WORDS = TextConfig(*(64, 2, 2, 192), projection=64, vocabulary=60, tokens=16)
 
 _embedded = partial(
     ModelInfo,
@@ -76,7 +76,7 @@ MODELS = (
     _embedded(
         name="vit_digits",
         purpose="Tells handwritten digits of 8 x 8 pixels apart: small enough to look into.",
-        config=CONFIG,
+        config=DIGITS_CONFIG,
         namings=(meta_names.DINOV3_VIT,),
         preprocessing=shared.centred(size=(8, 8), rescale_first=True),
         checkpoint="vit_digits.safetensors",
@@ -89,7 +89,7 @@ MODELS = (
     _embedded(
         name="depth_digits",
         purpose="Says how near every digit in a drawn scene is: small enough to look into.",
-        config=DEPTH,
+        config=DIGITS_DEPTH,
         namings=(depth_names.ON_DINOV3,),
         preprocessing=shared.centred(size=(32, 32), rescale_first=True),
         checkpoint="depth_digits.safetensors",
@@ -99,7 +99,7 @@ MODELS = (
     _embedded(
         name="boxes_digits",
         purpose="Finds and names digits that lie about in a picture: small enough to look into.",
-        config=BOXES,
+        config=DIGITS_BOXES,
         namings=(detection_names.RF_DETR,),
         preprocessing=shared.centred(size=(64, 64), rescale_first=True),
         checkpoint="boxes_digits.safetensors",
@@ -109,7 +109,7 @@ MODELS = (
     _towers(
         name="siglip_digits_text",
         family="digits_text",
-        config=WORDS,
+        config=DIGITS_WORDS,
         namings=(huggingface_names.SIGLIP_TEXT,),
         parameters=92_608,
         pooler="a linear layer on the last token",
@@ -119,7 +119,7 @@ MODELS = (
         purpose="Says which sentences are about a handwritten digit: small enough to look into.",
         family="digits_dual",
         is_drawn=True,
-        config=DualConfig(VISION, WORDS),
+        config=DualConfig(DIGITS_VISION, DIGITS_WORDS),
         namings=(huggingface_names.SIGLIP_DUAL,),
         parameters=303_170,
     ),

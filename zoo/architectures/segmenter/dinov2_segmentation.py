@@ -18,7 +18,7 @@ from zoo.architectures.vit import dinov2
 # what its name has, the blocks that it reads
 HEADS = (("linear", 1), ("ms", 4))
 
-DATA = {data: shared.class_names(data) for data in ("ade20k", "voc2012")}
+DATASETS = {data: shared.class_names(data) for data in ("ade20k", "voc2012")}
 
 
 def _model(
@@ -34,10 +34,10 @@ def _model(
         *dimensions,
         ffn="swiglu_fused" if letter == "g" else "mlp",
         registers=0,
-        positions=dinov2.PLAIN,
+        positions=dinov2.PLAIN_POSITIONS,
         pool=None,
     )
-    names, width = DATA[data], layers * backbone.dim
+    names, width = DATASETS[data], layers * backbone.dim
     name = f"dinov2_vit{letter}14_{data}_{head}"
     is_reported = (data, head) == ("ade20k", "ms")
     mean_iou = reported(dinov2.CARD, ADE20K, areas=results.areas) if is_reported else ()
@@ -61,6 +61,6 @@ def _model(
 MODELS = tuple(
     _model(letter, dimensions, body, results, data, head, layers)
     for letter, _, dimensions, body, results in dinov2.VARIANTS
-    for data in DATA
+    for data in DATASETS
     for head, layers in HEADS
 )

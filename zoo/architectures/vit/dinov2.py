@@ -19,7 +19,7 @@ from zoo.architectures.reported import IMAGENET, NYU, reported
 SOURCE = "facebookresearch/dinov2"
 CARD = f"MODEL_CARD.md of {SOURCE}"
 
-PLAIN = LearnedPositions(grid=37, offset=0.1)
+PLAIN_POSITIONS = LearnedPositions(grid=37, offset=0.1)
 WITH_REGISTERS = LearnedPositions(grid=37, antialias=True)
 
 
@@ -55,7 +55,7 @@ def _model(
         *dimensions,
         ffn="swiglu_fused" if letter == "g" else "mlp",
         registers=registers,
-        positions=WITH_REGISTERS if registers else PLAIN,
+        positions=WITH_REGISTERS if registers else PLAIN_POSITIONS,
     )
     # timm adds the class token's position to the token itself where there are registers.
     in_tokens = replace(config, positions=replace(WITH_REGISTERS, cls_token=False))

@@ -17,7 +17,7 @@ from zoo.architectures.feature_kinds import (
 from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
-from zoo.architectures.vit.vit_settings import CLASSES, vit_class
+from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class
 from zoo.architectures.vit.vit_sizes import (
     vit_free,
     vit_landmarks,
@@ -120,7 +120,7 @@ VIT = Architecture(
     told=lambda settings: settings.network,
     heads=lambda config: config.heads,
     transformers=vit_class,
-    classes=CLASSES,
+    classes=VIT_CLASSES,
     equimo=vit_equimo,
     outputs=_outputs,
     answer=class_answer,

@@ -7,7 +7,7 @@ from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid
 from zoo.architectures.vit.vit_config import ViTConfig
 
 # Equimo's names for what configurations have others for.
-FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
+EQUIMO_FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
 POOL = {"token": "token", "mean": "avg"}
 
 
@@ -34,8 +34,8 @@ def vit_equimo(config: ViTConfig) -> dict[str, Any]:
         "mlp_ratio": config.hidden / config.dim * gate,
         "untie_global_and_local_cls_norm": config.untied_norms,
     }
-    if config.ffn in FEED_FORWARD:
-        settings["ffn_layer"] = FEED_FORWARD[config.ffn]
+    if config.ffn in EQUIMO_FEED_FORWARD:
+        settings["ffn_layer"] = EQUIMO_FEED_FORWARD[config.ffn]
     if config.pool in POOL and config.classes:
         settings["global_pool"] = POOL[config.pool]
     if config.positions is not None:

@@ -99,16 +99,16 @@ CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", plain_sett
 PLAIN_CLASSIFIER = TransformersClass(
     "ViTForImageClassification", "vit", plain_settings, asks=True, pooled=False
 )
-PLAIN = replace(PLAIN_CLASSIFIER, name="ViTModel")
+PLAIN_VIT = replace(PLAIN_CLASSIFIER, name="ViTModel")
 DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")
 DEIT_TWO_HEADS = replace(
     DEIT_CLASSIFIER, name="DeiTForImageClassificationWithTeacher", auto="DeiTModel"
 )
 DEIT = replace(DEIT_CLASSIFIER, name="DeiTModel")
 
-CLASSES = (
+VIT_CLASSES = (
     *(DINOV3, DINOV2, DINOV2_WITH_REGISTERS, DINOV2_CLASSIFIER, DINOV2_WITH_REGISTERS_CLASSIFIER),
-    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, CLIP, CLIP_BARE, PLAIN_CLASSIFIER, PLAIN),
+    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, CLIP, CLIP_BARE, PLAIN_CLASSIFIER, PLAIN_VIT),
     *(DEIT, DEIT_CLASSIFIER, DEIT_TWO_HEADS),
 )
 
@@ -139,7 +139,7 @@ def vit_class(config: ViTConfig) -> TransformersClass:
             return DEIT_TWO_HEADS
         return DEIT_CLASSIFIER if config.classes else DEIT
     elif learned and config.pool == "token":
-        return PLAIN_CLASSIFIER if config.classes else PLAIN
+        return PLAIN_CLASSIFIER if config.classes else PLAIN_VIT
     raise BadRequest(
         "transformers has no class for this network (ViT-5, a classifier of another vector than "
         "its classes', SigLIP 2 without its head): write another format."

@@ -13,7 +13,7 @@ import numpy as np
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.artifacts.assemble.plan import FILES
+from zoo.artifacts.assemble.plan import PLANNED_FILES
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import portable_config
@@ -38,7 +38,7 @@ EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
 """What they are called, but for the card, which is about all of them; there is no licence where
 nobody has stated one."""
 
-LICENCES = {
+HUB_LICENCES = {
     "apache-2.0.txt": "apache-2.0",
     "cc-by-4.0.txt": "cc-by-4.0",
     "cc-by-nc-4.0.txt": "cc-by-nc-4.0",
@@ -70,7 +70,7 @@ def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> 
     and what a browser is to take where there is no int8, for which it would ask."""
     settings: dict[str, Any] = {}
     if outside:
-        settings["use_external_data_format"] = {FILES[name].name: 1 for name in outside}
+        settings["use_external_data_format"] = {PLANNED_FILES[name].name: 1 for name in outside}
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:
         settings["device_config"] = {"wasm": {"dtype": dtype}}
@@ -115,7 +115,7 @@ def card(manifest: Manifest) -> str:
     return markdown(
         "card.md.jinja",
         **{**dict(manifest), "outputs": outputs},
-        hub_licence=LICENCES.get(manifest.licence.text),
+        hub_licence=HUB_LICENCES.get(manifest.licence.text),
         config=entry.config,
         base_model=base_model(manifest, entry),
         purpose=purpose(entry),

@@ -11,7 +11,7 @@ from weights.progress import Progress
 from zoo.architectures.builder import abstract
 from zoo.artifacts.assemble.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.artifacts.assemble.ledger import Ledger
-from zoo.artifacts.assemble.plan import FILES, VARIANTS, FolderPlan
+from zoo.artifacts.assemble.plan import PLANNED_FILES, VARIANTS, FolderPlan
 from zoo.artifacts.assemble.similarity import similarity
 from zoo.artifacts.assemble.speed import speeds
 from zoo.artifacts.assemble.tokenizer_files import write_words
@@ -41,7 +41,7 @@ def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
     **Raises** a `ZooError` or a `WeightsError`; what is finished by then stays.
     """
     with locked_output(plan.folder, progress):
-        refuse_links(plan.folder, [spec.path for spec in FILES.values()])
+        refuse_links(plan.folder, [spec.path for spec in PLANNED_FILES.values()])
         if not plan.force:
             _refuse_others(plan.folder)
         entry, choice = find_entry(plan.model, plan.weights)
@@ -120,7 +120,7 @@ def signature_of(part: Part, plan: FolderPlan) -> Signature:
 
 def _refuse_others(folder: Path) -> None:
     """**Raises** `BadOutput` if what is in the way of a build is the user's."""
-    names = (CARD, *EXTRAS, *sorted({Path(spec.path).parts[0] for spec in FILES.values()}))
+    names = (CARD, *EXTRAS, *sorted({Path(spec.path).parts[0] for spec in PLANNED_FILES.values()}))
     theirs = [name for name in names if os.path.lexists(folder / name)]
     if theirs and not (folder / MANIFEST).exists():
         raise BadOutput(
@@ -133,12 +133,12 @@ def _put_variant(plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: 
     """Publish a variant if it may stay; whether it does."""
     if not made.may_stay(plan.keep_inexact):
         return False
-    folder = Path(FILES[name].path).parent
+    folder = Path(PLANNED_FILES[name].path).parent
     # The sidecar first: a model without its tensors would be a wrong file.
     paths = [path for path in (sidecar_path(file), file) if path.exists()]
     names = [(folder / path.name).as_posix() for path in paths]
     variants = {**ledger.content.variants, name: describe_variant(made, names, plan.target)}
-    in_order = {name: variants[name] for name in FILES if name in variants}
+    in_order = {name: variants[name] for name in PLANNED_FILES if name in variants}
     ledger.publish(file.parent, names, made.digests, variants=in_order)
     return True
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from weights.parameters import parameter
-from zoo.artifacts.assemble.plan import FILES
+from zoo.artifacts.assemble.plan import PLANNED_FILES
 from zoo.errors import BadFile, BadOutput
 from zoo.files.staging import replacing, sidecar_path, write_text, writing
 from zoo.manifest.read import read_manifest, to_text
@@ -75,7 +75,7 @@ class Ledger:
 
     def drop_strangers(self) -> None:
         """Remove files of an earlier build that this one has no part in."""
-        for spec in FILES.values():
+        for spec in PLANNED_FILES.values():
             for path in (self.folder / spec.path, sidecar_path(self.folder / spec.path)):
                 if path.relative_to(self.folder).as_posix() not in self.content.listed:
                     path.unlink(missing_ok=True)

@@ -64,10 +64,10 @@ TOWER_FILES = {
 }
 """The same of each part of a model of two: transformers.js asks for files of these names."""
 
-FILES = VARIANTS | TOWER_FILES
+PLANNED_FILES = VARIANTS | TOWER_FILES
 """All that may be in a folder, in its order."""
 
-USUAL = ("fp32", "fused", "fp16", "int8")
+USUAL_VARIANTS = ("fp32", "fused", "fp16", "int8")
 """Those that are built unless others are asked for: no CPU runtime computes in bfloat16, and four
 bits are for who counts bytes."""
 
@@ -115,11 +115,11 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
                 f"{parameter('variant')} {name} is not known: choose from {', '.join(VARIANTS)}, "
                 "all."
             )
-    return tuple(name for name in VARIANTS if name in (names or USUAL) and name not in new)
+    return tuple(name for name in VARIANTS if name in (names or USUAL_VARIANTS) and name not in new)
 
 
 def with_towers(names: tuple[str, ...], config: Config) -> tuple[str, ...]:
     """The variants of a folder, with those of the towers of a network that has two."""
     if not architecture_of(config).towers:
         return names
-    return tuple(name for name in FILES if name in names or name.partition("_")[2] in names)
+    return tuple(name for name in PLANNED_FILES if name in names or name.partition("_")[2] in names)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from zoo.architectures.architecture import TransformersClass
-from zoo.architectures.common_config import PICTURES
+from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
 from zoo.errors import BadRequest
@@ -24,7 +24,7 @@ def transformers_config(
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
-    network = (PICTURES if config.takes == ("pixel_values",) else {}) | kind.settings(config)
+    network = (THREE_CHANNELS if config.takes == ("pixel_values",) else {}) | kind.settings(config)
     settings = {kind.nested: network} if kind.nested else network
     settings = named | settings | labels(config.classes, names)
     if (problem := PROBLEMS.get(config.scores)) is not None:
