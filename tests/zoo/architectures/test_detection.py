@@ -64,8 +64,8 @@ def saved(tmp_path_factory):
 @pytest.mark.parametrize(
     ("windows", "size"),
     [
-        (1, (40, 56)),
         (2, (48, 48)),
+        pytest.param(1, (40, 56), marks=pytest.mark.full),
         pytest.param(1, (24, 32), marks=pytest.mark.full),
         pytest.param(2, (64, 64), marks=pytest.mark.full),
     ],
@@ -98,6 +98,7 @@ def test_windows_of_a_picture_that_is_no_square(saved, monkeypatch):
     assert abs(run(model, images)["logits"] - scrambled["logits"]).max() > 0.1
 
 
+@pytest.mark.full
 def test_fewer_places_than_queries(saved):
     """The others begin with boxes of their own, which transformers refuses to do."""
     model = zoo.from_pretrained(None, saved[1].path)
@@ -121,7 +122,7 @@ def test_checkpoint_of_its_authors(tmp_path):
     assert_near(run(model, images), own.outputs(images))
 
 
-@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("opset", [pytest.param(18, marks=pytest.mark.full), 23])
 def test_file_beside_transformers(opset, saved, tmp_path):
     """At sizes that the file was not converted for."""
     own, file = saved[2], tmp_path / "model.onnx"

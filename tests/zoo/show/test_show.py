@@ -75,9 +75,7 @@ def test_the_command(zoo):
     picture = np.asarray(Image.open("features.png"))
     again = [*command[2:], "--out", "again.png", "--force"]
     zoo("export", "vit_digits", "--size", "8x12", "--out", "v.onnx")
-    zoo("build", "vit_digits", "--variant", "fp32", "--size", "8x12", "--out", "art", "--offline")
-    weights = ROOT / "zoo" / "data" / "vit_digits.safetensors"
-    for place in ("v.onnx", "art/vit_digits", weights):
+    for place in ("v.onnx", ROOT / "zoo" / "data" / "vit_digits.safetensors"):
         assert zoo("show", place, *again).out == "again.png: 4 x 6 patches an image\n"
     line = 14 + 8 + 4
     assert picture.shape == (line + 2 * (216 + 8) + 12 + line, 4 * (324 + 8) + 8, 3)

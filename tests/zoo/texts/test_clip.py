@@ -107,7 +107,7 @@ def test_a_tower_whose_words_end_elsewhere(end, opset, config, zoo):
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=ATOL, err_msg=name)
 
 
-@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("opset", [pytest.param(18, marks=pytest.mark.full), 23])
 def test_a_tower_for_pictures(opset, config, zoo):
     whole = clip.both(config, values_of(config))
     model = CLIPVisionModelWithProjection(whole.config.vision_config).eval()
