@@ -60,6 +60,6 @@ def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any
 
 def bind_primitive(primitive: Any, operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
     """Results of a primitive for operands, with the parameters of an equation."""
-    functions, rest = bind_params(primitive, params)
-    results = primitive.bind(*functions, *operands, **rest)
+    functions, others = bind_params(primitive, params)
+    results = primitive.bind(*functions, *operands, **others)
     return list(results) if primitive.multiple_results else [results]

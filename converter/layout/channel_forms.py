@@ -54,15 +54,15 @@ def _new_ones(node: Node | None) -> tuple[int, ...]:
     """The axes of one that a reshape puts in, if it does nothing else."""
     if node is None or node.out.rank <= node.inputs[0].rank:
         return ()
-    given, found = list(node.inputs[0].shape), list[int]()
+    narrower, new_axes = list(node.inputs[0].shape), list[int]()
     for axis, size in enumerate(node.out.shape):
-        if given and dims.same(given[0], size):
-            given.pop(0)
+        if narrower and dims.same(narrower[0], size):
+            narrower.pop(0)
         elif dims.same(size, 1):
-            found.append(axis)
+            new_axes.append(axis)
         else:
             return ()
-    return () if given else tuple(found)
+    return () if narrower else tuple(new_axes)
 
 
 def _without(items: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
@@ -108,11 +108,11 @@ def _times(seen: View, axis: int, size: Dim) -> int:
     own, group = seen.base.shape[axis], seen.groups[axis]
     if not group:
         return size if dims.same(own, 1) and isinstance(size, int) else 0
-    first, *rest = group
+    first, *repeats = group
     whole = first.axis == axis and first.stride == 1 and dims.same(first.size, own)
-    if not whole or len(rest) > 1 or any(f.axis is not None for f in rest):
+    if not whole or len(repeats) > 1 or any(f.axis is not None for f in repeats):
         return 0
-    count = rest[0].size if rest else 1
+    count = repeats[0].size if repeats else 1
     return count if isinstance(count, int) else 0
 
 
@@ -127,8 +127,8 @@ def repeat_spelled_out(node: Node, editor: Editor) -> Value:
 def _reshaped(node: Node, editor: Editor) -> Value | None:
     if inner := node.inputs[0].made_by(ops.reshape):
         return editor.reshape(inner.inputs[0], node.out.shape)
-    found = behind_ones(node, editor)
-    return as_repeat(node, editor) if found is None else found
+    moved = behind_ones(node, editor)
+    return as_repeat(node, editor) if moved is None else moved
 
 
 TURNABLE: dict[Op, Rule] = {

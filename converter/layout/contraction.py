@@ -30,7 +30,7 @@ class MatrixProduct:
     """
 
     def __init__(self, x: ContractedOperand, y: ContractedOperand, out: list[int]) -> None:
-        self.x, self.y, self.wanted = x, y, out
+        self.x, self.y, self.result_axes = x, y, out
         self.batch = [a for a in out if a in x.labels and a in y.labels]
         self.summed = [a for a in x.labels if a in y.labels and a not in out]
         self.left = [a for a in out if a in x.labels and a not in y.labels]
@@ -44,7 +44,7 @@ class MatrixProduct:
         """Transposes of activations that this order of operands needs, and half for a reshape."""
         rows = [*self.batch, *self.left, *self.summed]
         columns = [*self.batch, *self.summed, *self.right]
-        cost = self._moving(self.out, self.wanted)
+        cost = self._moving(self.out, self.result_axes)
         for operand, order in ((self.x, rows), (self.y, columns)):
             cost += 0 if id(operand.value) in fixed else self._moving(operand.labels, order)
         return cost
@@ -59,7 +59,7 @@ class MatrixProduct:
     def emit(self, editor: Editor) -> Value:
         result = self._matmul(editor) if self.summed else self._outer(editor)
         spread = editor.reshape(result, tuple(self.sizes[a] for a in self.out))
-        return editor.transpose(spread, [self.out.index(a) for a in self.wanted])
+        return editor.transpose(spread, [self.out.index(a) for a in self.result_axes])
 
     def _matmul(self, editor: Editor) -> Value:
         """[batch…, left, summed] @ [batch…, summed, right]; without batch, left is not merged."""

@@ -114,9 +114,9 @@ def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
 def _flatten(editor: Editor, value: Value) -> Value:
     """[batch, heads, positions, width] as 3-D; a rotary embedding before it is moved behind."""
     if node := value.made_by(ops.rotary_heads):
-        x, *rest = node.inputs
+        x, *tables = node.inputs
         flat = _flatten(editor, x)
-        return editor.add(ops.rotary_heads, [flat, *rest], flat.shape, flat.dtype, node.params)
+        return editor.add(ops.rotary_heads, [flat, *tables], flat.shape, flat.dtype, node.params)
     batch, heads, rows, width = value.shape
     turned = editor.transpose(value, (0, 2, 1, 3))
     return editor.reshape(turned, (batch, rows, heads * width))

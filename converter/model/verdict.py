@@ -25,19 +25,19 @@ class Errors:
     cosine: float
 
 
-def compare(got: np.ndarray, wanted: np.ndarray) -> Errors:
-    """Errors of ``got`` against ``wanted``; integers are compared in their own dtype.
+def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
+    """Errors of ``got`` against ``expected``; integers are compared in their own dtype.
 
-    What is wanted may be complex where both parts are a last axis of what there is.
+    What is expected may be complex where both parts are a last axis of what there is.
     """
-    own = wanted if is_complex(got.dtype) else packed(wanted)
+    own = expected if is_complex(got.dtype) else packed(expected)
     if got.shape != own.shape or got.dtype != own.dtype:
         raise CheckError(
             f"an output is {got.dtype}{list(got.shape)} in ONNX Runtime and "
-            f"{wanted.dtype}{list(wanted.shape)} in JAX"
+            f"{expected.dtype}{list(expected.shape)} in JAX"
         )
     if got.dtype.kind in "biu":
-        return _of_integers(got, wanted)
+        return _of_integers(got, expected)
     # The imaginary parts of complex numbers are numbers among the others.
     a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, own))
     finite = np.isfinite(b)
@@ -47,11 +47,11 @@ def compare(got: np.ndarray, wanted: np.ndarray) -> Errors:
     return _of_numbers(a[finite], b[finite])
 
 
-def _of_integers(got: np.ndarray, wanted: np.ndarray) -> Errors:
+def _of_integers(got: np.ndarray, expected: np.ndarray) -> Errors:
     """Differences are taken before anything is rounded: 2**53 and 2**53 + 1 are not the same."""
-    a, b = (x[got != wanted].astype(object) for x in (got, wanted))
+    a, b = (x[got != expected].astype(object) for x in (got, expected))
     worst = float(max(abs(a - b), default=0))
-    return _of_numbers(got.astype(np.float64).ravel(), wanted.astype(np.float64).ravel(), worst)
+    return _of_numbers(got.astype(np.float64).ravel(), expected.astype(np.float64).ravel(), worst)
 
 
 def _of_numbers(a: np.ndarray, b: np.ndarray, known: float | None = None) -> Errors:
@@ -97,13 +97,13 @@ class Difference:
     output: str
     index: tuple[int, ...]
     got: str
-    wanted: str
+    expected: str
     open: bool = False
 
     def __str__(self) -> str:
         why = f"; it is open: {OPEN}" if self.open else ""
         return (
-            f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.wanted} in "
+            f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.expected} in "
             f"JAX, on {self.sample} inputs at optimisation level '{self.level}'{why}"
         )
 

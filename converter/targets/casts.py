@@ -37,15 +37,15 @@ Dtypes: TypeAlias = dict[ir.Value | None, ir.DataType | None]
 
 def inferred_dtypes(model: ir.Model) -> Dtypes:
     """Dtypes of all values: what a rule writes on the way to its results is not stamped."""
-    found: Dtypes = {}
+    dtypes: Dtypes = {}
     for node in model.graph.all_nodes():
         for value in node.inputs:
-            if value not in found and value is not None:
+            if value not in dtypes and value is not None:
                 tensor = value.const_value
-                found[value] = value.dtype or (None if tensor is None else tensor.dtype)
+                dtypes[value] = value.dtype or (None if tensor is None else tensor.dtype)
         for index, value in enumerate(node.outputs):
-            found[value] = value.dtype or _result_dtype(node, index, found)
-    return found
+            dtypes[value] = value.dtype or _result_dtype(node, index, dtypes)
+    return dtypes
 
 
 def _result_dtype(node: ir.Node, index: int, dtypes: Dtypes) -> ir.DataType | None:
@@ -119,8 +119,12 @@ def avoid_missing_kernels(model: ir.Model, casts: Casts) -> None:
     writer, dtypes = ModelWriter(model), inferred_dtypes(model)
     for node in list(model.graph.all_nodes()):
         detours = {} if node.domain else casts.get(node.op_type, {})
-        known = [dtype for v in node.inputs if detours and (dtype := dtypes.get(v)) is not None]
-        if narrow := next((dtype for dtype in known if dtype.numpy().name in detours), None):
+        operand_dtypes = [
+            dtype for v in node.inputs if detours and (dtype := dtypes.get(v)) is not None
+        ]
+        if narrow := next(
+            (dtype for dtype in operand_dtypes if dtype.numpy().name in detours), None
+        ):
             wide = ir.DataType.from_numpy(np.dtype(detours[narrow.numpy().name]))
             _compute_in(node, narrow, wide, writer, dtypes)
 

@@ -113,7 +113,7 @@ def _outputs_of(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndar
 
 def _refuse_impure(case: Case) -> None:
     """**Raises** `CheckError` where another call of a function gives another answer."""
-    pairs = zip(case.wanted, case.again(), strict=True)
+    pairs = zip(case.expected, case.again(), strict=True)
     same = [x.tobytes() == y.tobytes() for x, y in pairs]
     if not all(same):
         raise CheckError(
@@ -140,7 +140,7 @@ class Compared:
 
     output: str
     got: np.ndarray
-    wanted: np.ndarray
+    expected: np.ndarray
     errors: Errors
     judgement: Judgement
 
@@ -154,16 +154,16 @@ class Case:
     """
 
     judge: Judge
-    wanted: list[np.ndarray]
+    expected: list[np.ndarray]
     accepted: Collection[str]
     again: Callable[[], list[np.ndarray]]
     last: list[Compared] = field(default_factory=list)
 
     def compared(self, got: dict[str, np.ndarray]) -> list[Compared]:
         """Comparison of one run with JAX; the same bytes as last time are judged once."""
-        if len(got) != len(self.wanted):
+        if len(got) != len(self.expected):
             raise CheckError(
-                f"the model has {len(got)} outputs, the function gave {len(self.wanted)}"
+                f"the model has {len(got)} outputs, the function gave {len(self.expected)}"
             )
         same = [
             x.tobytes() == y.got.tobytes() for x, y in zip(got.values(), self.last, strict=False)
@@ -173,9 +173,9 @@ class Case:
         return self.last
 
     def _compared(self, i: int, output: str, got: np.ndarray) -> Compared:
-        wanted = _canonical(self.wanted[i], got.dtype)
-        errors = compare(got, wanted)  # which refuses other shapes and types
-        judgement, own = self.judge.judge(i, got, wanted), packed(wanted)
+        expected = _canonical(self.expected[i], got.dtype)
+        errors = compare(got, expected)  # which refuses other shapes and types
+        judgement, own = self.judge.judge(i, got, expected), packed(expected)
         is_accepted = judgement.either | (judgement.open & (output in self.accepted))
         if is_accepted.any():
             errors = compare(np.where(is_accepted, own, got), own)
@@ -188,13 +188,13 @@ def _note(results: list[Compared], case: Case, level: Level, to: Verdict) -> Non
         name, judgement, sample = each.output, each.judgement, case.judge.name
         to[name] = worse(to.get(name), each.errors)
         left = int(judgement.open.sum())
-        found = Elements(each.got.size - left, int(judgement.either.sum()), left)
-        to.elements[name] = to.elements.get(name, Elements()) + found
+        counted = Elements(each.got.size - left, int(judgement.either.sum()), left)
+        to.elements[name] = to.elements.get(name, Elements()) + counted
         masks = [(judgement.wrong, False)]
         masks += [(judgement.open, True)] if name not in case.accepted else []
         for mask, is_open in masks:
             for place in first(mask):
-                pair = str(each.got[place]), str(each.wanted[place])
+                pair = str(each.got[place]), str(each.expected[place])
                 to.differences.append(Difference(sample, level, name, place, *pair, is_open))
 
 
@@ -204,10 +204,10 @@ def _numbers(leaf: Any) -> np.ndarray:
     return np.asarray(jax.device_put(leaf) if is_number else key_numbers(leaf))
 
 
-def _canonical(wanted: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _canonical(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """What numpy has in 64 bits as JAX returns it, in 32 unless it is told otherwise."""
-    is_it = wanted.dtype != dtype and jax.dtypes.canonicalize_dtype(wanted.dtype) == dtype
-    return wanted.astype(dtype) if is_it else wanted
+    is_it = expected.dtype != dtype and jax.dtypes.canonicalize_dtype(expected.dtype) == dtype
+    return expected.astype(dtype) if is_it else expected
 
 
 def _noise(model: Model, fn: Callable[..., Any], inputs: Sequence[Any]) -> Noise | None:

@@ -76,12 +76,12 @@ class Judge:
         self._function = function
         self._known: list[list[np.ndarray]] = []
 
-    def judge(self, output: int, got: np.ndarray, wanted: np.ndarray) -> Judgement:
+    def judge(self, output: int, got: np.ndarray, expected: np.ndarray) -> Judgement:
         """Judge an output: integers have to be equal, floats may be off by rounding.
 
         Both parts of a complex number, which are an axis of ``got``, may be off as the larger may.
         """
-        off, own = _gap(got, packed(wanted)), _rounding(wanted)
+        off, own = _gap(got, packed(expected)), _rounding(expected)
         none = np.zeros(off.shape, bool)
         if self._noise is None:  # a rounding of the largest element, for all
             return Judgement(off > COARSE / ROUNDING * own.max(initial=0.0), none, none)
@@ -89,13 +89,13 @@ class Judge:
         for run in range(1, RUNS + 1):
             if not bad.any():
                 break
-            reach = np.maximum(reach, own + SCATTER * self._scatter(run, output, wanted))
+            reach = np.maximum(reach, own + SCATTER * self._scatter(run, output, expected))
             bad = off > reach
         wrong, is_open, either = none.copy(), none.copy(), none.copy()
         if bad.any():
             seen = np.stack([np.asarray(self.run(i)[output])[bad] for i in range(RUNS + 1)])
-            pair = np.asarray(got)[bad], np.asarray(packed(wanted))[bad]
-            if wanted.dtype.kind in "biu":
+            pair = np.asarray(got)[bad], np.asarray(packed(expected))[bad]
+            if expected.dtype.kind in "biu":
                 wrong[bad] = ~(_is_choice(pair[0], seen) & _is_choice(pair[1], seen))
             else:
                 truth, near = None, reach[bad]
@@ -103,16 +103,16 @@ class Judge:
                     truth = self._truth[output][bad]
                     # A moved matrix may have no factors, so that no evaluation says how far.
                     is_alone = ~np.isfinite(_wide(seen[1:])).any(0)
-                    rows = _row_error(wanted, self._truth[output])[bad]
+                    rows = _row_error(expected, self._truth[output])[bad]
                     near = np.where(is_alone, np.maximum(near, rows), near)
                 wrong[bad], is_open[bad], either[bad] = _settle(*pair, seen, truth, near)
         return Judgement(wrong, is_open, either)
 
-    def _scatter(self, run: int, output: int, wanted: np.ndarray) -> np.ndarray:
+    def _scatter(self, run: int, output: int, expected: np.ndarray) -> np.ndarray:
         """How far one moved evaluation is from the others; nowhere infinitely."""
         gap = _gap(self.run(run)[output], self.run(0)[output])
         gap = np.where(np.isfinite(gap), gap, 0.0)
-        return gap.max(-1, keepdims=True) + 0 * gap if is_complex(wanted.dtype) else gap
+        return gap.max(-1, keepdims=True) + 0 * gap if is_complex(expected.dtype) else gap
 
     def run(self, run: int) -> list[np.ndarray]:
         """The outputs with nothing moved, and then with one error after the other."""
@@ -136,12 +136,12 @@ class Judge:
         return leaves if [y.shape for y in leaves] == shapes else None
 
 
-def _row_error(wanted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def _row_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """How far JAX is from float64 in the row of each element, several times over.
 
     What factors a matrix is off by its largest numbers, also where it has small ones.
     """
-    off = _gap(packed(wanted), truth)
+    off = _gap(packed(expected), truth)
     off = np.where(np.isfinite(off), off, 0.0)
     return SCATTER * (off.max(-1, keepdims=True) + 0 * off if off.ndim > 1 else off)
 
@@ -167,7 +167,7 @@ def _is_choice(got: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 def _settle(
     got: np.ndarray,
-    wanted: np.ndarray,
+    expected: np.ndarray,
     seen: np.ndarray,
     truth: np.ndarray | None,
     reach: np.ndarray,
@@ -180,36 +180,36 @@ def _settle(
     it is not, moved evaluations that end as it does excuse it where JAX gives no number either, or
     another one than the truth; where JAX is right, it is open.
     """
-    type_, (got, wanted, seen) = wanted.dtype, map(_wide, (got, wanted, seen))
+    type_, (got, expected, seen) = expected.dtype, map(_wide, (got, expected, seen))
     is_shifting = ~_alike(seen, seen[0]).all(0)
     is_right, is_far, is_lost = np.zeros((3, *got.shape), bool)
     if truth is not None:
         is_right, is_far, is_lost = _beside_truth(
-            got, wanted, _wide(truth), reach, jnp.finfo(type_)
+            got, expected, _wide(truth), reach, jnp.finfo(type_)
         )
-    could_be = _could_be(got, seen, reach) & _could_be(wanted, seen, reach)
-    excused = is_right | (could_be & (is_far | ~np.isfinite(wanted)))
+    could_be = _could_be(got, seen, reach) & _could_be(expected, seen, reach)
+    excused = is_right | (could_be & (is_far | ~np.isfinite(expected)))
     is_open = is_shifting & could_be & ~excused
     wrong = ~is_lost & (~is_shifting | ~(excused | is_open))
-    both = np.isfinite(got) & np.isfinite(wanted)
+    both = np.isfinite(got) & np.isfinite(expected)
     return wrong, is_open, ~wrong & ~is_open & ~both
 
 
 def _beside_truth(
-    got: np.ndarray, wanted: np.ndarray, truth: np.ndarray, reach: np.ndarray, info: Any
+    got: np.ndarray, expected: np.ndarray, truth: np.ndarray, reach: np.ndarray, info: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where a file is as near to the truth as JAX is, where JAX is far from it, and where JAX has
     zero instead of it and the file does not."""
     size = np.where(np.isfinite(truth), abs(truth), 0.0)
     own = ROUNDING * float(info.eps) * size
-    off = _gap(wanted, truth)
+    off = _gap(expected, truth)
     rounded = np.maximum(reach, own)
     allowed = rounded + SCATTER * np.where(np.isfinite(off), off, 0.0)
     # What is nearly as large as the largest number may be rounded to infinity.
     is_edge = np.isinf(got) & (np.sign(got) == np.sign(truth)) & (size + own >= float(info.max))
     is_right = (_gap(got, truth) <= allowed) | is_edge
     is_far = off > np.maximum(own, FLUSHED)
-    return is_right, is_far, is_far & (wanted == 0) & (_gap(got, truth) <= rounded)
+    return is_right, is_far, is_far & (expected == 0) & (_gap(got, truth) <= rounded)
 
 
 def _could_be(got: np.ndarray, seen: np.ndarray, reach: np.ndarray) -> np.ndarray:
@@ -243,15 +243,15 @@ def _gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.where(same, 0.0, finite)
 
 
-def _rounding(wanted: np.ndarray) -> np.ndarray:
+def _rounding(expected: np.ndarray) -> np.ndarray:
     """A few units in the last place of each element."""
-    if wanted.dtype.kind in "biu":
-        return np.zeros(wanted.shape)
-    if is_complex(wanted.dtype):
+    if expected.dtype.kind in "biu":
+        return np.zeros(expected.shape)
+    if is_complex(expected.dtype):
         with np.errstate(over="ignore"):
-            size = np.abs(wanted).astype(real_dtype(wanted.dtype))
-        return np.maximum(_rounding(packed(wanted)), _rounding(size)[..., None])
-    info, size = jnp.finfo(wanted.dtype), np.abs(_wide(wanted))
+            size = np.abs(expected).astype(real_dtype(expected.dtype))
+        return np.maximum(_rounding(packed(expected)), _rounding(size)[..., None])
+    info, size = jnp.finfo(expected.dtype), np.abs(_wide(expected))
     size = np.where(np.isfinite(size), size, 0.0)
     return ROUNDING * (float(info.eps) * size + max(float(info.smallest_subnormal), FLUSHED))
 

@@ -43,6 +43,10 @@ from converter.verify.samples import draw_inputs
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
 
+SHORTEST_DOT, MOST_TERMS = 1024, 1 << 24
+"""From so many terms in each of its sums on, and up to so many in all, a product of matrices is
+added up one term after the other besides: shorter sums lose less than their roundings scatter."""
+
 POOL = 1 << 16
 """So many random numbers serve all steps of an evaluation, each from another place on."""
 
@@ -65,11 +69,11 @@ class Noise:
         """The sums that are divided, by way of other axes perhaps: a runtime may add up numbers
         that it has divided before, as ONNX Runtime's norms do."""
         divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
-        found = [n.inputs[0].node for n in divisions]
-        for node in found:
+        dividends = [n.inputs[0].node for n in divisions]
+        for node in dividends:
             if node is not None and node.op in (ops.broadcast_in_dim, ops.reshape):
-                found.append(node.inputs[0].node)
-        sums = (node for node in found if node is not None)
+                dividends.append(node.inputs[0].node)
+        sums = (node for node in dividends if node is not None)
         return frozenset(node for node in sums if node.op.rounding is Rounding.SUMS)
 
     @cached_property
@@ -134,34 +138,68 @@ class _Mover:
         elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in self._ran(node, args, sizes)]
-        if node.op in (ops.reduce_sum, ops.cumsum) and is_float(results[0].dtype):
-            results = [self._in_some_order(node, args[0], results[0])]
+        results = [self._in_some_order(node, args, *results)] if len(results) == 1 else results
         floor = args[0].dtype.type(1) if node.op is ops.logistic else None
         return [self._off(y, exact, floor) for y in results]
 
-    def _in_some_order(self, node: Node, x: Any, total: Any) -> Any:
-        """A sum up to half as far off as that of one number after the other is.
+    def _in_some_order(self, node: Node, args: Sequence[Any], total: Any) -> Any:
+        """A sum up to half as far off as one number after the other is, or one without roundings.
 
         What partial sums lose adds up: of numbers that differ as the square root of their count, of
         equal ones in proportion to it, for as long as the last digit stays the same they lose the
         same each time. No operand can be moved at random so that a sum moves as far. ONNX Runtime
-        adds up like that along any axis but the last, XLA does not. An element may be several
-        times as far off as its evaluations scatter, so that half of the way is enough.
+        adds up like that along any axis but the last, and XLA products in a batch. An element may
+        be several times as far off as its evaluations scatter, so that half of the way is enough.
         """
-        far = self._one_after_the_other(node, x) - total
+        line = self._terms(node, args, total) if is_float(total.dtype) else None
+        if line is None:
+            return total
+        orders = [self._added_up(node, line) - total]
+        if self._np is np:
+            orders.append(self._added_up(node, line.astype(np.float64)).astype(total.dtype) - total)
+        far = reduce(lambda x, y: self._np.where(abs(y) > abs(x), y, x), orders)
         way = abs(self._units(total.shape)).astype(total.dtype) / (2 * UNITS)
         return self._np.where(self._np.isfinite(far), total + way * far, total)
 
-    def _one_after_the_other(self, node: Node, x: Any) -> Any:
+    def _terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
+        """What a node adds up, [terms, *others]; None for what is no sum, or no long one."""
+        x, params = args[0], node.params
         if node.op is ops.cumsum:
-            turned = slice(None, None, -1 if node.params["reverse"] else 1)
-            line = self._np.moveaxis(x, node.params["axis"], 0)[turned]
-            return self._np.moveaxis(self._accumulated(line)[turned], 0, node.params["axis"])
-        axes = node.params["axes"]
-        left = [i for i in range(x.ndim) if i not in axes]
-        line = self._np.transpose(x, [*axes, *left]).reshape(-1, *(x.shape[i] for i in left))
-        nothing = self._np.zeros((1, *line.shape[1:]), x.dtype)
+            return self._turned(node, self._np.moveaxis(x, params["axis"], 0))
+        if node.op is ops.reduce_sum:
+            return self._summed_first(x, params["axes"], ())
+        return self._products(node, args, total) if node.op is ops.dot_general else None
+
+    def _added_up(self, node: Node, line: Any) -> Any:
+        """Terms that are added up one after the other."""
+        if node.op is ops.cumsum:
+            sums = self._turned(node, self._accumulated(line))
+            return self._np.moveaxis(sums, 0, node.params["axis"])
+        nothing = self._np.zeros((1, *line.shape[1:]), line.dtype)
         return self._accumulated(self._np.concatenate([nothing, line]))[-1]
+
+    def _turned(self, node: Node, line: Any) -> Any:
+        return line[::-1] if node.params["reverse"] else line
+
+    def _products(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
+        """What a product of matrices adds up, [terms, *result]; None if it is few or too many."""
+        operands, (summed, batch) = args, node.params["dimension_numbers"]
+        count = math.prod(args[0].shape[axis] for axis in summed[0])
+        # Half precision is added up in float32.
+        narrow = total.dtype.itemsize < 4
+        if narrow or count < SHORTEST_DOT or count * total.size > MOST_TERMS:
+            return None
+        x, y = (self._summed_first(*each) for each in zip(operands, summed, batch, strict=True))
+        shared = len(batch[0]) + 1
+        x = x.reshape(*x.shape, *(1,) * (y.ndim - shared))
+        y = y.reshape(*y.shape[:shared], *(1,) * (total.ndim + 1 - y.ndim), *y.shape[shared:])
+        return (x * y).astype(total.dtype)
+
+    def _summed_first(self, x: Any, summed: Sequence[int], batch: Sequence[int]) -> Any:
+        """[terms, *batch, *others]"""
+        others = [i for i in range(x.ndim) if i not in (*summed, *batch)]
+        shape = [x.shape[i] for i in (*batch, *others)]
+        return self._np.transpose(x, [*summed, *batch, *others]).reshape(-1, *shape)
 
     def _accumulated(self, line: Any) -> Any:
         """Partial sums along the first axis, of one row more each."""

@@ -153,10 +153,10 @@ def session(
             "model must be an export, an onnx_ir model, a path or a session, received "
             f"{type(inner).__name__}"
         )
-    content, given = (_mapped if on_cpu and any(_external(inner)) else _lent)(inner, options)
+    content, lent = (_mapped if on_cpu and any(_external(inner)) else _lent)(inner, options)
     live = ort.InferenceSession(content, options, **how)
     # A session keeps only their addresses, so they are to live as long as it does.
-    weakref.finalize(live, given.clear).atexit = False
+    weakref.finalize(live, lent.clear).atexit = False
     return live
 
 
@@ -169,13 +169,13 @@ def _lent(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[str
     **Raises** what a weight program raises, not what is wrapped around that.
     """
     held = ((name, value.const_value) for name, value in model.graph.initializers.items())
-    known = ((name, tensor) for name, tensor in held if tensor is not None)
-    outside = {name: t for name, t in known if t.nbytes > INLINE and t.dtype in PLAIN}
-    given = {name: _ort_value(tensor.numpy(), tensor.dtype) for name, tensor in outside.items()}
-    options.add_external_initializers(list(given), list(given.values()))
+    tensors = ((name, tensor) for name, tensor in held if tensor is not None)
+    outside = {name: t for name, t in tensors if t.nbytes > INLINE and t.dtype in PLAIN}
+    lent = {name: _ort_value(tensor.numpy(), tensor.dtype) for name, tensor in outside.items()}
+    options.add_external_initializers(list(lent), list(lent.values()))
     try:
         proto = with_external(model, [*outside.values()], "lent")
-        return proto.SerializeToString(), given
+        return proto.SerializeToString(), lent
     except SerdeError as error:
         cause: BaseException = error
         while isinstance(cause, SerdeError) and cause.__cause__ is not None:
@@ -197,8 +197,8 @@ def _mapped(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[s
     folders = {os.path.dirname(tensor.path) for _, tensor in _external(model)}
     options.add_session_config_entry(FOLDER, folders.pop() or ".")
     _hold_small(model)
-    given = dict(_views(model))
-    for name, value in given.items():
+    views = dict(_views(model))
+    for name, value in views.items():
         options.add_initializer(name, value)
     options.add_session_config_entry(PREPACKING, "1")
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
@@ -208,7 +208,7 @@ def _mapped(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[s
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     # An optimiser may rewrite a tensor, and would then get the one of the file in its place.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ir.to_proto(model).SerializeToString(), given
+    return ir.to_proto(model).SerializeToString(), views
 
 
 def _hold_small(model: ir.Model) -> None:

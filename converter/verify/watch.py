@@ -97,15 +97,15 @@ class Watch:
 
 def _unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
     """**Raises** `Changed` if a number is not what the traced graph makes of the inputs."""
-    for i, (result, wanted) in enumerate(zip(results, judge.run(0), strict=True)):
-        judged = unpacked(wanted, np.ndim(result)) if is_complex(result.dtype) else wanted
+    for i, (result, expected) in enumerate(zip(results, judge.run(0), strict=True)):
+        judged = unpacked(expected, np.ndim(result)) if is_complex(result.dtype) else expected
         got = np.asarray(graph_numbers(result))
-        if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
-            found, other = (f"{x.dtype}{x.shape}" for x in (got, wanted))
-            raise Changed(step, f"output {i} is {found}, not {other}")
+        if (got.shape, got.dtype) != (expected.shape, expected.dtype):
+            own, other = (f"{x.dtype}{x.shape}" for x in (got, expected))
+            raise Changed(step, f"output {i} is {own}, not {other}")
         judgement = judge.judge(i, got, np.asarray(judged))
         for place in first(judgement.wrong) or first(judgement.open):
-            numbers = f"{got[place]}, not {wanted[place]}"
+            numbers = f"{got[place]}, not {expected[place]}"
             at = f"output {i} at {list(place)}"
             why = f"; it is open: {OPEN}" if judgement.open[place] else ""
             raise Changed(step, f"{at} is {numbers}, on {judge.name} inputs{why}")

@@ -134,7 +134,7 @@ def _is_found(live: ort.InferenceSession, case: Compared) -> bool:
 
 
 def _in_outputs(case: Compared) -> Iterator[tuple[str, bool, bool]]:
-    for index, leaf in enumerate(case.wanted):
+    for index, leaf in enumerate(case.expected):
         right = np.asarray(packed(leaf))
         for kind, fault in OUTPUT_FAULTS.items():
             rng = np.random.default_rng(index)
@@ -160,7 +160,7 @@ def _in_graph(
             for case in cases:
                 found = found or _is_found(live, case)
                 seen = seen or any(
-                    _differs(case, i, each.got, each.wanted) for i, each in enumerate(case.last)
+                    _differs(case, i, each.got, each.expected) for i, each in enumerate(case.last)
                 )
             yield f"{kind} as {SWAPS[kind]}", seen or found, found
         except (*ERRORS, ConverterError):
@@ -186,7 +186,7 @@ def _differs(case: Compared, index: int, wrong: Numbers, right: Numbers) -> bool
     a, b = wrong.astype(np.float64), right.astype(np.float64)
     truths, size = case.judge._truth, abs(b)
     truth = (case.judge.run(1) if truths is None else truths)[index].astype(np.float64)
-    if case.wanted[index].dtype.kind == "c":  # a part rounds as the larger one does
+    if case.expected[index].dtype.kind == "c":  # a part rounds as the larger one does
         size = np.broadcast_to(size.max(-1, keepdims=True), size.shape)
     with np.errstate(all="ignore"):
         own = np.maximum(abs(b - truth), float(jax.numpy.finfo(right.dtype).eps) * size)

@@ -173,7 +173,11 @@ def find_named(name: str, published: Published) -> Path:
     """The file or folder of that name in the usual places. **Raises** `WeightsNotFound`."""
     folders = (*own_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     usual = (folder / name for folder in folders)
-    named = (found.path for found in search_weights(published, Quiet()) if found.path.name == name)
+    named = (
+        candidate.path
+        for candidate in search_weights(published, Quiet())
+        if candidate.path.name == name
+    )
     for path in chain(usual, named):
         if path.exists():
             return path

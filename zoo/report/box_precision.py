@@ -91,14 +91,14 @@ class BoxTask:
         images = tuple(self.known.images[place] for place in places)
         there = {image.id for image in images}
         things = tuple(each for each in self.known.annotations if each.image_id in there)
-        known = self.known.model_copy(update={"images": images, "annotations": things})
+        fewer = self.known.model_copy(update={"images": images, "annotations": things})
         facts = Boxes(
             folder=self.told.folder,
             pictures=most,
             things=len(things),
             left_out=len(self.paths) - most,
         )
-        return replace(self, paths=[self.paths[place] for place in places], known=known, told=facts)
+        return replace(self, paths=[self.paths[place] for place in places], known=fewer, told=facts)
 
 
 def read_box_task(folder: Path) -> BoxTask:

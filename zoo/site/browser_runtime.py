@@ -71,7 +71,7 @@ TOKENIZERS_JS = NpmPackage(
 
 
 def put_package(
-    package: NpmPackage, given: Path | None, place: Path, workshop: Path, progress: Progress
+    package: NpmPackage, folder: Path | None, place: Path, workshop: Path, progress: Progress
 ) -> None:
     """Put the files of a package into a folder, which is made.
 
@@ -82,11 +82,11 @@ def put_package(
     """
     place.mkdir(exist_ok=True)
     with suppress(FileNotFoundError):
-        _take(package, given or _ask_npm(package, workshop, progress), place)
+        _take(package, folder or _ask_npm(package, workshop, progress), place)
     for name, digest in package.files.items():
         if not (place / name).is_file() or sha256(place / name) != digest:
             raise BadFile(
-                f"{given or 'what npm gave'} is not {package.name} {package.version} ({name} is "
+                f"{folder or 'what npm gave'} is not {package.name} {package.version} ({name} is "
                 f"missing or another one): {package.advice}."
             )
 

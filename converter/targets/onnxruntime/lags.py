@@ -53,15 +53,15 @@ def with_nan(model: ir.Model) -> None:
         for index, (own, other) in enumerate(zip(operands, operands[::-1], strict=True)):
             if not _is_number(other):
                 missing = writer.before(node, "IsNaN", other, dtype=ir.DataType.BOOL)
-                found = writer.before(node, "Where", missing, other, own, dtype=dtype)
-                found.shape = None  # of both operands together
-                node.replace_input_with(index, found)
+                chosen = writer.before(node, "Where", missing, other, own, dtype=dtype)
+                chosen.shape = None  # of both operands together
+                node.replace_input_with(index, chosen)
 
 
 def _is_number(value: ir.Value) -> bool:
     """Whether it is known that it holds no NaN."""
-    known = value.const_value
-    return known is not None and known.size <= 1024 and not np.isnan(known.numpy()).any()
+    constant = value.const_value
+    return constant is not None and constant.size <= 1024 and not np.isnan(constant.numpy()).any()
 
 
 def _times(writer: ModelWriter, node: ir.Node, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -171,6 +171,9 @@ SUMMED = {
     "partial sums": lambda x: jnp.cumsum(x, 0),
     "from the end": lambda x: lax.cumsum(x, 0, reverse=True),
     "a softmax": lambda x: jax.nn.softmax(jnp.concatenate([x, x[:1] + 1.7]), 0),
+    "a product of vectors": lambda x: x[:, 0] @ x[:, 1],
+    "a product of matrices": lambda x: jnp.einsum("kn,km->mn", x, x + 0.1),
+    "products in a batch": lambda x: jnp.einsum("kn,kbn->nb", x, jnp.stack([x, x + 1], 1)),
     "in a loop": lambda x: lax.map(lambda column: column.sum(), x.T),
 }
 
