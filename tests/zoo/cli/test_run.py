@@ -54,7 +54,7 @@ def test_the_same_answers_wherever_a_model_lies(zoo):
         same.answers
         == package.load("vit_digits", folder="built/vit_digits").answer([photograph()])[0].answers
     )
-    assert "patches an image" in zoo("show", "built/vit_digits").out
+    assert "patches an image" in zoo("show", "built/vit_digits", "turned.png").out
 
 
 @pytest.mark.full

@@ -158,7 +158,7 @@ class Eomt(Backboned):
         return pointwise(self.class_head, queries), masks
 
     def _attended(
-        self, masks: Float[Array, "queries height2 width2"], height: Size, width: Size
+        self, masks: Float[Array, "masks height2 width2"], height: Size, width: Size
     ) -> Mask:
         """Which token may attend to which: a query to no patch outside of its mask.
 
