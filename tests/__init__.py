@@ -4,12 +4,14 @@ import atexit
 import os
 import shutil
 import tempfile
+from importlib.metadata import version
 
 # Thousands of small functions are compiled, many of them in both workers and in the commands that
 # are run, and most are called once: compile them once, and less thoroughly.
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=0"
-)
+FLAGS = ["--xla_llvm_disable_expensive_passes=true", "--xla_backend_optimization_level=0"]
+if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # later ones do not know it
+    FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="jax-cache-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)

@@ -10,6 +10,7 @@ from unittest import mock
 
 import jax
 
+import tests
 from tests.fuzz.draw import Limits, draw
 from tests.fuzz.judge import Outcome, judge
 
@@ -19,10 +20,8 @@ PATIENCE = 240.0
 FORGET = 300
 """After so many programs what was compiled is forgotten: most of it is not used again."""
 
-FLAGS = (
-    "--xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=0"
-    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    " --xla_allow_excess_precision=false"
+FLAGS = " ".join(
+    (*tests.FLAGS, "--xla_cpu_parallel_codegen_split_count=1", "--xla_allow_excess_precision=false")
 )
 """Thousands of functions are compiled that run once: six times faster than by default."""
 
