@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import jax
 import numpy as np
 import pytest
+from jax.scipy.ndimage import map_coordinates
 
 import converter
-from tests.programs.sampling import CHW, HWC, POINTS, SPELLED, coordinates, four
+from tests.programs.sampling import CHW, HWC, POINTS, coordinates, four, shares
 
 
 def sampled(fn, x, points, **how):
@@ -36,15 +38,22 @@ def test_strict_keeps_what_is_no_number():
     assert any("GridSample gives a number" in said for said in map(str, export.report.deviations))
 
 
-def test_open_sizes():
+def placed(x, points):
+    """At columns and rows in pixels that are an input."""
+    where = points[:, 1], points[:, 0]
+    return jax.vmap(lambda c: map_coordinates(c, where, order=1, mode="nearest"))(x)
+
+
+@pytest.mark.parametrize("sides", [("h", "w"), ("h", 7), (5, "w")])
+@pytest.mark.parametrize("fn", [coordinates, shares, placed])
+def test_open_sizes(fn, sides):
     """Of an image whose sides have names, at places in pixels and at shares of the sides."""
-    for name, shape in (("coordinates", (3, "h", "w")), ("shares", (3, "h", "w"))):
-        fn, (_, points) = SPELLED[name]
-        export = converter.to_onnx(fn, [(shape, "float32"), (points, "float32")])
-        assert export.report.histogram["GridSample"] == 1, name
-        rng = np.random.default_rng(1)
-        for size in ((5, 7), (9, 4)):
-            x = rng.normal(size=(3, *size)).astype(np.float32)
-            where = rng.normal(size=points).astype(np.float32)
-            (found,) = converter.run(export, [x, where]).values()
-            np.testing.assert_allclose(found, fn(x, where), rtol=0, atol=5e-6, err_msg=name)
+    export = converter.to_onnx(fn, [((3, *sides), "float32"), (POINTS, "float32")])
+    assert export.report.histogram["GridSample"] == 1
+    rng = np.random.default_rng(1)
+    for height, width in ((5, 7), (9, 4)):
+        size = (height if sides[0] == "h" else 5, width if sides[1] == "w" else 7)
+        x = rng.normal(size=(3, *size)).astype(np.float32)
+        where = 3 * rng.normal(size=POINTS).astype(np.float32)
+        (found,) = converter.run(export, [x, where]).values()
+        np.testing.assert_allclose(found, fn(x, where), rtol=0, atol=1e-5)
