@@ -81,6 +81,8 @@ def test_the_command(zoo):
     assert picture.shape == (line + 2 * (216 + 8) + 12 + line, 4 * (324 + 8) + 8, 3)
     dark, *_, bright = picture[line + 2 * (216 + 8) + 6, 2 * (324 + 8) + 8 : 3 * (324 + 8)]
     np.testing.assert_array_equal((dark, bright), RAMP[[0, -1]])  # the scale of the likeness
+    framed = [np.ptp(each) + 1 for each in np.nonzero((picture == (255, 64, 64)).all(-1))]
+    assert framed == [54, 54]  # one patch
     assert "features.png exists already" in zoo(*command, code=2).error
     told = zoo(*command[:-1], "4,0", "--force", code=2).error
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
