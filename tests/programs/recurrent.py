@@ -42,6 +42,19 @@ def lstm(keep=jax.nn.sigmoid, norm=lambda z: z, given=0):
     return packed(step, 4, 2, given)
 
 
+def of_two(x, y):
+    """A loop over two inputs, each with weights of its own."""
+    rng = np.random.default_rng(3)
+    w, v, r = (rng.standard_normal((n, H)).astype(np.float32) / 2 for n in (D, D - 1, H))
+
+    def body(h, row):
+        h = jnp.tanh(row[0] @ w + row[1] @ v + h @ r)
+        return h, h
+
+    rows = jnp.swapaxes(x, 0, 1), jnp.swapaxes(y, 0, 1)
+    return lax.scan(body, jnp.zeros((x.shape[0], H)), rows)
+
+
 def simple(after):
     return packed(lambda carry, x, gates: (after(jnp.tanh(gates[0]), carry[0]),), 1)
 
@@ -87,6 +100,8 @@ PROGRAMS = [
     layer("mgu", nn.RNN(nn.MGUCell(H)), {"GRU": 1, "Reshape": 1}),
     layer("simple", nn.RNN(nn.SimpleCell(H)), {"RNN": 1, "Reshape": 1}),
     layer("lstm, reversed", nn.RNN(nn.LSTMCell(H), **BACK), {"LSTM": 1, "Reshape": 3}),
+    Case("of two inputs", of_two, (("B", 7, D), ("B", 7, D - 1)), ops={"RNN": 1, "Concat": 1},
+         tags=DEFAULT),
     miss("coupled", lstm(keep=None), "its cell is not a gate times itself"),
     miss("other activation", lstm(keep=jnp.tanh), "different activations"),
     miss("layer norm", lstm(norm=normed), "a gate is more than"),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Specified provider")
 def test_every_file_in_every_provider(tmp_path, monkeypatch):
     """Without a card: its provider has a line that says so, and the CPU's are as they are."""
     monkeypatch.setattr(runtime, "available", lambda: [ABSENT, runtime.CPU])
-    asked = ProvidersRequest(["vit_digits"], ("fp32", "bf16"), tmp_path / "out")
+    asked = ProvidersRequest(["vit_digits"], ("fp32", "bf16"), tmp_path / "new" / "out")
     found = report_providers(asked, Quiet())
     exact, half = found.files
     assert set(exact.outcomes) == {ABSENT, runtime.CPU}
@@ -26,7 +26,7 @@ def test_every_file_in_every_provider(tmp_path, monkeypatch):
     ran = exact.outcomes[runtime.CPU]
     assert ran.max_rel == 0 and ran.nodes[runtime.CPU] > 100 and ran.run_ms and not ran.failed
     assert "NOT_IMPLEMENTED" in (half.outcomes[runtime.CPU].failed or "")
-    told = json.loads((tmp_path / "out" / FILE).read_text())
+    told = json.loads((tmp_path / "new" / "out" / FILE).read_text())
     assert told["providers"] == [ABSENT, runtime.CPU]
     assert told["libraries"]["onnxruntime"] == runtime.RELEASE
     assert [each["file"] for each in told["files"]] == ["onnx/model.onnx", "onnx/model_bf16.onnx"]
