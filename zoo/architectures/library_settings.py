@@ -6,36 +6,53 @@ It may come from a stranger: every value that is used is checked here.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from zoo.architectures.parts.preprocessing import Filter, Preprocessing
+from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 from zoo.fields import Escaped, Line, Model, Side, Three
 
+MOST_HEADS = 1024
 
-class TimmPictures(Model):
-    """`pretrained_cfg`: what timm does to pictures."""
+
+class TimmPictures(Model, extra="allow"):
+    """`pretrained_cfg`: what timm (1.0.31) does to pictures, and its defaults. What else is in it
+    is where weights came from, and names of layers."""
 
     tag: Line = ""
-    input_size: tuple[Literal[3], Side, Side]
-    interpolation: Filter
+    input_size: tuple[Literal[3], Side, Side] = (3, 224, 224)
+    interpolation: Filter = "bicubic"
     crop_pct: Annotated[float, Field(gt=0.1, le=1)] = 0.875
     crop_mode: Literal["center", "squash"] = "center"
-    mean: Three
-    std: Three
+    mean: Three = IMAGENET_PIXELS[0]
+    std: Three = IMAGENET_PIXELS[1]
+
+    @model_validator(mode="after")
+    def _check_sides(self) -> TimmPictures:
+        if self.crop_mode == "center" and self.input_size[1] != self.input_size[2]:
+            raise ValueError(
+                "crop_mode is center and input_size no square, for which timm resizes by a rule "
+                "that the zoo does not know: say squash, or give a square"
+            )
+        if 0 in self.std:
+            raise ValueError("std has a zero")
+        return self
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """The same in the zoo's words."""
-        _, height, width = self.input_size
-        edge = math.floor(min(height, width) / self.crop_pct)
-        stretched = self.crop_mode == "squash" and self.crop_pct == 1
+        """The same in the zoo's words.
+
+        Source: `transforms_imagenet_eval`.
+        """
+        size = self.input_size[1:]
+        tall, wide = (math.floor(side / self.crop_pct) for side in size)
+        stretched = None if (tall, wide) == size else (tall, wide)
         return Preprocessing(
             self.mean,
             self.std,
-            (height, width),
-            resize=None if stretched else edge,
+            size,
+            resize=stretched if self.crop_mode == "squash" else tall,
             resample=self.interpolation,
         )
 
@@ -48,7 +65,7 @@ class Settings(Model, extra="allow"):
         Literal["single_label_classification", "multi_label_classification", "regression"] | None
     ) = None
     architectures: tuple[Line, ...] | None = None
-    num_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    num_attention_heads: Annotated[int, Field(ge=1, le=MOST_HEADS)] | None = None
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
     id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Escaped] = Field({})
@@ -67,11 +84,19 @@ class Settings(Model, extra="allow"):
     label_names: tuple[Escaped, ...] = ()
     global_pool: Line = ""
     pretrained_cfg: TimmPictures | None = None
+    model_args: dict[Line, Any] = Field({})
 
     @property
     def class_name(self) -> str:
         """The class whose network it is, or at least of what type that is."""
         return next(iter(self.architectures or ()), self.model_type or self.architecture)
+
+    @property
+    def heads(self) -> int | None:
+        """How many heads share the channels; of timm's networks where their arguments say so."""
+        argument = self.model_args.get("num_heads")
+        is_known = type(argument) is int and 1 <= argument <= MOST_HEADS
+        return self.num_attention_heads or (argument if is_known else None)
 
     @property
     def network(self) -> Settings:

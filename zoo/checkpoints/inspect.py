@@ -39,7 +39,7 @@ def inspect(asked: Given) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
     checkpoint = named(open_given(asked))
     models = tuple(fitting_models(checkpoint))
-    settings, _ = read_settings(checkpoint)
+    settings = read_settings(checkpoint).settings
     own = next(iter(likely(checkpoint, settings, asked)), None) if not models else None
     naming = own.naming if own else recognise(checkpoint, models)
     strangeness = "" if own or models else strange(checkpoint, settings)

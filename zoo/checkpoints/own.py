@@ -29,11 +29,16 @@ from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.own_name import with_own_facts
-from zoo.checkpoints.settings.beside import read_settings, with_temperature
+from zoo.checkpoints.settings.beside import (
+    SettingsBeside,
+    read_settings,
+    with_temperature,
+    without_effect,
+)
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
 from zoo.checkpoints.settings.known_settings import refuse_other_networks, strange_settings
-from zoo.checkpoints.use import tell_unknown, tell_use
+from zoo.checkpoints.use import tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.errors import BadRequest
 
@@ -59,7 +64,8 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
 
         checkpoint = named(checkpoint)
     checkpoint = with_temperature(checkpoint)
-    settings, how = read_settings(checkpoint)
+    beside = read_settings(checkpoint)
+    settings, how = beside.settings, beside.pictures
     parts = views_of(checkpoint, not asked.without_head)
     alike = [
         each
@@ -83,7 +89,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         key=lambda each: sum(map(each[0].knows, each[2].tensors)),
     )
     tell_use(view, naming, config, entry.name, asked)
-    tell_settings(asked, settings, config)
+    tell_settings(asked, unheard(beside, config))
     entry = described(entry, naming, config, settings, how, bool(view.head))
     return with_own_facts(entry, asked), view
 
@@ -162,15 +168,15 @@ def positions_in(config: Config) -> LearnedPositions | None:
     return next((where for where in inner if where is not None), None)
 
 
-def tell_settings(asked: Given, settings: Settings | None, config: Config) -> None:
-    """Say which settings beside a checkpoint the zoo does not know."""
+def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
+    """Sentences about the settings beside a checkpoint that the zoo does not know or follow."""
     try:
         ours = _class(config).settings(config)
     except BadRequest:  # of a network that transformers has not
         ours = {}
     inner = (name for value in ours.values() if isinstance(value, Mapping) for name in value)
-    if settings and (strange := strange_settings(settings, (*ours, *inner))):
-        tell_unknown(asked, strange)
+    strange = beside.settings and strange_settings(beside.settings, (*ours, *inner))
+    return (*([without_effect(CONFIG, strange)] if strange else ()), *beside.said)
 
 
 def _class(config: Config) -> TransformersClass:

@@ -26,11 +26,11 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, positions_in, readings, tell_settings
+from zoo.checkpoints.own import described, positions_in, readings, unheard
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
-from zoo.checkpoints.use import tell_guess, tell_use
+from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
 from zoo.registry.lookup import MODELS
@@ -75,7 +75,8 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     `BadRequest` where only somebody who knows the checkpoint can tell."""
     asked = choice if isinstance(choice, Given) else Given(choice.path)
     checkpoint = named(open_given(asked) if isinstance(choice, Given) else choice)
-    settings, how = read_settings(checkpoint)
+    beside = read_settings(checkpoint)
+    settings, how = beside.settings, beside.pictures
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(strange(checkpoint, settings))
     ranked = likely(checkpoint, settings, asked)
@@ -93,7 +94,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     own_head = bool(best.view.head)
     entry = described(best.entry, best.naming, best.config, settings, how, own_head)
     tell_use(best.view, best.naming, best.config, best.called, asked)
-    tell_settings(asked, settings, best.config)
+    tell_settings(asked, unheard(beside, best.config))
     published = _is_published(best, checkpoint)
     if how is None and not published and "pixel_values" in best.config.takes:
         tell_guess(asked, entry.family)
@@ -243,7 +244,7 @@ def check_heads(candidate: Candidate, settings: Settings | None) -> None:
                 f"a {CONFIG} beside {TENSORS}, and give their folder."
             )
         if kind.heads is not None:
-            stated = settings and kind.told(settings).num_attention_heads
+            stated = settings and kind.told(settings).heads
             periods = leaf_shape(candidate.naming, candidate.view.tensors, f"{path}{PERIODS}")
             is_known = bool(stated) or periods is not None
             _check_heads(tower, kind.heads(tower), candidate.entry.family, is_known)

@@ -1,6 +1,6 @@
 """What of a checkpoint is used and what is not, in a sentence: no head is left out in silence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from weights.progress import say_aside
 from weights.views import grouped, heads_left, views
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
-from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.weights_argument import Given
 
 
@@ -52,11 +51,10 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, aske
     _say_once(asked.path, "; ".join(said))
 
 
-def tell_unknown(asked: Given, names: Sequence[str]) -> None:
-    """Say which settings had no effect since the zoo does not know them."""
-    shown = ", ".join(ascii(name)[1:-1][:60] for name in names[:6])
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    _say_once(asked.path, f"{len(names)} settings in {CONFIG} had no effect: {shown}{more}")
+def tell_settings(asked: Given, sentences: Iterable[str]) -> None:
+    """Say which settings had no effect, or another one."""
+    for sentence in sentences:
+        _say_once(asked.path, sentence)
 
 
 def tell_guess(asked: Given, family: str) -> None:

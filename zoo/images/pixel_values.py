@@ -104,6 +104,8 @@ def resized_size(
         return size
     # The smallest that covers the crop by as much as it would at the model's own size.
     covering, (height, width) = how.covering(size, how.resize), image
+    if how.is_stretched:
+        return covering
     return (
         larger(covering[0], covering[1] * height // width),
         larger(covering[1], covering[0] * width // height),

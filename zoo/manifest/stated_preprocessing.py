@@ -14,9 +14,10 @@ class StatedPreprocessing(Model):
     mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
     std: Three = Field(description="What red, green and blue are divided by; none is zero.")
     size: tuple[Side, Side] = Field(description="Height and width of the result, in pixels.")
-    resize: Side | None = Field(
-        description="Pixels of the shorter edge before `size` is cropped from the centre; null "
-        "stretches the image straight to `size`."
+    resize: Side | tuple[Side, Side] | None = Field(
+        description="Pixels of the shorter edge before `size` is cropped from the centre, or "
+        "height and width to which the image is stretched before that; null stretches it straight "
+        "to `size`."
     )
     rescale: float = Field(description="What the values from 0 to 255 are multiplied by.")
     rescale_first: bool = Field(description="Whether that comes first, so that nothing is rounded.")

@@ -24,7 +24,9 @@ def preprocessing_words(how: Preprocessing) -> str:
     """Words about the way from a photograph to `pixel_values`, in words."""
     height, width = how.size
     to = f"{height} x {width}"
-    if how.resize is not None:
+    if isinstance(how.resize, tuple):
+        to = f"{how.resize[0]} x {how.resize[1]}, {to} cropped from the centre"
+    elif how.resize is not None:
         to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
     elif how.padded:
         to = f"what fits into {to}, with black at the right and bottom edge"

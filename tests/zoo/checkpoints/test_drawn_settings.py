@@ -1,5 +1,6 @@
 """Settings of pictures, drawn: read as transformers' own processors do, or refused."""
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,56 +13,76 @@ from hypothesis import strategies as st
 from weights.errors import MappingError
 from weights.files import Checkpoint
 from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.settings.processors import PROCESSOR_KINDS
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 
+PILLOW = "ImageProcessorPil"
+"""The end of the classes that are here; those of others need torchvision."""
+
 SIDE = st.integers(24, 90)
 BOTH = st.fixed_dictionaries({"height": SIDE, "width": SIDE})
+EDGE_TWICE = SIDE.map(lambda side: {"shortest_edge": side, "longest_edge": side})
 EDGE = st.fixed_dictionaries({"shortest_edge": SIDE})
+MULTIPLE = st.sampled_from([1, 8, 14])
 NUMBER = st.floats(0.2, 0.8).map(lambda number: round(number, 2))
 STATISTIC = NUMBER | st.lists(NUMBER, min_size=3, max_size=3)
 
 OPTIONS = {
-    "do_resize": st.booleans(),
-    "size": BOTH | EDGE | SIDE,
-    "resample": st.integers(0, 5),
+    "do_resize": st.sampled_from([True, True, None, False]),
+    "size": BOTH | EDGE | SIDE | EDGE_TWICE | st.tuples(SIDE, SIDE).map(list),
+    "default_to_square": st.booleans(),
+    "resample": st.sampled_from([2, 2, 3, 3, 0, 1, 4, 5]),
     "do_rescale": st.booleans(),
     "rescale_factor": st.sampled_from([1 / 255, 1 / 127.5, 0.01]),
     "do_normalize": st.booleans(),
     "image_mean": STATISTIC,
     "image_std": STATISTIC,
-    "do_center_crop": st.booleans(),
+    "do_center_crop": st.booleans() | st.none(),
     "crop_size": BOTH | SIDE,
     "crop_pct": st.sampled_from([0.875, 0.9, 1.0]),
+    "do_pad": st.booleans(),
+    "pad_size": BOTH | st.just({"height": 90, "width": 90}),
+    "size_divisor": st.sampled_from([16, 30]),
+    "keep_aspect_ratio": st.booleans(),
+    "ensure_multiple_of": MULTIPLE,
+    "do_split_image": st.booleans(),
+    "do_convert_rgb": st.booleans(),
 }
-KINDS = ("ViT", "CLIP", "Bit", "Siglip", "ConvNext", "DeiT", "DPT")
+KINDS = [kind.name for kind in PROCESSOR_KINDS if hasattr(transformers, f"{kind.name}{PILLOW}")]
 
 
 @st.composite
 def drawn(draw):
-    """A processor, and some settings of it; all others are its own."""
-    names = draw(st.sets(st.sampled_from(sorted(OPTIONS)), max_size=6))
-    return draw(st.sampled_from(KINDS)), {name: draw(OPTIONS[name]) for name in sorted(names)}
+    """A processor, and some settings of it; all others are its own, in the file or not."""
+    kind = draw(st.sampled_from(KINDS))
+    names = draw(st.sets(st.sampled_from(sorted(OPTIONS)), max_size=6) | st.just({"size"}))
+    told = {name: draw(OPTIONS[name]) for name in sorted(names)}
+    end = draw(st.sampled_from(["ImageProcessor", "ImageProcessorFast", "FeatureExtractor", ""]))
+    return kind, told, end
 
 
 def follow(case):
     """One case; whether its settings were followed."""
-    kind, told = case
-    name = f"{kind}ImageProcessor"
-    made = getattr(transformers, f"{name}Pil", getattr(transformers, name))(**told)
+    kind, told, end = case
     picture = photograph().resize((75, 60))
     try:
+        made = getattr(transformers, f"{kind}{PILLOW}")(**told)
         want = made(picture, return_tensors="np")["pixel_values"]
     except (ValueError, TypeError, AttributeError):  # settings that go without each other
         return False
     with TemporaryDirectory() as folder:
         made.save_pretrained(folder)
+        if end:
+            path = Path(folder) / "preprocessor_config.json"
+            name = "feature_extractor_type" if end[0] == "F" else "image_processor_type"
+            path.write_text(json.dumps({name: kind + end, **told}))
         try:
-            how = read_settings(Checkpoint(Path(folder), "safetensors", (), {}))[1]
+            how = read_settings(Checkpoint(Path(folder), "safetensors", (), {})).pictures
         except MappingError as error:
             assert "preprocessor_config.json" in str(error)
             return False
-    got = pixel_values([picture], how, how.size)
+    got = pixel_values([picture], how, how.fitted(picture.height, picture.width))
     # Without a scale, a level of 8 bits is as much as rounding to one may be off, over the least
     # of deviations.
     limit = 1e-4 if told.get("do_rescale", True) else 1 / 0.2
@@ -93,6 +114,7 @@ def test_what_is_drawn_is_followed_or_refused(count):
 @pytest.mark.parametrize(
     ("told", "said"),
     [
+        ({"do_pad": True, "pad_size": {"height": 300, "width": 300}}, "do_pad enlarges"),
         ({"do_resize": False}, "do_resize"),
         ({"resample": 1}, "resample"),
         ({"size": {"shortest_edge": 40}, "crop_size": {"height": 60, "width": 60}}, "crop_size"),

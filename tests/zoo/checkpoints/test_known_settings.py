@@ -1,20 +1,34 @@
 """Every setting of transformers' classes that are read: followed, refused, or without effect."""
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 import transformers
+from transformers import image_utils
+from transformers.processing_utils import ImagesKwargs
 
+from tests.conftest import GOLDEN
 from tests.references.classifiers import OWN
 from tests.seeded import NETWORKS
 from zoo.architectures.kinds import ARCHITECTURES
-from zoo.architectures.library_settings import Settings
+from zoo.architectures.library_settings import Settings, TimmPictures
 from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.settings.known_settings import (
     OF_CALLS,
     OF_TENSORS,
+    OF_TIMMS_FILES,
     OF_TRAINING,
+    TIMM_REFUSED_UNLESS,
+    TIMM_WITHOUT_EFFECT,
     strange_settings,
+)
+from zoo.checkpoints.settings.processors import (
+    NO_EFFECT_ON_PIXELS,
+    PROCESSOR_KINDS,
+    Processor,
+    ProcessorKind,
 )
 from zoo.errors import BadRequest
 
@@ -45,8 +59,71 @@ def test_no_setting_is_unheard_of(name):
 
 
 def test_a_setting_is_in_one_table():
-    names = [*OF_TRAINING, *OF_TENSORS, *OF_CALLS]
-    assert len(names) == len({*names})
+    for tables in (
+        (OF_TRAINING, OF_TENSORS, OF_CALLS),
+        (TIMM_WITHOUT_EFFECT, TIMM_REFUSED_UNLESS),
+        (OF_TIMMS_FILES, TimmPictures.model_fields),
+        (NO_EFFECT_ON_PIXELS, Processor.model_fields),
+    ):
+        names = [name for table in tables for name in table]
+        assert len(names) == len({*names})
+
+
+TIMM = {
+    kind: names.split()
+    for kind, names in json.loads((GOLDEN / "timm_fields.json").read_text()).items()
+}
+"""What timm's own classes have, as `golden/make_timm_fields.py` found it."""
+
+
+def test_no_setting_of_timm_is_unheard_of():
+    pictures, *classes = TIMM.values()
+    assert {*pictures} == {*OF_TIMMS_FILES, *TimmPictures.model_fields}
+    arguments = {name for names in classes for name in names}
+    assert arguments == TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys()
+
+
+CONSTANTS = vars(image_utils) | {"PILImageResampling": image_utils.PILImageResampling}
+
+
+def stated_by(name: str, ending: str) -> dict:
+    """What the classes of a processor's own module set in their bodies, by names: defaults of one
+    with `ImageProcessor` at its end, types of one with `Kwargs`. Some need torchvision to run."""
+    (path,) = (
+        path
+        for path in Path(image_utils.__file__).parent.glob("models/*/image_processing_*.py")
+        if path.stem.removeprefix("image_processing_").replace("_", "") == name.lower()
+    )
+    made = {}
+    for part in ast.parse(path.read_text()).body:
+        if not isinstance(part, ast.ClassDef) or part.name != f"{name}{ending}":
+            continue
+        for line in part.body:
+            if isinstance(line, ast.AnnAssign):
+                made[line.target.id] = None
+            elif isinstance(line, ast.Assign) and line.targets[0].id != "valid_kwargs":
+                value = compile(ast.Expression(line.value), name, "eval")
+                made[line.targets[0].id] = eval(value, dict(CONSTANTS))  # of transformers' text
+    return made
+
+
+@pytest.mark.parametrize("kind", PROCESSOR_KINDS, ids=lambda kind: kind.name)
+def test_no_setting_of_pictures_is_unheard_of(kind: ProcessorKind):
+    """And the defaults are those of transformers."""
+    theirs = stated_by(kind.name, "ImageProcessor")
+    names = {*stated_by(kind.name, "ImageProcessorKwargs"), *ImagesKwargs.__annotations__, *theirs}
+    names -= {"model_input_names"}  # no setting
+    assert names <= {*Processor.model_fields, *NO_EFFECT_ON_PIXELS}
+    assert theirs.pop("default_to_square", True) == kind.square
+    ours = {**kind.defaults}
+    for name, value in theirs.items():
+        if name in NO_EFFECT_ON_PIXELS or name == "model_input_names":
+            continue
+        mine = ours.pop(name, Processor.model_fields[name].default)
+        if isinstance(value, dict) and isinstance(mine, int):
+            mine = dict.fromkeys(value, mine)
+        assert mine == (tuple(value) if isinstance(value, list) else value or mine), name
+    assert ours == {}
 
 
 @pytest.mark.parametrize(

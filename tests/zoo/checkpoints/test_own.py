@@ -29,7 +29,7 @@ from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.recognised import likely
-from zoo.checkpoints.settings.beside import Processor
+from zoo.checkpoints.settings.processors import Processor
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph

@@ -8,7 +8,7 @@ from weights.containers.safetensors import INDEX, TENSORS
 from weights.sources.hub import HubFile
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.entry import Licence
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.parts.preprocessing import CENTRED_PIXELS, IMAGENET_PIXELS, Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
 
 Dimensions = tuple[int, int, int, int]  # dim, depth, heads and hidden of a vision transformer
@@ -32,9 +32,8 @@ MEAN_OF_MAP = "the mean of the last map, normed"
 patches_of_14 = partial(ViTConfig, norm_eps=1e-6, patch_size=14, rope=None)
 plain_vit = partial(ViTConfig, layer_scale=None, registers=0, mask_token=False, rope=None)
 
-# Means and standard deviations of pixels as the papers' code has them; the latter's are in [-1, 1].
-imagenet = partial(Preprocessing, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-centred = partial(Preprocessing, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+imagenet = partial(Preprocessing, mean=IMAGENET_PIXELS[0], std=IMAGENET_PIXELS[1])
+centred = partial(Preprocessing, mean=CENTRED_PIXELS[0], std=CENTRED_PIXELS[1])
 
 _PINNED = json.loads((files("zoo") / "data" / "equimo_archives.json").read_text(encoding="utf-8"))
 

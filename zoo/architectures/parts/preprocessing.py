@@ -7,13 +7,19 @@ from typing import Literal
 
 Filter = Literal["bilinear", "bicubic"]
 
+IMAGENET_PIXELS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+OPENAI_PIXELS = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+CENTRED_PIXELS = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+"""Means and standard deviations of pixels as published code has them; the last's are in [-1, 1]."""
+
 
 @dataclass(frozen=True)
 class Preprocessing:
     """Steps from 8-bit RGB to `pixel_values`: resize, crop, rescale, normalise.
 
-    `resize` is the length of the shorter edge before a crop of `size` from the centre; None
-    stretches the image straight to `size`, height x width, without keeping the aspect ratio.
+    `resize` is the length of the shorter edge before a crop of `size` from the centre, or the
+    height and width to which the image is stretched before that; None stretches the image straight
+    to `size`, height x width, without keeping the aspect ratio.
     `rescale_first` resizes floating-point values (nothing is rounded to 8 bits in between).
     Every filter antialiases. With `multiple` a picture keeps its aspect ratio where the sides are
     free: one side becomes that of `size`, the one that changes it less, and both are rounded to
@@ -24,7 +30,7 @@ class Preprocessing:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     size: tuple[int, int] = (224, 224)
-    resize: int | None = None
+    resize: int | tuple[int, int] | None = None
     rescale: float = 1 / 255
     rescale_first: bool = False
     resample: Filter = "bilinear"
@@ -48,9 +54,20 @@ class Preprocessing:
 
         Of a crop that is no square the edge is what covers both sides.
         """
-        edge = self.resize and max(self.covering(size, self.resize))
-        return replace(self, size=size, resize=edge)
+        if self.resize is None:
+            return replace(self, size=size)
+        edges = self.covering(size, self.resize)
+        return replace(self, size=size, resize=edges if self.is_stretched else max(edges))
 
-    def covering(self, size: tuple[int, int], resize: int) -> list[int]:
+    @property
+    def is_stretched(self) -> bool:
+        """Whether the aspect ratio is lost before a crop."""
+        return isinstance(self.resize, tuple)
+
+    def covering(self, size: tuple[int, int], resize: int | tuple[int, int]) -> tuple[int, int]:
         """The edges that cover a crop of `size` by as much as `resize` does at the own size."""
-        return [round(resize * a / b) for a, b in zip(size, self.size, strict=True)]
+        edges = resize if isinstance(resize, tuple) else (resize, resize)
+        tall, wide = (
+            round(edge * a / b) for edge, a, b in zip(edges, size, self.size, strict=True)
+        )
+        return tall, wide

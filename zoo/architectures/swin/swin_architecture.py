@@ -98,8 +98,7 @@ def _windows_told(config: SwinConfig, settings: Settings) -> dict[str, Any]:
     """What `config.json` says of windows and of the images of training: transformers in settings of
     their own, timm among the arguments of its function."""
     extra = settings.network.model_extra or {}
-    model_args = extra.get("model_args")
-    arguments = model_args if isinstance(model_args, dict) else extra
+    arguments = settings.model_args or extra
     windows: dict[str, Any] = {}
     if window := _whole(arguments.get("window_size")):
         windows["window"] = window

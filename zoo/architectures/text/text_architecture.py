@@ -64,7 +64,7 @@ def _projection(config: TextConfig, channels: int) -> int | None:
 
 def _settled(config: TextConfig, beside: Beside) -> TextConfig:
     settings = beside.settings.words if beside.settings else None
-    heads = (settings and settings.num_attention_heads) or config.heads
+    heads = (settings and settings.heads) or config.heads
     blocks = told_of_blocks(settings, config.activation, config.norm_eps)
     return replace(config, **blocks, heads=heads, end=_end(config, beside))
 

@@ -42,7 +42,7 @@ def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
     return replace(
         config,
         **told_of_blocks(settings, config.activation, config.norm_eps),
-        heads=(settings and settings.num_attention_heads) or config.heads,
+        heads=(settings and settings.heads) or config.heads,
         scores=beside.scores(config.classes),
         head_tokens=0 if mean else config.head_tokens,
     )

@@ -65,8 +65,67 @@ REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
 }
 """Settings that mean another network, unless they are these."""
 
-FOLLOWED = ("rope_theta", "rope_parameters", "window_size", "pretrained_window_sizes", "model_args")
+FOLLOWED = ("rope_theta", "rope_parameters", "window_size", "pretrained_window_sizes")
 """Settings that are compared with the network's, or read by its kind."""
+
+OF_TIMMS_FILES = (
+    *("url", "file", "hf_hub_id", "hf_hub_filename", "source", "architecture", "custom_load"),
+    *("state_dict", "num_classes", "label_offset", "label_names", "label_descriptions"),
+    *("pool_size", "test_pool_size", "first_conv", "classifier", "license", "description"),
+    *("origin_url", "paper_name", "paper_ids", "notes", "min_input_size", "fixed_input_size"),
+    *("test_input_size", "test_crop_pct"),  # asked for by benchmarks alone
+)
+"""Settings in `pretrained_cfg` of where weights came from, and words about them."""
+
+TIMM_WITHOUT_EFFECT = frozenset(
+    (
+        # What training begins with, and what only that does.
+        *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate"),
+        *("drop_path_rate", "weight_init", "fix_init", "init_values", "ls_init_value"),
+        *("head_init_scale", "rope_shift_coords", "rope_jitter_coords", "rope_rescale_coords"),
+        # What the names and shapes of tensors say again.
+        *("img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depth", "depths"),
+        *("dims", "mlp_ratio", "qkv_bias", "qkv_fused", "qk_norm", "scale_attn_norm"),
+        *("scale_mlp_norm", "proj_bias", "class_token", "pos_embed", "no_embed_class"),
+        *("reg_tokens", "num_reg_tokens", "pre_norm", "fc_norm", "final_norm", "swiglu_mlp"),
+        *("swiglu_align_to", "scale_mlp", "scale_attn_inner", "kernel_sizes", "stem_type"),
+        *("head_hidden_size", "conv_mlp", "conv_bias", "use_grn", "use_abs_pos_emb"),
+        *("use_pre_transformer_norm", "use_post_transformer_norm", "use_fc_norm"),
+        *("attn_only_layer_scale", "num_kv_heads", "attn_pool_mlp_ratio", "num_heads"),
+        # How one is called and loaded; what pools is said beside it, too.
+        *("dynamic_img_size", "strict_img_size", "always_partition", "device", "dtype"),
+        *("ref_feat_shape", "global_pool"),
+        # Followed by a kind of network.
+        *("window_size", "pretrained_window_sizes"),
+    )
+)
+"""Arguments of timm's networks in `model_args` that change nothing, or that are read."""
+
+TIMM_REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
+    "act_layer": (None, "gelu"),
+    "norm_layer": (None, "layernorm"),
+    "norm_eps": (None, 1e-6),
+    "pool_include_prefix": (False,),
+    "dynamic_img_pad": (False,),
+    "output_stride": (32,),
+    "head_norm_first": (False,),
+    "embed_layer": (None,),
+    "embed_norm_layer": (None,),
+    "block_fn": (None,),
+    "mlp_layer": (None,),
+    "attn_layer": (None,),
+    "attn_type": ("eva", "rope"),
+    "attn_pool_num_heads": (None,),
+    "use_rot_pos_emb": (True, False),
+    "use_post_norm": (False,),
+    "rope_type": ("cat", "dinov3"),
+    "rope_grid_offset": (0, 0.0, 0.5),
+    "rope_grid_indexing": ("ij",),
+    "rope_temperature": (100, 100.0),
+    "rope_rotate_half": (True, False),
+    "rope_mrope_section": (None,),
+}
+"""Arguments of timm's networks that mean another network, unless they are these."""
 
 
 def _parts(settings: Settings) -> Iterator[Settings]:
@@ -78,17 +137,25 @@ def _parts(settings: Settings) -> Iterator[Settings]:
 def strange_settings(settings: Settings, ours: Iterable[str]) -> list[str]:
     """The settings that the zoo has never heard of, beside those that its network has."""
     expected = {*Settings.model_fields, *WITHOUT_EFFECT, *REFUSED_UNLESS, *FOLLOWED, *ours}
-    names = (name for part in _parts(settings) for name in part.model_extra or {})
-    return [*dict.fromkeys(name for name in names if name not in expected)]
+    names = [name for part in _parts(settings) for name in part.model_extra or {}]
+    strange = [name for name in dict.fromkeys(names) if name not in expected]
+    pictures = settings.pretrained_cfg and settings.pretrained_cfg.model_extra
+    strange += [f"pretrained_cfg.{name}" for name in pictures or () if name not in OF_TIMMS_FILES]
+    arguments = TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys()
+    return strange + [f"model_args.{name}" for name in settings.model_args if name not in arguments]
 
 
 def refuse_other_networks(settings: Settings) -> None:
     """**Raises** `MappingError` for a setting with which a library computes something else."""
     for part in _parts(settings):
-        said = part.model_dump(mode="json", exclude_unset=True)
-        for name, values in REFUSED_UNLESS.items():
-            if said.get(name, values[0]) not in values:
-                raise MappingError(
-                    f"{CONFIG} beside the checkpoint says that {name} is "
-                    f"{ascii(said[name])[:60]}, and the zoo has no network that does that."
-                )
+        _refuse(part.model_dump(mode="json", exclude_unset=True), REFUSED_UNLESS)
+    _refuse(settings.model_args, TIMM_REFUSED_UNLESS)
+
+
+def _refuse(stated: Mapping[str, Any], unless: Mapping[str, tuple[Any, ...]]) -> None:
+    for name, values in unless.items():
+        if stated.get(name, values[0]) not in values:
+            raise MappingError(
+                f"{CONFIG} beside the checkpoint says that {name} is "
+                f"{ascii(stated[name])[:60]}, and the zoo has no network that does that."
+            )

@@ -11,8 +11,8 @@ RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
 
 def transformers_processor(how: Preprocessing) -> dict[str, Any]:
     """`preprocessor_config.json` of the image processor that works as `how` says."""
-    size = {"height": how.size[0], "width": how.size[1]}
-    settings = {
+    size: dict[str, Any] = {"height": how.size[0], "width": how.size[1]}
+    settings: dict[str, Any] = {
         "do_resize": True,
         "size": size,
         "resample": RESAMPLE[how.resample],
@@ -33,5 +33,9 @@ def transformers_processor(how: Preprocessing) -> dict[str, Any]:
         return {"image_processor_type": "DPTImageProcessor"} | settings | free
     if how.resize is None:
         return {"image_processor_type": "SiglipImageProcessor"} | settings
-    cropped = {"size": {"shortest_edge": how.resize}, "do_center_crop": True, "crop_size": size}
-    return {"image_processor_type": "BitImageProcessor"} | settings | cropped
+    cropped: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
+    if isinstance(how.resize, tuple):
+        stretched = {"size": {"height": how.resize[0], "width": how.resize[1]}}
+        return {"image_processor_type": "DeiTImageProcessor"} | settings | cropped | stretched
+    shorter = {"size": {"shortest_edge": how.resize}}
+    return {"image_processor_type": "BitImageProcessor"} | settings | cropped | shorter

@@ -85,7 +85,10 @@ function round(value) {
 /** What a picture is resized to before the crop; all sizes are [height, width]. */
 export function resizedSize([height, width], how, size) {
   if (how.resize === null) return size;
-  const covering = size.map((side, axis) => round((how.resize * side) / how.size[axis]));
+  const stretched = Array.isArray(how.resize);
+  const edges = stretched ? how.resize : [how.resize, how.resize];
+  const covering = size.map((side, axis) => round((edges[axis] * side) / how.size[axis]));
+  if (stretched) return covering;
   return [
     Math.max(covering[0], Math.floor((covering[1] * height) / width)),
     Math.max(covering[1], Math.floor((covering[0] * width) / height)),

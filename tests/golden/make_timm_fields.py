@@ -1,0 +1,22 @@
+"""Write `timm_fields.json`: the settings of timm's `pretrained_cfg`, and the arguments of the classes
+whose files the zoo reads. Run it where timm (1.0.31) is: `python tests/golden/make_timm_fields.py`.
+"""
+
+import json
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+
+from timm.models import PretrainedCfg
+from timm.models.convnext import ConvNeXt
+from timm.models.eva import Eva
+from timm.models.swin_transformer_v2 import SwinTransformerV2
+from timm.models.vision_transformer import VisionTransformer
+
+CLASSES = (VisionTransformer, Eva, ConvNeXt, SwinTransformerV2)
+
+names = {"PretrainedCfg": " ".join(each.name for each in fields(PretrainedCfg))}
+for kind in CLASSES:
+    names[kind.__name__] = " ".join([*signature(kind.__init__).parameters][1:])
+path = Path(__file__).with_name("timm_fields.json")
+path.write_text(json.dumps(names, indent=1) + "\n")

@@ -1,0 +1,313 @@
+"""transformers' image processors (5.23): what each does where its file does not say.
+
+Files may come from a stranger: every value that is used is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field, Strict, model_validator
+
+from zoo.architectures.parts.preprocessing import (
+    CENTRED_PIXELS,
+    IMAGENET_PIXELS,
+    OPENAI_PIXELS,
+    Preprocessing,
+)
+from zoo.checkpoints.settings.picture_settings import RESAMPLE
+from zoo.fields import Line, Model, Side, Three
+
+FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
+
+
+class Sides(Model, extra="forbid"):
+    """`size`, `crop_size` and `pad_size`."""
+
+    height: Side | None = None
+    width: Side | None = None
+    shortest_edge: Side | None = None
+    longest_edge: Side | None = None
+
+    @property
+    def both(self) -> Size | None:
+        """(height, width), where those are what it says."""
+        stated = self.height and self.width and not (self.shortest_edge or self.longest_edge)
+        return (self.height or 0, self.width or 0) if stated else None
+
+    @property
+    def edge(self) -> int | None:
+        """The shorter edge, where that alone is what it says."""
+        return None if self.height or self.width or self.longest_edge else self.shortest_edge
+
+
+Size = tuple[int, int]  # (height, width)
+Statistic = Annotated[Three, Strict(False)] | float | None
+Stated = Sides | Side | Annotated[tuple[Side, Side], Strict(False)] | None
+
+
+class ScaledAndCropped(NamedTuple):
+    """The size of the result, and what pictures are resized to before a crop of that."""
+
+    target: Size
+    resize: int | Size | None
+
+
+@dataclass(frozen=True)
+class ProcessorKind:
+    """A class of transformers without its `ImageProcessor`, and its defaults.
+
+    One number for `size` is a `square`'s side, or else the shorter edge. `crops_share` is whether
+    `crop_pct` is followed, `rounds` whether `ensure_multiple_of` is, `pads_to_square` whether
+    `do_pad` means the square of `size`, and `rescale_first` whether floating-point values are
+    resized. `differs` says what the zoo does otherwise, in words.
+    """
+
+    name: str
+    defaults: Mapping[str, Any]
+    square: bool = True
+    crops_share: bool = False
+    rounds: bool = False
+    pads_to_square: bool = False
+    rescale_first: bool = False
+    differs: str = ""
+
+
+def _normed(mean: Three, std: Three, resample: int, **others: Any) -> Mapping[str, Any]:
+    return {"image_mean": mean, "image_std": std, "resample": resample, **others}
+
+
+def _centred(size: int) -> dict[str, Any]:
+    return {"size": size, "do_center_crop": True, "crop_size": 224}
+
+
+BILINEAR, BICUBIC = RESAMPLE["bilinear"], RESAMPLE["bicubic"]
+
+PROCESSOR_KINDS = (
+    ProcessorKind("ViT", _normed(*CENTRED_PIXELS, BILINEAR, size=224)),
+    ProcessorKind("CLIP", _normed(*OPENAI_PIXELS, BICUBIC, **_centred(224)), square=False),
+    ProcessorKind("Bit", _normed(*OPENAI_PIXELS, BICUBIC, **_centred(224)), square=False),
+    ProcessorKind("DeiT", _normed(*CENTRED_PIXELS, BICUBIC, **_centred(256))),
+    ProcessorKind(
+        "Siglip",
+        _normed(*CENTRED_PIXELS, BICUBIC, size={"height": 224, "width": 224}),
+        square=False,
+    ),
+    ProcessorKind(
+        "ConvNext",
+        _normed(*CENTRED_PIXELS, BICUBIC, size=384, crop_pct=224 / 256),
+        square=False,
+        crops_share=True,
+    ),
+    ProcessorKind("DPT", _normed(*CENTRED_PIXELS, BICUBIC, size=384), rounds=True),
+    ProcessorKind("DINOv3ViT", _normed(*IMAGENET_PIXELS, BILINEAR, size=224), rescale_first=True),
+    ProcessorKind(
+        "Eomt",
+        _normed(*IMAGENET_PIXELS, BILINEAR, size={"shortest_edge": 640, "longest_edge": 640}),
+        square=False,
+        pads_to_square=True,
+    ),
+    ProcessorKind(
+        "RfDetr",
+        _normed(
+            *(*IMAGENET_PIXELS, BILINEAR),
+            size={"shortest_edge": 800, "longest_edge": 1333},
+            do_pad=True,
+        ),
+        square=False,
+        differs="resizes without antialiasing, and the zoo with it, as the original code does",
+    ),
+    ProcessorKind("Tipsv2", {"resample": BILINEAR, "size": 448, "do_normalize": False}),
+)
+"""The classes whose files are read."""
+
+NAMELESS = ProcessorKind("", {}, crops_share=True)
+"""What files of long ago have no class of: all that matters has to be in them."""
+
+NO_EFFECT_ON_PIXELS = frozenset(
+    (
+        # How one is called and loaded, and names.
+        *("data_format", "input_data_format", "device", "return_tensors", "disable_grouping"),
+        *("image_seq_length", "processor_class", "auto_map", "tokenizer_class"),
+        "do_convert_rgb",  # pictures are read as RGB
+        "size_divisor",  # asked with do_pad alone, which is refused where there is one
+        # Of annotations, which training has.
+        *("do_reduce_labels", "reduce_labels", "do_convert_annotations", "format", "ignore_index"),
+        *("return_segmentation_masks", "num_labels"),
+    )
+)
+"""Settings that change nothing about `pixel_values`."""
+
+
+class Processor(Model, extra="allow"):
+    """`preprocessor_config.json`, with the defaults of its class."""
+
+    image_processor_type: Line = ""
+    feature_extractor_type: Line = ""
+    do_resize: Literal[True] = True
+    size: Stated = None
+    default_to_square: bool | None = None
+    crop_size: Stated = None
+    do_center_crop: bool = False
+    do_pad: bool = False
+    pad_size: Stated = None
+    do_split_image: Literal[False] = False
+    crop_pct: Annotated[float, Field(gt=0.1, le=1)] | None = None
+    resample: Literal[2, 3]
+    do_rescale: bool = True
+    rescale_factor: Annotated[float, Field(gt=0)] = 1 / 255
+    do_normalize: bool = True
+    image_mean: Statistic = None
+    image_std: Statistic = None
+    keep_aspect_ratio: bool = False
+    ensure_multiple_of: Side = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults(cls, stated: Any) -> Any:
+        """A setting that is null is as its class has it, as if it were not there."""
+        if not isinstance(stated, dict):
+            return stated
+        kind = _kind(stated.get("image_processor_type") or stated.get("feature_extractor_type"))
+        return {
+            **kind.defaults,
+            **{name: each for name, each in stated.items() if each is not None},
+        }
+
+    @model_validator(mode="after")
+    def _check(self) -> Processor:
+        if self.do_normalize and (self.image_mean is None or self.image_std is None):
+            raise ValueError("image_mean or image_std is missing, and do_normalize asks for both")
+        if self.do_normalize and 0 in _three(self.image_std, 1.0):
+            raise ValueError("image_std has a zero")
+        target, _ = self._scaled()
+        padded = _sides(self.pad_size, True).both
+        if self.do_pad and not self.kind.pads_to_square and padded not in (None, target):
+            raise ValueError("do_pad enlarges pictures to pad_size, which the zoo does not")
+        return self
+
+    @property
+    def kind(self) -> ProcessorKind:
+        """The class that it is of."""
+        return _kind(self.image_processor_type or self.feature_extractor_type)
+
+    @property
+    def unheard_of(self) -> tuple[str, ...]:
+        """The settings that the zoo does not know."""
+        return tuple(name for name in self.model_extra or {} if name not in NO_EFFECT_ON_PIXELS)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The same in the zoo's words."""
+        target, edge = self._scaled()
+        return Preprocessing(
+            mean=_three(self.image_mean if self.do_normalize else None, 0.0),
+            std=_three(self.image_std if self.do_normalize else None, 1.0),
+            size=target,
+            resize=edge,
+            rescale=self.rescale_factor if self.do_rescale else 1.0,
+            rescale_first=self.kind.rescale_first and self.do_rescale,
+            resample=FILTER_NAMES[self.resample],
+            multiple=self.ensure_multiple_of if self._is_free else None,
+            padded=self.do_pad and self.kind.pads_to_square,
+        )
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the sides are free."""
+        return self.keep_aspect_ratio and self.kind.rounds
+
+    def _scaled(self) -> ScaledAndCropped:
+        """**Raises** `ValueError` where pictures are resized and cropped as the zoo does not."""
+        is_square = self.kind.square if self.default_to_square is None else self.default_to_square
+        size = _sides(self.size, is_square)
+        if self.do_pad and self.kind.rounds:
+            raise ValueError("do_pad enlarges pictures to multiples, which the zoo does not")
+        if self.do_pad and self.kind.pads_to_square:
+            square = size.shortest_edge or 0
+            if square and square == size.longest_edge and not self.do_center_crop:
+                return ScaledAndCropped((square, square), None)
+        elif self.crop_pct is not None and self.kind.crops_share and size.edge:
+            return self._share(size.edge, self.crop_pct)
+        scaled = self._rounded(size.both) if size.both else size.edge
+        if self.do_center_crop and not self._is_free and scaled:
+            return self._cropped(scaled)
+        if isinstance(scaled, tuple) and not self.do_center_crop:
+            return ScaledAndCropped(scaled, None)
+        raise ValueError(
+            "it resizes and crops as the zoo does not: give one with `size` of height and width, "
+            "or of the shortest edge with a `crop_size`"
+        )
+
+    def _share(self, edge: int, share: float) -> ScaledAndCropped:
+        """Of ConvNeXt's: it crops below 384 pixels alone, from there on it stretches."""
+        if edge >= 384:
+            return (
+                self._cropped((edge, edge))
+                if self.do_center_crop
+                else ScaledAndCropped((edge, edge), None)
+            )
+        if self.do_center_crop and _sides(self.crop_size, True).both != (edge, edge):
+            raise ValueError("crop_pct and do_center_crop both crop: leave do_center_crop out")
+        return ScaledAndCropped((edge, edge), int(edge / share))
+
+    def _cropped(self, scaled: int | Size) -> ScaledAndCropped:
+        """With the crop from the centre of what was resized, if that is no larger."""
+        tall, wide = scaled if isinstance(scaled, tuple) else (scaled, scaled)
+        crop = _sides(self.crop_size, True).both
+        if crop is None:
+            raise ValueError("do_center_crop is true, and crop_size is not of height and width")
+        if crop[0] > tall or crop[1] > wide:
+            raise ValueError(
+                "crop_size is larger than the size that pictures are resized to, which pads them"
+            )
+        return ScaledAndCropped(crop, None if scaled == crop else scaled)
+
+    def _rounded(self, size: Size) -> Size:
+        step = self.ensure_multiple_of
+        if self.keep_aspect_ratio or not self.kind.rounds:
+            return size
+        return round(size[0] / step) * step, round(size[1] / step) * step
+
+
+class WholeProcessor(Model, extra="allow"):
+    """`processor_config.json`: of pictures and texts."""
+
+    image_processor: Processor | None = None
+
+    @property
+    def unheard_of(self) -> tuple[str, ...]:
+        """The settings that the zoo does not know."""
+        return tuple(name for name in self.model_extra or {} if name not in NO_EFFECT_ON_PIXELS)
+
+
+def _kind(name: object) -> ProcessorKind:
+    """The class of a name. **Raises** `ValueError` for one that does what is not known."""
+    if not name:
+        return NAMELESS
+    text = name if isinstance(name, str) else ascii(name)
+    for each in PROCESSOR_KINDS:
+        if text.partition("ImageProcessor")[0].partition("FeatureExtractor")[0] == each.name:
+            return each
+    known = ", ".join(each.name for each in PROCESSOR_KINDS)
+    raise ValueError(
+        f"image_processor_type is {ascii(text)[1:-1][:60]}, and the zoo knows those of {known}"
+    )
+
+
+def _sides(value: Stated, is_square: bool) -> Sides:
+    if isinstance(value, tuple):
+        return Sides(height=value[0], width=value[1])
+    if isinstance(value, int):
+        return Sides(height=value, width=value) if is_square else Sides(shortest_edge=value)
+    return value or Sides()
+
+
+def _three(value: Statistic, usual: float) -> Three:
+    """A number for each channel."""
+    if isinstance(value, tuple):
+        return value
+    each = usual if value is None else value
+    return each, each, each
