@@ -1,5 +1,5 @@
-"""Write `timm_fields.json`: the settings of timm's `pretrained_cfg`, and the arguments of the classes
-whose files the zoo reads. Run it where timm (1.0.31) is: `python tests/golden/make_timm_fields.py`.
+"""Write `timm_fields.json`: the settings of timm's `pretrained_cfg`, and the arguments of the
+classes whose files the zoo reads. Run it where timm (1.0.31) is.
 """
 
 import json

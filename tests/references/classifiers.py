@@ -44,7 +44,7 @@ def seeded(kind: str, settings: dict[str, Any]) -> Any:
     """A classifier of transformers, all of whose parameters count."""
     torch.manual_seed(7)
     of = getattr(transformers, kind)
-    model = of(of.config_class(**settings, id2label=dict(enumerate(CLASSES)))).eval()
+    model = of(of.config_class(**{"id2label": dict(enumerate(CLASSES)), **settings})).eval()
     with torch.no_grad():
         for name, value in model.named_parameters():
             noise = torch.randn_like(value)

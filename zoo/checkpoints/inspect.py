@@ -8,9 +8,12 @@ from weights import Checkpoint
 from weights.mapping import Naming
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import fitting_models, named, recognise
+from zoo.checkpoints.own import unheard
 from zoo.checkpoints.recognised import likely, strange
 from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.use import tell_settings
 from zoo.checkpoints.weights_argument import Given
+from zoo.registry.lookup import MODELS
 
 ROTARY = "local_pos_embed."  # in the paths of rotary periods
 
@@ -39,8 +42,11 @@ def inspect(asked: Given) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
     checkpoint = named(open_given(asked))
     models = tuple(fitting_models(checkpoint))
-    settings = read_settings(checkpoint).settings
+    beside = read_settings(checkpoint)
+    settings = beside.settings
     own = next(iter(likely(checkpoint, settings, asked)), None) if not models else None
+    config = own.config if own else MODELS[models[0]].config if models else None
+    tell_settings(asked, unheard(beside, config) if config else beside.said)
     naming = own.naming if own else recognise(checkpoint, models)
     strangeness = "" if own or models else strange(checkpoint, settings)
     tensors = checkpoint.tensors.values()

@@ -9,16 +9,25 @@ import pytest
 import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import pipeline
 
+import zoo as package
+from tests.references.classifiers import CLASSES, SIZED, seeded
 from weights.errors import MappingError
 from weights.files import Checkpoint
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.settings.processors import PROCESSOR_KINDS
+from zoo.hub.in_jax import answers_of
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 
 PILLOW = "ImageProcessorPil"
-"""The end of the classes that are here; those of others need torchvision."""
+PROCESSORS = {
+    kind.name: getattr(transformers, f"{kind.name}{PILLOW}")
+    for kind in PROCESSOR_KINDS
+    if hasattr(transformers, f"{kind.name}{PILLOW}")
+}
+"""Those that need no torchvision."""
 
 SIDE = st.integers(24, 90)
 BOTH = st.fixed_dictionaries({"height": SIDE, "width": SIDE})
@@ -49,13 +58,12 @@ OPTIONS = {
     "do_split_image": st.booleans(),
     "do_convert_rgb": st.booleans(),
 }
-KINDS = [kind.name for kind in PROCESSOR_KINDS if hasattr(transformers, f"{kind.name}{PILLOW}")]
 
 
 @st.composite
 def drawn(draw):
     """A processor, and some settings of it; all others are its own, in the file or not."""
-    kind = draw(st.sampled_from(KINDS))
+    kind = draw(st.sampled_from([*PROCESSORS]))
     names = draw(st.sets(st.sampled_from(sorted(OPTIONS)), max_size=6) | st.just({"size"}))
     told = {name: draw(OPTIONS[name]) for name in sorted(names)}
     end = draw(st.sampled_from(["ImageProcessor", "ImageProcessorFast", "FeatureExtractor", ""]))
@@ -67,7 +75,7 @@ def follow(case):
     kind, told, end = case
     picture = photograph().resize((75, 60))
     try:
-        made = getattr(transformers, f"{kind}{PILLOW}")(**told)
+        made = PROCESSORS[kind](**told)
         want = made(picture, return_tensors="np")["pixel_values"]
     except (ValueError, TypeError, AttributeError):  # settings that go without each other
         return False
@@ -124,3 +132,37 @@ def test_what_is_refused_is_named(told, said, tmp_path):
     transformers.CLIPImageProcessor(**told).save_pretrained(tmp_path)
     with pytest.raises(MappingError, match=said):
         read_settings(Checkpoint(tmp_path, "safetensors", (), {}))
+
+
+PICTURES = {
+    "ViT": {"size": {"height": 40, "width": 56}},
+    "DeiT": {"size": [60, 70], "crop_size": {"height": 40, "width": 48}, "image_std": 0.3},
+    "CLIP": {"size": 50, "crop_size": {"height": 40, "width": 48}, "do_rescale": False},
+    "ConvNext": {"size": {"shortest_edge": 56}, "crop_pct": 0.9, "do_normalize": False},
+}
+
+
+@pytest.mark.each("problem", "classes", "kind")
+@pytest.mark.parametrize("kind", PICTURES)
+@pytest.mark.parametrize(
+    ("problem", "classes"),
+    [
+        *((None, 3), (None, 1), ("single_label_classification", 3), ("regression", 1)),
+        *(("multi_label_classification", 3), ("multi_label_classification", 1)),
+        ("regression", 3),
+    ],
+)
+def test_answers_are_those_of_the_pipeline(problem, classes, kind, tmp_path):
+    """From a picture to named scores, by transformers' own pipeline."""
+    labels = {"id2label": dict(enumerate(CLASSES[:classes])), "problem_type": problem}
+    name = "Dinov2ForImageClassification"
+    network = seeded(name, SIZED | labels)
+    network.save_pretrained(tmp_path)
+    processor = PROCESSORS[kind](**PICTURES[kind])
+    processor.save_pretrained(tmp_path)
+    picture = photograph().resize((75, 60))
+    theirs = pipeline("image-classification", model=network, image_processor=processor)(picture)
+    (ours,) = answers_of(package.from_pretrained("dinov2", tmp_path), [picture])
+    assert [each.label for each in ours.answers] == [each["label"] for each in theirs]
+    got, want = ([each.score for each in ours.answers], [each["score"] for each in theirs])
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())

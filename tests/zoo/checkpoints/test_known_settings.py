@@ -2,15 +2,17 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 from transformers import image_utils
 from transformers.processing_utils import ImagesKwargs
 
 from tests.conftest import GOLDEN
-from tests.references.classifiers import OWN
+from tests.references.classifiers import ASKING, OWN
 from tests.seeded import NETWORKS
 from zoo.architectures.kinds import ARCHITECTURES
 from zoo.architectures.library_settings import Settings, TimmPictures
@@ -56,6 +58,47 @@ def test_no_setting_is_unheard_of(name):
     read = Settings.model_validate_json(json.dumps(settings, default=str))
     asked = wanted().get(CLASSES[name].model_type, set())
     assert strange_settings(read, asked) == []
+
+
+SAVED = [kind for kind in OWN if not any(word in kind for word in ("timm", "meta", "known"))]
+"""Of transformers, and small."""
+
+OF_OUTPUTS = {
+    *("return_dict", "output_attentions", "output_hidden_states", "torchscript", "is_decoder"),
+    *("is_encoder_decoder", "add_cross_attention", "chunk_size_feed_forward"),
+}
+"""Settings of what a call gives beside the logits, and in which steps it computes them."""
+
+
+def otherwise(settings: dict) -> dict:
+    """Settings with other numbers where those are in the tables of no effect."""
+    changed = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            changed[name] = otherwise(value)
+        elif name not in {*OF_TRAINING, *OF_CALLS} - OF_OUTPUTS:
+            changed[name] = value
+        elif isinstance(value, bool):
+            changed[name] = not value
+        elif isinstance(value, int | float):
+            changed[name] = value + (1 if isinstance(value, int) else 0.3)
+    return changed
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_what_is_without_effect_changes_nothing(kind, tmp_path):
+    """In transformers' own class, with the same tensors."""
+    own = OWN[kind](tmp_path / "own")
+    path = own.path / "config.json"
+    pictures = torch.randn((1, 3, *own.size), generator=torch.Generator().manual_seed(2))
+    settings = json.loads(path.read_text())
+    changed = otherwise(settings)
+    assert sum(changed.get(name) != value for name, value in settings.items()) > 2
+    path.write_text(json.dumps(changed))
+    model = getattr(transformers, settings["architectures"][0]).from_pretrained(own.path).eval()
+    asks = {"interpolate_pos_encoding": True} if type(model).__name__ in ASKING else {}
+    with torch.no_grad():
+        assert torch.equal(model(pictures, **asks).logits, own.logits(pictures))
 
 
 def test_a_setting_is_in_one_table():
@@ -110,46 +153,65 @@ def stated_by(name: str, ending: str) -> dict:
 @pytest.mark.parametrize("kind", PROCESSOR_KINDS, ids=lambda kind: kind.name)
 def test_no_setting_of_pictures_is_unheard_of(kind: ProcessorKind):
     """And the defaults are those of transformers."""
-    theirs = stated_by(kind.name, "ImageProcessor")
+    theirs = {"default_to_square": True} | stated_by(kind.name, "ImageProcessor")
+    theirs.pop("model_input_names", None)  # no setting
     names = {*stated_by(kind.name, "ImageProcessorKwargs"), *ImagesKwargs.__annotations__, *theirs}
-    names -= {"model_input_names"}  # no setting
     assert names <= {*Processor.model_fields, *NO_EFFECT_ON_PIXELS}
-    assert theirs.pop("default_to_square", True) == kind.square
     ours = {**kind.defaults}
-    for name, value in theirs.items():
-        if name in NO_EFFECT_ON_PIXELS or name == "model_input_names":
-            continue
+    for name in [*theirs.keys() - NO_EFFECT_ON_PIXELS]:
         mine = ours.pop(name, Processor.model_fields[name].default)
-        if isinstance(value, dict) and isinstance(mine, int):
-            mine = dict.fromkeys(value, mine)
-        assert mine == (tuple(value) if isinstance(value, list) else value or mine), name
+        value = tuple(theirs[name]) if isinstance(theirs[name], list) else theirs[name]
+        assert mine == value or not (mine or value), name
     assert ours == {}
 
 
+CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
+VIT_PICTURES = {"image_processor_type": "ViTImageProcessor", "size": {"height": 40, "width": 40}}
+
+
 @pytest.mark.parametrize(
-    ("kind", "changes", "said"),
+    ("kind", "file", "changes", "said"),
     [
-        ("vit", {"a_note": 1, "another": None}, "2 settings in config.json had no effect: a_note"),
-        ("swinv2", {"window_size": 4, "mine": {}}, "1 settings in config.json had no effect: mine"),
+        ("vit", CONFIG, {"a_note": 1, "another": None}, "2 settings in config.json had no effect"),
+        ("swinv2", CONFIG, {"window_size": 4, "mine": {}}, "1 settings in config.json .*: mine"),
+        ("timm's dinov2", CONFIG, {"model_args": {"x": 1}}, "config.json .*: model_args.x"),
+        (
+            "vit",
+            PROCESSOR,
+            VIT_PICTURES | {"do_blur": True},
+            f"1 settings in {PROCESSOR} .*: do_blur",
+        ),
+        (
+            *("vit", "processor_config.json"),
+            {"image_processor": VIT_PICTURES | {"x": 1}, "y": 2, "processor_class": "None"},
+            r"processor_config.json had no effect: y\b[^$]*processor_config.json .*: x",
+        ),
     ],
 )
-def test_what_is_unheard_of_is_named(kind, changes, said, zoo, tmp_path):
+def test_what_is_unheard_of_is_named(kind, file, changes, said, zoo, tmp_path):
     own = OWN[kind](tmp_path / "own")
-    path = own.path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    assert said in zoo("weights", "convert", own.path, tmp_path / "out").err
+    change(own.path / file, changes)
+    asked = ("inspect", own.path) if file != CONFIG else ("convert", own.path, tmp_path / "out")
+    assert re.search(said, zoo("weights", *asked).err)
+
+
+def change(path, changes):
+    settings = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(settings | changes))
 
 
 @pytest.mark.parametrize(
     ("kind", "changes", "said"),
     [
         ("timm's dinov2", {"global_pool": "catavgmax"}, "global_pool is 'catavgmax'"),
+        ("timm's dinov2", {"model_args": {"act_layer": "silu"}}, "act_layer is 'silu'"),
+        ("timm's dinov2", {"pretrained_cfg": {"crop_mode": "border"}}, "crop_mode` is 'border'"),
+        ("timm's dinov2", {"pretrained_cfg": {"input_size": [3, 70, 98]}}, "input_size no square"),
         ("swinv2", {"use_absolute_embeddings": True}, "use_absolute_embeddings is True"),
         ("vit", {"hidden_act": "silu"}, "hidden_act is 'silu'"),
     ],
 )
 def test_another_network_is_refused(kind, changes, said, zoo, tmp_path):
     own = OWN[kind](tmp_path / "own")
-    path = own.path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    change(own.path / CONFIG, changes)
     assert said in zoo("export", "--weights", own.path, code=2).error

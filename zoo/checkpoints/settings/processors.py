@@ -59,67 +59,76 @@ class ScaledAndCropped(NamedTuple):
 class ProcessorKind:
     """A class of transformers without its `ImageProcessor`, and its defaults.
 
-    One number for `size` is a `square`'s side, or else the shorter edge. `crops_share` is whether
-    `crop_pct` is followed, `rounds` whether `ensure_multiple_of` is, `pads_to_square` whether
-    `do_pad` means the square of `size`, and `rescale_first` whether floating-point values are
-    resized. `differs` says what the zoo does otherwise, in words.
+    `crops_share` is whether `crop_pct` is followed, `rounds` whether `ensure_multiple_of` is,
+    `pads_to_square` whether `do_pad` means the square of `size`, and `rescale_first` whether
+    floating-point values are resized. `ignored` settings change nothing. `differs` says what the
+    zoo does otherwise, in words.
     """
 
     name: str
     defaults: Mapping[str, Any]
-    square: bool = True
     crops_share: bool = False
     rounds: bool = False
     pads_to_square: bool = False
     rescale_first: bool = False
+    ignored: tuple[str, ...] = ()
     differs: str = ""
-
-
-def _normed(mean: Three, std: Three, resample: int, **others: Any) -> Mapping[str, Any]:
-    return {"image_mean": mean, "image_std": std, "resample": resample, **others}
-
-
-def _centred(size: int) -> dict[str, Any]:
-    return {"size": size, "do_center_crop": True, "crop_size": 224}
 
 
 BILINEAR, BICUBIC = RESAMPLE["bilinear"], RESAMPLE["bicubic"]
 
+
+Defaults = dict[str, Any]
+
+
+def _normed(pixels: tuple[Three, Three], resample: int) -> Defaults:
+    return {"image_mean": pixels[0], "image_std": pixels[1], "resample": resample}
+
+
+def _square(side: int) -> Defaults:
+    return {"size": {"height": side, "width": side}}
+
+
+def _edges(**edges: int) -> Defaults:
+    """Where one number for `size` is the shorter edge, too."""
+    return {"size": edges, "default_to_square": False}
+
+
+CROPPED: Defaults = {"do_center_crop": True, "crop_size": {"height": 224, "width": 224}}
+
 PROCESSOR_KINDS = (
-    ProcessorKind("ViT", _normed(*CENTRED_PIXELS, BILINEAR, size=224)),
-    ProcessorKind("CLIP", _normed(*OPENAI_PIXELS, BICUBIC, **_centred(224)), square=False),
-    ProcessorKind("Bit", _normed(*OPENAI_PIXELS, BICUBIC, **_centred(224)), square=False),
-    ProcessorKind("DeiT", _normed(*CENTRED_PIXELS, BICUBIC, **_centred(256))),
-    ProcessorKind(
-        "Siglip",
-        _normed(*CENTRED_PIXELS, BICUBIC, size={"height": 224, "width": 224}),
-        square=False,
-    ),
+    ProcessorKind("ViT", _normed(CENTRED_PIXELS, BILINEAR) | _square(224)),
+    ProcessorKind("CLIP", _normed(OPENAI_PIXELS, BICUBIC) | _edges(shortest_edge=224) | CROPPED),
+    ProcessorKind("Bit", _normed(OPENAI_PIXELS, BICUBIC) | _edges(shortest_edge=224) | CROPPED),
+    ProcessorKind("DeiT", _normed(CENTRED_PIXELS, BICUBIC) | _square(256) | CROPPED),
+    ProcessorKind("Siglip", _normed(CENTRED_PIXELS, BICUBIC) | _edges(height=224, width=224)),
     ProcessorKind(
         "ConvNext",
-        _normed(*CENTRED_PIXELS, BICUBIC, size=384, crop_pct=224 / 256),
-        square=False,
+        _normed(CENTRED_PIXELS, BICUBIC) | _edges(shortest_edge=384) | {"crop_pct": 224 / 256},
         crops_share=True,
     ),
-    ProcessorKind("DPT", _normed(*CENTRED_PIXELS, BICUBIC, size=384), rounds=True),
-    ProcessorKind("DINOv3ViT", _normed(*IMAGENET_PIXELS, BILINEAR, size=224), rescale_first=True),
+    ProcessorKind("DPT", _normed(CENTRED_PIXELS, BICUBIC) | _square(384), rounds=True),
+    ProcessorKind(
+        "DINOv3ViT",
+        _normed(IMAGENET_PIXELS, BILINEAR) | _square(224),
+        rescale_first=True,
+        ignored=("do_pad",),
+    ),
     ProcessorKind(
         "Eomt",
-        _normed(*IMAGENET_PIXELS, BILINEAR, size={"shortest_edge": 640, "longest_edge": 640}),
-        square=False,
+        _normed(IMAGENET_PIXELS, BILINEAR) | _edges(shortest_edge=640, longest_edge=640),
         pads_to_square=True,
+        ignored=("do_center_crop", "pad_size"),
     ),
     ProcessorKind(
         "RfDetr",
-        _normed(
-            *(*IMAGENET_PIXELS, BILINEAR),
-            size={"shortest_edge": 800, "longest_edge": 1333},
-            do_pad=True,
-        ),
-        square=False,
+        _normed(IMAGENET_PIXELS, BILINEAR)
+        | _edges(shortest_edge=800, longest_edge=1333)
+        | {"do_pad": True},
+        ignored=("do_center_crop", "default_to_square"),
         differs="resizes without antialiasing, and the zoo with it, as the original code does",
     ),
-    ProcessorKind("Tipsv2", {"resample": BILINEAR, "size": 448, "do_normalize": False}),
+    ProcessorKind("Tipsv2", {"resample": BILINEAR, "do_normalize": False} | _square(448)),
 )
 """The classes whose files are read."""
 
@@ -148,33 +157,31 @@ class Processor(Model, extra="allow"):
     feature_extractor_type: Line = ""
     do_resize: Literal[True] = True
     size: Stated = None
-    default_to_square: bool | None = None
+    default_to_square: bool | None = True
     crop_size: Stated = None
-    do_center_crop: bool = False
-    do_pad: bool = False
+    do_center_crop: bool | None = False
+    do_pad: bool | None = False
     pad_size: Stated = None
-    do_split_image: Literal[False] = False
+    do_split_image: Literal[False] | None = False
     crop_pct: Annotated[float, Field(gt=0.1, le=1)] | None = None
     resample: Literal[2, 3]
-    do_rescale: bool = True
-    rescale_factor: Annotated[float, Field(gt=0)] = 1 / 255
-    do_normalize: bool = True
+    do_rescale: bool | None = True
+    rescale_factor: Annotated[float, Field(gt=0)] | None = 1 / 255
+    do_normalize: bool | None = True
     image_mean: Statistic = None
     image_std: Statistic = None
-    keep_aspect_ratio: bool = False
-    ensure_multiple_of: Side = 1
+    keep_aspect_ratio: bool | None = False
+    ensure_multiple_of: Side | None = 1
 
     @model_validator(mode="before")
     @classmethod
     def _with_defaults(cls, stated: Any) -> Any:
-        """A setting that is null is as its class has it, as if it were not there."""
+        """With what it has where nothing is said: a setting that is null is said to be so."""
         if not isinstance(stated, dict):
             return stated
         kind = _kind(stated.get("image_processor_type") or stated.get("feature_extractor_type"))
-        return {
-            **kind.defaults,
-            **{name: each for name, each in stated.items() if each is not None},
-        }
+        read = {name: each for name, each in stated.items() if name not in kind.ignored}
+        return {**kind.defaults, **read}
 
     @model_validator(mode="after")
     def _check(self) -> Processor:
@@ -182,6 +189,8 @@ class Processor(Model, extra="allow"):
             raise ValueError("image_mean or image_std is missing, and do_normalize asks for both")
         if self.do_normalize and 0 in _three(self.image_std, 1.0):
             raise ValueError("image_std has a zero")
+        if self.do_rescale and self.rescale_factor is None:
+            raise ValueError("rescale_factor is null, and do_rescale asks for it")
         target, _ = self._scaled()
         padded = _sides(self.pad_size, True).both
         if self.do_pad and not self.kind.pads_to_square and padded not in (None, target):
@@ -207,27 +216,26 @@ class Processor(Model, extra="allow"):
             std=_three(self.image_std if self.do_normalize else None, 1.0),
             size=target,
             resize=edge,
-            rescale=self.rescale_factor if self.do_rescale else 1.0,
-            rescale_first=self.kind.rescale_first and self.do_rescale,
+            rescale=(self.do_rescale and self.rescale_factor) or 1.0,
+            rescale_first=self.kind.rescale_first and bool(self.do_rescale),
             resample=FILTER_NAMES[self.resample],
-            multiple=self.ensure_multiple_of if self._is_free else None,
-            padded=self.do_pad and self.kind.pads_to_square,
+            multiple=(self.ensure_multiple_of or 1) if self._is_free else None,
+            padded=bool(self.do_pad) and self.kind.pads_to_square,
         )
 
     @property
     def _is_free(self) -> bool:
         """Whether the sides are free."""
-        return self.keep_aspect_ratio and self.kind.rounds
+        return bool(self.keep_aspect_ratio) and self.kind.rounds
 
     def _scaled(self) -> ScaledAndCropped:
         """**Raises** `ValueError` where pictures are resized and cropped as the zoo does not."""
-        is_square = self.kind.square if self.default_to_square is None else self.default_to_square
-        size = _sides(self.size, is_square)
+        size = _sides(self.size, bool(self.default_to_square))
         if self.do_pad and self.kind.rounds:
             raise ValueError("do_pad enlarges pictures to multiples, which the zoo does not")
         if self.do_pad and self.kind.pads_to_square:
             square = size.shortest_edge or 0
-            if square and square == size.longest_edge and not self.do_center_crop:
+            if square and square == size.longest_edge:
                 return ScaledAndCropped((square, square), None)
         elif self.crop_pct is not None and self.kind.crops_share and size.edge:
             return self._share(size.edge, self.crop_pct)
@@ -266,7 +274,7 @@ class Processor(Model, extra="allow"):
         return ScaledAndCropped(crop, None if scaled == crop else scaled)
 
     def _rounded(self, size: Size) -> Size:
-        step = self.ensure_multiple_of
+        step = self.ensure_multiple_of or 1
         if self.keep_aspect_ratio or not self.kind.rounds:
             return size
         return round(size[0] / step) * step, round(size[1] / step) * step
