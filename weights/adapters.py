@@ -113,6 +113,7 @@ def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> C
     return replace(
         base,
         container=MERGED,
+        adapter=folder.absolute().name,
         files=(*base.files, *adapter.files),
         tensors={**base.tensors, **merged, **whole},
         head=heads[0].removesuffix(".weight") if heads else "",

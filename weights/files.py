@@ -150,7 +150,8 @@ class Checkpoint:
 
     `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
     what the container says about itself; `objects` are values that were walked past: where they
-    are, and of which class; `unread` are files beside them that may hold networks too.
+    are, and of which class; `unread` are files beside them that may hold networks too; `adapter` is
+    the name of the folder of an adapter that was merged into it.
 
     Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
     own names; `prefix` is what comes before them in the file, `head` what the file calls the linear
@@ -164,6 +165,7 @@ class Checkpoint:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    adapter: str = ""
     prefix: str = ""
     head: str = ""
     others: Mapping[str, LazyTensor] = field(default_factory=dict)

@@ -44,6 +44,7 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
         kind=naming.name,
         name=checkpoint.path.name,
         rope_periods=periods if rotary else None,
+        adapter=checkpoint.adapter or None,
     )
     missing = tuple(name for name in made_up if name not in rotary)
     return Weights(LazyArrays(tensors), provenance, missing)

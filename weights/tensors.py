@@ -62,7 +62,9 @@ class Provenance:
     `sha256`; one from a hub the `repository`, its owner (`publisher`) and the commit (`revision`).
     Random weights have a `seed`. `rope_periods` is `"file"`, or `"float32"` where the file holds
     none and they are computed. `also_fits` names the models under other terms whose file it may as
-    well be, where that it is this one's is known only from who named it.
+    well be, where that it is this one's is known only from who named it. An `adapter` is the name
+    of the folder of one that was merged into it, `folder` that of somebody's own checkpoint whose
+    file is called as many are.
     """
 
     kind: str
@@ -74,6 +76,8 @@ class Provenance:
     seed: int | None = None
     rope_periods: str | None = None
     also_fits: tuple[str, ...] = ()
+    adapter: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True)

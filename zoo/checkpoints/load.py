@@ -28,7 +28,7 @@ from zoo.architectures.builder import abstract
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
-from zoo.checkpoints.settings.beside import with_temperature
+from zoo.checkpoints.settings.beside import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.registry.lookup import MODELS
@@ -87,7 +87,10 @@ def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance
     hold_to_name(checkpoint.path, digest)
     provenance = replace(provenance, sha256=digest)
     if file is None:
-        return replace(provenance, also_fits=also_fits(checkpoint, entry, digest))
+        is_named = OF_LIBRARIES.fullmatch(checkpoint.path.name) is None
+        folder = None if is_named else checkpoint.path.absolute().parent.name or None
+        fitting = also_fits(checkpoint, entry, digest)
+        return replace(provenance, also_fits=fitting, folder=folder)
     return replace(
         provenance, repository=file.repository, revision=file.revision, publisher=file.owner
     )

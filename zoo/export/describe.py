@@ -160,8 +160,9 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
 def weights_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:
     """Where the weights come from, and whether that is the published file."""
     facts = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
-    if provenance.name and not provenance.name.isprintable():  # a file may be called anything
-        facts["name"] = provenance.name.encode("unicode_escape").decode()
+    for key in ("name", "adapter", "folder"):
+        if key in facts and not facts[key].isprintable():  # a file may be called anything
+            facts[key] = facts[key].encode("unicode_escape").decode()
     if provenance.sha256 is not None and entry.digest:
         # The beginning of it where the published file's name says no more.
         facts["is_published_file"] = provenance.sha256.startswith(entry.digest)

@@ -54,6 +54,12 @@ class StatedWeights(Model):
         description="Other models that the checkpoint fits, under other terms. That it belongs to "
         "this one, and under its licence, is known only from the person who named the file.",
     )
+    folder: Text | None = Field(
+        default=None, description="Name of the folder of a file that is called as many are."
+    )
+    adapter: Text | None = Field(
+        default=None, description="Name of the folder of a peft adapter that was merged into it."
+    )
     is_embedded_file: bool | None = Field(default=None, description="Whether the zoo holds it.")
 
     @model_validator(mode="after")

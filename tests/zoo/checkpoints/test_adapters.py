@@ -150,11 +150,17 @@ def test_commands_take_both(zoo, tmp_path):
 
 
 def test_a_file_of_an_adapter_is_verified(zoo, tmp_path):
-    """By both checkpoints, and not by the base alone."""
+    """By both checkpoints, which the manifest names, and not by the base alone."""
     saved(ADAPTERS["attention"], tmp_path)
     both = ("--weights", tmp_path / "lora", "--base", tmp_path / "base")
     zoo("export", *both, "--size", 40, "--out", "w.onnx")
     assert "passed" in zoo("verify", "w.onnx", *both).out
+    assert "no base/model.safetensors in" in zoo("verify", "w.onnx", code=2).error
+    for name in ("lora", "base"):
+        (tmp_path / name).rename(zoo.here / name)
+    assert "passed" in zoo("verify", "w.onnx").out
+    for name in ("lora", "base"):
+        (zoo.here / name).rename(tmp_path / name)
     said = zoo("verify", "w.onnx", "--weights", tmp_path / "base", code=2).error
     assert "made from other weights" in said
     assert "--weights" in zoo("verify", "w.onnx", *both[2:], code=2).error

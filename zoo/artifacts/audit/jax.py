@@ -114,10 +114,15 @@ def read_choice(
     if named is not None:
         chosen = chosen_weights(named)
         return Given(locate(entry.places, listener).path) if chosen == "auto" else chosen
-    if manifest.weights.seed is not None:
-        return Seed(manifest.weights.seed)
-    if manifest.weights.name is None:
+    weights = manifest.weights
+    if weights.seed is not None:
+        return Seed(weights.seed)
+    if weights.name is None:
         raise BadFile(
             f"the manifest names no checkpoint: name the weights with {parameter('weights')}."
         )
-    return Given(find_named(manifest.weights.name, entry.places))
+    folder = Path(weights.folder or "").name
+    found = find_named(str(Path(folder, weights.name)), entry.places)
+    if weights.adapter is None:
+        return Given(found)
+    return Given(find_named(Path(weights.adapter).name, entry.places), base=found)
