@@ -9,6 +9,7 @@ import pathlib
 from collections import OrderedDict, defaultdict
 from dataclasses import astuple, dataclass
 from functools import cache
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -109,18 +110,39 @@ class Way:
         return ", ".join(map(str, astuple(self)))
 
 
-def drawn(count: int) -> list[Way]:
-    """Each choice of every kind comes before any comes again."""
+CONTAINERS = ("pth", "safetensors", "bin", "shards", "safetensors in shards", "a variant")
+
+
+def in_pairs() -> list[Way]:
+    """Ways with every pair of choices between them; the first of them have every choice."""
     rng = np.random.default_rng(11)
-    choices = (KINDS, ("pth", "safetensors", "bin", "shards"), NESTINGS, PREFIXES, DTYPES, EXTRAS)
-    columns = []
-    for options in (*choices, (True, False)):
-        rounds = -(-count // len(options))
-        columns.append([o for _ in range(rounds) for o in rng.permutation(list(options)).tolist()])
-    return [Way(*row) for row in zip(*(column[:count] for column in columns), strict=True)]
+    options = [[*each] for each in (KINDS, CONTAINERS, NESTINGS, PREFIXES, DTYPES, EXTRAS)]
+    options.append([True, False])
+    ways: list[Way] = []
+    columns = combinations(range(len(options)), 2)
+    missing = {
+        (one, a, other, b)
+        for one, other in columns
+        for a, b in product(options[one], options[other])
+    }
+    while missing:
+        ordered = sorted(missing, key=str)
+        one, a, other, b = ordered[rng.integers(len(ordered))]
+        candidates = [[each[rng.integers(len(each))] for each in options] for _ in range(40)]
+        for row in candidates:
+            row[one], row[other] = a, b
+        row = max(candidates, key=lambda row: len(missing & pairs_of(row)))
+        missing -= pairs_of(row)
+        ways.append(Way(*row))
+    return ways
 
 
-WAYS = drawn(96)
+def pairs_of(row: list[Any]) -> set[tuple[Any, ...]]:
+    """The choices of a way, two by two."""
+    return {(one, row[one], other, row[other]) for one, other in combinations(range(len(row)), 2)}
+
+
+WAYS = in_pairs()
 
 
 @cache
@@ -149,6 +171,24 @@ def state_in(way: Way, folder: Path) -> dict[str, torch.Tensor]:
     return {way.prefix + key: value.detach().clone().to(kind) for key, value in state.items()}
 
 
+SHARDS = {
+    "shards": (torch.save, "pytorch_model", "bin"),
+    "safetensors in shards": (save_file, "model", "safetensors"),
+}
+"""By what each is written, and how transformers calls it."""
+
+
+def in_shards(state: dict[str, torch.Tensor], out: Path, write: Any, name: str, end: str) -> None:
+    """Two files, with an index."""
+    names = list(state)
+    halves = (names[::2], names[1::2])
+    for number, half in enumerate(halves):
+        write({key: state[key] for key in half}, out / f"{name}-{number}.{end}")
+    places = {key: f"{name}-{number}.{end}" for number, half in enumerate(halves) for key in half}
+    index = {"metadata": {}, "weight_map": places}
+    (out / f"{name}.{end}.index.json").write_text(json.dumps(index))
+
+
 def save(way: Way, folder: Path) -> Path:
     """What a script would leave in a folder, with its config.json."""
     state = state_in(way, folder)
@@ -157,15 +197,12 @@ def save(way: Way, folder: Path) -> Path:
     trained(way.kind).config.save_pretrained(out)
     if way.container == "safetensors":
         save_file(state, out / "model.safetensors")
-        return out
-    if way.container == "shards":
-        names = list(state)
-        halves = (names[::2], names[1::2])
-        for number, half in enumerate(halves):
-            torch.save({key: state[key] for key in half}, out / f"pytorch_model-{number}.bin")
-        places = {key: f"pytorch_model-{n}.bin" for n, half in enumerate(halves) for key in half}
-        index = {"metadata": {}, "weight_map": places}
-        (out / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    if way.container == "a variant":
+        save_file(state, out / "model.fp16.safetensors")
+        torch.save(OPTIMIZER, out / "optimizer.pt")
+    if way.container in SHARDS:
+        in_shards(state, out, *SHARDS[way.container])
+    if way.container not in ("pth", "bin"):
         return out
     content = NESTINGS[way.nesting](state)
     extra = EXTRAS[way.extra]
@@ -179,8 +216,8 @@ def save(way: Way, folder: Path) -> Path:
 @pytest.mark.parametrize(
     "way", [*WAYS[:12], *(pytest.param(way, marks=pytest.mark.full) for way in WAYS[12:])], ids=str
 )
-def test_a_dozen_ways_of_saving(way, tmp_path):
-    """And seven dozens in the full tier."""
+def test_ways_of_saving(way, tmp_path):
+    """Each choice by default, each pair of choices in the full tier."""
     path = save(way, tmp_path)
     picture, want = of_transformers(way.kind)
     model = package.from_pretrained(FAMILIES.get(way.kind, way.kind), path)
