@@ -43,6 +43,9 @@ TENSORS_OF_TRAINING = re.compile(
 AVERAGED = re.compile(r"(^|[._])(teacher|ema|averaged?|avg|swa|shadow|target_encoder)([._]|$)")
 """What the copy is called whose weights are means over the steps of training: the one to use."""
 
+OF_LAST_STEP = "current_model_state"
+"""What Lightning calls the weights beside their mean, which has the usual name then."""
+
 
 Parts: TypeAlias = Callable[[Naming], Sequence[Checkpoint]]
 """What of a checkpoint each naming finds."""
@@ -236,7 +239,11 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
         )
     if len(prefixes) == 1:
         return prefixes[0]
-    averaged = [prefix for prefix in prefixes if AVERAGED.search(prefix)]
+    words = {prefix: prefix.rstrip(".").split(".") for prefix in prefixes}
+    common = set.intersection(*map(set, words.values()))
+    own = {prefix: ".".join(w for w in words[prefix] if w not in common) for prefix in prefixes}
+    averaged = [prefix for prefix in prefixes if AVERAGED.search(own[prefix])]
+    averaged = averaged or [prefix for prefix in prefixes if OF_LAST_STEP not in words[prefix]]
     if len(averaged) == 1:
         return averaged[0]
     raise MappingError(

@@ -118,6 +118,15 @@ ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".npz", ".msgpack", "
 """Endings of files that may hold a network."""
 
 
+OF_OTHERS = (".msgpack", ".h5", ".onnx")
+"""Endings of those of other libraries, none of which is read."""
+
+
+def _has_one(folder: Path) -> bool:
+    """Whether a folder has a file that may be a checkpoint, as a trainer's `checkpoint-500` has."""
+    return any(each.name.endswith(ENDINGS) for each in folder.iterdir())
+
+
 def _open_folder(path: Path) -> Checkpoint:
     if (path / equimo.METADATA).is_file() and (path / equimo.WEIGHTS).is_file():
         return equimo.read_folder(path)
@@ -147,7 +156,13 @@ def _open_folder(path: Path) -> Checkpoint:
             f"checkpoint with {parameter('base')}, or merge both first, with peft's "
             "`merge_and_unload()`."
         )
-    advice = f"name one of {', '.join(files[:12])}" if files else "give the path of a checkpoint"
+    choices = [name for name in files if not name.endswith(OF_OTHERS)]
+    choices += [each.name for each in sorted(path.iterdir()) if each.is_dir() and _has_one(each)]
+    advice = "give the path of a checkpoint"
+    if choices:
+        advice = f"name one of {', '.join(choices[:12])}"
+    elif files:
+        advice = f"{files[0]} is of another library; save the network as safetensors"
     raise WeightsNotFound(
         f"{path} is a folder without a checkpoint (no {', no '.join(TENSOR_FILES)}, no single "
         f".safetensors file, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "

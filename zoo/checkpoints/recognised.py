@@ -12,6 +12,8 @@ from weights.containers.safetensors import TENSORS
 from weights.errors import MappingError, NotACheckpoint
 from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
+from weights.parameters import parameter
+from weights.tensors import FLOATS
 from weights.views import choose_prefix, views_of
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
@@ -126,7 +128,28 @@ def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
         refused, reason = "", _other_sizes(naming, view)
     if reason:
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-    if settings is not None and (name := settings.class_name):
+    whole = [
+        key
+        for key, tensor in checkpoint.tensors.items()
+        if len(tensor.shape) > 1 and tensor.dtype not in FLOATS
+    ]
+    if whole:
+        return (
+            f"{checkpoint.path} holds layers in whole numbers ({_few(whole[:1])} in "
+            f"{checkpoint.tensors[whole[0]].dtype}), and nothing of the zoo says what they stand "
+            "for: save the network in floats, and make it smaller with "
+            f"{parameter('precision')}."
+        )
+    factors = [key for key in checkpoint.tensors if ".lora_A." in key]
+    if factors:
+        return (
+            f"{checkpoint.path} holds factors of an adapter among its tensors "
+            f"({_few(factors[:1])}), and no tensor tells their scale: save what "
+            "`merge_and_unload()` gives, or let peft's `save_pretrained` write a folder of the "
+            f"adapter, and name that with {parameter('base')}."
+        )
+    is_read = settings is not None and settings.model_type in MODEL_TYPES
+    if settings is not None and not is_read and (name := settings.class_name):
         return (
             f"{checkpoint.path} holds no network of an architecture of the zoo: {CONFIG} beside it "
             f"says that it is a {name}. Name a model with its weights, or give a file of "

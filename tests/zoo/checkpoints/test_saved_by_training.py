@@ -23,6 +23,8 @@ from safetensors.torch import load_file, save_file
 import zoo as package
 from tests.references.classifiers import CLASSES, SIZED, STAGES, seeded
 from weights.errors import MappingError, WeightsError
+from zoo.checkpoints.recognised import recognised
+from zoo.checkpoints.weights_argument import Given
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))
 
@@ -304,6 +306,90 @@ def test_one_of_several_is_named(tmp_path):
         package.from_pretrained("vit", tmp_path)
     one, two = (package.from_pretrained("vit", tmp_path, take=f"encoder_{x}") for x in "qk")
     np.testing.assert_array_equal(2 * one.cls_token, two.cls_token)
+
+
+def test_a_mean_of_lightnings(tmp_path):
+    """Its callback gives the mean the usual name, and the weights of the last step another."""
+    state = {f"model.{key}": value for key, value in trained("dinov2").state_dict().items()}
+    last = {key: torch.zeros_like(value) for key, value in state.items()}
+    trained("dinov2").config.save_pretrained(tmp_path)
+    saved = {"state_dict": state, "current_model_state": last, "averaging_state": {}}
+    torch.save(saved, tmp_path / "pytorch_model.bin")
+    assert_trained("dinov2", tmp_path)
+
+
+def assert_trained(kind, path):
+    """It gives the logits of the network that was trained."""
+    picture, want = of_transformers(kind)
+    got = np.asarray(forward(package.from_pretrained(kind, path), picture).logits)
+    assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
+
+
+def test_settings_beside_a_file_of_any_name(zoo, tmp_path):
+    """They are followed, unless they are of another file or of another network."""
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+        torch.save({"state_dict": trained("vit").state_dict()}, folder / "last.pth.tar")
+    trained("vit").config.save_pretrained(own)
+    assert_trained("vit", own / "last.pth.tar")
+    (other / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "model_type": "x"}')
+    said = zoo("export", "--weights", other / "last.pth.tar", code=2).err
+    assert "no tensor tells how many heads" in said
+    said = zoo("weights", "inspect", other / "last.pth.tar").err
+    assert "config.json beside it is of LlamaForCausalLM, and had no effect" in said
+    (own / "model.safetensors").write_bytes(b"")
+    said = zoo("export", "--weights", own / "last.pth.tar", code=2).error
+    assert "no tensor tells how many heads" in said
+
+
+def adapted(folder):
+    """A network with an adapter of peft's in it, saved without being merged."""
+    state = {}
+    for key, value in trained("vit").state_dict().items():
+        layer, ending = key.rsplit(".", 1)
+        is_adapted = layer.endswith("q_proj")
+        name = f"{layer}.base_layer.{ending}" if is_adapted else key
+        state[f"base_model.model.{name}"] = value
+        if is_adapted and ending == "weight":
+            for factor, shape in {"A": (2, 48), "B": (48, 2)}.items():
+                state[f"base_model.model.{layer}.lora_{factor}.default.weight"] = torch.ones(shape)
+    torch.save(state, folder / "pytorch_model.bin")
+    trained("vit").config.save_pretrained(folder)
+
+
+def in_whole_numbers(folder):
+    """As a library saves what it has quantised."""
+    state = trained("vit").state_dict()
+    small = {key: value.to(torch.int8) for key, value in state.items() if value.ndim == 2}
+    save_file(state | small, folder / "model.safetensors")
+    trained("vit").config.save_pretrained(folder)
+
+
+def several(folder):
+    """What a trainer leaves of its steps."""
+    for step in (10, 20):
+        trained("vit").save_pretrained(folder / f"checkpoint-{step}")
+
+
+NOT_READ = {
+    "an adapter that is not merged": (adapted, r"lora_A.*`merge_and_unload\(\)`"),
+    "whole numbers": (in_whole_numbers, r"in int8\), .* save the network in floats"),
+    "steps of a training": (several, r"name one of checkpoint-10, checkpoint-20"),
+    "a library's own": (
+        lambda folder: (folder / "tf_model.h5").write_bytes(b"\x89HDF"),
+        r"tf_model\.h5 is of another library; save the network as safetensors",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_READ)
+def test_a_folder_that_is_not_read(kind, tmp_path):
+    """The sentence says what to do."""
+    write, said = NOT_READ[kind]
+    write(tmp_path)
+    with pytest.raises(WeightsError, match=said):
+        recognised(Given(tmp_path))
 
 
 REFUSED = {

@@ -19,6 +19,7 @@ from weights.errors import MappingError
 from weights.namings.tower_names import TEXTS
 from weights.opening import read_at_most
 from weights.tensors import LazyTensor
+from zoo.architectures.kinds import MODEL_TYPES
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR, WHOLE_PROCESSOR
@@ -43,11 +44,26 @@ class SettingsBeside(NamedTuple):
 
 
 def read_settings(checkpoint: Checkpoint) -> SettingsBeside:
-    """Settings beside the tensors of transformers or timm, and how they take pictures. **Raises**
-    `MappingError` where that is damaged, or is nothing that the zoo does."""
-    folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
-    if folder != checkpoint.path and not OF_LIBRARIES.fullmatch(checkpoint.path.name):
-        return SettingsBeside(None, None)
+    """Settings beside the tensors of transformers or timm, and how they take pictures. Beside a
+    file that is called otherwise they may be anything, and those that cannot be followed are said.
+    **Raises** `MappingError` where that of a library is damaged, or is nothing that the zoo does.
+    """
+    path = checkpoint.path
+    if path.is_dir() or OF_LIBRARIES.fullmatch(path.name):
+        return _in_folder(path if path.is_dir() else path.parent)
+    if any(OF_LIBRARIES.fullmatch(each.name) for each in path.parent.iterdir()):
+        return SettingsBeside(None, None)  # they are of another file
+    try:
+        beside = _in_folder(path.parent)
+    except MappingError as error:
+        return SettingsBeside(None, None, (f"what lies beside it had no effect: {error}",))
+    if beside.settings is not None and beside.settings.model_type not in {"", *MODEL_TYPES}:
+        kind = ascii(beside.settings.class_name)[1:-1][:60]
+        return SettingsBeside(None, None, (f"{CONFIG} beside it is of {kind}, and had no effect",))
+    return beside
+
+
+def _in_folder(folder: Path) -> SettingsBeside:
     settings = _read(folder / CONFIG, Settings)
     whole = _read(folder / WHOLE_PROCESSOR, WholeProcessor)
     inner = whole.image_processor if whole else None
