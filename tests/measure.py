@@ -32,6 +32,8 @@ from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import by_name
 from zoo.export.make import convert_model
+from zoo.export.precision import derive
+from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Signature
 
 FAMILIES = (
@@ -70,6 +72,14 @@ MODELS = (
 """One of each family."""
 
 GOLDENS = ("dinov3_vits16", "dinov2_vits14", "dinov2_vits14_reg", "dinov3_convnext_tiny")
+IN_PRECISIONS = (
+    *("dinov3_vits16", "deit_tiny_distilled_patch16_224", "swinv2_tiny_window8_256"),
+    "convnextv2_atto",
+)
+PRECISION_OPSET = 23
+ON_CPUS = [name for name, traits in PRECISIONS.items() if traits.half != "bfloat16"]
+"""Precisions that ONNX Runtime has kernels for on a CPU; their files are of one opset."""
+
 Row = dict[str, Any]
 
 
@@ -197,10 +207,37 @@ def measure_golden(name: str) -> Iterator[Row]:
         yield row
 
 
+def measure_precisions(name: str) -> Iterator[Row]:
+    """The least cosine of a file's outputs to those of float32 in JAX, in each precision, at the
+    native size and at one that is no square: files of both have open sizes."""
+    entry = zoo.info(name)
+    height, width = entry.native
+    model, values = model_of(entry.config), values_of(entry.config)
+    signature, stride = Signature(None, None), entry.config.stride
+    with tempfile.TemporaryDirectory() as folder:
+        exact = Path(folder) / "fp32.onnx"
+        convert_model(abstract(entry.config), PRECISION_OPSET, signature).save(exact, values=values)
+        sample = make_image(1, height, width)[None]
+        lives = {}
+        for precision in ON_CPUS:
+            path = Path(folder) / f"{precision}.onnx"
+            if precision != "fp32":
+                derive(exact, path, precision, [sample])
+            lives[precision] = converter.session(path)
+        for size in ((height, width), (height - stride, width + 2 * stride)):
+            image = make_image(2, *size)
+            wanted, cosines = outputs(model, image), {}
+            for precision, live in lives.items():
+                got = {output: value[0] for output, value in run(live, [image[None]]).items()}
+                cosines[precision] = min(compare(got[key], wanted[key]).cosine for key in wanted)
+            yield {"model": name, "size": list(size), "cosine": cosines}
+
+
 def render(content: Mapping[str, Any]) -> str:
     """The tables as Markdown."""
     lines = [INTRODUCTION, *_table(MODEL_COLUMNS, content["models"]), "", GOLDEN_TEXT]
-    return "\n".join([*lines, *_table(GOLDEN_COLUMNS, content["goldens"]), ""])
+    lines += [*_table(GOLDEN_COLUMNS, content["goldens"]), "", PRECISION_TEXT]
+    return "\n".join([*lines, *_table(PRECISION_COLUMNS, content["precisions"]), ""])
 
 
 def _table(columns: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
@@ -242,6 +279,11 @@ GOLDEN_COLUMNS = NAMED | {
     **{f"ONNX {opset}, open size": _at("open", str(opset)) for opset in (18, 23)},
 }
 
+PRECISION_COLUMNS = NAMED | {
+    precision: lambda row, precision=precision: f"{row['cosine'][precision]:.6f}"
+    for precision in ON_CPUS
+}
+
 INTRODUCTION = """# Models, measured
 
 How far our networks and their files are from the networks of others. The weights are seeded random
@@ -263,16 +305,26 @@ is (`tests/golden/`). *Open size* is one file whose batch, height and width are 
 """
 
 
+PRECISION_TEXT = f"""## In each precision
+
+The least cosine of a file's outputs to those of JAX in float32, at opset {PRECISION_OPSET} and in
+ONNX Runtime on a CPU, which has no kernels for bfloat16. The second size of each is no square.
+"""
+
+
 def main() -> None:
     """Measure everything and write both files. Models named on the command line only, if any."""
     chosen = sys.argv[1:]
     path = RESULTS / "models.json"
     content = json.loads(path.read_text()) if path.exists() else {"models": [], "goldens": []}
-    tables = (("models", MODELS, measure), ("goldens", GOLDENS, measure_golden))
+    tables = (
+        *(("models", MODELS, measure), ("goldens", GOLDENS, measure_golden)),
+        ("precisions", IN_PRECISIONS, measure_precisions),
+    )
     for table, names, rows_of in tables:
         for name in (name for name in names if not chosen or name in chosen):
             print(table, name, file=sys.stderr)
-            kept = [row for row in content[table] if row["model"] != name]
+            kept = [row for row in content.get(table, ()) if row["model"] != name]
             content[table] = kept + list(rows_of(name))
             jax.clear_caches()
     path.write_text(json.dumps(content, indent=1) + "\n")
