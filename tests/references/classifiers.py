@@ -186,6 +186,12 @@ STAGES = {"depths": [1, 2, 1, 1], "hidden_sizes": [16, 24, 32, 40]}
 
 OWN: dict[str, Callable[[Path], Own]] = {
     "vit": partial(*(saved, "ViTForImageClassification", (32, 56)), **SIZED, intermediate_size=80),
+    "vit without biases": partial(
+        *(saved, "ViTForImageClassification", (32, 56)),
+        **SIZED,
+        intermediate_size=80,
+        qkv_bias=False,
+    ),
     "deit": partial(
         *(saved, "DeiTForImageClassification", (32, 56)), **SIZED, intermediate_size=80
     ),

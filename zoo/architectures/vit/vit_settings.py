@@ -69,6 +69,10 @@ def plain_settings(config: ViTConfig) -> dict[str, Any]:
     return _learned(config) | {"intermediate_size": config.hidden}
 
 
+def vit_settings(config: ViTConfig) -> dict[str, Any]:
+    return plain_settings(config) | {"qkv_bias": config.qkv_bias}
+
+
 def clip_settings(config: ViTConfig) -> dict[str, Any]:
     return plain_settings(config) | {"projection_dim": config.projection}
 
@@ -97,7 +101,7 @@ CLIP = TransformersClass(
 )
 CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", plain_settings, asks=True)
 PLAIN_CLASSIFIER = TransformersClass(
-    "ViTForImageClassification", "vit", plain_settings, asks=True, pooled=False
+    "ViTForImageClassification", "vit", vit_settings, asks=True, pooled=False
 )
 PLAIN_VIT = replace(PLAIN_CLASSIFIER, name="ViTModel")
 DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")

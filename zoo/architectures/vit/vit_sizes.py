@@ -39,6 +39,7 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         heads=_heads(config, patch[0], shapes),
         ffn=kind,
         hidden=width,
+        qkv_bias=config.qkv_bias and (config.rope is not None or _has_biases(shapes)),
         patch_size=patch[2],
         registers=count_rows(shapes, "reg_tokens"),
         positions=config.positions and _on_grid(config.positions, shapes),
@@ -47,6 +48,10 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
     )
     whole = with_classes(sized, shapes("head.weight"))
     return replace(whole, distilled=whole.classes > 0 and bool(shapes("head_dist.weight")))
+
+
+def _has_biases(shapes: Shapes) -> bool:
+    return shapes("blocks.0.attn.qkv.bias") is not None
 
 
 def _on_grid(where: LearnedPositions, shapes: Shapes) -> LearnedPositions:
@@ -91,6 +96,7 @@ def vit_free(config: ViTConfig) -> ViTConfig:
         classes=0,
         norm_eps=0.0,
         activation="gelu",
+        qkv_bias=config.qkv_bias or config.rope is None,
         head_tokens=None,
         distilled=False,
         scores="softmax",
