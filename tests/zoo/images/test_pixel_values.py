@@ -26,6 +26,9 @@ from zoo.images.photograph import photograph, photographs
 from zoo.images.pixel_values import pixel_values, resized_size
 
 HOW = {name: package.info(name).preprocessing for name in package.list_models()}
+HOW["stretched, then cropped"] = Preprocessing(
+    (0.4, 0.5, 0.6), (0.2, 0.3, 0.4), size=(40, 48), resize=(61, 70), resample="bicubic"
+)
 DISTINCT = {how: name for name, how in reversed(HOW.items())}.values()
 """A model of every preprocessing of the zoo."""
 
