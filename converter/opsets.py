@@ -31,6 +31,12 @@ OLDEST_RUNTIME: Final = "1.23.1"
 """The oldest ONNX Runtime that files are checked in, and are for if no version is asked for: 1.23.0
 mixes up the groups of heads of `Attention`."""
 
+OLDEST_ON_CUDA: Final = "1.25"
+"""The first ONNX Runtime whose CUDA provider has the operators of `FUSED`, by its release notes."""
+
+WEB_RELEASE: Final = "1.30.0"
+"""The newest onnxruntime-web on npm: files for the web use its kernels, `zoo site` brings it."""
+
 
 def is_older(version: str, other: str) -> bool:
     """Whether a version of a runtime came before another: ``1.9.1`` before ``1.23``."""

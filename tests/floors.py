@@ -1,34 +1,52 @@
 """What runs with which versions: `python -m tests.floors FOLDER`, a folder for the environments.
 
-Makes an environment for each row with `uv`, runs the suites in it, and writes the table of
+Makes an environment for each row with `uv`, runs the suites in it, and writes the tables of
 `docs/how-to/versions.md`. `python -m tests.floors FOLDER ROW…` does so for some rows and keeps what
-is written of the others.
+is written of the others. Without arguments it writes the lowest versions alone.
 """
 
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "versions.md"
 
 TOOLS = (
-    *("absl-py", "beartype", "coverage", "equimo", "flax", "hypothesis", "optax", "packaging"),
-    *("onnx<1.24", "pytest>=9", "pytest-xdist", "safetensors", "tokenizers"),
+    *("absl-py", "beartype", "coverage", "dm-haiku", "equimo", "flax", "hypothesis", "jraph"),
+    *("keras", "onnx<1.24", "optax", "packaging", "pytest>=9", "pytest-xdist", "safetensors"),
+    "tokenizers",
 )
 """What the suites need beside the package."""
 
-SUITES = {
-    "programs of JAX": ("tests/programs/test_programs.py", "not full", 60),
-    "rules": ("tests/rules", "not full", 25),
-    "Equimo families": ("tests/converter/test_equimo_families.py", "full", 2),
-    "frameworks": ("tests/frameworks", "not full", 3),
-}
-"""What runs: files, of which tier, and how many tests of them are drawn."""
+
+@dataclass(frozen=True)
+class Suite:
+    """Files, of which tier, and how many tests of them are drawn."""
+
+    name: str
+    files: str
+    tier: str
+    count: int
+
+
+SUITES = (
+    Suite("converter", "tests/programs tests/rules tests/converter", "not full", 300),
+    Suite("Equimo families", "tests/converter/test_equimo_families.py", "full", 8),
+    Suite("frameworks", "tests/frameworks", "not full", 8),
+)
 
 SEED = 1
+
+FIRST = "README's first command"
+"""Heading of what is run where nothing but the package is: an import, and two exports."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +81,27 @@ def make(name: str, row: Row, folder: Path) -> Path:
     _run("uv", "pip", "compile", *resolution, *project, "-o", pins)
     kept = pins.read_text() if row.lowest else ""
     (place / "requirements.txt").write_text("\n".join((kept, *row.pins, *TOOLS, "onnxruntime")))
-    _run("uv", "pip", "install", "-q", "--python", python, "-r", place / "requirements.txt", ROOT)
+    fresh = ("--reinstall-package", "jax-onnx-zoo", "--refresh-package", "jax-onnx-zoo")
+    requirements = place / "requirements.txt"
+    _run("uv", "pip", "install", "-q", *fresh, "--python", python, "-r", requirements, ROOT)
     return python
 
 
-def outcome(python: Path, files: str, tier: str, count: int) -> str:
+def first_command(python: Path) -> str:
+    """Whether the converter can be imported, and README's first command ends well."""
+    with TemporaryDirectory() as empty:
+        for words in (["-c", "import converter"], ["-m", "zoo.export"]):
+            if subprocess.run([python, *words], cwd=empty, check=False).returncode:
+                return "**no**"
+    return "yes"
+
+
+def outcome(python: Path, suite: Suite) -> str:
     """How a suite went: how many tests passed, were skipped, and failed, if any."""
     # Old libraries warn of newer ones that they were not made for.
-    draw = ["--draw", f"{SEED}/{count}/30", "-m", tier, "-W", "default::DeprecationWarning"]
-    command = [python, "-m", "pytest", "-n", "0", "-q", "-rs", "-o", "addopts=", *draw, files]
+    draw = ["--draw", f"{SEED}/{suite.count}/30", "-W", "default::DeprecationWarning"]
+    pytest = ["pytest", "-n", "0", "-q", "-rsf", "-o", "addopts=", "-m", suite.tier]
+    command = [python, "-m", *pytest, *draw, *suite.files.split()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     sys.stdout.write(f"{' '.join(map(str, command))}\n{done.stdout}\n")
     if done.returncode > 1:
@@ -88,25 +118,45 @@ def _run(*command: object) -> None:
     subprocess.run([*map(str, command)], check=True)
 
 
-def write(lines: dict[str, str]) -> None:
-    """Put rows into the page's table."""
-    text = PAGE.read_text()
-    old = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("|")}
-    rows = [lines.get(name) or old.get(name, "") for name in ROWS]
-    head = f"| | {' | '.join(SUITES)} |\n|---|{'---:|' * len(SUITES)}\n"
-    table = head + "\n".join(filter(None, rows))
-    begin, end = "<!-- versions: written by tests/floors.py -->", "<!-- end -->"
-    before, rest = text.split(begin)
+def lowest() -> Iterator[str]:
+    """The table of the lowest version of each library, as `pyproject.toml` has it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    yield "| library | lowest |"
+    yield "|---|---|"
+    yield f"| Python | {project['requires-python'].removeprefix('>=')} |"
+    for text in (*project["dependencies"], *project["optional-dependencies"]["cpu"]):
+        library = Requirement(text)
+        (version,) = (each.version for each in library.specifier if each.operator == ">=")
+        yield f"| {library.name} | {version} |"
+
+
+def results(lines: dict[str, str]) -> Iterator[str]:
+    """The table of what was run: some rows, and the others as they are on the page."""
+    found = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    old = {line.split("|")[1].strip(): line for line in found}
+    heads = [FIRST, *(f"{suite.name}, {suite.count} drawn" for suite in SUITES)]
+    yield f"| | {' | '.join(heads)} |"
+    yield f"|---|{'---:|' * len(heads)}"
+    for name in ROWS:
+        yield from filter(None, [lines.get(name) or old.get(name)])
+
+
+def write(heading: str, lines: Iterator[str]) -> None:
+    """Put a table into the page."""
+    begin, end = f"<!-- {heading}: written by tests/floors.py -->", f"<!-- end of {heading} -->"
+    table = "\n".join(lines)
+    before, rest = PAGE.read_text().split(begin)
     PAGE.write_text(f"{before}{begin}\n\n{table}\n\n{end}{rest.split(end, 1)[1]}")
 
 
 def main() -> None:
     """Run the rows that are named, or all."""
-    folder, *names = sys.argv[1:]
-    for name in names or ROWS:
+    write("lowest", lowest())
+    folder, *names = sys.argv[1:] or [None]
+    for name in (names or ROWS) if folder else ():
         python = make(name, ROWS[name], Path(folder))
-        cells = [outcome(python, *suite) for suite in SUITES.values()]
-        write({name: f"| {name} | {' | '.join(cells)} |"})
+        cells = [first_command(python), *(outcome(python, suite) for suite in SUITES)]
+        write("versions", results({name: f"| {name} | {' | '.join(cells)} |"}))
 
 
 if __name__ == "__main__":

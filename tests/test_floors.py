@@ -1,17 +1,17 @@
 """What the package needs: which libraries, from which version on, and where that is said."""
 
-import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-from converter.opsets import OLDEST_RUNTIME
+import converter
+from converter.opsets import OLDEST_ON_CUDA, OLDEST_RUNTIME, WEB_RELEASE
+from tests.floors import PAGE, ROOT, lowest
 
-ROOT = Path(__file__).parents[1]
+HOW_TO = PAGE.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 OWN = {"jax", "jaxlib", "numpy", "onnx_ir", "ml_dtypes"}
@@ -49,9 +49,20 @@ def test_files_are_checked_from_the_lowest_runtime_on(extra):
 
 
 def test_pages_say_the_lowest_versions():
-    page = (ROOT / "docs/how-to/versions.md").read_text()
-    lowest = {Requirement(text).name: Requirement(text) for text in PROJECT["dependencies"]}
-    for name in ("jax", "numpy", "huggingface-hub", "pillow"):
-        (version,) = [each.version for each in lowest[name].specifier if each.operator == ">="]
-        assert re.search(rf"\| {name} \| {re.escape(version)} \|", page), name
-    assert f"| onnxruntime | {OLDEST_RUNTIME} |" in page
+    """`python -m tests.floors` writes them."""
+    page = PAGE.read_text()
+    assert "\n".join(lowest()) in page
+    assert f"older than {OLDEST_RUNTIME} is" in page
+    assert f"every version from {OLDEST_RUNTIME} on" in (HOW_TO / "conversion.md").read_text()
+
+
+TITLES = {"tensorrt": "TensorRT", "openvino": "OpenVINO", "iree": "IREE", "opencv": "OpenCV"}
+
+
+def test_pages_say_which_runtimes_files_are_for():
+    page = (HOW_TO / "runtimes.md").read_text()
+    assert f"| ONNX Runtime, CUDA, {OLDEST_ON_CUDA} or newer |" in page
+    for name, target in converter.TARGETS.items():
+        if target.oldest and name not in ("onnxruntime", "web"):
+            assert f"\n| {TITLES.get(name, name)} {target.oldest}" in page
+    assert f"onnxruntime-web {WEB_RELEASE} is" in (HOW_TO / "browser.md").read_text()

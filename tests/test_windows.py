@@ -9,47 +9,44 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import zoo
+from tests.windows import OPEN, refusing
 from weights import lock
 from weights.progress import Quiet
 from zoo.files import staging
 from zoo.images.photograph import photograph
 
-OPEN = Path("/proc/self/fd")
-
 pytestmark = pytest.mark.skipif(not OPEN.exists(), reason="asks Linux which files are open")
-
-
-def open_files():
-    """The files that this process has open."""
-    found = set()
-    for number in OPEN.iterdir():
-        try:
-            found.add(os.readlink(number))
-        except OSError:
-            continue
-    return found
 
 
 @pytest.fixture
 def windows(monkeypatch):
-    """No open file is removed, by whatever name it is asked for."""
+    """No open file is removed or replaced, by whatever name it is asked for."""
+    for name, call in refusing().items():
+        monkeypatch.setattr(os, name, call)
 
-    def refusing(real):
-        def remove(path, *args, dir_fd=None, **kwargs):
-            place = os.fspath(path)
-            if dir_fd is not None:
-                place = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), place)
-            if os.path.realpath(place) in open_files():
-                raise PermissionError(13, "being used by another process", place)
-            return real(path, *args, dir_fd=dir_fd, **kwargs)
 
-        return remove
-
-    for name in ("unlink", "remove"):
-        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+def test_the_simulation_refuses(tmp_path, windows):
+    """What is open, what is mapped, and a folder with either in it."""
+    for name in ("open", "mapped", "free"):
+        (tmp_path / name).write_bytes(b"some")
+    with open(tmp_path / "open") as opened:
+        mapped = np.memmap(tmp_path / "mapped", np.uint8, "r")
+        for name in ("open", "mapped"):
+            with pytest.raises(PermissionError):
+                (tmp_path / name).unlink()
+            with pytest.raises(PermissionError):
+                (tmp_path / "free").replace(tmp_path / name)
+        with pytest.raises(PermissionError):
+            tmp_path.rename(tmp_path.with_name("other"))
+        assert not opened.closed and mapped.size == 4
+    del mapped
+    (tmp_path / "free").replace(tmp_path / "mapped")
+    (tmp_path / "open").unlink()
+    assert os.listdir(tmp_path) == ["mapped"]
 
 
 def test_an_interrupt_while_a_lock_is_held(tmp_path, windows):
@@ -101,6 +98,8 @@ if system == "win32":
         sys.modules[name] = None
     os.supports_dir_fd = set()
     os.O_BINARY = 0
+    from tests.windows import simulate
+    simulate(os.getcwd())
 delattr(os, "sched_getaffinity")
 sys.platform = system
 from zoo.bench import footprint, machine
@@ -121,11 +120,13 @@ EXPORTED = [
     ["export", "vit_digits", "--out", "digits.onnx"],
     ["verify", "digits.onnx"],
     ["run", "digits.onnx", "cat.png"],
+    ["export", "vit_digits", "--out", "digits.onnx", "--force"],
     ["list"],
 ]
 BUILT = [
     ["build", "vit_digits", "--variant", "fp32,int8"],
     ["verify", FOLDER],
+    ["build", "vit_digits", "--variant", "fp32", "--force"],
     ["show", "vit_digits", "cat.png", "--out", "shown.png"],
     ["embed", "pictures", "--model", FOLDER, "--out", "vectors.lance"],
     ["search", "vectors.lance", "cat.png", "--pictures", "pictures"],

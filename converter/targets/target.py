@@ -121,7 +121,8 @@ CARRIED: Mapping[str, frozenset[Op]] = {
 class Target:
     """A runtime, in the ``versions`` that a file is for: what it has, lacks, likes and gets wrong.
 
-    If none are asked for, a file is for the ``usual`` ones; ``lags`` say what older ones have not.
+    If none are asked for, a file is for the ``oldest`` and those after it; ``lags`` say what older
+    ones have not.
 
     ``kernels`` says by operation of the graph which dtypes take a detour; ``bfloat16`` has the
     operations that take it, and without, all do; ``lacks`` are operators of the standard that are
@@ -137,7 +138,7 @@ class Target:
     bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
     versions: Versions = ALL
-    usual: str = ""
+    oldest: str = ""
     lags: tuple[Lag, ...] = ()
     opset: int = FUSED
     opsets: range = OPSETS
@@ -191,7 +192,8 @@ class Target:
 
         **Raises** `SpecError` if there is none that files are written for.
         """
-        left = self.versions & versions(version_text or self.usual)
+        since = f">={self.oldest}" if self.oldest else ""
+        left = self.versions & versions(version_text or since)
         if not left:
             oldest = ".".join(map(str, self.versions.low))
             raise SpecError(

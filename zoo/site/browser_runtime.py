@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+from converter.opsets import WEB_RELEASE
 from weights.files import sha256
 from weights.opening import read_at_most
 from weights.parameters import parameter
@@ -48,7 +49,7 @@ class NpmPackage:
 
 ONNXRUNTIME_WEB = NpmPackage(
     "onnxruntime-web",
-    "1.30.0",
+    WEB_RELEASE,
     "runtime",
     {
         "ort.wasm.bundle.min.mjs": (

@@ -7,4 +7,4 @@ from converter.targets.target import lack
 
 LACKS = (*OPENVINO.lacks, lack("Attention RotaryEmbedding MatMulNBits"))
 
-TARGET = replace(OPENVINO, name="iree", lacks=LACKS)
+TARGET = replace(OPENVINO, name="iree", oldest="3.13", lacks=LACKS)

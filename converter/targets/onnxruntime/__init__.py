@@ -71,7 +71,7 @@ LACKS = (
 TARGET = Target(
     *("onnxruntime", KERNELS, LACKS, QUIRKS, BFLOAT16, "3d"),
     versions=versions(">=1.18"),
-    usual=f">={OLDEST_RUNTIME}",
+    oldest=OLDEST_RUNTIME,
     lags=LAGS,
     dynamic_integers=True,
 )

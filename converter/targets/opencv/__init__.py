@@ -34,4 +34,4 @@ CACHES = Quirk(
     model=compute_caches,
 )
 
-TARGET = replace(OPENVINO, name="opencv", lacks=LACKS, quirks=(CACHES,))
+TARGET = replace(OPENVINO, name="opencv", oldest="5", lacks=LACKS, quirks=(CACHES,))

@@ -15,4 +15,4 @@ KERNELS = {
     ops.pow: Missing({**NARROW, **UNSIGNED}, first=1),
 }
 
-TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=UNWRITTEN)
+TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=UNWRITTEN, oldest="2026.3")

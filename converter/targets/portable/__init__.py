@@ -9,6 +9,7 @@ from converter.targets.tract import TARGET as TRACT
 TARGET = replace(
     TRACT,
     name="portable",
+    oldest="",
     lacks=(*TRACT.lacks, *OPENCV.lacks, *IREE.lacks),
     opset=18,
     opsets=range(18, 19),

@@ -29,4 +29,4 @@ SIZES = Quirk(
     model=forget_values,
 )
 
-TARGET = replace(OPENVINO, name="tract", lacks=LACKS, quirks=(SIZES,))
+TARGET = replace(OPENVINO, name="tract", oldest="0.23", lacks=LACKS, quirks=(SIZES,))

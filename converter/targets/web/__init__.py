@@ -1,6 +1,6 @@
 """onnxruntime-web: ONNX Runtime's kernels as WebAssembly.
 
-1.30.0, the newest release on npm, runs ViT-S/16 in either layout of attention and at opset 18 in
+1.30.0 runs ViT-S/16 in either layout of attention and at opset 18 in
 the same time (313, 316 and 316 ms on one thread). It gets four dimensions, as most other importers
 of files want them. On WebGPU it sums exponentials as they are (`reduce.ts` of its sources), so that
 they overflow.
@@ -8,8 +8,9 @@ they overflow.
 
 from dataclasses import replace
 
+from converter.opsets import WEB_RELEASE
 from converter.targets.onnxruntime import TARGET as ONNXRUNTIME
 from converter.targets.target import lack
 
 LACKS = (*ONNXRUNTIME.lacks, lack("ReduceLogSumExp"))
-TARGET = replace(ONNXRUNTIME, name="web", attention_layout="4d", usual=">=1.30", lacks=LACKS)
+TARGET = replace(ONNXRUNTIME, name="web", attention_layout="4d", oldest=WEB_RELEASE, lacks=LACKS)

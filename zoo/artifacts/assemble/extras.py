@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+import converter
+from converter.opsets import OLDEST_ON_CUDA
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing
@@ -130,6 +132,8 @@ def card(manifest: Manifest) -> str:
         not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
         rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
         without_runtime=[each.file for each in variants.values() if each.minimum_runtime is None],
+        oldest_on_cuda=OLDEST_ON_CUDA,
+        oldest={name: target.oldest for name, target in converter.TARGETS.items()},
         by_tensor=[each.file for each in variants.values() if each.scales == "tensor"],
         how=how,
         steps=preprocessing_words(how),
