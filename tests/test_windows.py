@@ -164,3 +164,4 @@ def test_commands_without_the_names_of_posix(system, commands, tmp_path):
         command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    assert not [path for kind in (".zoo-*", "*.lock", "*.part") for path in tmp_path.rglob(kind)]
