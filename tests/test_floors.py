@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 import converter
 from converter.opsets import OLDEST_ON_CUDA, OLDEST_RUNTIME, WEB_RELEASE
 from tests.floors import PAGE, ROOT, lowest
+from tests.onnxruntimes import DIRECTML, INTEL_MAC, VERSIONS
 
 HOW_TO = PAGE.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -53,6 +54,9 @@ def test_pages_say_the_lowest_versions():
     page = PAGE.read_text()
     assert "\n".join(lowest()) in page
     assert f"older than {OLDEST_RUNTIME} is" in page
+    assert f"on Windows alone, and {DIRECTML} is" in page and f"onnxruntime {INTEL_MAC} is" in page
+    oldest = ".".join(map(str, converter.TARGETS["onnxruntime"].versions.low))
+    assert f"They run from {oldest} on" in page and VERSIONS[0].startswith(f"{oldest}.")
     assert f"every version from {OLDEST_RUNTIME} on" in (HOW_TO / "conversion.md").read_text()
 
 

@@ -7,6 +7,7 @@ import pytest
 from jax import lax
 
 import converter
+from tests.since import since
 
 
 def first(x):
@@ -35,6 +36,7 @@ def test_everything_is_named_with_its_lines():
     assert str(raised.value).endswith(f"[{told.obstacles[0].lines[0]}]")
 
 
+@since("0.10")
 def test_what_no_expansion_can_say_is_among_all_others():
     """Windows of unknown size too."""
 

@@ -14,8 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-VERSIONS = ("1.18.1", "1.20.1", "1.22.1", "1.23.1", "1.26.0", "1.31.1", "1.32.0")
-"""Those that files are run in: the oldest they are written for, and what came after it."""
+VERSIONS = (
+    *("1.18.1", "1.20.1", "1.22.1", "1.23.1"),
+    INTEL_MAC := "1.23.2",
+    DIRECTML := "1.24.4",
+    *("1.26.0", "1.31.1", "1.32.0"),
+)
+"""Those that files are run in: the oldest they are written for, and what came after it, among it
+the last that has wheels for Intel Macs and the last of `onnxruntime-directml`."""
 
 FOLDER = "ONNXRUNTIMES"
 
