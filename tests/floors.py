@@ -38,9 +38,9 @@ class Suite:
 
 
 SUITES = (
-    Suite("converter", "tests/programs tests/rules tests/converter", "not full", 300),
-    Suite("Equimo families", "tests/converter/test_equimo_families.py", "full", 8),
-    Suite("frameworks", "tests/frameworks", "not full", 8),
+    Suite("converter", "tests/programs tests/rules tests/converter", "not full", 160),
+    Suite("Equimo families", "tests/converter/test_equimo_families.py", "full", 4),
+    Suite("frameworks", "tests/frameworks", "not full", 4),
 )
 
 SEED = 1

@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from converter.jax_versions import enable_x64
 from tests.conformance import spec_of
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -32,7 +33,7 @@ WAYS = (
 
 def disturb():
     """Let JAX see dtypes from pickles, copies and changes of byte order before numpy's own."""
-    with warnings.catch_warnings(), jax.enable_x64(True):
+    with warnings.catch_warnings(), enable_x64(True):
         warnings.simplefilter("ignore")
         for number, name in enumerate((*NAMES, *OTHERS)):
             own = np.dtype(name)
@@ -78,7 +79,7 @@ def main(disturbed):
     found = {}
     for name, fn, specs, params in programs():
         given = [(shape, own(np.dtype(dtype))) for shape, dtype in map(spec_of, specs)]
-        with jax.enable_x64("64" in name):
+        with enable_x64("64" in name):
             found[name] = digest(fn, given, jax.tree.map(own, params))
     json.dump(found, sys.stdout)
 

@@ -10,7 +10,7 @@ from jax.experimental import checkify
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.experimental.xla_metadata import set_xla_metadata
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from tests.conformance import Case
 
@@ -75,7 +75,7 @@ DROPPED = {
     )[1],
     "with_layout_constraint": lambda x: with_layout_constraint(x + 1, Layout((1, 0))),
     "reshard": lambda x: jax.sharding.reshard(
-        x + 1, NamedSharding(jax.make_mesh((1,), ("d",)), SPEC)
+        x + 1, NamedSharding(jax.make_mesh((1,), ("d",), axis_types=(AxisType.Explicit,)), SPEC)
     ),
     "with_sharding_constraint": lambda x: lax.with_sharding_constraint(
         x + 1, NamedSharding(MESH, SPEC)
