@@ -120,9 +120,11 @@ def attention(
     q_heads: int,
     kv_heads: int,
     precision: Any,
+    hides: bool,
 ) -> jax.Array:
     """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands;
-    with a ``softcap`` that is a bound of the scores before the mask."""
+    with a ``softcap`` that is a bound of the scores before the mask. Whether the mask ``hides``
+    scores, whatever they are, says where it came from."""
     flat = q.ndim == 3
     if flat:
         q, k, v = (_heads(x, n) for x, n in ((q, q_heads), (k, kv_heads), (v, kv_heads)))

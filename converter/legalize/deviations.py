@@ -40,6 +40,12 @@ def _is_trusted(leaf: Value) -> bool:
     return leaf.kind == "param" or (leaf.kind == "const" and bool(np.isfinite(leaf.const).all()))
 
 
+def _may_be_unknown(node: Node) -> bool:
+    """Whether there may be NaN in the operand."""
+    x = node.inputs[0]
+    return is_float(x.dtype) and known_range(x).nan
+
+
 def _extreme(node: Node, editor: Editor) -> Value:
     """NaN where there is any, else the extreme of the others."""
     (x,), out = node.inputs, editor.like(node, node.inputs)
@@ -83,10 +89,16 @@ def _top_k(node: Node, editor: Editor) -> list[Value]:
 
 
 TABLE: dict[Op, Deviation] = {
-    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Deviation(NAN_SKIPPED, _extreme)),
+    **dict.fromkeys(
+        (ops.reduce_max, ops.reduce_min), Deviation(NAN_SKIPPED, _extreme, _may_be_unknown)
+    ),
     **dict.fromkeys(
         (ops.argmax, ops.argmin),
-        Deviation("the place of the maximum or minimum is not that of the first NaN", _place),
+        Deviation(
+            "the place of the maximum or minimum is not that of the first NaN",
+            _place,
+            _may_be_unknown,
+        ),
     ),
     **dict.fromkeys(
         (ops.scatter_max, ops.scatter_min), Deviation(NAN_SKIPPED, _deviations_scatter)
@@ -119,6 +131,10 @@ TABLE: dict[Op, Deviation] = {
     **dict.fromkeys(
         (ops.hard_sigmoid, ops.hard_swish),
         Deviation("a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"),
+    ),
+    ops.attention: Deviation(
+        "a score that is NaN or infinite is NaN in an Attention whose mask hides it",
+        concerns=lambda node: node.params["hides"],
     ),
     ops.grid_sample: Deviation(
         "GridSample gives a number at a place that is NaN or infinite, and JAX NaN"

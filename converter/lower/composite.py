@@ -93,6 +93,7 @@ def _(
     q_heads: int,
     kv_heads: int,
     precision: Any,
+    hides: bool,
 ) -> ir.Value:
     flat = b.out.rank == 3
     width = b.operand().shape[-1]

@@ -167,7 +167,8 @@ def attend(graph: Graph, settings: PassSettings) -> bool:
     if not (settings.fuses("attention") and graph.count(ops.einsum)):
         return False
     changed = _swept(graph, {ops.select_n: attention.as_term})
-    changed = recognised(attention.ATTENTION)(graph, settings) or changed
+    fused = attention.STRICT_ATTENTION if settings.strict else attention.ATTENTION
+    changed = recognised(fused)(graph, settings) or changed
     return sweep(graph, {ops.attention: attention.share}) or changed
 
 

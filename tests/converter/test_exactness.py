@@ -32,6 +32,13 @@ ROWS = np.array([2, 0, 1], np.int32)
 ADDED = np.array([[1, 2, NAN, 4, 5, 6]] * 3, np.float32)
 
 
+def attended(x, shown):
+    """Attention of rows to those that are shown."""
+    queries = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    scores = jnp.where(shown, queries @ x.T, -jnp.inf)
+    return jax.nn.softmax(scores, axis=-1) @ jnp.nan_to_num(x)
+
+
 def pool(op, start, *size, **more):
     return lambda x: lax.reduce_window(x, start, op, (1, *size), (1, 1), "VALID", **more)
 
@@ -75,6 +82,7 @@ FUNCTIONS = {
     "gelu": lambda x: jax.nn.gelu(-abs(x[2:]) - 4, approximate=False),
     "logistic": lambda x: jax.nn.sigmoid(x * 10),
     "resize": lambda x: jax.image.resize(x[:, :2], (4, 5), "linear"),
+    "attention": lambda x: attended(x[:, :4], jnp.isfinite(x[:, :4]).all(1)),
     "grid_sample": lambda x: map_coordinates(IMAGE, [x, x * 0.5], order=1),
 }
 

@@ -13,6 +13,7 @@ where ``f`` hides scores (``weights``) make zeros of rows that are hidden throug
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +26,7 @@ from converter.fuse.attention.scores import Added, Filled, ScoreFactor, Scores, 
 from converter.fuse.attention.weights import AttentionWeights
 from converter.fuse.dependence import rely_on_scalar
 from converter.fuse.look_alikes import attention_like
-from converter.fuse.match import Uses, proved, unrepeated, whole
+from converter.fuse.match import Recogniser, Uses, proved, unrepeated, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
@@ -46,8 +47,20 @@ class ProvedAttention:
     mask: Mask | None
     precision: np.dtype
 
+    @property
+    def hides(self) -> bool:
+        """Whether numbers stand in place of scores, whatever those are."""
+        return self.mask is not None and any(isinstance(t, Filled) for t in self.mask.terms)
 
-def prove_attention(node: Node, uses: Uses) -> ProvedAttention | str | None:
+
+HIDDEN = (
+    "the conversion is strict, and a score that is NaN or infinite would be NaN where the mask "
+    "hides it"
+)
+
+
+def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAttention | str | None:
+    """Evidence; a ``strict`` one has no scores that are hidden."""
     reason = None
     for side in (0, 1):
         weights_or_reason = weights.weights(node.inputs[side], uses)
@@ -57,7 +70,7 @@ def prove_attention(node: Node, uses: Uses) -> ProvedAttention | str | None:
             else weights_or_reason
         )
         if isinstance(evidence, ProvedAttention):
-            return evidence
+            return HIDDEN if strict and evidence.hides else evidence
         reason = reason or evidence
     return reason
 
@@ -129,6 +142,7 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
         "q_heads": query.shape[1],
         "kv_heads": key.shape[1],
         "precision": max(attention.precision, dtype, key=lambda d: d.itemsize),
+        "hides": attention.hides,
     }
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
@@ -230,7 +244,13 @@ def lift(editor: Editor, mask: Value) -> Value:
     return editor.binary(ops.sub, mask, below)
 
 
-ATTENTION = proved("Attention", (ops.einsum,), prove_attention, build_attention, attention_like)
+def attention_recogniser(strict: bool) -> Recogniser:
+    prove = partial(prove_attention, strict=strict)
+    return proved("Attention", (ops.einsum,), prove, build_attention, attention_like)
+
+
+ATTENTION = attention_recogniser(strict=False)
+STRICT_ATTENTION = attention_recogniser(strict=True)
 
 
 # ---------------------------------------------------------------------------------- rules beside it
