@@ -57,7 +57,8 @@ def seeded(kind: str, settings: dict[str, Any]) -> Any:
 
 def saved(kind: str, size: tuple[int, int], folder: Path, **settings: Any) -> Own:
     """By `save_pretrained`."""
-    asks = {"interpolate_pos_encoding": True} if kind in ASKING else {}
+    is_own = settings.get("image_size") == [*size]
+    asks = {"interpolate_pos_encoding": True} if kind in ASKING and not is_own else {}
     model = seeded(kind, settings)
     model.save_pretrained(folder)
     return Own(folder, lambda pictures: model(pictures, **asks).logits, size)
@@ -191,6 +192,16 @@ OWN: dict[str, Callable[[Path], Own]] = {
         **SIZED,
         intermediate_size=80,
         qkv_bias=False,
+    ),
+    "vit on no square": partial(
+        *(saved, "ViTForImageClassification", (32, 56)),
+        **SIZES,
+        **{"image_size": [32, 56], "patch_size": 8, "intermediate_size": 80},
+    ),
+    "vit on as many places as a square has": partial(
+        *(saved, "ViTForImageClassification", (16, 64)),
+        **SIZES,
+        **{"image_size": [16, 64], "patch_size": 8, "intermediate_size": 80},
     ),
     "deit": partial(
         *(saved, "DeiTForImageClassification", (32, 56)), **SIZED, intermediate_size=80

@@ -99,6 +99,16 @@ class Settings(Model, extra="allow"):
         return self.num_attention_heads or (argument if is_known else None)
 
     @property
+    def trained_on(self) -> tuple[int, int] | tuple[()]:
+        """Height and width of the pictures of training, where a list says them."""
+        pictures = self.pretrained_cfg.input_size[1:] if self.pretrained_cfg else ()
+        stated = (self.model_extra or {}).get("image_size", self.model_args.get("img_size"))
+        listed = stated if isinstance(stated, list | tuple) else pictures
+        if len(listed) != 2 or not all(type(side) is int and side > 0 for side in listed):
+            return ()
+        return listed[0], listed[1]
+
+    @property
     def network(self) -> Settings:
         """The part about the network for images, where a model has several."""
         return self.vision_config or self.backbone_config or self

@@ -1,6 +1,5 @@
 """Checkpoints of one's own: a network of the zoo with other classes, or in other sizes."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -115,7 +114,6 @@ def described(
     usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
     if settings:
         refuse_other_networks(settings)
-        check_grid(config, settings)
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
     if body(config) != body(usual) or (config.classes and not (like_usual and config == usual)):
@@ -142,22 +140,7 @@ def described(
 def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
     said = architecture_of(config).told(settings)
-    _check_alike(said.model_dump(mode="json"), _class(config).settings(config))
-
-
-def check_grid(config: Config, settings: Settings) -> None:
-    """**Raises** `MappingError` where as many positions as a square has are of another grid."""
-    timms = settings.pretrained_cfg.input_size[1:] if settings.pretrained_cfg else ()
-    stated = (settings.network.model_extra or {}).get("image_size", timms)
-    listed = stated if isinstance(stated, list | tuple) else ()
-    sides = [side // config.stride for side in listed if type(side) is int]
-    where = positions_in(config)
-    if where and len(sides) == 2 and sides[0] != sides[1] and math.prod(sides) == where.grid**2:
-        raise MappingError(
-            f"{CONFIG} beside the checkpoint says that its positions are of a grid of {sides[0]} x "
-            f"{sides[1]}, and those of the zoo's networks are of squares: train on squares, or "
-            "interpolate them to one."
-        )
+    _check_alike(said.model_dump(mode="json", exclude_unset=True), _class(config).settings(config))
 
 
 def positions_in(config: Config) -> LearnedPositions | None:

@@ -182,8 +182,9 @@ def _other_sizes(naming: Naming, view: Checkpoint) -> str:
         patches = {table[0] - where.prefix for where in places if table and where is not None}
         if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
             return (
-                f"its {min(patches)} positions are of no square grid, and those of the zoo's "
-                "networks are: train on squares, or interpolate them to one"
+                f"its {min(patches)} positions are of no square grid, and no tensor tells of "
+                'which: write {"image_size": [HEIGHT, WIDTH]} of the pictures of training into a '
+                f"{CONFIG} beside {TENSORS}, and give their folder"
             )
     return ""
 

@@ -64,7 +64,9 @@ def run_transformers(
         if place in loaded.weights.arrays:
             periods = torch.from_numpy(np.array(loaded.weights.arrays[place]))
             model.rope_embeddings.inv_freq = 1 / periods
-    asked = {"interpolate_pos_encoding": True} if kind.asks else {}
+    # Asked to, it takes positions for those of a square, which they need not be.
+    is_own = pixels.shape[2:] == config.native
+    asked = {"interpolate_pos_encoding": True} if kind.asks and not is_own else {}
     with torch.no_grad():
         result = model(torch.from_numpy(pixels), **asked)
     if kind.answers:

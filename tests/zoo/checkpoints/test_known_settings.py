@@ -96,7 +96,8 @@ def test_what_is_without_effect_changes_nothing(kind, tmp_path):
     assert sum(changed.get(name) != value for name, value in settings.items()) > 2
     path.write_text(json.dumps(changed))
     model = getattr(transformers, settings["architectures"][0]).from_pretrained(own.path).eval()
-    asks = {"interpolate_pos_encoding": True} if type(model).__name__ in ASKING else {}
+    is_asked = type(model).__name__ in ASKING and settings.get("image_size") != [*own.size]
+    asks = {"interpolate_pos_encoding": True} if is_asked else {}
     with torch.no_grad():
         assert torch.equal(model(pictures, **asks).logits, own.logits(pictures))
 

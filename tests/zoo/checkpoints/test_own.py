@@ -245,6 +245,25 @@ def test_sizes_that_are_sound_make_a_network():
     assert sound > 15
 
 
+@pytest.mark.parametrize("kind", ["vit", "vit on no square"])
+def test_what_is_asked_for_is_enough(kind, zoo, tmp_path):
+    """A `config.json` with what the refusal says, and nothing else."""
+    own = OWN[kind](tmp_path / "own")
+    path, written = own.path / "config.json", {"num_attention_heads": 4}
+    if kind != "vit":
+        path.write_text(json.dumps(written))
+        said = zoo("export", "--weights", own.path, code=2).error
+        assert "28 positions are of no square grid" in said and '"image_size": [HEIGHT' in said
+        written["image_size"] = [32, 56]
+    path.write_text(json.dumps(written))
+    model = package.from_pretrained("vit", own.path)
+    picture = np.random.default_rng(5).standard_normal((3, *own.size), np.float32)
+    want = own.logits(torch.from_numpy(picture[None]))[0].detach()
+    # The epsilon of norms is another where nobody says it.
+    got = model(jax.numpy.asarray(picture)).logits
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
+
+
 def settings(folder, **others):
     """Those beside a checkpoint, with others."""
     told = json.loads((folder / "config.json").read_text())

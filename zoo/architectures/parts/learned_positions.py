@@ -1,5 +1,6 @@
 """A learned position for every patch, on any grid."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -12,7 +13,7 @@ from zoo.architectures.parts.layers import Size
 
 
 class LearnedPositionEmbedding(eqx.Module):
-    """A table with a row for each patch of a square grid, interpolated to any other grid.
+    """A table with a row for each patch of a grid, interpolated to any other grid.
 
     Interpolation is `rows · table · columnsᵀ` with one matrix for each axis, which is exact at any
     size, known or symbolic.
@@ -22,7 +23,7 @@ class LearnedPositionEmbedding(eqx.Module):
     """
 
     weight: Float[Array, "rows dim"]
-    grid: int = eqx.field(static=True)
+    sides: tuple[int, int] = eqx.field(static=True)
     prefix: int = eqx.field(static=True)
     antialias: bool = eqx.field(static=True)
     offset: float = eqx.field(static=True)
@@ -38,12 +39,13 @@ class LearnedPositionEmbedding(eqx.Module):
         offset: float,
         linear: bool,
         registers: int,
+        columns: int | None = None,
         key: PRNGKeyArray,
     ):
         """**Arguments:** channels of a token; else as `LearnedPositions` of `config.py`."""
-        self.grid, self.prefix = grid, cls_token + registers
+        self.sides, self.prefix = (grid, columns or grid), cls_token + registers
         self.antialias, self.offset, self.linear = antialias, offset, linear
-        self.weight = 0.02 * jr.normal(key, (self.prefix + grid**2, dim))
+        self.weight = 0.02 * jr.normal(key, (self.prefix + math.prod(self.sides), dim))
 
     def __call__(self, height: Size, width: Size) -> Float[Array, "tokens dim"]:
         """**Arguments:** patches along each side, numbers or symbolic dimensions.
@@ -51,25 +53,26 @@ class LearnedPositionEmbedding(eqx.Module):
         **Returns** the rows of the class token and of registers where there are any, then
         `height · width` patches by rows.
         """
-        if height == width == self.grid:
+        tall, wide = self.sides
+        if height == tall and width == wide:
             return self.weight
         dim, prefix = self.weight.shape[-1], self.prefix
-        native = (jnp.asarray(height) == self.grid) & (jnp.asarray(width) == self.grid)
-        table = self.weight[prefix:].astype(jnp.float32).reshape(self.grid, self.grid, dim)
-        for axis, size in ((0, height), (1, width)):
+        native = (jnp.asarray(height) == tall) & (jnp.asarray(width) == wide)
+        table = self.weight[prefix:].astype(jnp.float32).reshape(tall, wide, dim)
+        for axis, (size, own) in enumerate(((height, tall), (width, wide))):
             # The grid of training is taken as it is, even where an offset would move it.
-            scale = jnp.where(native, 1.0, (size + self.offset) / self.grid)
-            weights = self.weights(size, scale)
+            scale = jnp.where(native, 1.0, (size + self.offset) / own)
+            weights = self.weights(own, size, scale)
             table = jnp.tensordot(weights, table, (1, axis))
             table = jnp.moveaxis(table, 0, axis)
         patches = table.reshape(height * width, dim).astype(self.weight.dtype)
         return jnp.concatenate([self.weight[:prefix], patches])
 
-    def weights(self, size: Size, scale: Float[Array, ""]) -> Float[Array, "size grid"]:
+    def weights(self, own: int, size: Size, scale: Float[Array, ""]) -> Float[Array, "size own"]:
         """The matrix that interpolates one axis."""
         if self.linear:
-            return widened(self.grid, size, scale, lambda x: jnp.maximum(1 - jnp.abs(x), 0))
-        return cubic_weights(self.grid, size, scale, self.antialias)
+            return widened(own, size, scale, lambda x: jnp.maximum(1 - jnp.abs(x), 0))
+        return cubic_weights(own, size, scale, self.antialias)
 
 
 def cubic_weights(

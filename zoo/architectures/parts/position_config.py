@@ -9,11 +9,12 @@ from dataclasses import dataclass
 class LearnedPositions:
     """A learned table of positions, and how it is brought to another grid than its own.
 
-    `grid` is the number of patches along each side of the images it was trained on; `cls_token`
-    says that its first row is the class token's, and `registers` how many behind it are those of
-    registers. Another grid is interpolated by cubic
-    convolution: with `antialias` as torch's `interpolate(antialias=True)` (a = -0.5), else as
-    without (a = -0.75). With `linear`, which needs `antialias`, it is interpolated linearly.
+    `grid` is the number of patches along each side of the images it was trained on, or along their
+    height, where those were no squares and had `columns` along their width. `cls_token` says that
+    the first row is the class token's, and `registers` how many behind it are those of registers.
+    Another grid is interpolated by cubic convolution: with `antialias` as torch's
+    `interpolate(antialias=True)` (a = -0.5), else as without (a = -0.75). With `linear`, which
+    needs `antialias`, it is interpolated linearly.
     `offset` is added to the wanted grid before the scale is taken from it, as DINOv2 does.
     """
 
@@ -23,6 +24,17 @@ class LearnedPositions:
     offset: float = 0.0
     linear: bool = False
     registers: int = 0
+    columns: int | None = None
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Patches along height and width."""
+        return self.grid, self.columns or self.grid
+
+    @property
+    def patches(self) -> int:
+        """Rows of patches; of a grid that nobody has said, too, whose height is zero."""
+        return max(1, self.grid) * (self.columns or self.grid)
 
     @property
     def prefix(self) -> int:

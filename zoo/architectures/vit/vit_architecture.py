@@ -14,7 +14,7 @@ from zoo.architectures.feature_kinds import (
     feature_outputs,
     purpose_of_features,
 )
-from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
 from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class
@@ -27,6 +27,7 @@ from zoo.architectures.vit.vit_sizes import (
 )
 
 if TYPE_CHECKING:
+    from zoo.architectures.library_settings import Settings
     from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 
@@ -45,7 +46,19 @@ def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
         heads=(settings and settings.heads) or config.heads,
         scores=beside.scores(config.classes),
         head_tokens=0 if mean else config.head_tokens,
+        positions=config.positions and _on_stated_grid(config.positions, config, settings),
     )
+
+
+def _on_stated_grid(
+    where: LearnedPositions, config: ViTConfig, settings: Settings | None
+) -> LearnedPositions:
+    """On the grid of the pictures of training, where those are told to be no squares."""
+    sides = settings.trained_on if settings else ()
+    tall, wide = (side // config.patch_size for side in sides or (0, 0))
+    if tall == wide or tall * wide != where.patches:
+        return where
+    return replace(where, grid=tall, columns=wide)
 
 
 def _mean_alone(config: ViTConfig, beside: Beside) -> bool:

@@ -72,7 +72,7 @@ class ViTConfig:
         """Whether a network can have these sizes."""
         counts = (self.dim, self.heads, self.hidden, self.depth, self.patch_size, self.width)
         few = 0 <= self.registers <= MOST and 0 <= self.classes <= MOST
-        grid = self.positions is None or 0 < self.positions.grid <= MOST
+        grid = self.positions is None or all(0 < side <= MOST for side in self.positions.sides)
         heads = self.heads > 0 and self.dim % self.heads == 0
         # Two axes, and two halves of what is rotated.
         rotated = self.rope is None or (heads and self.head_dim % 4 == 0)
@@ -119,8 +119,10 @@ class ViTConfig:
     @property
     def native(self) -> tuple[int, int] | None:
         """(height, width) of the images that learned positions were trained on."""
-        side = self.positions and self.positions.grid * self.patch_size
-        return (side, side) if side else None
+        if self.positions is None or not self.positions.grid:
+            return None
+        tall, wide = self.positions.sides
+        return tall * self.patch_size, wide * self.patch_size
 
     @property
     def task(self) -> str:

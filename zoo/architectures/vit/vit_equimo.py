@@ -5,6 +5,7 @@ from typing import Any
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.errors import BadRequest
 
 # Equimo's names for what configurations have others for.
 EQUIMO_FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
@@ -46,6 +47,8 @@ def vit_equimo(config: ViTConfig) -> dict[str, Any]:
 
 
 def _learned(config: ViTConfig, positions: LearnedPositions) -> dict[str, Any]:
+    if positions.columns is not None:
+        raise BadRequest("Equimo has square grids of positions alone: write another format.")
     return {
         "img_size": positions.grid * config.patch_size,
         "class_token": config.cls_token,

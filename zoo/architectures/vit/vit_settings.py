@@ -34,7 +34,8 @@ def dinov3_settings(config: ViTConfig) -> dict[str, Any]:
 
 def _learned(config: ViTConfig) -> dict[str, Any]:
     """What all classes with learned positions ask."""
-    assert config.positions is not None
+    assert config.native is not None
+    height, width = config.native
     return {
         "hidden_size": config.dim,
         "num_hidden_layers": config.depth,
@@ -42,7 +43,7 @@ def _learned(config: ViTConfig) -> dict[str, Any]:
         "hidden_act": CALLED[config.activation].transformers[0],
         "layer_norm_eps": config.norm_eps,
         "patch_size": config.patch_size,
-        "image_size": config.positions.grid * config.patch_size,
+        "image_size": height if height == width else [height, width],
     }
 
 

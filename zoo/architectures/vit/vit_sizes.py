@@ -55,8 +55,11 @@ def _has_biases(shapes: Shapes) -> bool:
 
 
 def _on_grid(where: LearnedPositions, shapes: Shapes) -> LearnedPositions:
-    side = math.isqrt(max(0, count_rows(shapes, "global_pos_embed.weight") - where.prefix))
-    return replace(where, grid=side)
+    count = max(0, count_rows(shapes, "global_pos_embed.weight") - where.prefix)
+    side = math.isqrt(count)
+    # Of what is no square the settings beside it tell the height.
+    is_square = side**2 == count
+    return replace(where, grid=side if is_square else 0, columns=None if is_square else count)
 
 
 def _heads(config: ViTConfig, dim: int, shapes: Shapes) -> int:
@@ -84,7 +87,7 @@ def vit_landmarks(config: ViTConfig) -> dict[str, Shape]:
         f"blocks.{config.depth - 1}.norm.weight": (config.dim,),
     }
     if config.positions is not None:
-        count = config.positions.grid**2 + config.positions.prefix
+        count = config.positions.patches + config.positions.prefix
         leaves["global_pos_embed.weight"] = (count, config.dim)
     return leaves
 
@@ -100,7 +103,7 @@ def vit_free(config: ViTConfig) -> ViTConfig:
         head_tokens=None,
         distilled=False,
         scores="softmax",
-        positions=config.positions and replace(config.positions, grid=0),
+        positions=config.positions and replace(config.positions, grid=0, columns=None),
     )
 
 
