@@ -35,8 +35,8 @@ Read = TypeVar("Read", bound=Model)
 
 
 class SettingsBeside(NamedTuple):
-    """What lies beside tensors: `config.json`, how pictures are made, and the settings of pictures
-    that the zoo does not know or does not follow, in words."""
+    """Settings beside tensors: `config.json`, how pictures are made, and in words those of pictures
+    that the zoo does not know or does not follow."""
 
     settings: Settings | None
     pictures: Preprocessing | None
