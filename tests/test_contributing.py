@@ -22,7 +22,10 @@ SOURCES = ("converter", "weights", "zoo", "tests", "benchmarks")
 WITHOUT_CODE = {"zoo": ["data"]}
 """Folders of a package that hold no modules, and so are no rooms to import."""
 
-MADE = {"embed.json", "dist/", ".venv/bin/mypy", "onnx/", "config.json"}
+MADE = {
+    *("embed.json", "dist/", ".venv/bin/mypy", "onnx/", "config.json"),
+    *("preprocessor_config.json", "processor_config.json"),
+}
 """What is there once something has made it."""
 
 
