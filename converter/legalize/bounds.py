@@ -7,7 +7,8 @@ drops what a scatter writes there. ONNX has neither, and counts negative indices
 drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
 is relied on: where the indices are known, where a gather reads windows wider than one, of which an
 index gives the start alone, where a mask leaves out some of what is gathered
-(``where(i < n, x[i], 0)``), for the promise may be kept for the rest only, and where something else
+(``where(i < n, x[i], 0)``), for the promise may be kept for the rest only, where a mask of the same
+numbers leaves out some of what is scattered, as in the derivative of that, and where something else
 takes the same indices without a promise, as in JAX's derivative of a scatter.
 """
 
@@ -36,11 +37,15 @@ KEEPS_APART = frozenset(
 """Operations behind which a mask still tells elements of the operands from each other."""
 
 
+WEAVES = frozenset({*(op for op in ops.stated() if op.elementwise or op.moves), ops.concatenate})
+"""Operations each element of whose results is made of few elements of the operands."""
+
+
 def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
     """The rules for a graph; with ``strict`` no promise is believed."""
     masked = _masked(graph)
     return {
-        **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, doubted=strict)),
+        **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, strict=strict)),
         ops.gather: partial(_bounds_gather, strict=strict, doubted=masked | _unpromised(graph)),
         ops.dynamic_slice: _dynamic_slice,
     }
@@ -129,13 +134,14 @@ def _bounds_gather(node: Node, editor: Editor, strict: bool, doubted: set[int]) 
     return editor.where(ok, out, other)
 
 
-def _bounds_scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:
+def _bounds_scatter(node: Node, editor: Editor, strict: bool) -> Value | None:
     """A dropped window goes to rows appended for it, which are cut off again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     sizes = scatter_window(numbers, x.rank, updates.shape)
     pointed = numbers.scatter_dims_to_operand_dims
     limits = _limits(x.shape, sizes, pointed)
+    doubted = strict or _masked_by(updates, indices)
     if mode == Mode.PROMISE_IN_BOUNDS and _promise_kept(indices, limits, doubted):
         return None
     if mode == Mode.CLIP:
@@ -151,6 +157,34 @@ def _bounds_scatter(node: Node, editor: Editor, doubted: bool) -> Value | None:
     aside = _aside(editor, indices, inside, x.shape[axis])
     out = editor.like(node, [padded, aside, updates], padded.shape, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
+
+
+def _masked_by(updates: Value, indices: Value) -> bool:
+    """Whether a mask of what the indices are made of leaves out some of the updates."""
+    places = {id(value) for value in _woven(indices) if value.kind != "const"}
+    masks = (mask for value in _woven(updates) for mask in _masks(value))
+    return any(id(value) in places for mask in masks for value in _woven(mask))
+
+
+def _woven(value: Value) -> list[Value]:
+    """A value and what it is made of, element by element."""
+    seen = {id(value): value}
+    waiting = [value]
+    while waiting:
+        node = waiting.pop().node
+        if node is not None and node.op in WEAVES:
+            fresh = [operand for operand in node.inputs if id(operand) not in seen]
+            seen |= {id(operand): operand for operand in fresh}
+            waiting += fresh
+    return list(seen.values())
+
+
+def _masks(value: Value) -> Iterator[Value]:
+    """What chooses the elements of a value, or makes zeros of them."""
+    if value.node is not None and value.node.op is ops.select_n:
+        yield value.node.inputs[0]
+    if value.node is not None and value.node.op is ops.mul:
+        yield from (v for v in value.node.inputs if known_range(v).within(0, 1))
 
 
 def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:

@@ -108,6 +108,7 @@ TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))
 NORMS, RMS, GELU = {"LayerNormalization": 1}, {"RMSNormalization": 1}, {"Gelu": 1}
 SAMPLED_WAYS = {
+    "coordinates": ("vmap of grad",),
     "shares": ("nested vmap",),
     "four": ("vmap 1", "open batch"),
     "flat": ("vmap last",),
