@@ -39,8 +39,8 @@ class Suite:
 
 SUITES = (
     Suite("converter", "tests/programs tests/rules tests/converter", "not full", 160),
-    Suite("Equimo families", "tests/converter/test_equimo_families.py", "full", 4),
-    Suite("frameworks", "tests/frameworks", "not full", 4),
+    Suite("Equimo families", "tests/converter/test_equimo_families.py", "full", 2),
+    Suite("frameworks", "tests/frameworks", "not full", 3),
 )
 
 SEED = 1

@@ -111,7 +111,10 @@ def test_extremes_of_nan(operator, dtype):
 
 @pytest.mark.parametrize(
     ("text", "opset", "newest"),
-    [("==1.18.1", 21, 21), (">=1.20", 21, 21), ("==1.23.0", 22, 22), ("==1.23.1", 23, 23)],
+    [
+        *(("==1.18.1", 21, 21), (">=1.20", 21, 21), ("==1.23.0", 22, 22), ("==1.23.1", 23, 23)),
+        ("==1.24.4", 23, 23),
+    ],
 )
 def test_the_opset_is_one_that_every_version_loads(text, opset, newest):
     target = f"onnxruntime{text}"

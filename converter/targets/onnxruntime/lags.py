@@ -72,8 +72,8 @@ LAGS = (
     Lag("<1.31", {"Where": {"int8": "int32", "uint32": "int64"}}),
     Lag("<1.30", {"Trilu": {"int32": "int64"}}, model=without_cosines),
     Lag("<1.26", {"TopK": {**BYTES, "int16": "int32"}}),
-    Lag("<1.25", newest=25),
-    Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTES), newest=23),
+    Lag("<1.25", newest=23),  # 1.24 loads 24 and 25, and has no TensorScatter
+    Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTES)),
     Lag("<1.23.1", newest=22),  # 1.23.0 loads 23, and mixes up heads that share keys
     Lag(
         "<1.21",
