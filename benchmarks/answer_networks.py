@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
 
 import zoo
 from tests.references import areas, classifiers
+from weights.progress import Quiet
+from zoo.architectures.entry import DATA
+from zoo.checkpoints.convert import convert_file
 from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.checkpoints.weights_argument import Given
 
 Size = tuple[int, int]
 
@@ -45,13 +50,15 @@ class Made:
 @dataclass(frozen=True)
 class AnswerNetwork:
     """`size` is that of the pictures of which speed and cosines are measured, `others` are those
-    that differences are measured at too; both (height, width). `task` is what Optimum calls it."""
+    that differences are measured at too; both (height, width). `task` is what Optimum calls it.
+    `chooser` is the layer whose numbers rank places, of which a network goes on with the best."""
 
     make: Callable[[Path], Made]
     size: Size = (224, 224)
     others: tuple[Size, ...] = ((224, 160), (160, 256))
     takes: tuple[str, ...] = ("pixel_values",)
     task: str = ""
+    chooser: str = ""
 
 
 class ByName(torch.nn.Module):
@@ -157,6 +164,38 @@ def unnamed(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in added}
 
 
+def boxes(name: str, kind: str, folder: Path, masks: bool = False) -> Made:
+    """A network that finds things, in full size, its boxes anywhere."""
+    entry = zoo.info(name)
+    settings = transformers_config(entry.config, (), key_bias=False)
+    model = classifiers.seeded(kind, unnamed(settings))
+    model.save_pretrained(folder)
+    names = ("logits", "pred_boxes", *(("pred_masks",) if masks else ()))
+    return Made(folder, ByName(model, ("pixel_values",), names, {}).eval(), names)
+
+
+def boxes_of_digits(folder: Path) -> Made:
+    """The trained network of the package, as transformers' class."""
+    entry = zoo.info("boxes_digits")
+    convert_file(Given(DATA / entry.checkpoint), folder, entry.name, False, Quiet())
+    model = transformers.RfDetrForObjectDetection.from_pretrained(folder).eval()
+    names = ("logits", "pred_boxes")
+    return Made(folder, ByName(model, ("pixel_values",), names, {}).eval(), names)
+
+
+def apart_enough(made: Made, chooser: str, pixels: torch.Tensor, least: float = 5e-5) -> bool:
+    """Whether no two of the places that are chosen, and the next, are as good but for rounding,
+    which may put them in another order."""
+    ranked: list[torch.Tensor] = []
+    layer = dict(made.module.named_modules())[f"model.{chooser}"]
+    hook = layer.register_forward_hook(lambda *found: ranked.append(found[-1]))
+    with torch.no_grad():
+        queries = made.module(pixels)[0].shape[1]
+    hook.remove()
+    best = ranked[0].max(dim=-1).values.sort(dim=-1, descending=True).values[:, : queries + 1]
+    return bool((-best.diff(dim=-1)).min() > least)
+
+
 CLASSES = "image-classification"
 INTERPOLATES = ("interpolate_pos_encoding",)
 DUAL = {"text_config": TEXT, "vision_config": VISION}
@@ -166,6 +205,7 @@ ON_VISION = {"vision_config": VISION}
 VIT = {**SMALL, "image_size": 224, "patch_size": 16, "intermediate_size": 1536}
 STAGES = {"depths": [3, 3, 9, 3], "hidden_sizes": [96, 192, 384, 768]}
 
+CHOOSER = "model.enc_out_class_embed.0"
 REGISTERS = OF_14 | {"num_register_tokens": 4}
 
 NETWORKS = {
@@ -219,6 +259,34 @@ NETWORKS = {
     ),
     "EoMT small on DINOv3": AnswerNetwork(
         eomt, size=(320, 320), others=((320, 256), (192, 320)), task="image-segmentation"
+    ),
+    # transformers mixes up the windows of what is no square.
+    "RF-DETR of digits": AnswerNetwork(
+        boxes_of_digits,
+        size=(64, 64),
+        others=((96, 96),),
+        task="object-detection",
+        chooser=CHOOSER,
+    ),
+    "RF-DETR nano": AnswerNetwork(
+        partial(boxes, "rf_detr_nano", "RfDetrForObjectDetection"),
+        size=(384, 384),
+        others=((512, 512),),
+        task="object-detection",
+        chooser=CHOOSER,
+    ),
+    "RF-DETR nano with masks": AnswerNetwork(
+        partial(boxes, "rf_detr_seg_nano", "RfDetrForInstanceSegmentation", masks=True),
+        size=(312, 312),
+        others=((384, 384),),
+        chooser=f"model.{CHOOSER}",
+    ),
+    "DEIMv2 small on DINOv3": AnswerNetwork(
+        partial(boxes, "deimv2_s", "Deimv2ForObjectDetection"),
+        size=(320, 320),
+        others=((256, 384),),
+        task="object-detection",
+        chooser="model.enc_score_head",
     ),
     "DINOv2 ViT-S/14, classes of patches": AnswerNetwork(patches, size=(518, 518), others=()),
 }

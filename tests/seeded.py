@@ -16,6 +16,7 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import abstract
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.deim.deim_config import DeimConfig, FinderConfig, PyramidConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig
@@ -92,6 +93,12 @@ def nano(config: Config) -> Config:
         decoder = DecoderConfig(32, 2, heads=2, sampling_heads=4, points=2, hidden=48)
         sizes = {"layers": (2, 4), "queries": 9, "classes": 7, "groups": 2, "narrow": 12}
         return replace(config, backbone=backbone, decoder=decoder, windows=2, **sizes)
+    if isinstance(config, DeimConfig):
+        backbone = replace(nano(config.backbone), depth=3)
+        finder = FinderConfig(2, heads=2, hidden=20, points=(2, 3, 2), bins=6, top=2, quality=8)
+        sizes = {"width": 32, "planes": 8, "layers": (1, 2, 3), "queries": 9, "classes": 7}
+        pyramid = PyramidConfig(1, heads=2, hidden=40, narrow=8, bottlenecks=1)
+        return replace(config, backbone=backbone, pyramid=pyramid, finder=finder, **sizes)
     if isinstance(config, SegmenterConfig):
         return replace(config, backbone=replace(nano(config.backbone), depth=5), classes=7)
     positions = config.positions and replace(config.positions, grid=4)
@@ -115,7 +122,7 @@ REPRESENTATIVES = (
     *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
     *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
     *("dinov2_vits14_ade20k_ms", "clip_vitb32", "deit_tiny_distilled_patch16_224"),
-    *("swinv2_base_window12to16_192to256", "rf_detr_nano"),
+    *("swinv2_base_window12to16_192to256", "rf_detr_nano", "deimv2_s"),
 )
 """The smallest of each family, and those that are built in another way."""
 

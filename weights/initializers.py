@@ -34,7 +34,8 @@ KINDS = {
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
     "*ln_[12fp]*.weight": "norm",
     "logit_scale logit_bias": "norm",
-    "query_boxes": "narrow",
+    "query_boxes denoising *denoising_class_embed.weight": "narrow",
+    "bins.* *decoder.up *.reg_scale": "norm",
     # Swin V2: scales of cosines, some above what they are cut to; biases of positions.
     "*.logit_scale": "log_scale",
     "*.cpb1.weight *.cpb2.weight *.cpb_mlp.?.weight *.reduction.weight": "wide",

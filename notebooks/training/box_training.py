@@ -1,6 +1,7 @@
 """How a network that finds things is trained on scattered digits: matching, losses, schedule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -64,15 +65,26 @@ def measure(model: Network, entry: ModelInfo, scattered: Scattered, batch: int =
     run = eqx.filter_jit(
         lambda model, images: jax.vmap(model)(normalised(images, entry.preprocessing))
     )
-    answers: list[dict[str, object]] = []
+    boxes: list[list[Box]] = []
     for first in range(0, len(scattered.images), batch):
         images = jnp.asarray(scattered.images[first : first + batch])
-        outputs = {key: np.asarray(value) for key, value in run(model, images)._asdict().items()}
-        for row in range(len(images)):
-            own = {key: value[row] for key, value in outputs.items()}
-            for box in post_process_object_detection(own, images.shape[1:], threshold=0.0):
-                answers.append(as_found(first + row, box))
-    return mean_average_precision(as_coco(scattered), answers)
+        boxes += boxes_in(run(model, images)._asdict(), images.shape[1:])
+    return precision(boxes, scattered)
+
+
+def boxes_in(outputs: Mapping[str, Any], size: tuple[int, int]) -> list[list[Box]]:
+    """All boxes of a batch of images of a size, those of each image by themselves."""
+    arrays = {key: np.asarray(outputs[key]) for key in ("logits", "pred_boxes")}
+    rows = (
+        {key: value[row] for key, value in arrays.items()} for row in range(len(arrays["logits"]))
+    )
+    return [post_process_object_detection(row, size, threshold=0.0) for row in rows]
+
+
+def precision(boxes: Sequence[Sequence[Box]], scattered: Scattered) -> float:
+    """The mean average precision of boxes in images, from 0 to 1."""
+    found = [as_found(picture, box) for picture, own in enumerate(boxes) for box in own]
+    return mean_average_precision(as_coco(scattered), found)
 
 
 def as_found(picture: int, box: Box) -> dict[str, object]:

@@ -25,6 +25,8 @@ from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.images.photograph import photograph
 
 REPOSITORY = HERE.parent.parent
+PAGE_BOXES = REPOSITORY / "zoo" / "site" / "assets" / "boxes.js"
+"""What a page makes of outputs that say where things are."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def node_folder(root: Path, environment: Path) -> Path:
         if not (root / "node_modules").exists():
             for program in HERE.glob("*.mjs"):
                 shutil.copyfile(program, root / program.name)
+            shutil.copyfile(PAGE_BOXES, root / "boxes.mjs")
             (root / "node_modules").symlink_to(environment / "node_modules")
     return root
 

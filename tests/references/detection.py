@@ -25,33 +25,42 @@ SETTINGS = {
 }
 
 
-def network(windows: int, **settings: Any) -> Any:
+MASKS = {"intermediate_size": 40, "mask_downsample_ratio": 2}
+"""What is asked of one with masks too."""
+
+
+def network(windows: int, masks: bool = False, **settings: Any) -> Any:
     """One of transformers', all of whose parameters count, with boxes anywhere."""
-    backbone = BACKBONE | {"num_windows": windows}
-    model = seeded(
-        "RfDetrForObjectDetection", {"backbone_config": backbone, **SETTINGS, **settings}
-    )
+    kind = "RfDetrForInstanceSegmentation" if masks else "RfDetrForObjectDetection"
+    asked = {"backbone_config": BACKBONE | {"num_windows": windows}, **SETTINGS}
+    model = seeded(kind, asked | (MASKS if masks else {}) | settings)
     with torch.no_grad():
-        model.model.reference_point_embed.weight.mul_(0.5)
+        inner = model.model.model if masks else model.model
+        inner.reference_point_embed.weight.mul_(0.5)
     return model
 
 
-def rf_detr(folder: Path, windows: int = 2, **settings: Any) -> Own:
+def named(found: Any) -> dict[str, Any]:
+    """The outputs of one of transformers', by their names."""
+    names = ("logits", "pred_boxes", "pred_masks")
+    return {name: found[name].numpy() for name in names if name in found}
+
+
+def rf_detr(folder: Path, windows: int = 2, masks: bool = False, **settings: Any) -> Own:
     """By `save_pretrained`."""
-    model = network(windows, **settings)
+    model = network(windows, masks, **settings)
     model.save_pretrained(folder)
 
     def outputs(pictures: torch.Tensor) -> dict[str, Any]:
         with torch.no_grad():
-            found = model(pictures)
-        return {name: found[name].numpy() for name in ("logits", "pred_boxes")}
+            return named(model(pictures))
 
     return Own(folder, outputs, (48, 48) if windows > 1 else (40, 56), "rf_detr")
 
 
-def of_authors(folder: Path, windows: int = 2) -> Own:
+def of_authors(folder: Path, windows: int = 2, masks: bool = False) -> Own:
     """As roboflow/rf-detr saves one in training: tensors beside the program's arguments."""
-    own = rf_detr(folder / "transformers", windows, layer_norm_eps=1e-6)
+    own = rf_detr(folder / "transformers", windows, masks, layer_norm_eps=1e-6)
     tensors = load_file(own.path / "model.safetensors")
     args = Namespace(resolution=48, num_classes=2, class_names=["kitten", "dog"])
     torch.save({"model": tensors, "args": args, "epoch": 3}, folder / "checkpoint_best_total.pth")

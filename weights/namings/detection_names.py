@@ -1,8 +1,10 @@
 """Checkpoints of RF-DETR: its authors', whose names transformers' files (5.24) have too."""
 
+from dataclasses import replace
+
 from weights.mapping import Naming, Rule, nested
 from weights.namings import huggingface_names
-from weights.transforms import THIRDS
+from weights.transforms import PER_CHANNEL, THIRDS
 
 
 def _head(ours: str, theirs: str) -> Rule:
@@ -59,6 +61,33 @@ def _proposals(theirs: str) -> tuple[Rule, ...]:
 
 
 _HEADS = (Rule("class_head.{p}", ("class_embed.{p}",)), _head("box_head", "bbox_embed"))
+
+
+def _convolution(ours: str, theirs: str) -> tuple[Rule, ...]:
+    return (
+        Rule(f"{ours}.weight", (f"{theirs}.weight",)),
+        Rule(f"{ours}.bias", (f"{theirs}.bias",), PER_CHANNEL),
+    )
+
+
+def _masks(
+    conv: str, norm: str, linear: str, query_norm: str, layers: tuple[str, str], bias: str
+) -> tuple[Rule, ...]:
+    """Rules for masks, from what is called otherwise by some."""
+    blocks = "blocks.{i}."
+    query = "query_features_block."
+    return (
+        *_convolution("instance_head.blocks.{i}.conv", f"{blocks}{conv}"),
+        Rule("instance_head.blocks.{i}.norm.{p}", (f"{blocks}{norm}.{{p}}",)),
+        Rule("instance_head.blocks.{i}.linear.{p}", (f"{blocks}{linear}.{{p}}",)),
+        *_convolution("instance_head.proj", "spatial_features_proj"),
+        Rule("instance_head.norm.{p}", (f"{query}{query_norm}.{{p}}",)),
+        Rule("instance_head.mlp.fc1.{p}", (f"{query}{layers[0]}.{{p}}",)),
+        Rule("instance_head.mlp.fc2.{p}", (f"{query}{layers[1]}.{{p}}",)),
+        Rule("instance_head.query_proj.{p}", ("query_features_proj.{p}",)),
+        Rule("instance_head.bias", (bias,)),
+    )
+
 
 _STAGE = "backbone.0.projector.stages.0."
 _LAYER = "transformer.decoder.layers.{i}."
@@ -121,8 +150,28 @@ RF_DETR = Naming(
         Rule("blocks.{i}.norm{n}.{p}", (f"{_LAYER}norm{{n}}.{{p}}",)),
         Rule("norm.{p}", ("transformer.decoder.norm.{p}",)),
         *_HEADS,
+        *nested(
+            _masks("dwconv", "norm", "pwconv1", "norm_in", ("layers.0", "layers.2"), "bias"),
+            "",
+            "segmentation_head.",
+        ),
     ),
     in_memory=_IN_MEMORY,
+)
+
+RF_DETR_MASKS = replace(
+    RF_DETR,
+    in_memory=Naming(
+        "huggingface",
+        (
+            *nested(_IN_MEMORY.rules, "", "model."),
+            *_masks(
+                *("depthwise_conv", "layernorm", "pointwise_conv", "norm"),
+                ("mlp.fc1", "mlp.fc2"),
+                "segmentation_bias",
+            ),
+        ),
+    ),
 )
 
 ORIGINAL = Naming("original", RF_DETR.rules)

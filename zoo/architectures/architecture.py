@@ -49,6 +49,8 @@ class TransformersClass:
     `auto` finds the class by its settings, `answers` are outputs that it has in place of features.
     One that is not `pooled` has a pooler of its own, which is no part of its classifiers. With
     `key_bias` it is told whether keys have a bias, and one that is `square` takes squares alone.
+    `free` are settings that may have other values for the same network, `idle` those that change no
+    answer.
     """
 
     name: str
@@ -62,6 +64,8 @@ class TransformersClass:
     pooled: bool = True
     key_bias: bool = False
     square: bool = False
+    free: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,8 @@ class Beside:
 
     def scores(self, classes: int) -> Scores:
         """Function that makes answers of logits, as transformers' pipeline for classification does
-        it."""
-        problem = self.of_transformers and self.of_transformers.problem_type
+        it; the usual one of a network without classes, which may be part of another."""
+        problem = self.of_transformers and classes and self.of_transformers.problem_type
         if problem == "regression":
             return "none"
         alone = self.naming == "huggingface" and classes == 1
@@ -107,6 +111,11 @@ def no_class(config: Config) -> TransformersClass:
 def unchanged(config: C, *_: object) -> C:
     """A configuration as it is."""
     return config
+
+
+def as_they_are(got: Outputs, wanted: Outputs) -> tuple[Outputs, Outputs]:
+    """Outputs whose order says something."""
+    return got, wanted
 
 
 def says_nothing(config: Config, outputs: Outputs, question: Question) -> Answered:
@@ -140,6 +149,8 @@ class Architecture(Generic[C]):
       that give features, and logits if they are classifiers.
     - `as_built`: as a network is now, which somebody may have cut.
     - `exact`: outputs that are coordinates, which half precision computes in float32.
+    - `compared`: batches of outputs, got and wanted, as what they say, where rounding may change
+      their order: what low precisions are judged by.
     - `head_takes`: what a head of somebody's own is given, in words.
 
     `told` is the part of `config.json` that is about the network; `heads`, where there are any,
@@ -175,6 +186,7 @@ class Architecture(Generic[C]):
     with_head: Callable[[C, Shape | None], C] | None = None
     as_built: Callable[[C, Any], C] = unchanged
     exact: tuple[str, ...] = ()
+    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
     head_takes: Callable[[C], str] = lambda config: "what the network pools"
     told: Callable[[Settings], Settings] = lambda settings: settings
     heads: Callable[[C], int] | None = None

@@ -5,6 +5,7 @@ names.
 """
 
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.deim.deim_config import DeimConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig
@@ -21,6 +22,7 @@ Config = (
     | DepthConfig
     | MaskConfig
     | DetectionConfig
+    | DeimConfig
     | SegmenterConfig
     | TextConfig
     | DualConfig

@@ -9,6 +9,7 @@ from weights.initializers import Shape
 from zoo.architectures.architecture import Architecture, Beside, Shapes
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
+from zoo.architectures.deim.deim_architecture import DEIM
 from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL
@@ -20,7 +21,7 @@ from zoo.architectures.vit.vit_architecture import VIT
 
 ARCHITECTURES: tuple[Architecture[Any], ...] = (
     *(VIT, CONVNEXT, SWIN, TEXT, DUAL),
-    *(DEPTH, MASKS, DETECTION, SEGMENTER),
+    *(DEPTH, MASKS, DETECTION, DEIM, SEGMENTER),
 )
 
 _OF = {each.config: each for each in ARCHITECTURES}

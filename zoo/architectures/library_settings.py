@@ -6,10 +6,11 @@ It may come from a stranger: every value that is used is checked here.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from weights.errors import MappingError
 from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 from zoo.fields import Escaped, Line, Model, Side, Three
 
@@ -75,9 +76,6 @@ class Settings(Model, extra="allow"):
     backbone_config: Settings | None = None
     out_indices: tuple[Annotated[int, Field(ge=1, le=512)], ...] = ()
     depth_estimation_type: Literal["relative", "metric"] = "relative"
-    num_windows: Annotated[int, Field(ge=1, le=64)] | None = None
-    decoder_self_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    decoder_cross_attention_heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
     temperature_init_value: Annotated[float, Field(gt=0, le=1e6)] | None = None
     architecture: Line = ""
@@ -129,3 +127,19 @@ class Settings(Model, extra="allow"):
         """Names of the classes, in their order."""
         numbered = sorted((int(number), name) for number, name in self.id2label.items())
         return self.label_names or tuple(name for _, name in numbered)
+
+
+Own = TypeVar("Own", bound=Model)
+
+
+def own_settings(settings: Settings, kind: type[Own]) -> Own:
+    """Settings that one kind of network alone has, checked. **Raises** `MappingError` where one is
+    of no value that there is."""
+    try:
+        return kind.model_validate_json(settings.model_dump_json(exclude_unset=True))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise MappingError(
+            f"config.json beside the checkpoint has no value of {place} that there is: give the "
+            "settings that were saved with it."
+        ) from error

@@ -1,6 +1,7 @@
 """All tables of what is published, in the order in which models are listed."""
 
 from zoo.architectures.convnext import convnext_family
+from zoo.architectures.deim import deim_family
 from zoo.architectures.depth import depth_anything
 from zoo.architectures.detection import rf_detr_family
 from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
@@ -25,6 +26,7 @@ FAMILIES = (
     depth_anything,
     eomt_family,
     rf_detr_family,
+    deim_family,
     dinov2_segmentation,
     dinotxt_family,
     digits_family,

@@ -139,8 +139,9 @@ def described(
 
 def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
-    said = architecture_of(config).told(settings)
-    _check_alike(said.model_dump(mode="json", exclude_unset=True), _class(config).settings(config))
+    said, made = architecture_of(config).told(settings), _class(config)
+    known = said.model_dump(mode="json", exclude_unset=True)
+    _check_alike(known, made.settings(config), made.free)
 
 
 def positions_in(config: Config) -> LearnedPositions | None:
@@ -154,7 +155,8 @@ def positions_in(config: Config) -> LearnedPositions | None:
 def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
     """Sentences about the settings beside a checkpoint that the zoo does not know or follow."""
     try:
-        ours = _class(config).settings(config)
+        made = _class(config)
+        ours = dict.fromkeys(made.idle) | made.settings(config)
     except BadRequest:  # of a network that transformers has not
         ours = {}
     inner = (name for value in ours.values() if isinstance(value, Mapping) for name in value)
@@ -171,12 +173,14 @@ def _class(config: Config) -> TransformersClass:
         return transformers_kind(below(config))
 
 
-def _check_alike(said: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def _check_alike(
+    said: Mapping[str, Any], expected: Mapping[str, Any], free: tuple[str, ...]
+) -> None:
     for name, ours in expected.items():
         theirs = said.get(name, ours)
         if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-            _check_alike(theirs, ours)
-        elif name not in FREE_SETTINGS and theirs != ours:
+            _check_alike(theirs, ours, free)
+        elif name not in (*FREE_SETTINGS, *free) and theirs != ours:
             raise MappingError(
                 f"{CONFIG} beside the checkpoint says that {name} is {ascii(theirs)[:60]}, and the "
                 f"zoo's network has {ours}: it has no network for this checkpoint."

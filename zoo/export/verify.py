@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import chain, repeat
 from pathlib import Path
@@ -20,9 +20,12 @@ from converter.verify.sessions import levels
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
+from zoo.answers.answer import Outputs
+from zoo.architectures.architecture import as_they_are
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import architecture_of
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS, Limit
@@ -50,11 +53,13 @@ VIEWS = 2
 
 @dataclass(frozen=True)
 class Sample:
-    """Inputs of a network and its outputs in JAX; `images` where the file takes those."""
+    """Inputs of a network and its outputs in JAX; `images` where the file takes those. `compared`
+    makes of a file's outputs and these what low precisions are judged by."""
 
     inputs: Inputs
     outputs: Any
     images: NDArray[np.uint8] | None = None
+    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
 
     @property
     def fed(self) -> Inputs:
@@ -94,7 +99,8 @@ def runs(
             photos = photographs_of_one_size(batch, step)
             inputs = {"pixel_values": pixel_values(photos, entry.preprocessing, size)}
             images = np.stack([*map(np.asarray, photos)])
-        return Sample(inputs, jax.block_until_ready(network()(*inputs.values())), images)
+        outputs = jax.block_until_ready(network()(*inputs.values()))
+        return Sample(inputs, outputs, images, architecture_of(entry.config).compared)
 
     tried = enumerate(sample_shapes(entry, signature))
     return [partial(sample, step, batch, size) for step, (batch, size) in tried]
@@ -136,6 +142,8 @@ def verify_file(
     takes_images = any(sample.images is not None for sample in samples)
     inside = _compared_inside(file, samples, provider) if takes_images else []
     asked, run = limit or PRECISIONS[precision].limit, runnable(file, precision)
+    if asked.measure != "cosine":
+        samples = [replace(sample, compared=as_they_are) for sample in samples]
     lower = [
         [*_compared(below, samples[:1], level)]
         for level, below in runtime.lower_sessions(run, provider)
@@ -186,13 +194,21 @@ def _compared(
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
         expected = sample.inputs if names == ["pixel_values"] else sample.outputs
-        errors = converter.check(
-            live, lambda *_, expected=expected: expected, [*sample.fed.values()]
-        )
+        errors = _errors(live, sample, expected)
         numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(expected)]
         for (output, error), is_number in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
             yield compared(sample.fed, output, error if is_number else NOT_COMPARED, level)
+
+
+def _errors(live: runtime.Session, sample: Sample, expected: Any) -> Mapping[str, converter.Errors]:
+    """How far each output is from what is expected."""
+    fed = [*sample.fed.values()]
+    if sample.compared is as_they_are:
+        return converter.check(live, lambda *_: expected, fed)
+    arrays = {name: np.asarray(value) for name, value in expected.items()}
+    got, wanted = sample.compared(converter.run(live, fed), arrays)
+    return {name: converter.compare(got[name], wanted[name]) for name in wanted}
 
 
 NOT_COMPARED = converter.Errors(math.nan, math.nan, math.nan)

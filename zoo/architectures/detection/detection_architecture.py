@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from zoo.answers.answer import Answer, Answered, Outputs, Question, features
-from zoo.answers.boxes import THRESHOLD, draw_boxes, post_process_object_detection
+from pydantic import Field
+
+from zoo.answers.boxes import as_answered
 from zoo.architectures.architecture import (
     Architecture,
     Beside,
@@ -13,12 +14,44 @@ from zoo.architectures.architecture import (
     Shapes,
     TransformersClass,
 )
-from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
+from zoo.architectures.detection.box_answers import (
+    BOX_OUTPUTS,
+    PURPOSE_OF_BOXES,
+    box_answer,
+    box_outputs,
+)
+from zoo.architectures.detection.detection_config import (
+    DecoderConfig,
+    DetectionConfig,
+    InstanceConfig,
+)
+from zoo.architectures.library_settings import own_settings
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
+from zoo.fields import Model
 
 EPS_OF_TRANSFORMERS = 1e-5
 """Of the projector's norms, where `config.json` says nothing."""
+
+
+Count = Annotated[int, Field(ge=1, le=1024)]
+
+
+class DetectionBackbone(Model):
+    """Settings of the backbone that no tensor tells."""
+
+    out_indices: tuple[Count, ...] = ()
+    num_windows: Count | None = None
+
+
+class DetectionSettings(Model):
+    """Settings of transformers' classes that no tensor tells."""
+
+    decoder_self_attention_heads: Count | None = None
+    decoder_cross_attention_heads: Count | None = None
+    layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] = EPS_OF_TRANSFORMERS
+    mask_downsample_ratio: Count = 4
+    backbone_config: DetectionBackbone
 
 
 def _network(config: DetectionConfig) -> Callable[..., Any]:
@@ -51,7 +84,16 @@ def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:
         classes=classes,
         bottlenecks=count_numbered(shapes, "projector.bottlenecks.{}.0.conv.weight"),
         narrow=count_rows(shapes, "projector.conv1.conv.weight") // 2,
+        instances=_instances(config.instances, shapes),
     )
+
+
+def _instances(usual: InstanceConfig | None, shapes: Shapes) -> InstanceConfig | None:
+    """Sizes of the head for masks; None where there is none, or none is looked for."""
+    if usual is None or not shapes("instance_head.bias"):
+        return None
+    blocks = count_numbered(shapes, "instance_head.blocks.{}.norm.weight")
+    return replace(usual, blocks=blocks, hidden=count_rows(shapes, "instance_head.mlp.fc1.weight"))
 
 
 def _heads(usual: DecoderConfig, dim: int) -> tuple[int, int]:
@@ -71,6 +113,7 @@ def _unsized(config: DetectionConfig) -> DetectionConfig:
         groups=0,
         bottlenecks=0,
         narrow=0,
+        instances=config.instances and InstanceConfig(0, 0),
     )
 
 
@@ -80,25 +123,27 @@ def _free(config: DetectionConfig) -> DetectionConfig:
 
 def _settled(config: DetectionConfig, beside: Beside) -> DetectionConfig:
     """With the layers that are read, windows, heads, and the epsilon of the projector."""
-    settings = beside.settings
-    if settings is None or settings.backbone_config is None:
+    if beside.settings is None or beside.settings.backbone_config is None:
         return config
-    heads, sampling = settings.decoder_self_attention_heads, settings.decoder_cross_attention_heads
-    own = config.decoder
-    looks = own.sampling_heads * own.points
-    sampling = sampling or own.sampling_heads
+    told, own, masks = (
+        own_settings(beside.settings, DetectionSettings),
+        config.decoder,
+        config.instances,
+    )
+    sampling = told.decoder_cross_attention_heads or own.sampling_heads
     decoder = replace(
         own,
-        heads=heads or own.heads,
+        heads=told.decoder_self_attention_heads or own.heads,
         sampling_heads=sampling,
-        points=max(1, looks // sampling),
+        points=max(1, own.sampling_heads * own.points // sampling),
     )
     return replace(
         config,
         decoder=decoder,
-        layers=settings.backbone_config.out_indices or config.layers,
-        windows=settings.backbone_config.num_windows or config.windows,
-        projector_eps=settings.layer_norm_eps or EPS_OF_TRANSFORMERS,
+        layers=told.backbone_config.out_indices or config.layers,
+        windows=told.backbone_config.num_windows or config.windows,
+        projector_eps=told.layer_norm_eps,
+        instances=masks and replace(masks, stride=told.mask_downsample_ratio),
     )
 
 
@@ -113,8 +158,18 @@ def _settings(config: DetectionConfig) -> dict[str, Any]:
         "reshape_hidden_states": True,
         "use_mask_token": config.backbone.mask_token,
     }
-    decoder = config.decoder
+    decoder, instances = config.decoder, config.instances
+    masks = (
+        {}
+        if instances is None
+        else {
+            "intermediate_size": instances.hidden,
+            "mask_downsample_ratio": instances.stride,
+            "segmentation_head_activation_function": "gelu",
+        }
+    )
     return {
+        **masks,
         "backbone_config": read,
         "d_model": decoder.dim,
         "hidden_expansion": config.narrow / decoder.dim,
@@ -140,54 +195,51 @@ RF_DETR = TransformersClass(
     antialias=True,
     auto="AutoModelForObjectDetection",
     answers=("logits", "pred_boxes"),
+    idle=(
+        *("dropout", "attention_dropout", "activation_dropout", "init_std", "class_cost"),
+        *("bbox_cost", "giou_cost", "class_loss_coefficient", "dice_loss_coefficient"),
+        *("bbox_loss_coefficient", "giou_loss_coefficient", "eos_coefficient", "focal_alpha"),
+        *("auxiliary_loss", "mask_loss_coefficient", "mask_point_sample_ratio"),
+        *("mask_downsample_ratio", "mask_class_loss_coefficient", "mask_dice_loss_coefficient"),
+        *("segmentation_head_activation_function", "attention_bias", "disable_custom_kernels"),
+        *("window_block_indexes", "use_mask_token"),
+    ),
 )
 
-BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
-
-
-def _answer(config: DetectionConfig, outputs: Outputs, question: Question) -> Answered:
-    if not outputs.keys() >= BOX_OUTPUTS:
-        return features(outputs)
-    least = THRESHOLD if question.threshold is None else question.threshold
-    boxes = post_process_object_detection(outputs, question.size, question.fed, least)
-    answers = tuple(Answer(question.names[box.label_id], box.score) for box in boxes)
-    picture = question.picture
-    drawing = None if picture is None else draw_boxes(picture, boxes, question.names)
-    return Answered("boxes", answers, drawing, boxes=tuple(box.corners for box in boxes))
+RF_DETR_MASKS = replace(
+    RF_DETR,
+    name="RfDetrForInstanceSegmentation",
+    auto="AutoModelForInstanceSegmentation",
+    answers=(*RF_DETR.answers, "pred_masks"),
+)
 
 
 def _outputs(config: DetectionConfig, pooler: str) -> dict[str, GivenOutput]:
-    queries = config.queries
-    return {
-        "logits": GivenOutput(
-            f"[batch_size, {queries}, {config.classes}]",
-            f"of each of {queries} things that there may be how much it is of each class, before "
-            "a sigmoid; id2label in config.json names the classes",
-        ),
-        "pred_boxes": GivenOutput(
-            f"[batch_size, {queries}, 4]",
-            "where it is: centre (x, y), width and height, as shares of the picture's sides; "
-            "zoo.answers.boxes makes boxes in pixels of both",
-        ),
-    }
+    queries, instances = config.queries, config.instances
+    outputs = box_outputs(queries, config.classes)
+    if instances is not None:
+        sides = f"height / {instances.stride}, width / {instances.stride}"
+        outputs["pred_masks"] = GivenOutput(
+            f"[batch_size, {queries}, {sides}]", "how much every pixel is of it, before a sigmoid"
+        )
+    return outputs
 
 
 DETECTION = Architecture(
     config=DetectionConfig,
     network=_network,
-    purpose=lambda config: (
-        "Finds things in a picture, each in a box, of {classes:,} classes{such}."
-    ),
+    purpose=lambda config: PURPOSE_OF_BOXES,
     parts=("backbone",),
     sizes=_sizes,
     free=_free,
     unsized=_unsized,
     settled=_settled,
     below=lambda config: config.backbone,
-    transformers=lambda config: RF_DETR,
-    classes=(RF_DETR,),
+    transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
+    classes=(RF_DETR, RF_DETR_MASKS),
     exact=("pred_boxes",),
+    compared=as_answered,
     outputs=_outputs,
-    answer=_answer,
+    answer=lambda config, outputs, question: box_answer(outputs, question),
     page_draws=lambda config: BOX_OUTPUTS,
 )

@@ -40,6 +40,22 @@ class DecoderConfig:
 
 
 @dataclass(frozen=True)
+class InstanceConfig:
+    """Hyperparameters of what finds the pixels of things: blocks that a map goes through, and the
+    width of the feed-forward network of queries. A pixel of a mask has `stride` pixels of the
+    picture along a side."""
+
+    blocks: int
+    hidden: int
+    stride: int = 4
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        return 0 < self.blocks <= DEEPEST and 0 < self.hidden <= MOST and 0 < self.stride <= MOST
+
+
+@dataclass(frozen=True)
 class DetectionConfig(OnBackbone):
     """Hyperparameters of a detection transformer: RF-DETR's.
 
@@ -48,7 +64,7 @@ class DetectionConfig(OnBackbone):
     projector makes one map of these, by `bottlenecks` of `narrow` channels and norms of
     `projector_eps`. There are `queries`, of which each finds a thing of one of `classes` or
     nothing. In training there are `groups` of queries and of their heads; only the first is used
-    afterwards.
+    afterwards. With `instances` there is a mask of each thing too.
     """
 
     decoder: DecoderConfig
@@ -60,6 +76,7 @@ class DetectionConfig(OnBackbone):
     bottlenecks: int = 3
     narrow: int = 128
     projector_eps: float = 1e-6
+    instances: InstanceConfig | None = None
 
     scores: ClassVar[Scores] = "sigmoid"
     task: ClassVar[str] = "object-detection"
@@ -82,7 +99,8 @@ class DetectionConfig(OnBackbone):
         counts = (self.queries, self.classes, self.groups, self.windows, self.narrow)
         sized = all(0 < count <= MOST for count in counts) and 0 <= self.bottlenecks <= DEEPEST
         read = bool(self.layers) and all(1 <= layer <= self.depth for layer in self.layers)
-        return sized and read and self.decoder.is_sound and self.backbone.is_sound
+        masks = self.instances is None or self.instances.is_sound
+        return sized and read and masks and self.decoder.is_sound and self.backbone.is_sound
 
     @property
     def text(self) -> str:
@@ -90,5 +108,5 @@ class DetectionConfig(OnBackbone):
         return (
             f"{self.backbone.text}, {self.windows} x {self.windows} windows; "
             f"{self.queries} queries in {self.decoder.depth} blocks of width {self.decoder.dim}"
-            f"{class_words(self.classes)}"
+            f"{', with masks' if self.instances else ''}{class_words(self.classes)}"
         )

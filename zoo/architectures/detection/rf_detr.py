@@ -10,13 +10,18 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
-from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
+from zoo.architectures.detection.detection_config import (
+    DecoderConfig,
+    DetectionConfig,
+    InstanceConfig,
+)
+from zoo.architectures.detection.instance_masks import InstanceHead
 from zoo.architectures.detection.projector import Projector
 from zoo.architectures.detection.sampling import Boxes, SampledAttention
 from zoo.architectures.detection.windowed import windowed_maps
 from zoo.architectures.parts.attention import attend
 from zoo.architectures.parts.feed_forward import Mlp
-from zoo.architectures.parts.layers import Size, pointwise, relu
+from zoo.architectures.parts.layers import Activation, Size, pointwise, relu
 from zoo.architectures.parts.output import Detections
 from zoo.architectures.vit.backboned import Backboned
 from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
@@ -30,18 +35,20 @@ EDGE = 0.01
 
 
 class Layers(eqx.Module):
-    """Linear layers with `relu` between them."""
+    """Linear layers with an activation between them."""
 
     layers: tuple[eqx.nn.Linear, ...]
+    activation: Activation = eqx.field(static=True)
 
-    def __init__(self, *widths: int, key: PRNGKeyArray):
+    def __init__(self, *widths: int, activation: Activation = relu, key: PRNGKeyArray):
         """**Arguments:** channels of the input and behind each layer."""
         pairs = zip(widths, widths[1:], jr.split(key, len(widths) - 1), strict=False)
         self.layers = tuple(eqx.nn.Linear(one, other, key=key) for one, other, key in pairs)
+        self.activation = activation
 
     def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim2"]:
         for layer in self.layers[:-1]:
-            x = relu(pointwise(layer, x))
+            x = self.activation(pointwise(layer, x))
         return pointwise(self.layers[-1], x)
 
 
@@ -60,7 +67,7 @@ class QueryAttention(eqx.Module):
         self.heads = heads
 
     def __call__(self, x: Queries, positions: Queries) -> Queries:
-        count, places = len(x), x + positions
+        count, places = x.shape[0], x + positions
         weights = jnp.split(self.qkv.weight, 3)
         biases = jnp.split(jnp.asarray(self.qkv.bias), 3)
         parts = (
@@ -138,6 +145,7 @@ class RfDetr(Backboned):
         boxes = of the places of the map where a class is likeliest      as many as queries
         queries = block(queries, boxes, source)                          for every block
         logits, pred_boxes = class_head(queries), boxes moved by box_head(queries)
+        pred_masks = instance_head(queries, source)                      if there is one
 
     The nano model of COCO's classes, with initial parameters:
 
@@ -160,6 +168,8 @@ class RfDetr(Backboned):
     norm: eqx.nn.LayerNorm
     class_head: eqx.nn.Linear
     box_head: Layers
+    instance_head: InstanceHead | None
+    mask_stride: int = eqx.field(static=True)
     layers: tuple[int, ...] = eqx.field(static=True)
     windows: int = eqx.field(static=True)
     queries: int = eqx.field(static=True)
@@ -175,6 +185,7 @@ class RfDetr(Backboned):
         queries: int,
         groups: int,
         classes: int,
+        instances: InstanceConfig | None = None,
         about: Identity = UNKNOWN,
         key: PRNGKeyArray,
     ):
@@ -182,10 +193,11 @@ class RfDetr(Backboned):
 
         - `backbone`, `projector`: make the two parts; are called as `projector(key=key)`.
         - `decoder`: the sizes of the transformer of queries.
-        - `layers`, `windows`, `queries`, `groups`, `classes`: as in `DetectionConfig`.
+        - `layers`, `windows`, `queries`, `groups`, `classes`, `instances`: as in
+          `DetectionConfig`.
         - `about`: what the network knows of itself.
         """
-        keys = jr.split(key, 7)
+        *keys, instance_key = jr.split(key, 8)
         dim = decoder.dim
         self.backbone, self.projector = backbone(key=keys[0]), projector(key=keys[1])
         self.proposals = tuple(ProposalHead(dim, classes, key=k) for k in jr.split(keys[2], groups))
@@ -198,6 +210,9 @@ class RfDetr(Backboned):
         class_key, box_key = jr.split(keys[6])
         self.class_head = eqx.nn.Linear(dim, classes, key=class_key)
         self.box_head = Layers(dim, dim, dim, 4, key=box_key)
+        make_head = partial(InstanceHead, dim, key=instance_key)
+        self.instance_head = None if instances is None else make_head(instances)
+        self.mask_stride = instances.stride if instances else 0
         self.layers, self.windows, self.queries = tuple(layers), windows, queries
         self.about = about
 
@@ -232,6 +247,10 @@ class RfDetr(Backboned):
             normed = pointwise(self.norm, x)
             logits = pointwise(self.class_head, normed)
             detections.append(Detections(logits, refined(boxes, self.box_head(normed))))
+        if self.instance_head is not None:
+            size = [side // self.mask_stride for side in pixel_values.shape[1:]]
+            masks = self.instance_head(normed, source, size)
+            detections[-1] = detections[-1]._replace(pred_masks=masks)
         return detections
 
     def chosen(self, proposed: Detections) -> Boxes:
@@ -302,4 +321,5 @@ def rf_detr_maker(config: DetectionConfig) -> partial[RfDetr]:
         queries=config.queries,
         groups=config.groups,
         classes=config.classes,
+        instances=config.instances,
     )

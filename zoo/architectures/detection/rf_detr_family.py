@@ -2,15 +2,20 @@
 
 The small networks were found by searching patch sizes, windows and decoders; `base` is the first
 that was published. There was another `large` before, on maps of two scales, which transformers has
-no class for either, and nor has the zoo a network.
+no class for either, and nor has the zoo a network. `seg_nano` and the like say of every pixel too
+which thing it is of.
 
-Sources: `src/rfdetr/config.py` and `README.md` of roboflow/rf-detr.
+Sources: `src/rfdetr/config.py` and `README.md` of roboflow/rf-detr (1.11.2).
 """
 
 from typing import NamedTuple
 
 from weights.namings import detection_names
-from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
+from zoo.architectures.detection.detection_config import (
+    DecoderConfig,
+    DetectionConfig,
+    InstanceConfig,
+)
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import shared
 from zoo.architectures.parts.position_config import LearnedPositions
@@ -21,7 +26,8 @@ SOURCE = "roboflow/rf-detr"
 
 class DetrVariant(NamedTuple):
     """A published network: pixels of a patch and of a picture along a side, patches along a side of
-    the positions, windows, blocks that are read, decoder blocks; its file, parameters, and AP."""
+    the positions, windows, blocks that are read, decoder blocks and queries; its file, parameters,
+    and AP of boxes. One for `masks` has those too."""
 
     size: str
     patch_size: int
@@ -30,19 +36,36 @@ class DetrVariant(NamedTuple):
     windows: int
     layers: tuple[int, ...]
     depth: int
+    queries: int
     file: str
     parameters: int
-    precision: float | None
+    precision: float | None = None
+    masks: bool = False
 
 
 EVEN, EARLY = (3, 6, 9, 12), (2, 5, 8, 11)
 
 VARIANTS = (
-    DetrVariant("nano", 16, 384, 24, 2, EVEN, 2, "rf-detr-nano.pth", 30_467_298, 48.4),
-    DetrVariant("small", 16, 512, 32, 2, EVEN, 3, "rf-detr-small.pth", 32_111_170, 53.0),
-    DetrVariant("medium", 16, 576, 36, 2, EVEN, 4, "rf-detr-medium.pth", 33_687_458, 54.7),
-    DetrVariant("base", 14, 560, 37, 4, EARLY, 3, "rf-detr-base.pth", 32_174_530, None),
-    DetrVariant("large", 16, 704, 44, 2, EVEN, 4, "rf-detr-large-2026.pth", 33_933_218, None),
+    DetrVariant("nano", 16, 384, 24, 2, EVEN, 2, 300, "rf-detr-nano.pth", 30_467_298, 48.4),
+    DetrVariant("small", 16, 512, 32, 2, EVEN, 3, 300, "rf-detr-small.pth", 32_111_170, 53.0),
+    DetrVariant("medium", 16, 576, 36, 2, EVEN, 4, 300, "rf-detr-medium.pth", 33_687_458, 54.7),
+    DetrVariant("base", 14, 560, 37, 4, EARLY, 3, 300, "rf-detr-base.pth", 32_174_530),
+    DetrVariant("large", 16, 704, 44, 2, EVEN, 4, 300, "rf-detr-large-2026.pth", 33_933_218, 56.5),
+    *(
+        DetrVariant(
+            *(f"seg_{size}", 12, side, side // 12, windows, EVEN, depth, queries),
+            *(f"rf-detr-seg-{file}.pt", parameters),
+            masks=True,
+        )
+        for size, side, windows, depth, queries, file, parameters in (
+            ("nano", 312, 1, 4, 100, "nano", 33_577_475),
+            ("small", 384, 2, 4, 100, "small", 33_711_107),
+            ("medium", 432, 2, 5, 200, "medium", 35_694_259),
+            ("large", 504, 2, 5, 200, "large", 35_873_971),
+            ("xlarge", 624, 2, 6, 300, "xlarge", 38_113_635),
+            ("2xlarge", 768, 2, 6, 300, "xxlarge", 38_648_163),
+        )
+    ),
 )
 
 UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
@@ -67,7 +90,8 @@ def _model(variant: DetrVariant) -> ModelInfo:
         positions=LearnedPositions(grid=variant.grid, antialias=True),
         pool=None,
     )
-    repository = f"Roboflow/rf-detr-{variant.size}"
+    repository = f"Roboflow/rf-detr-{variant.size.replace('_', '-')}"
+    names = detection_names.RF_DETR_MASKS if variant.masks else detection_names.RF_DETR
     results = reported(f"README.md of {SOURCE}", "COCO", boxes=variant.precision)
     return ModelInfo(
         name=f"rf_detr_{variant.size}",
@@ -77,10 +101,11 @@ def _model(variant: DetrVariant) -> ModelInfo:
             DecoderConfig(256, variant.depth, heads=8, sampling_heads=16, points=2, hidden=2048),
             layers=variant.layers,
             windows=variant.windows,
-            queries=300,
+            queries=variant.queries,
             classes=len(COCO),
+            instances=InstanceConfig(variant.depth, hidden=1024) if variant.masks else None,
         ),
-        namings=(detection_names.RF_DETR, detection_names.ORIGINAL),
+        namings=(names, detection_names.ORIGINAL),
         preprocessing=shared.imagenet(size=(variant.side, variant.side)),
         licence=shared.apache(SOURCE, SOURCE),
         checkpoint=variant.file,

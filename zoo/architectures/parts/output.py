@@ -58,10 +58,12 @@ class Masks(NamedTuple):
 
 class Detections(NamedTuple):
     """Things in an image, one for each query: how much it is of each class, before a sigmoid, and
-    the box that it is in: centre (x, y), width and height, as shares of the image's sides."""
+    the box that it is in: centre (x, y), width and height, as shares of the image's sides. Some say
+    too how much every pixel of a map is of it, before a sigmoid."""
 
     logits: Float[Array, "queries classes"]
     pred_boxes: Float[Array, "queries 4"]
+    pred_masks: Float[Array, "queries height width"] | None = None
 
 
 class ClassMap(NamedTuple):

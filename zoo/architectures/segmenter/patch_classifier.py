@@ -6,36 +6,15 @@ from functools import partial
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.parts.batch_norm import BatchNorm
 from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import ClassMap
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.backboned import Backboned
 from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
-
-
-class BatchNorm(eqx.Module):
-    """`(x - mean) / √(var + ε) · weight + bias`, with the statistics of training.
-
-    Source: Ioffe and Szegedy, 2015, arXiv:1502.03167.
-    """
-
-    weight: Float[Array, " dim"]
-    bias: Float[Array, " dim"]
-    mean: Float[Array, " dim"]
-    var: Float[Array, " dim"]
-
-    def __init__(self, dim: int):
-        """**Arguments:** channels."""
-        self.weight, self.bias = jnp.ones(dim), jnp.zeros(dim)
-        self.mean, self.var = jnp.zeros(dim), jnp.ones(dim)
-
-    def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim"]:
-        scale = self.weight * lax.rsqrt(self.var + 1e-5)
-        return x * scale + (self.bias - self.mean * scale)
 
 
 class Segmenter(Backboned):

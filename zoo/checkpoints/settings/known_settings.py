@@ -14,11 +14,7 @@ OF_TRAINING = (
     *("layer_scale_init_value", "logit_scale_init_value", "pos_embed_jitter", "pos_embed_rescale"),
     *("pos_embed_shift", "use_mask_token", "encoder_stride", "class_weight", "dice_weight"),
     *("mask_weight", "no_object_weight", "importance_sample_ratio", "oversample_ratio"),
-    *("train_num_points", "activation_dropout", "init_std", "class_cost", "bbox_cost", "giou_cost"),
-    *("class_loss_coefficient", "dice_loss_coefficient", "bbox_loss_coefficient"),
-    *("giou_loss_coefficient", "eos_coefficient", "focal_alpha", "auxiliary_loss"),
-    *("mask_loss_coefficient", "mask_point_sample_ratio", "mask_downsample_ratio"),
-    *("mask_class_loss_coefficient", "mask_dice_loss_coefficient"),
+    "train_num_points",
 )
 """What training begins with, and what only that does."""
 
@@ -44,7 +40,6 @@ OF_CALLS = (
     *("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder"),
     *("chunk_size_feed_forward", "stage_names", "out_features", "_out_features", "_out_indices"),
     *("apply_layernorm", "reshape_hidden_states", "auto_map", "_attn_implementation"),
-    *("disable_custom_kernels", "window_block_indexes", "segmentation_head_activation_function"),
     *("pooler_act", "pooler_output_size", "use_cache", "tie_word_embeddings", "torchscript"),
     *("pad_token_id", "bos_token_id", "attn_implementation", "label_descriptions", "sep_token_id"),
     *(

@@ -1,0 +1,157 @@
+"""How precisely `boxes_digits` finds digits: in JAX, as files, and in a browser's WebAssembly.
+
+    python benchmarks/boxes.py
+
+It writes `benchmarks/results/boxes.json` and a table of `docs/how-to/answers.md`. The browser's
+part needs Node, and onnxruntime-web from npm (`tests/clients`); it runs the page's own arithmetic.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import jax.numpy as jnp
+import numpy as np
+
+import zoo
+from benchmarks.performance import number, table
+from notebooks.training.box_training import boxes_in, measure, precision
+from notebooks.training.classifier import normalised
+from tests.clients import environments, folders
+from tests.clients.tensors import encode
+from zoo import runtime
+from zoo.answers.boxes import Box
+from zoo.bench.machine import machine
+from zoo.digits.data import split_digits
+from zoo.digits.scattered import Scattered, scatter
+
+CANVASES, SEED = 300, 0
+PRECISIONS, OPSETS = ("fp32", "fp16", "int8"), (18, 23)
+SURE, SAME = 0.5, 0.5
+"""How sure a box has to be that is compared, and which share of both two boxes of a digit share."""
+
+RESULTS = Path(__file__).with_name("results") / "boxes.json"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "answers.md"
+MARKS = ("<!-- boxes: written by benchmarks/boxes.py -->", "<!-- end of boxes -->")
+
+Found = list[list[Box]]
+
+WORDS = """Mean average precision of `boxes_digits` in percent, over overlaps from 50 to 95 %, on
+{canvases} canvases with {digits} digits that it was not trained on. How far do boxes move that JAX
+is surer of than {sure:.0%}? In pixels of the canvas of {side} x {side}: the largest distance of an
+edge, and the mean.
+"""
+
+
+def in_runtime(file: Path, pixels: np.ndarray, size: tuple[int, int]) -> Found:
+    """What a file finds in ONNX Runtime."""
+    names = ["logits", "pred_boxes"]
+    outputs = runtime.session(file).run(names, {"pixel_values": pixels})
+    return boxes_in(dict(zip(names, outputs, strict=True)), size)
+
+
+def in_browser(
+    files: Mapping[str, Path], pixels: np.ndarray, side: int, here: Path
+) -> dict[str, Found]:
+    """What files find in onnxruntime-web, as the page says it."""
+    programs = folders.node_folder(here, environments.node())
+    told = {name: str(file) for name, file in files.items()}
+    asked = {"files": told, "pixel_values": encode(pixels), "size": [side, side]}
+    answer = folders.ask(["node", programs / "run_boxes_web.mjs"], asked)
+    return {
+        name: [
+            [
+                Box(each["label"], each["score"], tuple(side * edge for edge in each["corners"]))
+                for each in picture
+            ]
+            for picture in found
+        ]
+        for name, found in answer["found"].items()
+    }
+
+
+def moved(found: Found, wanted: Found) -> dict[str, float]:
+    """How far the edges of sure boxes are from those of the same digits, and which are missing."""
+    distances, missing = [], 0
+    for own, others in zip(wanted, found, strict=True):
+        for box in own:
+            if box.score <= SURE:
+                continue
+            alike = [each for each in others if each.label_id == box.label_id]
+            near = [np.abs(np.subtract(each.corners, box.corners)).max() for each in alike]
+            least = min(near, default=np.inf)
+            if least > SAME * min(np.subtract(box.corners[2:], box.corners[:2])):
+                missing += 1
+            else:
+                distances.append(float(least))
+    return {"largest": max(distances), "mean": float(np.mean(distances)), "missing": missing}
+
+
+def measured(canvases: Scattered) -> Iterator[tuple[str, dict[str, float]]]:
+    """Every way to run the network, and how well it does."""
+    entry, model = zoo.info("boxes_digits"), zoo.from_pretrained("boxes_digits")
+    pixels = np.asarray(normalised(jnp.asarray(canvases.images), entry.preprocessing))
+    side = canvases.images.shape[1]
+    with TemporaryDirectory() as folder:
+        here, files = Path(folder), dict[str, Path]()
+        for opset in OPSETS:
+            for name in PRECISIONS:
+                files[f"{name}, opset {opset}"] = here / f"{name}-{opset}.onnx"
+                place = files[f"{name}, opset {opset}"]
+                zoo.to_onnx(model, place, opset=opset, precision=name)
+        wanted = boxes_in(model_outputs(model, pixels), (side, side))
+        yield "JAX", {"precision": 100 * measure(model, entry, canvases)}
+        found = {name: in_runtime(file, pixels, (side, side)) for name, file in files.items()}
+        told = {f"{name}, in the browser": file for name, file in files.items()}
+        found |= in_browser(told, pixels, side, here / "node")
+        for name, boxes in found.items():
+            yield name, {"precision": 100 * precision(boxes, canvases)} | moved(boxes, wanted)
+
+
+def model_outputs(
+    model: zoo.architectures.base.Network, pixels: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The network's outputs in JAX."""
+    import equinox as eqx
+
+    from zoo.architectures.builder import batched
+
+    return eqx.filter_jit(batched)(model, jnp.asarray(pixels))
+
+
+def render(content: dict) -> Iterator[str]:
+    """The table, and where it was measured."""
+    yield WORDS.format(sure=SURE, **content["canvases"])
+    rows = [
+        [name, number(row["precision"], ".2f")]
+        + [number(row[key], ".3f") if key in row else "" for key in ("largest", "mean")]
+        + [str(row.get("missing", ""))]
+        for name, row in content["ways"].items()
+    ]
+    yield from table(["", "average precision", "largest move", "mean move", "not found"], rows)
+    yield f"Measured on {content['machine']}."
+
+
+def main() -> None:
+    canvases = scatter(split_digits()[1], CANVASES, SEED)
+    content = {
+        "machine": machine(),
+        "canvases": {
+            "canvases": CANVASES,
+            "digits": int((canvases.labels >= 0).sum()),
+            "side": canvases.images.shape[1],
+        },
+        "ways": dict(measured(canvases)),
+    }
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+    first, last = map(re.escape, MARKS)
+    made = "\n".join((MARKS[0], "", *"\n".join(render(content)).strip().splitlines(), "", MARKS[1]))
+    page = PAGE.read_text()
+    PAGE.write_text(re.sub(f"{first}.*?{last}", lambda _: made, page, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
