@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 import converter
@@ -48,3 +49,16 @@ def test_narrowed():
         assert float(held) == float(np.copysign(np.finfo(half).smallest_normal, number))
     large = narrowed_array(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))
     assert np.isfinite(large).all()
+
+
+def test_what_depends_on_shapes_alone_stays_wide():
+    """The share that a row is of all rows, and not what inputs are added to and multiplied by."""
+
+    def fn(x):
+        shares = jnp.cos(jnp.arange(x.shape[0]) / x.shape[0])
+        return (x @ np.eye(4, 3, dtype=np.float32) - x[:, :3]) * shares[:, None]
+
+    model = converter.lower_precision(converter.to_onnx(fn, [("n", 4)]).model, "float16")
+    dtypes = {node.op_type: node.outputs[0].dtype for node in model.graph}
+    assert dtypes["Div"] == dtypes["Cos"] == ir.DataType.FLOAT
+    assert dtypes["MatMul"] == dtypes["Sub"] == ir.DataType.FLOAT16
