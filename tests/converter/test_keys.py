@@ -198,3 +198,12 @@ def test_other_generators_are_refused_by_name(impl):
         converter.to_onnx(fn, [keys])
     assert converter.to_onnx(lambda key: key[0], [keys]).report.nodes <= 3
     assert len(converter.explain(fn, [keys]).obstacles) == 1
+
+
+def test_a_seed_of_64_bits():
+    """Its upper half is in the key, which only a seed that large shows."""
+    with jax.enable_x64(True):
+        seed = np.int64(2**40 + 3)
+        export = converter.to_onnx(lambda s: jax.random.key_data(jax.random.key(s)), [seed])
+        (key,) = converter.run(export, [seed]).values()
+    assert key.tolist() == [2**8, 3]
