@@ -1,4 +1,5 @@
-"""The page about performance, its pictures and README's table, from what `peers.py` measured.
+"""The page about performance, its pictures, README's table and the first page's numbers, from what
+`peers.py` measured.
 
 python benchmarks/performance.py benchmarks/results/performance.json
 """
@@ -25,10 +26,14 @@ FIRST = "dinov3_vits16"
 USUAL = ("batch 1, 2 threads", "batch 1, 1 thread")
 """What pictures and README show: the first of these that was measured."""
 
+FILLED = (ROOT / "README.md", DOCS / "index.md")
+"""Pages that show some of the numbers."""
+
 HIDDEN = ("zoo build", "zoo export")
 """Commands that are no file."""
 
-MARKS = ("<!-- performance: written by benchmarks/performance.py -->", "<!-- end -->")
+MARKED = "<!-- {}: written by benchmarks/performance.py -->", "<!-- end -->"
+"""What stands before and after a part of README, or of the first page, that is written here."""
 
 Row = dict[str, Any]
 
@@ -219,12 +224,31 @@ def fused(row: Row) -> str:
     return ", ".join(f"{count} `{name}`" for name, count in row.get("fused", {}).items()) or "none"
 
 
-def with_table(readme: str, content: Row) -> str:
-    """README with the table of now between its marks."""
-    first, last = map(re.escape, MARKS)
-    told = "\n".join(line.rstrip() for line in readme_table(content))
-    made = f"{MARKS[0]}\n\n{told}\n\n{MARKS[1]}"
-    return re.sub(f"{first}.*?{last}", lambda _: made, readme, flags=re.DOTALL)
+def headline(content: Row) -> str:
+    """A sentence on what an export takes, and one on how long its files run."""
+    usual = shown(content["speed"])
+    files, speed = content["files"][FIRST], content["speed"][FIRST][usual]["files"]
+    ours, torch = files["zoo export"], files["torch, opset 23"]
+    runs = [f"{speed[name]['fastest_ms']:.0f} ms" for name in ("zoo, fused", "zoo, int8")]
+    return (
+        f"DINOv3 ViT-S/16 is exported in {ours['processors']:.0f} seconds of processor time and "
+        f"{ours['peak_mb']:,.0f} MB\nof memory, where PyTorch takes {torch['processors']:.0f} "
+        f"seconds and {torch['peak_mb']:,.0f} MB. One picture takes {runs[0]} in float32\n"
+        f"and {runs[1]} in int8, with {usual.partition(', ')[2]}. The files of PyTorch's exporter "
+        f"take {speed['torch, opset 23']['fastest_ms']:.0f} ms."
+    )
+
+
+def with_numbers(page: str, content: Row) -> str:
+    """A page with the numbers of now between its marks."""
+    written = {"performance": "\n".join(map(str.rstrip, readme_table(content)))}
+    written |= {"headline": headline(content)} if FIRST in content["speed"] else {}
+    for name, text in written.items():
+        first, last = MARKED[0].format(name), MARKED[1]
+        pattern = f"{re.escape(first)}.*?{re.escape(last)}"
+        made = f"{first}\n\n{text}\n\n{last}"
+        page = re.sub(pattern, lambda _, made=made: made, page, flags=re.DOTALL)
+    return page
 
 
 INTRODUCTION = """# Performance
@@ -282,8 +306,8 @@ def main() -> None:
         for name, chart in drawn.items():
             chart.savefig(pictures / f"{name}.png", transparent=True)
     (DOCS / "performance.md").write_text(render(content))
-    readme = ROOT / "README.md"
-    readme.write_text(with_table(readme.read_text(), content))
+    for page in FILLED:
+        page.write_text(with_numbers(page.read_text(), content))
 
 
 if __name__ == "__main__":

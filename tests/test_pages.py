@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 import converter
 import weights
 import zoo
-from tests import commands, passes, reference
+from tests import commands, notebook_pages, passes, reference
 from tests.browser import chromium_of_debian, served
 from tests.references.classifiers import OWN
 from tests.seeded import state_of
@@ -38,7 +38,7 @@ from zoo.images.photograph import photographs
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")])
+PAGES = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")} - {*notebook_pages.PAGES.glob("*")})
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 BLOCK = re.compile(r"^(?:<!-- needs ([^>]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN = {"sh", "python"}

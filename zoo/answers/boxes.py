@@ -155,13 +155,16 @@ def draw_boxes(
 ) -> Image:
     """A picture with boxes, a colour for each class, and what is in them; the surest on top. The
     pixels of things are half of that colour where `areas` say which they are."""
-    from PIL import ImageDraw, ImageFont
+    from PIL import ImageDraw
+
+    from zoo.font import font
+
 
     drawn = _tinted(picture.convert("RGB"), boxes, areas)
     pen = ImageDraw.Draw(drawn)
     line = max(1, round(min(drawn.size) / 150))
     height = max(8, min(drawn.size) / 30)
-    font = ImageFont.load_default(height)
+    letters = font(height)
     for box in reversed(boxes):
         colour = colour_of(box.label_id)
         left, top, right, bottom = box.corners
@@ -170,8 +173,8 @@ def draw_boxes(
         pen.rectangle(box.corners, outline=colour, width=line)
         caption = f"{names[box.label_id]} {box.score:.2f}"
         place = (max(left, 0), max(top - height - 2 * line, 0))
-        pen.rectangle(pen.textbbox(place, caption, font=font), fill=colour)
-        pen.text(place, caption, fill=(0, 0, 0), font=font)
+        pen.rectangle(pen.textbbox(place, caption, font=letters), fill=colour)
+        pen.text(place, caption, fill=(0, 0, 0), font=letters)
     return drawn
 
 

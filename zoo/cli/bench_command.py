@@ -24,6 +24,7 @@ def bench(
     """
     from zoo.bench import measure
     from zoo.cli.tables.bench_table import bench_record, show_bench, timed_rows
+    from zoo.manifest.measured import busy_words, is_busy
     from zoo.show.chart import check_plot, draw_times, save_chart
 
     check_plot(plot)
@@ -31,5 +32,7 @@ def bench(
         results = measure.measure_files(files, options, progress)
     if plot is not None:
         title = f"Time of one run, threads: {options.threads}"
-        save_chart(draw_times(title, timed_rows(results), 1e3 * results.floor.total or None), plot)
+        products = 1e3 * results.floor.total or None
+        busy = busy_words(results.others) if is_busy(results.others) else ""
+        save_chart(draw_times(title, timed_rows(results), products, busy), plot)
     print_result(json, results, show_bench, bench_record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from weights.parameters import parameter
 from weights.printable import printable
 from zoo.errors import BadRequest
+from zoo.font import font
 from zoo.images.pictures import pictures, read_picture
 from zoo.retrieval.vector_table import KEY, THUMBNAIL, VectorTable
 from zoo.show.draw import GAP, INK, PAPER
@@ -18,8 +20,8 @@ from zoo.show.draw import GAP, INK, PAPER
 CELL_SIDE = 160
 """Pixels of the square that a picture is fitted into."""
 
-TEXT_HEIGHT = 32
-"""Pixels of two lines below it."""
+TEXT_HEIGHT, LETTER_HEIGHT = 32, 12
+"""Pixels of two lines below it, and of their letters."""
 
 PER_LINE = 5
 """Pictures beside each other."""
@@ -52,7 +54,7 @@ def contact_sheet(
     across = max((len(line) for line in lines), default=1)
     size = (across * (CELL_SIDE + GAP) + GAP, len(lines) * (CELL_SIDE + TEXT_HEIGHT + GAP) + GAP)
     sheet = Image.new("RGB", size, PAPER)
-    font = ImageFont.load_default(12)
+    letters = font(LETTER_HEIGHT)
     for place, line in enumerate(lines):
         columns = (KEY,) if root is not None else (KEY, THUMBNAIL)
         taken = table.take([cell.row for cell in line], columns)
@@ -62,7 +64,8 @@ def contact_sheet(
                 GAP + place * (CELL_SIDE + TEXT_HEIGHT + GAP),
             )
             picture = _picture_of(values.get(THUMBNAIL), str(values[KEY]), root)
-            _draw(sheet, picture, (left, top), (_shortened(str(values[KEY]), font), cell), font)
+            named = (_shortened(str(values[KEY]), letters), cell)
+            _draw(sheet, picture, (left, top), named, letters)
     return sheet
 
 
@@ -105,7 +108,7 @@ def _draw(
     picture: Image.Image | None,
     corner: tuple[int, int],
     named: tuple[str, SheetCell],
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    letters: ImageFont.FreeTypeFont,
 ) -> None:
     left, top = corner
     pen = ImageDraw.Draw(sheet)
@@ -118,14 +121,17 @@ def _draw(
         place = (left + (CELL_SIDE - width) // 2, top + (CELL_SIDE - height) // 2)
         sheet.paste(picture.resize((width, height), way), place)
     key, cell = named
-    pen.text((left, top + CELL_SIDE), key, INK, font)
-    pen.text((left, top + CELL_SIDE + TEXT_HEIGHT // 2), f"{cell.number:.4f}", INK, font)
+    pen.text((left, top + CELL_SIDE), key, INK, letters)
+    pen.text((left, top + CELL_SIDE + TEXT_HEIGHT // 2), f"{cell.number:.4f}", INK, letters)
 
 
-def _shortened(key: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
-    """The end of a key, as much as there is room for."""
-    text = printable(key).replace("\n", " ").replace("\t", " ")
+def _shortened(key: str, letters: ImageFont.FreeTypeFont) -> str:
+    """The end of a key, as much as there is room for.
+
+    A letter and its accent become one, which macOS keeps apart in the names of files.
+    """
+    text = unicodedata.normalize("NFC", printable(key)).replace("\n", " ").replace("\t", " ")
     shown = text
-    while font.getlength(shown) > CELL_SIDE and len(shown) > 1:
+    while letters.getlength(shown) > CELL_SIDE and len(shown) > 1:
         shown = "…" + shown[2:]
     return shown

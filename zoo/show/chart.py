@@ -112,12 +112,14 @@ def bars(
     return chart
 
 
-def draw_times(title: str, rows: Sequence[TimedRow], products: float | None) -> Figure:
+def draw_times(
+    title: str, rows: Sequence[TimedRow], products: float | None, busy: str = ""
+) -> Figure:
     """Milliseconds of a run of each file: a bar to the median, and a line from the fastest to the
     95th percentile.
 
     **Arguments:** `products` are the milliseconds of the first file's matrix products alone, at
-    which a line is drawn; None if it has none.
+    which a line is drawn; None if it has none. `busy` says that the machine had more to do.
     """
     from matplotlib.figure import Figure
 
@@ -146,7 +148,10 @@ def draw_times(title: str, rows: Sequence[TimedRow], products: float | None) -> 
         "milliseconds of a run; bar: the median, line: from the fastest to 95 % of runs"
     )
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_title(title, loc="left")
+    axes.set_title(title, loc="left", pad=22 if busy else None)
+    if busy:
+        above: dict[str, Any] = {"textcoords": "offset points", "xycoords": "axes fraction"}
+        axes.annotate(f"⚠ {busy}", (0, 1), (0, 7), **above, fontsize=9, color=MARK, weight="bold")
     return chart
 
 
