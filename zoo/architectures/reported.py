@@ -1,7 +1,7 @@
-"""What is reported of models elsewhere: results to which a measurement is compared.
+"""Published results of models, to which a measurement is compared.
 
-None was measured here. A number is in an entry only if its source was read; where nothing is known,
-there is nothing.
+They are others', except for the networks whose weights this project has trained. A number is in an
+entry only if its source was read; where nothing is known, there is nothing.
 """
 
 from collections.abc import Mapping

@@ -140,6 +140,7 @@ def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
             "dim": searched.table.dim,
             "vectors": f"{SEARCH}/{VECTORS_FILE}",
             "keys": f"{SEARCH}/{KEYS}",
+            "has_thumbnails": THUMBNAIL in searched.table.columns,
             "thumbnails": f"{SEARCH}/{THUMBNAILS}",
         },
     }

@@ -33,14 +33,19 @@ function allVectors() {
   return vectors;
 }
 
+/** The text of a key, which breaks after its marks before it does in the middle of a word. */
+function breaking(text) {
+  return text.split(/(?<=[^\p{L}\p{N}\s])/u).flatMap((part) => [part, document.createElement("wbr")]);
+}
+
 function item(row) {
   const key = rows.keys[row];
-  const label = scores ? `${key}, ${scores[row].toFixed(3)}` : key;
+  const label = [...breaking(key), scores ? `, ${scores[row].toFixed(3)}` : ""];
   const button = make("button", { type: "button", title: `More like ${key}` });
   if (rows.thumbnails[row]) {
     button.append(make("img", { src: `${search.thumbnails}/${row}.jpg`, alt: "", loading: "lazy" }));
   }
-  button.append(make("span", { className: "label" }, label));
+  button.append(make("span", { className: "label" }, ...label));
   button.addEventListener("click", () => moreLike(row));
   return make("li", {}, button);
 }
@@ -50,6 +55,8 @@ function show() {
   const kept = words ? order.filter((row) => rows.keys[row].toLowerCase().includes(words)) : order;
   byId("found").replaceChildren(...kept.slice(0, shown).map(item));
   byId("more").hidden = kept.length <= shown;
+  byId("none").hidden = kept.length > 0;
+  byId("none").firstElementChild.textContent = `No key of these ${order.length} pictures has “${words}” in it.`;
   say(`${about}${words ? `${kept.length} of ${order.length} rows.` : `${order.length} rows.`}`);
 }
 
@@ -108,6 +115,11 @@ if (search.texts) byId("in-words").addEventListener("submit", inWords);
 byId("words").addEventListener("input", () => {
   shown = SHOWN;
   if (rows) show();
+});
+byId("all").addEventListener("click", () => {
+  byId("words").value = "";
+  shown = SHOWN;
+  show();
 });
 byId("more").addEventListener("click", () => {
   shown += SHOWN;

@@ -1,0 +1,47 @@
+"""The pages of the notebooks are what is stored in those, and links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import notebook_pages
+
+ROOT = notebook_pages.ROOT
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCED = re.compile(r"^ *```.*?^ *```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+
+
+def test_pages_are_what_the_notebooks_hold():
+    """`python -m tests.notebook_pages` writes them."""
+    there = {path.name: path.read_bytes() for path in notebook_pages.PAGES.iterdir()}
+    made = notebook_pages.files()
+    assert there.keys() == made.keys()
+    assert [name for name in made if there[name] != made[name]] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Where links into a page lead, as Python-Markdown calls its headings."""
+    headings = re.findall(r"^#+ (.+)", FENCED_BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", each).strip().lower()) for each in headings}
+
+
+FENCED_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", page.read_text())):
+        if link.startswith(("https://", "http://", "mailto:")):
+            assert "OWNER" not in link, link
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_site_asks_nobody():
+    """With `repo_url` the theme asks GitHub about an owner who is a placeholder."""
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert re.search(r"^repo_|OWNER|https?://", settings, re.MULTILINE) is None
