@@ -24,7 +24,8 @@ def read_folder_manifest(folder: Path) -> Manifest:
     """Manifest of a folder. **Raises** `BadFile`."""
     path = folder / MANIFEST
     if not path.is_file():
-        what = "has no manifest.json" if folder.is_dir() else "does not exist"
+        what = "is a file" if folder.is_file() else "does not exist"
+        what = "has no manifest.json" if folder.is_dir() else what
         raise BadFile(f"{folder} {what}: give a folder that `zoo build` or `zoo pull` made.")
     return read_manifest(path)
 

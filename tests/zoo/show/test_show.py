@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from zoo import from_pretrained, preprocess
 from zoo.answers.colours import RAMP, components
 from zoo.images.photograph import photographs
-from zoo.manifest.measured import Comparison, Verification
+from zoo.manifest.measured import Comparison, Verification, busy_words
 from zoo.show.chart import TimedRow, draw_residuals, draw_times, patch_means, summary
 from zoo.show.draw import WARNING, draw_grid, likeness
 from zoo.show.features import Features, legible, of_file, of_model
@@ -95,6 +95,21 @@ def test_a_picture_is_shown_at_a_size_with_patches_and_its_note():
     assert (noted[1, 1] == WARNING).all()
     np.testing.assert_array_equal(noted[-plain.height :], plain)
     assert [legible((224, 224), 16), legible((448, 448), 14)] == [(448, 448)] * 2
+
+
+def test_a_chart_says_that_the_machine_was_busy():
+    """Above the bars, inside of the picture, where it meets no other word."""
+    rows = [TimedRow("first.onnx", 9.0, 12.5, 20.0, 1.0)]
+    chart = draw_times("Time", rows, None, busy_words(12.34))
+    (axes,) = chart.axes
+    chart.draw_without_rendering()
+    (mark,) = (text for text in axes.texts if "the machine was busy" in text.get_text())
+    box = mark.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= chart.bbox.width
+    assert axes.get_title(loc="left") == "Time"
+    assert not any(box.overlaps(text.get_window_extent()) for text in axes.texts if text is not mark)
+    told = [text.get_text() for text in draw_times("Time", rows, None).axes[0].texts]
+    assert told == ["12.5 ms", "first.onnx"]
 
 
 def test_times_are_milliseconds():

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from tests import folders as folders_of_files
-from zoo.errors import BadFile, BadOutput, ZooError
+from zoo.errors import BadFile, BadOutput, BadRequest, ZooError
+from zoo.manifest.read import read_folder_manifest
 from zoo.progress import Lines
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB
 from zoo.site.folders import read_all
@@ -27,6 +28,17 @@ def test_pages_and_programs_of_a_folder_are_not_served(tmp_path):
     folder = folders_of_files.write(tmp_path / "built", held | {"manifest.json": told})
     with pytest.raises(BadFile, match=r"lists evil\.html, which no build makes"):
         read_all([folder], Lines())
+
+
+def test_a_file_has_no_page(tmp_path):
+    """It is there, unlike what is not."""
+    (tmp_path / "gpt.onnx").write_bytes(b"")
+    with pytest.raises(BadRequest, match=r"gpt\.onnx is a file, and a page shows a folder: `zoo build`"):
+        read_all([tmp_path / "gpt.onnx"], Lines())
+    with pytest.raises(BadFile, match="does not exist"):
+        read_all([tmp_path / "none"], Lines())
+    with pytest.raises(BadFile, match="gpt.onnx is a file: give a folder"):
+        read_folder_manifest(tmp_path / "gpt.onnx")
 
 
 def test_what_stands_where_a_site_goes(tmp_path):
