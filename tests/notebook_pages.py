@@ -27,7 +27,11 @@ def files() -> dict[str, bytes]:
 
 def files_of(name: str, cells: list[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
     """The pictures of a notebook, then its page, on which each is called like its section."""
-    parts, heading, count = [f"<!-- of notebooks/{name}.ipynb, by tests/notebook_pages.py -->"], "", 0
+    parts, heading, count = (
+        [f"<!-- of notebooks/{name}.ipynb, by tests/notebook_pages.py -->"],
+        "",
+        0,
+    )
     for cell in cells:
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown":

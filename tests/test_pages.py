@@ -38,7 +38,9 @@ from zoo.images.photograph import photographs
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")} - {*notebook_pages.PAGES.glob("*")})
+PAGES = sorted(
+    {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")} - {*notebook_pages.PAGES.glob("*")}
+)
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 BLOCK = re.compile(r"^(?:<!-- needs ([^>]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN = {"sh", "python"}
@@ -302,11 +304,15 @@ def test_the_site_builds_and_has_every_public_name(tmp_path):
         described = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
         assert described == {*module.__all__} - {"__version__"}
     with served(tmp_path / "site") as address, chromium_of_debian() as browser:
-        page = browser.new_page()
+        page, asked = browser.new_page(), []
+        page.on("request", lambda found: asked.append(found.url))
+        page.goto(address)
+        assert page.locator("article img").first.evaluate("image => image.naturalWidth") > 0
         page.goto(f"{address}coverage/")
         page.get_by_label("Find a primitive").fill("cumMAX rule")
         shown = page.locator("article tbody tr:visible").all_inner_texts()
         assert [row.split()[0] for row in shown] == ["cummax"]
+        assert asked and [url for url in asked if not url.startswith(address)] == []
 
 
 NAMED = re.compile(r"`(zoo \w[^`]*|(?:\.venv/bin/)?python (?:-m )?[\w./]+[^`]*)`")

@@ -77,8 +77,8 @@ def _is_measured_elsewhere(built: Built, other: Built) -> bool:
 def _read(folder: Path, progress: Progress) -> Built:
     if folder.is_file():
         raise BadRequest(
-            f"{folder} is a file, and a page shows a folder: `zoo build` makes one of a model or of "
-            "a checkpoint. What `converter` wrote of a function has no page; `zoo bench` measures "
+            f"{folder} is a file, and a page shows a folder: `zoo build` makes one of a model or a "
+            "checkpoint. What `converter` wrote of a function has no page; `zoo bench` measures "
             "such a file."
         )
     manifest = read_folder_manifest(folder)

@@ -107,7 +107,9 @@ def test_a_chart_says_that_the_machine_was_busy():
     box = mark.get_window_extent()
     assert 0 <= box.x0 < box.x1 <= chart.bbox.width
     assert axes.get_title(loc="left") == "Time"
-    assert not any(box.overlaps(text.get_window_extent()) for text in axes.texts if text is not mark)
+    assert not any(
+        box.overlaps(text.get_window_extent()) for text in axes.texts if text is not mark
+    )
     told = [text.get_text() for text in draw_times("Time", rows, None).axes[0].texts]
     assert told == ["12.5 ms", "first.onnx"]
 
