@@ -7,7 +7,7 @@ of them a branch or tag was when it was asked for last.
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -58,26 +58,32 @@ def place(file: HubFile) -> Path:
     return folder(CHECKPOINTS, file.repository) / file.revision / file.name
 
 
-def kept(file: HubFile) -> Path | None:
-    """Where an earlier download of ours lies."""
+def kept(file: HubFile, is_dry: bool = False) -> Path | None:
+    """Where an earlier download of ours lies, which counts as a use of it but in a dry run."""
     commit = noted(folder(CHECKPOINTS, file.repository), file.revision)
     path = None if commit is None else place(replace(file, revision=commit))
     if path is None or not path.is_file():
         return None
-    touch(path)
+    if not is_dry:
+        touch(path)
     return path
 
 
-def fill(file: HubFile, advice: str, listener: Progress) -> tuple[Path, str]:
-    """Download a file into the cache, unless it is there: its path and its sha256. **Raises**
-    `Unreachable`, whose message ends in `advice`, or `WrongDigest`."""
-    asked = ask(file, advice)
+def fill(
+    file: HubFile, advice: str, listener: Progress, before: Callable[[], None] | None = None
+) -> tuple[Path, str]:
+    """Download a file into the cache, unless it is there: its path and its sha256. `before` is
+    called before a download that the hub allows. **Raises** `Unreachable`, whose message ends in
+    `advice`, or `WrongDigest`."""
+    asked = ask(file, advice, listener)
     path = place(asked)
     try:
         with locked(path, listener):
             if path.exists():
                 digest = check_digest(path, asked, listener)
             else:
+                if before is not None:
+                    before()
                 digest = download(asked, path, advice, listener)
         note(folder(CHECKPOINTS, file.repository), file.revision, asked.revision)
     except OSError as error:

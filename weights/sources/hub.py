@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from weights.errors import Unreachable, WrongDigest
+from weights.progress import Progress
 from weights.sources.http_client import is_timeout, request_errors
 
 FORBIDDEN = (401, 403)
@@ -60,7 +61,7 @@ def cached(file: HubFile) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
-def ask(file: HubFile, advice: str) -> HubFile:
+def ask(file: HubFile, advice: str, listener: Progress) -> HubFile:
     """The file at the commit that its revision is at now, with its size and the hub's sha256.
 
     The hub gives no sha256 for small files. **Raises** `Unreachable`, whose message ends in
@@ -80,7 +81,7 @@ def ask(file: HubFile, advice: str) -> HubFile:
             _, pause = answer_of(error)
             if pause is None or attempt == ATTEMPTS:
                 raise unreachable(file, error, advice) from error
-            time.sleep(pause)
+            wait_as_asked(file, pause, listener)
     commit, size = answer.commit_hash or "", answer.size
     if not COMMIT.fullmatch(commit) or size is None or size < 1:
         raise Unreachable(f"{file} was not downloaded: the answer is not a hub's. {advice}")
@@ -91,6 +92,12 @@ def ask(file: HubFile, advice: str) -> HubFile:
             f"and was not downloaded. {advice}"
         )
     return replace(file, revision=commit, sha256=file.sha256 or digest, size=size)
+
+
+def wait_as_asked(file: HubFile, pause: int, listener: Progress) -> None:
+    """Leave a busy server alone for as many seconds as it asks, and say so."""
+    listener.note(f"the hub is busy and asks to wait: {file} is asked for again in {pause} s")
+    time.sleep(pause)
 
 
 def unreachable(file: HubFile, error: Exception, advice: str) -> Unreachable:

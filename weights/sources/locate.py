@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
@@ -78,8 +79,8 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     """
     if (weights := next(search_weights(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
-        path, digest = cache.fill(file, advice, listener)
-        tell_terms(published, listener)
+        tell = partial(tell_terms, published, listener)
+        path, digest = cache.fill(file, advice, listener, tell)
         weights = _from_hub(path, file, f"the hub ({file})", digest)
     listener.stage(f"weights: {weights.path.name}, from {weights.where}")
     return weights
@@ -106,7 +107,7 @@ def tell_owner(published: Published, file: HubFile, listener: Progress) -> None:
 
 
 def tell_terms(published: Published, listener: Progress) -> None:
-    """Say under which terms the weights are that have come; who downloads again has been told."""
+    """Say under which terms the weights are that will come; who downloads again has been told."""
     marker = cache.root() / TERMS / quote(published.terms, safe="")
     if not marker.exists():
         listener.note(f"these weights have terms of their own: {published.terms}")
@@ -115,8 +116,10 @@ def tell_terms(published: Published, listener: Progress) -> None:
             marker.touch()
 
 
-def search_weights(published: Published, listener: Progress) -> Iterator[Found]:
-    """Everything that is there already, the best first."""
+def search_weights(
+    published: Published, listener: Progress, is_dry: bool = False
+) -> Iterator[Found]:
+    """Everything that is there already, the best first. A dry run leaves all of it as it is."""
     for path in filter(Path.exists, places(published)):
         where = "this package" if path == published.embedded else str(path.parent)
         digest = None
@@ -126,9 +129,10 @@ def search_weights(published: Published, listener: Progress) -> Iterator[Found]:
             hold_to_name(path, digest)
         yield Found(path, where, digest)
     for file in hub_files(published):
-        for copy, holder in ((cache.kept(file), cache.root()), (cached(file), "the hub's cache")):
+        ours = cache.kept(file, is_dry)
+        for copy, holder in ((ours, cache.root()), (cached(file), "the hub's cache")):
             if copy is not None:
-                digest = check_digest(copy, file, listener)
+                digest = check_digest(copy, file, listener, is_dry)
                 yield _from_hub(copy, file, f"{holder} ({file})", digest)
 
 

@@ -14,7 +14,15 @@ from weights.files import sha256
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import is_broken_connection, request_errors
-from weights.sources.hub import ATTEMPTS, DIGEST, HubFile, answer_of, ask, unreachable
+from weights.sources.hub import (
+    ATTEMPTS,
+    DIGEST,
+    HubFile,
+    answer_of,
+    ask,
+    unreachable,
+    wait_as_asked,
+)
 
 PAUSE = 0.5  # seconds before the second of these attempts; the later ones wait longer
 PART = ".part"
@@ -37,7 +45,7 @@ def download(file: HubFile, target: Path, advice: str, listener: Progress) -> st
         name = str(PurePosixPath(file.name).with_name(place.name))
         if not place.exists():
             shard = replace(file, name=name, sha256=None, size=None)
-            download(ask(shard, advice), place, advice, listener)
+            download(ask(shard, advice, listener), place, advice, listener)
     part_of(target).replace(target)
     return digest
 
@@ -74,14 +82,18 @@ def fetch(file: HubFile, part: Path, advice: str, listener: Progress) -> str:
             passing = is_broken_connection(error) or status >= SERVER_ERROR
             if failures == ATTEMPTS or (pause is None and not passing):
                 raise unreachable(file, error, advice) from error
-            time.sleep(PAUSE * failures if pause is None else pause)
+            if pause is None:
+                time.sleep(PAUSE * failures)
+            else:
+                wait_as_asked(file, pause, listener)
     return check_digest(part, file, listener)
 
 
-def check_digest(path: Path, file: HubFile, listener: Progress) -> str:
+def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = False) -> str:
     """The sha256 of a file, which must be the recorded one.
 
-    A file that is not right is removed, so that the next attempt fetches it again.
+    A file that is not right is removed, so that the next attempt fetches it again; not by a dry
+    run.
 
     **Raises** `WrongDigest`.
     """
@@ -92,11 +104,14 @@ def check_digest(path: Path, file: HubFile, listener: Progress) -> str:
     named = blob.name if DIGEST.fullmatch(blob.name) else None
     for recorded in (file.sha256, named):
         if recorded is not None and recorded != digest:
-            path.unlink()
-            blob.unlink(missing_ok=True)
+            advice = "is to be removed: run the command without a dry run, then again"
+            if not is_dry:
+                path.unlink()
+                blob.unlink(missing_ok=True)
+                advice = "was removed: run the command again"
             raise WrongDigest(
                 f"{file} from the hub has sha256 {digest:.12}… where {recorded:.12}… was recorded, "
-                "and was removed: run the command again."
+                f"and {advice}."
             )
     return digest
 

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from weights import open_checkpoint
@@ -36,7 +37,7 @@ def download_checkpoint(
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
-    if (copy := next(search_weights(entry.places, progress), None)) is None:
+    if (copy := next(search_weights(entry.places, progress, dry_run), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
     if out is None:
         return Brought(entry.name, copy.path, copy.where, 0)
@@ -48,22 +49,23 @@ def _fetch(
 ) -> Brought:
     """Bring the file from a hub."""
     file, advice = downloadable(entry.places, mirror=mirror)
-    asked = ask(file, advice)
+    asked = ask(file, advice, progress)
     path = cache.place(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
     brought = Brought(entry.name, path, f"the hub ({file})", size)
     if dry_run:
         return brought
     tell_owner(entry.places, file, progress)
+    tell = partial(tell_terms, entry.places, progress)
     if out is None:
-        cache.fill(file, advice, progress)
+        cache.fill(file, advice, progress, tell)
     else:
         with locked_output(path, progress), writing(path):
             if path.exists():
                 _check_same(path, asked.sha256)
             else:
+                tell()
                 transfer.download(asked, path, advice, progress)
-    tell_terms(entry.places, progress)
     return brought
 
 

@@ -30,6 +30,12 @@ INTERRUPTION = "interrupted; nothing unfinished was put in place"
 _OPEN: dict[Path, Callable[[], None] | None] = {}
 """What is staged, and what releases the lock in it."""
 
+_UNDIVIDED: list[object] = []
+"""Blocks that run to their end before this process is stopped."""
+
+_PENDING: list[int] = []
+"""Signals that arrived meanwhile."""
+
 
 @contextmanager
 def staged(folder: Path) -> Generator[Path]:
@@ -164,13 +170,52 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
             )
 
 
+@contextmanager
+def undivided() -> Generator[None]:
+    """Let a signal that stops this process wait for the end of the block: of a few renames that
+    leave nothing usable by halves."""
+    block = object()
+    _UNDIVIDED.append(block)
+    try:
+        yield
+    finally:
+        _UNDIVIDED.remove(block)
+        if _PENDING and not _UNDIVIDED:
+            stop(_PENDING[0], None)
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Put a folder in the place of another, or leave that where it is. Of a process that is killed
+    between two renames, `put_back` finds the older folder."""
+    old = _aside(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    with undivided():
+        try:
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+        finally:
+            put_back(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def put_back(folder: Path) -> None:
+    """Move a folder to its place again that was moved aside for another, if none is there."""
+    if _aside(folder).is_dir() and not os.path.lexists(folder):
+        _aside(folder).rename(folder)
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f"{PREFIX}{folder.name}.old")
+
+
 def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
     """Move staged files into a folder, and leave its other files alone.
 
     Without the file `last` the folder is none that anybody reads. It is removed first and put there
     in the end, so that whoever is stopped in the middle leaves no mixture of old and new.
     """
-    with writing(folder):
+    with writing(folder), undivided():
         (folder / last).unlink(missing_ok=True)
         for name in sorted(names, key=lambda name: name == last):
             (stage / name).replace(folder / name)
@@ -180,18 +225,23 @@ def publish(stage: Path, target: Path) -> None:
     """Move an export to its place: what the model needs before it, what describes it after. What
     there was goes first where its parts could be taken for one with the new ones."""
     staged_model = stage / target.name
-    manifest_path(target).unlink(missing_ok=True)
-    if sidecar_path(target).exists() or sidecar_path(staged_model).exists():
-        target.unlink(missing_ok=True)
-    for place in (sidecar_path, Path, manifest_path):
-        if place(staged_model).exists():
-            os.replace(place(staged_model), place(target))
-        else:
-            place(target).unlink(missing_ok=True)
+    with undivided():
+        manifest_path(target).unlink(missing_ok=True)
+        if sidecar_path(target).exists() or sidecar_path(staged_model).exists():
+            target.unlink(missing_ok=True)
+        for place in (sidecar_path, Path, manifest_path):
+            if place(staged_model).exists():
+                os.replace(place(staged_model), place(target))
+            else:
+                place(target).unlink(missing_ok=True)
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """Leave at once, with what is staged removed and the workers told to do the same."""
+    """Leave at once, with what is staged removed and the workers told to do the same; after an
+    undivided block where one runs."""
+    if _UNDIVIDED:
+        _PENDING.append(number)
+        return
     # Raising here is not enough: an exception that arrives inside a destructor is dropped.
     terminate_workers()
     discard()

@@ -20,7 +20,7 @@ from weights.progress import Progress
 from weights.sources.hub import HubFile, ask, cached
 from weights.sources.transfer import check_digest, fetch
 from zoo.errors import BadFile, BadOutput, BadRequest
-from zoo.files.staging import locked_output, refuse_links, writing
+from zoo.files.staging import locked_output, refuse_links, undivided, writing
 from zoo.manifest.read import LARGEST_MANIFEST, parse
 from zoo.manifest.schema import MANIFEST, File, Manifest, Variant
 
@@ -105,10 +105,19 @@ def pull_folder(request: Wanted, progress: Progress) -> Pulled:
     (listing, variants), folder = _listing(request, progress), request.folder
     with locked_output(folder, progress), writing(folder), _collecting(folder) as parts:
         comparison, in_the_way = _compare(request, listing, variants, progress)
+        if comparison.missing:
+            tell_licence(listing, progress)
         for file in comparison.missing:
             _bring(file, listing, request, parts, progress)
         _put_in_place(folder, parts, comparison.missing, in_the_way, listing.content)
     return Pulled(listing.where, variants, len(comparison.missing), comparison.kept)
+
+
+def tell_licence(listing: Listing, progress: Progress) -> None:
+    """Say under which terms the files are that will come."""
+    licence = listing.manifest.licence
+    page = f", {licence.page}" if licence.page else ""
+    progress.note(f"the files of {listing.where} have terms of their own: {licence.name}{page}")
 
 
 def preview(request: Wanted, progress: Progress) -> Preview:
@@ -171,7 +180,7 @@ def _listing(request: Wanted, progress: Progress) -> tuple[Listing, dict[str, Va
 
 def _online(request: Wanted, progress: Progress) -> Listing:
     """Of the commit that the revision is at now."""
-    file = ask(request.manifest, request.advice)
+    file = ask(request.manifest, request.advice, progress)
     where = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > LARGEST_MANIFEST:
         raise BadFile(
@@ -247,15 +256,16 @@ def _part(parts: Path, file: File) -> Path:
 def _put_in_place(
     folder: Path, parts: Path, files: Sequence[File], in_the_way: list[str], manifest: bytes
 ) -> None:
-    """Move everything; who is stopped in the middle leaves a folder without manifest."""
-    for name in sorted(in_the_way, key=lambda name: name != MANIFEST):
-        (folder / name).unlink()
-    # What a model needs comes before it.
-    for file in sorted(files, key=lambda file: file.name.endswith(".onnx")):
-        target = folder / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _part(parts, file).replace(target)
-    (parts / MANIFEST).write_bytes(manifest)
-    (parts / MANIFEST).replace(folder / MANIFEST)
+    """Move everything; who is killed in the middle leaves a folder without manifest."""
+    with undivided():
+        for name in sorted(in_the_way, key=lambda name: name != MANIFEST):
+            (folder / name).unlink()
+        # What a model needs comes before it.
+        for file in sorted(files, key=lambda file: file.name.endswith(".onnx")):
+            target = folder / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _part(parts, file).replace(target)
+        (parts / MANIFEST).write_bytes(manifest)
+        (parts / MANIFEST).replace(folder / MANIFEST)
     # Parts of what was wanted once, too.
     shutil.rmtree(parts)

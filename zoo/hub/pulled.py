@@ -25,7 +25,9 @@ def pulled_folder(model: str, variant: str, revision: str | None, offline: bool)
             )
         commit = noted
     else:
-        commit = ask(asked.manifest, f"{asked.advice} Or load with offline=True.").revision
+        advice = f"{asked.advice} Or load with offline=True."
+        with bar() as progress:
+            commit = ask(asked.manifest, advice, progress).revision
     folder = place / commit
     if not _has(folder, variant):
         with bar() as progress:

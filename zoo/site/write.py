@@ -1,7 +1,6 @@
 """Writing a site: all of it in a hidden folder first, then in one step in its place."""
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +13,14 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.artifacts.audit.listed import AGAIN
 from zoo.errors import BadFile, BadOutput
-from zoo.files.staging import PREFIX, locked_output, staged, write_text, writing
+from zoo.files.staging import (
+    locked_output,
+    put_back,
+    replace_folder,
+    staged,
+    write_text,
+    writing,
+)
 from zoo.manifest.read import LARGEST_MANIFEST, to_text
 from zoo.manifest.schema import MANIFEST
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
@@ -56,9 +62,7 @@ def write_site(
     models = read_all(folders, progress)
     searched = None if dataset is None else read_searchable(dataset, models)
     with staged(out.parent) as stage, locked_output(out, progress), writing(out):
-        old = out.with_name(f"{PREFIX}{out.name}.old")
-        if old.is_dir() and not os.path.lexists(out):
-            old.rename(out)  # of a process that was killed between the two renames
+        put_back(out)
         new = stage / "new"
         new.mkdir()
         put_package(ONNXRUNTIME_WEB, runtime, new / RUNTIME, stage, progress)
@@ -77,16 +81,17 @@ def write_site(
         write_text(new / CATALOGUE, to_text(record))
         size = sum((new / name).stat().st_size for name in [*names, CATALOGUE])
         refuse_strangers(out, force)
-        shutil.rmtree(old, ignore_errors=True)
-        if out.exists():
-            out.rename(old)
-        new.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
+        replace_folder(new, out)
     return Site(out, table, own, size)
 
 
 def refuse_strangers(out: Path, force: bool) -> None:
     """**Raises** `BadOutput` where something is that must not be replaced."""
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise BadOutput(
+            f"{out} holds the folder that this command works in, which would be replaced: name "
+            f"another one with {parameter('out')}."
+        )
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise BadOutput(f"{out} is no folder: name another one with {parameter('out')}.")
     places = (path for path in out.rglob("*") if path.is_symlink() or not path.is_dir())
@@ -108,7 +113,7 @@ def _listed(out: Path) -> set[str]:
     """The names of an earlier site's files; none if it is no site."""
     try:
         record = json.loads(read_at_most(out / CATALOGUE, LARGEST_MANIFEST))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return set()
     is_site = isinstance(record, dict) and record.get("format") == FORMAT
     return {CATALOGUE, *map(str, record.get("files", ()))} if is_site else set()
