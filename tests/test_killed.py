@@ -66,6 +66,41 @@ def test_a_command_that_is_stopped(name, points, run, tmp_path):
         assert content(place) == new, (name, action, at)
 
 
+REPLACED = """
+import signal
+from pathlib import Path
+from zoo.files.staging import put_back, replace_folder, staged, stop, writing
+
+signal.signal(signal.SIGTERM, stop)
+folder = Path("site")
+with staged(folder.parent) as stage, writing(folder):
+    put_back(folder)
+    (stage / "new").mkdir()
+    (stage / "new" / "page").write_text("new")
+    replace_folder(stage / "new", folder)
+"""
+
+
+@pytest.mark.parametrize("action", ["SIGTERM", "SIGKILL", "ENOSPC"])
+def test_a_folder_that_is_replaced(action, run, tmp_path):
+    """At each change: there is the older or the newer, and a killed process leaves it to the next
+    one."""
+    command, points = ["-c", REPLACED], 20
+    for at in range(1, points):
+        place = folders.write(tmp_path / str(at), {"site/page": b"old"})
+        _, changes, *_ = run(Order(str(place), command, action, at))
+        there = content(place)
+        if action == "SIGKILL" and not there:
+            assert (place / ".zoo-site.old" / "page").read_bytes() == b"old"
+        else:
+            assert there in ({"site/page": b"old"}, {"site/page": b"new"}), at
+        assert run(Order(str(place), command))[0] == 0
+        assert content(place) == {"site/page": b"new"} and not content(place, hidden=True)
+        if changes < at:
+            return
+    raise AssertionError(f"there are more changes than {points}")
+
+
 def check(found, old, new):
     """Each file is an old or a new one; with what describes them, all are of one kind."""
     for file, text in found.items():

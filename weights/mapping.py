@@ -77,6 +77,31 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(whole)
 
 
+class PathIndex:
+    """Rules by their paths, so that those that may match one of ten thousand names are found
+    without trying all: by its segments, some of which stand for any."""
+
+    def __init__(self, paths: Iterable[tuple[str, Rule]]):
+        self.rules: dict[tuple[str | None, ...], dict[int, Rule]] = {}
+        self.places: dict[int, dict[tuple[bool, ...], None]] = {}
+        for order, (path, rule) in enumerate(paths):
+            parts = path.split(".")
+            free = tuple("{" in part for part in parts)
+            self.rules.setdefault(_without(parts, free), {})[order] = rule
+            self.places.setdefault(len(parts) - 1, {})[free] = None
+
+    def find(self, path: str) -> list[Rule]:
+        """The rules that may match a path, in their order."""
+        found: dict[int, Rule] = {}
+        for free in self.places.get(path.count("."), ()):
+            found |= self.rules.get(_without(path.split("."), free), {})
+        return [found[order] for order in sorted(found)]
+
+
+def _without(parts: list[str], free: tuple[bool, ...]) -> tuple[str | None, ...]:
+    return tuple(None if free else part for part, free in zip(parts, free, strict=True))
+
+
 @dataclass(frozen=True)
 class Naming:
     """How one publisher names the tensors of a family of models.
@@ -108,7 +133,7 @@ class Naming:
 
     def leaf(self, key: str) -> str | None:
         """The leaf that a file's key is about, if the naming knows it."""
-        about = ((rule, leaf) for rule in self.rules if (leaf := rule.leaf(key)))
+        about = ((rule, leaf) for rule in self._by_source.find(key) if (leaf := rule.leaf(key)))
         return next((leaf for rule, leaf in about if rule is self._deciding(leaf)), None)
 
     def renamed(self, key: str, other: Naming) -> str | None:
@@ -125,7 +150,16 @@ class Naming:
 
     def _deciding(self, leaf: str) -> Rule | None:
         """The rule that says what a leaf is called: the first that matches it."""
-        return next((rule for rule in self.rules if rule.match(leaf) is not None), None)
+        return next((r for r in self._by_target.find(leaf) if r.match(leaf) is not None), None)
+
+    @cached_property
+    def _by_source(self) -> PathIndex:
+        keys = ((key.removesuffix("?"), rule) for rule in self.rules for key in rule.sources)
+        return PathIndex(keys)
+
+    @cached_property
+    def _by_target(self) -> PathIndex:
+        return PathIndex((rule.target, rule) for rule in self.rules)
 
     def names(self, leaf: str) -> bool:
         """Whether it says where a leaf is, or that no file has it."""
@@ -135,7 +169,7 @@ class Naming:
         """Whether files with these names have such a key, used or not."""
         return self.leaf(key) is not None or _fits_any(self.surplus, key)
 
-    @property
+    @cached_property
     def surplus(self) -> tuple[str, ...]:
         """Patterns of all keys that the model has no use for."""
         copied = (pattern for pattern, _ in self.copies)

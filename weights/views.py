@@ -13,9 +13,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeAlias
 
+from weights.containers.bounds import MOST_TENSORS
 from weights.errors import MappingError
 from weights.files import Checkpoint
 from weights.initializers import Shape
@@ -24,12 +25,12 @@ from weights.parameters import parameter
 from weights.tensors import FLOATS, LazyTensor
 from weights.transforms import zeros
 
-PASSING = re.compile(
-    r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
-)
+PASSING_NAMES = "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."
 """Modules of PyTorch around others: of torch.compile, of sharded training, of recomputation."""
 
-CHUNKED = re.compile(r"(.*?\.?)(\d+)\.(\d+)\.(.+)")
+PASSING = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(map(re.escape, PASSING_NAMES))})")
+
+CHUNKED = re.compile(r"(?<!\d)(\d+)\.(\d+)\.(.+)", re.DOTALL)
 """A block that is counted twice: the number of its chunk, and its own."""
 
 HEAD = re.compile(r"(.*_)?(head|heads|classifier|cls|fc|linear|logits)\d*")
@@ -60,10 +61,12 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
     """Part under each prefix behind which a naming's landmarks come, by the naming's names,
     with the linear layer on it or without; a checkpoint as it is where there is none."""
     tensors = _without_passing(checkpoint.tensors)
+    marks = naming.landmarks
+    ending = [key for key in tensors if key.endswith(marks)]  # few of many
     prefixes = dict.fromkeys(
         key.removesuffix(mark)
-        for mark in naming.landmarks
-        for key in tensors
+        for mark in marks
+        for key in ending
         if key == mark or key.endswith(f".{mark}")
     )
     for prefix in prefixes or ("",):
@@ -86,31 +89,38 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
 
 
 def _without_passing(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:
+    if not any(name in key for key in tensors for name in PASSING_NAMES):
+        return tensors
     short = {PASSING.sub("", key): tensor for key, tensor in tensors.items()}
     return short if len(short) == len(tensors) else tensors
 
 
+@lru_cache(MOST_TENSORS)
+def _chunked(key: str) -> tuple[str, int, int, str] | None:
+    """What comes before two numbers of a block, both of them, and what comes behind."""
+    found = CHUNKED.search(key)
+    return found and (key[: found.start()], int(found[1]), int(found[2]), found[3])
+
+
 def _joined(tensors: dict[str, LazyTensor], naming: Naming) -> dict[str, LazyTensor]:
     """With one number for each block where there are two, if the naming has one."""
-    chunked = {key: match for key in tensors if (match := CHUNKED.fullmatch(key))}
+    chunked = {key: parts for key in tensors if (parts := _chunked(key))}
     chunked = {
-        key: match
-        for key, match in chunked.items()
-        if naming.leaf(key) is None and naming.leaf(f"{match[1]}{match[3]}.{match[4]}") is not None
+        key: (before, chunk, own, behind)
+        for key, (before, chunk, own, behind) in chunked.items()
+        if naming.leaf(key) is None and naming.leaf(f"{before}{own}.{behind}") is not None
     }
     # Most count on from chunk to chunk; who begins again has every number several times.
     blocks = defaultdict(set)
-    for match in chunked.values():
-        blocks[match[1]].add((int(match[2]), int(match[3])))
+    for before, *pair, _ in chunked.values():
+        blocks[before].add((pair[0], pair[1]))
     numbers = {
         (part, *pair): number if len({own for _, own in pairs}) < len(pairs) else pair[1]
         for part, pairs in blocks.items()
         for number, pair in enumerate(sorted(pairs))
     }
     return {
-        f"{match[1]}{numbers[match[1], int(match[2]), int(match[3])]}.{match[4]}"
-        if (match := chunked.get(key))
-        else key: tensor
+        f"{parts[0]}{numbers[parts[:3]]}.{parts[3]}" if (parts := chunked.get(key)) else key: tensor
         for key, tensor in tensors.items()
     }
 

@@ -8,17 +8,19 @@ may add some.
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from zoo.files.staging import NAME
 
 DIGEST = "^[0-9a-f]{64}$"
 LABEL = "^[a-z0-9_]+$"
+OWN_NAME = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$"
 LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 PATTERNS = {
     NAME: "a plain relative name",
     DIGEST: "64 hexadecimal digits",
+    OWN_NAME: "a plain name",
     LABEL: "small letters, digits and `_`",
     LINE: "a line of text",
 }
@@ -27,6 +29,8 @@ PATTERNS = {
 Name = Annotated[str, Field(max_length=200, pattern=NAME)]
 Digest = Annotated[str, Field(pattern=DIGEST)]
 Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
+OwnName = Annotated[str, Field(max_length=80, pattern=OWN_NAME)]
+"""The name of a folder and of a page, which also stands in programs; or nothing."""
 Line = Annotated[str, Field(max_length=200, pattern=LINE)]
 Escaped = Annotated[
     str,
@@ -37,7 +41,24 @@ Escaped = Annotated[
 Text = Annotated[str, Field(max_length=2000, pattern=LINE)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Side = Annotated[int, Field(ge=1, le=1 << 16)]
-Three = tuple[float, float, float]
+Edge = Annotated[int, Field(ge=1, le=1 << 13)]
+"""A side of a picture that is resized, or of a square."""
+Factor = Annotated[float, Field(ge=-1e6, le=1e6)]
+"""A number that float32 holds, and what is computed of it with others of these."""
+Three = tuple[Factor, Factor, Factor]
+
+MOST_PIXELS = 1 << 26
+
+
+def check_pixels(size: tuple[int, int]) -> tuple[int, int]:
+    """**Raises** `ValueError` for a picture that no network takes."""
+    if size[0] * size[1] > MOST_PIXELS:
+        raise ValueError(f"a `size` has more than {MOST_PIXELS} pixels")
+    return size
+
+
+Size = Annotated[tuple[Side, Side], AfterValidator(check_pixels)]
+"""Height and width in pixels."""
 
 
 def without_controls(text: str) -> str:

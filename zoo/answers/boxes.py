@@ -159,7 +159,6 @@ def draw_boxes(
 
     from zoo.font import font
 
-
     drawn = _tinted(picture.convert("RGB"), boxes, areas)
     pen = ImageDraw.Draw(drawn)
     line = max(1, round(min(drawn.size) / 150))

@@ -81,9 +81,16 @@ class VisionModel:
                 f"{self.manifest.model} takes more than pictures: ask its `text`, `image` or "
                 "`classify`."
             )
+        from zoo.runtime import ERRORS
+
         feeds = {taken: self.preprocess(images)}
         names = [output.name for output in self.session.get_outputs()]
-        return dict(zip(names, self.session.run(names, feeds), strict=True))
+        try:
+            return dict(zip(names, self.session.run(names, feeds), strict=True))
+        except ERRORS as error:
+            raise BadFile(
+                f"{self.path} does not run on these pictures: {first_line(error)}"
+            ) from error
 
     def answer(self, images: Pictures, threshold: float | None = None) -> list[Answered]:
         """Answer about each picture: classes, depths, its features, or things in boxes,

@@ -5,24 +5,27 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.fields import Model, Side, Three
+from zoo.fields import Edge, Factor, Model, Size, Three
+
+
+LEAST_STD = 1e-6
 
 
 class StatedPreprocessing(Model):
     """Steps from RGB of 8 bits to `pixel_values`: resize, crop, rescale, normalise."""
 
     mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
-    std: Three = Field(description="What red, green and blue are divided by; none is zero.")
-    size: tuple[Side, Side] = Field(description="Height and width of the result, in pixels.")
-    resize: Side | tuple[Side, Side] | None = Field(
+    std: Three = Field(description="What red, green and blue are divided by; none is near zero.")
+    size: Size = Field(description="Height and width of the result, in pixels.")
+    resize: Edge | Size | None = Field(
         description="Pixels of the shorter edge before `size` is cropped from the centre, or "
         "height and width to which the image is stretched before that; null stretches it straight "
         "to `size`."
     )
-    rescale: float = Field(description="What the values from 0 to 255 are multiplied by.")
+    rescale: Factor = Field(description="What the values from 0 to 255 are multiplied by.")
     rescale_first: bool = Field(description="Whether that comes first, so that nothing is rounded.")
     resample: Literal["bilinear", "bicubic"] = Field(description="The filter, which antialiases.")
-    multiple: Side | None = Field(
+    multiple: Edge | None = Field(
         default=None,
         description="Where the sides are free, a picture keeps its aspect ratio, and its sides are "
         "rounded to multiples of this.",
@@ -37,8 +40,8 @@ class StatedPreprocessing(Model):
     @field_validator("std")
     @classmethod
     def _check_std(cls, std: Three) -> Three:
-        if 0 in std:
-            raise ValueError("`preprocessing.std` has a zero")
+        if min(map(abs, std)) < LEAST_STD:
+            raise ValueError(f"`preprocessing.std` has a zero, or less than {LEAST_STD}")
         return std
 
     @property

@@ -37,6 +37,13 @@ class Features:
     attention: Float32 | None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.patches).all():
+            raise BadFile(
+                "the features of these pictures are no numbers, so none can be drawn: name another "
+                "file, or other weights."
+            )
+
     @property
     def grid(self) -> Size:
         """Rows and columns of patches."""

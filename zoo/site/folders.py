@@ -74,6 +74,12 @@ def _is_measured_elsewhere(built: Built, other: Built) -> bool:
     return digests[0] == digests[1] and built.speeds.machine not in machines
 
 
+def _is_timed_on(variant: Variant, speeds: Speeds) -> bool:
+    """Whether a variant takes what it was timed on, and texts of so many words beside that."""
+    ranks = [len(each.shape) for each in variant.inputs]
+    return ranks[:1] == [len(speeds.input)] and set(ranks[1:]) <= {2}
+
+
 def _read(folder: Path, progress: Progress) -> Built:
     if folder.is_file():
         raise BadRequest(
@@ -90,6 +96,11 @@ def _read(folder: Path, progress: Progress) -> Built:
     for label, variant in variants.items():
         if not variant.passed:
             raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
+    for label, variant in variants.items():
+        if label in manifest.speeds.variants and not _is_timed_on(variant, manifest.speeds):
+            raise BadFile(
+                f"variant {label} of {folder} takes other inputs than were timed: {AGAIN}."
+            )
     files = manifest.needed(variants)
     odd = [file.name for file in files if PurePosixPath(file.name).suffix not in SERVED]
     if odd:

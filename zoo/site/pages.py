@@ -73,6 +73,7 @@ def pages(
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    environment.filters["quoted"] = json.dumps
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": CATALOGUE_COLUMNS, "version": __version__}
     environment.globals |= {"thumbs": THUMBS, "drawn": drawn}

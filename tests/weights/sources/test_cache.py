@@ -134,8 +134,13 @@ def test_wrong_bytes(home):
         assert "was removed" in home.locate(hub)
 
 
-def test_terms_are_shown_once(home):
-    with serving(holding()) as hub:
+def test_terms_are_shown_once_and_before_a_download(home):
+    with serving(holding(status=401)) as hub:
+        home.locate(hub)
+        assert not home.told
+    with serving(holding(statuses=[403])) as hub:
+        assert "refuses it (403)" in home.locate(hub)
+        assert len(home.told) == 1
         for count in (1, 1):
             home.locate(hub)
             assert sum("terms of their own: LICENCE" in text for text in home.told) == count
@@ -181,6 +186,8 @@ def test_a_busy_server_is_left_alone_as_long_as_it_asks(busy, home):
         began = time.monotonic()
         assert home.locate(hub)[2] == DIGEST
         assert time.monotonic() - began > 2 * len(busy)
+    pauses = [text for text in home.told if "asks to wait" in text and text.endswith(" in 1 s")]
+    assert len(pauses) == 2 * len(busy)
 
 
 INDEX = "model.safetensors.index.json"

@@ -70,6 +70,14 @@ HOSTILE = [
     ({"weights": {"kind": "random"}}, ""),
     (how(rescale=float("nan")), ""),
     (how(std=[1, 0, 1]), "`preprocessing.std` has a zero"),
+    (how(std=[1, 1e-300, 1]), "`preprocessing.std` has a zero, or less"),
+    (how(mean=[1, 1e300, 1]), "`preprocessing.mean.1` is 1e+300: it should be less than"),
+    (how(rescale=1e300), "`preprocessing.rescale` is"),
+    (how(size=[1 << 16, 1 << 16]), "`size` has more than"),
+    ({"size": [1 << 16, 1 << 16]}, "`size` has more than"),
+    (how(resize=1 << 16), "`preprocessing.resize` is"),
+    ({"model": "../evil"}, "`model` is '../evil': it should be a plain name"),
+    ({"model": '"; evil(); //'}, "it should be a plain name"),
 ]
 """What else than the types and limits of the schema, which is published and compared below."""
 

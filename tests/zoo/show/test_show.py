@@ -14,6 +14,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from zoo import from_pretrained, preprocess
 from zoo.answers.colours import RAMP, components
+from zoo.errors import BadFile
 from zoo.images.photograph import photographs
 from zoo.manifest.measured import Comparison, Verification, busy_words
 from zoo.show.chart import TimedRow, draw_residuals, draw_times, patch_means, summary
@@ -94,6 +95,8 @@ def test_a_picture_is_shown_at_a_size_with_patches_and_its_note():
     noted = np.asarray(draw_grid(Features(pixels, PATCHES, None, "Random weights.")))
     assert (noted[1, 1] == WARNING).all()
     np.testing.assert_array_equal(noted[-plain.height :], plain)
+    with pytest.raises(BadFile, match="are no numbers"):
+        Features(pixels, np.full_like(PATCHES, np.nan), None)
     assert [legible((224, 224), 16), legible((448, 448), 14)] == [(448, 448)] * 2
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -33,9 +34,7 @@ def test_pages_and_programs_of_a_folder_are_not_served(tmp_path):
 def test_a_file_has_no_page(tmp_path):
     """It is there, unlike what is not."""
     (tmp_path / "gpt.onnx").write_bytes(b"")
-    with pytest.raises(
-        BadRequest, match=r"gpt\.onnx is a file, and a page shows a folder"
-    ):
+    with pytest.raises(BadRequest, match=r"gpt\.onnx is a file, and a page shows a folder"):
         read_all([tmp_path / "gpt.onnx"], Lines())
     with pytest.raises(BadFile, match="does not exist"):
         read_all([tmp_path / "none"], Lines())
@@ -43,13 +42,24 @@ def test_a_file_has_no_page(tmp_path):
         read_folder_manifest(tmp_path / "gpt.onnx")
 
 
-def test_what_stands_where_a_site_goes(tmp_path):
-    """A link is the user's, and a site that was moved aside by a process that died comes back."""
+def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
+    """The folder that somebody works in stays, a link is the user's, and a site that was moved
+    aside by a process that died comes back."""
     out, old = tmp_path / "site", tmp_path / ".zoo-site.old"
     out.mkdir()
     (out / "link").symlink_to(tmp_path)
     with pytest.raises(BadOutput, match=r"files that are of no site \(link\)"):
         write_site([], out, None, True, Lines())
+    monkeypatch.chdir(out)
+    for place in (".", "..", "/", "new/.."):
+        with pytest.raises(BadOutput, match="holds the folder that this command works in"):
+            write_site([], Path(place), None, True, Lines())
+    monkeypatch.chdir(tmp_path)
+    nested = tmp_path / "nested"
+    nested.mkdir()
+    (nested / "catalogue.json").write_text("[" * 100_000)
+    with pytest.raises(BadOutput, match=r"files that are of no site \(catalogue"):
+        write_site([], nested, None, True, Lines())
     out.rename(old)
     with pytest.raises(ZooError):
         write_site([], out, tmp_path, True, Lines())
