@@ -63,6 +63,9 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
     tensors = _without_passing(checkpoint.tensors)
     marks = naming.landmarks
     ending = [key for key in tensors if key.endswith(marks)]  # few of many
+    if with_head and not ending and not _width(naming, tensors) and not any(map(_chunked, tensors)):
+        yield replace(checkpoint, tensors=tensors)
+        return
     prefixes = dict.fromkeys(
         key.removesuffix(mark)
         for mark in marks

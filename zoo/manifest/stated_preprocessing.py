@@ -7,8 +7,8 @@ from pydantic import Field, field_validator
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.fields import Edge, Factor, Model, Size, Three
 
-
 LEAST_STD = 1e-6
+"""Float32 holds what a pixel becomes by it."""
 
 
 class StatedPreprocessing(Model):

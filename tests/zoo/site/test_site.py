@@ -43,7 +43,7 @@ def test_a_file_has_no_page(tmp_path):
 
 
 def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
-    """The folder that somebody works in stays, a link is the user's, and a site that was moved
+    """The folder that somebody works in stays. A link is the user's, and a site that was moved
     aside by a process that died comes back."""
     out, old = tmp_path / "site", tmp_path / ".zoo-site.old"
     out.mkdir()
