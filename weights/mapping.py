@@ -92,8 +92,10 @@ class PathIndex:
 
     def find(self, path: str) -> list[Rule]:
         """The rules that may match a path, in their order."""
+        if (places := self.places.get(path.count("."))) is None:
+            return []
         found: dict[int, Rule] = {}
-        for free in self.places.get(path.count("."), ()):
+        for free in places:
             found |= self.rules.get(_without(path.split("."), free), {})
         return [found[order] for order in sorted(found)]
 

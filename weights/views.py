@@ -92,7 +92,8 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
 
 
 def _without_passing(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:
-    if not any(name in key for key in tensors for name in PASSING_NAMES):
+    names = "\n".join(tensors)
+    if not any(name in names for name in PASSING_NAMES):
         return tensors
     short = {PASSING.sub("", key): tensor for key, tensor in tensors.items()}
     return short if len(short) == len(tensors) else tensors

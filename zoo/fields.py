@@ -14,13 +14,13 @@ from zoo.files.staging import NAME
 
 DIGEST = "^[0-9a-f]{64}$"
 LABEL = "^[a-z0-9_]+$"
-OWN_NAME = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$"
+OWN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+"""The name of a folder, everywhere, and of a page, which also stands in programs."""
 LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 PATTERNS = {
     NAME: "a plain relative name",
     DIGEST: "64 hexadecimal digits",
-    OWN_NAME: "a plain name",
     LABEL: "small letters, digits and `_`",
     LINE: "a line of text",
 }
@@ -29,8 +29,6 @@ PATTERNS = {
 Name = Annotated[str, Field(max_length=200, pattern=NAME)]
 Digest = Annotated[str, Field(pattern=DIGEST)]
 Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
-OwnName = Annotated[str, Field(max_length=80, pattern=OWN_NAME)]
-"""The name of a folder and of a page, which also stands in programs; or nothing."""
 Line = Annotated[str, Field(max_length=200, pattern=LINE)]
 Escaped = Annotated[
     str,

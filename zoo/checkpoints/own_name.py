@@ -8,6 +8,7 @@ from weights.parameters import parameter
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
+from zoo.fields import OWN_NAME
 from zoo.registry.lookup import MODELS
 
 SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")
@@ -26,7 +27,7 @@ def with_own_facts(entry: ModelInfo, asked: Given) -> ModelInfo:
     """An entry with the name and the licence that somebody gives a checkpoint. **Raises**
     `BadRequest` for a name that is none, or that of a published model."""
     if asked.name:
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", asked.name):
+        if not OWN_NAME.fullmatch(asked.name):
             raise BadRequest(
                 f"{parameter('name')} {asked.name!r} cannot be the name of a folder everywhere: "
                 "write letters, digits, `_`, `-` and `.`, 80 at most."

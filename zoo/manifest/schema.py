@@ -13,7 +13,7 @@ from weights.files import digest_of, sha256
 from weights.opening import State, open_inside
 from zoo.architectures import config
 from zoo.errors import BadRequest
-from zoo.fields import Count, Digest, Label, Line, Model, Name, OwnName, Size, Text
+from zoo.fields import Count, Digest, Label, Line, Model, Name, Size, Text
 from zoo.html import html_table
 from zoo.manifest.choices import Input, Layout, Precision, Scales, Target
 from zoo.manifest.measured import Calibration, Speeds, StatedSimilarity, Verification
@@ -178,7 +178,7 @@ class Manifest(Model):
 
     format: Literal["jax-onnx-zoo manifest"] = Field(description="What this is.")
     format_version: Literal[2] = Field(description="A new one where old readers would be misled.")
-    model: OwnName = Field(description="A model of the zoo, somebody's own name, or nothing.")
+    model: Line = Field(description="A model of the zoo, somebody's own name, or nothing.")
     aliases: tuple[Line, ...] = Field(description="Other names of the model in the zoo.")
     source: Text = Field(description="Where the architecture was published.")
     licence: StatedLicence = Field(description="Terms of the weights.")

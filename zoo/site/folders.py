@@ -8,6 +8,7 @@ from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.audit.listed import AGAIN, check_listed, present
 from zoo.errors import BadFile, BadRequest
+from zoo.fields import OWN_NAME
 from zoo.manifest.measured import Speeds
 from zoo.manifest.read import read_folder_manifest
 from zoo.manifest.schema import File, Manifest, Variant
@@ -96,6 +97,8 @@ def _read(folder: Path, progress: Progress) -> Built:
     for label, variant in variants.items():
         if not variant.passed:
             raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
+    if not OWN_NAME.fullmatch(manifest.model):
+        raise BadFile(f"{folder} is of a model whose name is that of no folder: {AGAIN}.")
     for label, variant in variants.items():
         if label in manifest.speeds.variants and not _is_timed_on(variant, manifest.speeds):
             raise BadFile(

@@ -76,8 +76,6 @@ HOSTILE = [
     (how(size=[1 << 16, 1 << 16]), "`size` has more than"),
     ({"size": [1 << 16, 1 << 16]}, "`size` has more than"),
     (how(resize=1 << 16), "`preprocessing.resize` is"),
-    ({"model": "../evil"}, "`model` is '../evil': it should be a plain name"),
-    ({"model": '"; evil(); //'}, "it should be a plain name"),
 ]
 """What else than the types and limits of the schema, which is published and compared below."""
 

@@ -1,5 +1,6 @@
 """`zoo site`: what it writes, what it refuses, and that nothing is half-written."""
 
+import html
 import json
 import re
 import shutil
@@ -12,7 +13,9 @@ from zoo.errors import BadFile, BadOutput, BadRequest, ZooError
 from zoo.manifest.read import read_folder_manifest
 from zoo.progress import Lines
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB
+from zoo.site.catalogue import Catalogue, catalogue
 from zoo.site.folders import read_all
+from zoo.site.pages import pages
 from zoo.site.write import write_site
 
 from .conftest import PICTURES
@@ -21,13 +24,26 @@ LIMIT = 230_000
 """Bytes of pages, styles, programs and small pictures, for some models."""
 
 
-def test_pages_and_programs_of_a_folder_are_not_served(tmp_path):
-    """They would have the site's own origin."""
-    held = folders_of_files.contents() | {"evil.html": b"<script>"}
-    speeds = {"runtime": "", "machine": "", "input": [1], "rounds": 1, "variants": {}}
-    told = json.dumps(folders_of_files.manifest(held, speeds=speeds)).encode()
+TIMED = {"fp32": {"p50_ms": 1.0, "ratio": None}}
+
+
+@pytest.mark.parametrize(
+    ("more", "changes", "message"),
+    [
+        ({"evil.html": b"<script>"}, {}, r"lists evil\.html, which no build makes"),
+        ({}, {"model": "../../evil"}, "whose name is that of no folder"),
+        ({}, {"model": '"; evil(); //'}, "whose name is that of no folder"),
+        ({}, {"variants": TIMED}, "takes other inputs than were timed"),
+    ],
+)
+def test_folders_that_no_build_makes(more, changes, message, tmp_path):
+    """A page or a program would have the site's own origin; names stand in programs."""
+    held = folders_of_files.contents() | more
+    variants = changes.pop("variants", {})
+    speeds = {"runtime": "", "machine": "", "input": [1], "rounds": 1, "variants": variants}
+    told = json.dumps(folders_of_files.manifest(held, speeds=speeds, **changes)).encode()
     folder = folders_of_files.write(tmp_path / "built", held | {"manifest.json": told})
-    with pytest.raises(BadFile, match=r"lists evil\.html, which no build makes"):
+    with pytest.raises(BadFile, match=message):
         read_all([folder], Lines())
 
 
@@ -40,6 +56,26 @@ def test_a_file_has_no_page(tmp_path):
         read_all([tmp_path / "none"], Lines())
     with pytest.raises(BadFile, match=r"gpt\.onnx is a file: give a folder"):
         read_folder_manifest(tmp_path / "gpt.onnx")
+
+
+def test_no_program_is_made_of_a_manifest(tmp_path):
+    """The programs of a page have nothing of it but names, as texts of their language."""
+    evil = '"}; evil(); //'
+    tensor = {"name": evil, "dtype": "float32", "shape": ["n", 3]}
+    held = folders_of_files.contents()
+    told = folders_of_files.manifest(held, source=evil, sizes=evil, tools={"x": evil})
+    told["variants"] = {
+        "fp32": told["variants"]["fp32"] | {"outputs": [tensor], "inputs": [tensor]}
+    }
+    told["speeds"] = {"runtime": evil, "machine": evil, "input": [1], "rounds": 1, "variants": {}}
+    files = held | {"manifest.json": json.dumps(told).encode()}
+    built = read_all([folders_of_files.write(tmp_path / "built", files)], Lines())
+    (row,) = catalogue(built, Lines()).rows
+    page = pages(built, Catalogue("", "", [row]), 0, None, {})[f"{row.model}.html"]
+    programs = [html.unescape(text) for text in re.findall("<code>([^<]*)</code></pre>", page)]
+    assert len(programs) > 2
+    assert [text.count("evil()") for text in programs if "evil()" in text] == [1]
+    assert f"{{{json.dumps(evil)}}}" in "".join(programs)
 
 
 def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
