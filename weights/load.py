@@ -11,7 +11,7 @@ from weights.initializers import Shape
 from weights.inverse import filled
 from weights.mapping import Naming, apply, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
-from weights.views import narrowed, views
+from weights.views import Parts, narrowed, views_of
 
 PERIODS = "local_pos_embed.periods"
 
@@ -66,10 +66,13 @@ def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Sh
     return covered and not mismatches(naming, plan(naming.rules, shapes), file)
 
 
-def nearest(namings: Iterable[Naming], checkpoint: Checkpoint) -> tuple[Naming, Checkpoint]:
+def nearest(
+    namings: Iterable[Naming], checkpoint: Checkpoint, parts: Parts | None = None
+) -> tuple[Naming, Checkpoint]:
     """The naming that knows most of what lies under one of a checkpoint's prefixes, and that part;
     the first of equals. **Raises** `NotACheckpoint` if none knows even half of one."""
-    candidates = [(naming, view) for naming in namings for view in views(checkpoint, naming)]
+    parts = parts or views_of(checkpoint)
+    candidates = [(naming, view) for naming in namings for view in parts(naming)]
     counts = [sum(naming.knows(key) for key in view.tensors) for naming, view in candidates]
     best = max(range(len(candidates)), key=lambda i: counts[i])
     if not counts[best] or 2 * counts[best] < len(candidates[best][1].tensors):

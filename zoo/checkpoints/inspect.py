@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from weights import Checkpoint
 from weights.mapping import Naming
+from weights.views import views_of
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import fitting_models, named, recognise
 from zoo.checkpoints.own import unheard
@@ -41,14 +42,15 @@ class Inspection:
 def inspect(asked: Given) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
     checkpoint = named(open_given(asked))
-    models = tuple(fitting_models(checkpoint))
+    parts = views_of(checkpoint)
+    models = tuple(fitting_models(parts))
     beside = read_settings(checkpoint)
     settings = beside.settings
-    own = next(iter(likely(checkpoint, settings, asked)), None) if not models else None
+    own = next(iter(likely(checkpoint, settings, asked, parts)), None) if not models else None
     config = own.config if own else MODELS[models[0]].config if models else None
     tell_settings(asked, unheard(beside, config) if config else beside.said)
-    naming = own.naming if own else recognise(checkpoint, models)
-    strangeness = "" if own or models else strange(checkpoint, settings)
+    naming = own.naming if own else recognise(checkpoint, models, parts)
+    strangeness = "" if own or models else strange(checkpoint, settings, parts)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,

@@ -164,11 +164,12 @@ def _valued(config: Config, weights: Weights) -> Loaded:
 def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:
     """Part of a checkpoint that is a model, and in whose names; where none fits, the nearest.
     **Raises** `MappingError` that names the model it belongs to, if that is another one."""
-    if fitting := list(fitting_views(views_of(checkpoint), entry)):
+    parts = views_of(checkpoint)
+    if fitting := list(fitting_views(parts, entry)):
         prefixes = dict.fromkeys(view.prefix for _, view in fitting)
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(each for each in fitting if each[1].prefix == prefix)
-    if belongs := fitting_models(checkpoint):
+    if belongs := fitting_models(parts):
         both = len(parts_of_network(entry.config)) > 1
         advice = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
@@ -207,20 +208,19 @@ def fitting_views(parts: Parts, entry: ModelInfo) -> Iterator[tuple[Naming, Chec
                 yield naming, view
 
 
-def fitting_models(checkpoint: Checkpoint) -> list[str]:
+def fitting_models(parts: Parts) -> list[str]:
     """The models of the zoo that a checkpoint fits, by its keys and shapes."""
-    parts = views_of(checkpoint)
     return [name for name, entry in MODELS.items() if any(fitting_views(parts, entry))]
 
 
-def recognise(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
+def recognise(checkpoint: Checkpoint, models: Sequence[str], parts: Parts) -> Naming | None:
     """Naming that a checkpoint uses, which fits these models; None where they are nobody's."""
     if models:
-        return next(fitting_views(views_of(checkpoint), MODELS[models[0]]))[0]
+        return next(fitting_views(parts, MODELS[models[0]]))[0]
     # Paths of leaves may be any names.
     namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     with suppress(NotACheckpoint):
-        return nearest(namings, checkpoint)[0]
+        return nearest(namings, checkpoint, parts)[0]
     return None
 
 

@@ -14,7 +14,7 @@ from weights.load import PERIODS, fits, nearest
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
-from weights.views import choose_prefix, views_of
+from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
@@ -117,11 +117,11 @@ def _is_published(candidate: Candidate, checkpoint: Checkpoint) -> bool:
     return bool(names & {*candidate.entry.files, *repositories})
 
 
-def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
+def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | None = None) -> str:
     """Describe a checkpoint that is of no network of the zoo, in a sentence."""
     namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     try:
-        naming, view = nearest(namings, checkpoint)
+        naming, view = nearest(namings, checkpoint, parts)
     except NotACheckpoint as error:
         refused, reason = str(error), ""
     else:
@@ -200,13 +200,17 @@ def _few(names: Sequence[str]) -> str:
 
 
 def likely(
-    checkpoint: Checkpoint, settings: Settings | None, asked: Given | None = None
+    checkpoint: Checkpoint,
+    settings: Settings | None,
+    asked: Given | None = None,
+    parts: Parts | None = None,
 ) -> list[Candidate]:
     """Networks of the registry, or else of its architectures; of several those that a file's own
     name tells, or what timm calls the network. **Raises** `MappingError` where a file holds several
     networks, and nothing tells which is meant."""
     asked = asked or Given(checkpoint.path)
-    fitting = [*candidates(checkpoint, settings, not asked.without_head)]
+    parts = parts or views_of(checkpoint, not asked.without_head)
+    fitting = [*candidates(parts, settings)]
     used = {each.view.prefix: each.used for each in fitting}
     if asked.take:
         prefixes = [*used]
@@ -235,11 +239,8 @@ def likely(
     return called or trained or best
 
 
-def candidates(
-    checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
-) -> Iterator[Candidate]:
+def candidates(parts: Parts, settings: Settings | None) -> Iterator[Candidate]:
     """All that parts of a checkpoint have just the tensors for."""
-    parts = views_of(checkpoint, with_head)
     for entry in MODELS.values():
         for naming, config, view in readings(entry, parts, settings):
             candidate = Candidate(entry, naming, config, view)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from weights.errors import WeightsError
 from weights.parameters import parameter
+from weights.views import views_of
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import fitting_models, open_named
 from zoo.errors import BadRequest
@@ -41,7 +42,7 @@ def find(folder: Path, entries: Sequence[ModelInfo]) -> Checkpoints:
         if path in named_paths or path.name.startswith("."):
             continue
         try:
-            models = fitting_models(open_named(path))
+            models = fitting_models(views_of(open_named(path)))
         except WeightsError as error:
             left_out[path.name] = str(error)
             continue

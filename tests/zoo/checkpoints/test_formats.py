@@ -380,7 +380,7 @@ HEAD = {"head.weight": (21843, 192), "head.bias": (21843,)}
 )
 def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     checkpoint = stand_in(source, tmp_path, changes)
-    assert fitting_models(checkpoint) == fitting
+    assert fitting_models(views_of(checkpoint)) == fitting
     if target is None:
         config = load_checkpoint(checkpoint, zoo.info(source)).config
         assert (config.activation, config.norm_eps, config.pool) == ("gelu", 1e-6, "token")
