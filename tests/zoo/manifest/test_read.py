@@ -75,7 +75,7 @@ HOSTILE = [
     (how(rescale=1e300), "`preprocessing.rescale` is"),
     (how(size=[1 << 16, 1 << 16]), "`size` has more than"),
     ({"size": [1 << 16, 1 << 16]}, "`size` has more than"),
-    (how(resize=1 << 16), "`preprocessing.resize` is"),
+    (how(resize=1 << 16), "`preprocessing.resize.constrained-int` is"),
 ]
 """What else than the types and limits of the schema, which is published and compared below."""
 
