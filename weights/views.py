@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TypeAlias
 
-from weights.containers.bounds import MOST_TENSORS
 from weights.errors import MappingError
 from weights.files import Checkpoint
 from weights.initializers import Shape
@@ -47,6 +46,9 @@ AVERAGED = re.compile(r"(^|[._])(teacher|ema|averaged?|avg|swa|shadow|target_enc
 OF_LAST_STEP = "current_model_state"
 """What Lightning calls the weights beside their mean, which has the usual name then."""
 
+
+LOOKED_AT = 1 << 14
+"""Names that are remembered: more than a file has."""
 
 Parts: TypeAlias = Callable[[Naming], Sequence[Checkpoint]]
 """What of a checkpoint each naming finds."""
@@ -99,7 +101,7 @@ def _without_passing(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTens
     return short if len(short) == len(tensors) else tensors
 
 
-@lru_cache(MOST_TENSORS)
+@lru_cache(LOOKED_AT)
 def _chunked(key: str) -> tuple[str, int, int, str] | None:
     """What comes before two numbers of a block, both of them, and what comes behind."""
     found = CHUNKED.search(key)
