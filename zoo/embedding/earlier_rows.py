@@ -72,7 +72,7 @@ def read_listed(dataset: Path) -> Iterator[ListedShard]:
                 fields = json.loads(line)
                 rows, errors, gone = (fields.pop(name) for name in ("rows", "errors", "gone"))
                 yield ListedShard(read_shard(fields), rows, [tuple(each) for each in errors], gone)
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise BadFile(
                     f"{path} is not what `zoo embed` writes: make the dataset again with "
                     f"{parameter('force')}."

@@ -72,7 +72,7 @@ def read_index(table: VectorTable) -> IndexFacts | None:
         return None
     try:
         return IndexFacts(**json.loads(_noted(table)[_record(table)]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadFile(
             f"{table.path} has an index that `zoo search --index` did not make: run that."
         ) from error

@@ -101,7 +101,7 @@ def read_words(folder: Path) -> str:
     try:
         text = _content(path).decode()
         json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadFile(f"{path} is no JSON: take the checkpoint's own.") from error
     return text
 

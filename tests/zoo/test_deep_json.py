@@ -1,0 +1,20 @@
+"""JSON of somebody else's that is nested a hundred thousand deep: one sentence for each reader."""
+
+import pytest
+
+from zoo.embedding.earlier_rows import LISTED, read_listed
+from zoo.errors import BadFile
+from zoo.texts.tokenizer import WORDS, read_words
+
+READERS = {
+    WORDS: (read_words, "is no JSON"),
+    LISTED: (lambda folder: [*read_listed(folder)], "is not what `zoo embed` writes"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_deep_brackets(name, tmp_path):
+    read, words = READERS[name]
+    (tmp_path / name).write_bytes(b"[" * 100_000)
+    with pytest.raises(BadFile, match=words):
+        read(tmp_path)
