@@ -46,6 +46,7 @@ ROOMS = {
             "options",
             "terminal",
             "html",
+            "font",
             "progress",
             "version",
             "processes",
@@ -159,6 +160,7 @@ DOORS = {
     r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path|\btarfile\.open\(\w+\)": (
         *("weights/opening.py", "zoo/bench/footprint.py", "zoo/bench/machine.py"),
         *(
+            "zoo/font.py",
             "zoo/manifest/markdown.py",
             "zoo/architectures/entry.py",
             "zoo/architectures/families/shared.py",
