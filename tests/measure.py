@@ -67,7 +67,7 @@ MODELS = (
     *("vit_tiny_patch16_224", "vit5_small", "vit_digits", "convnext_tiny", "convnextv2_atto"),
     *("depth_anything_v2_vits", "eomt_dinov3_coco_panoptic_small_640"),
     *("dinov2_vits14_voc2012_linear", "tipsv2_vitb14", "clip_vitb32", "swinv2_tiny_window8_256"),
-    *("deit_tiny_distilled_patch16_224", "rf_detr_nano"),
+    *("deit_tiny_distilled_patch16_224", "rf_detr_nano", "deimv2_s"),
 )
 """One of each family."""
 

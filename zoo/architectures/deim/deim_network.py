@@ -335,7 +335,7 @@ class Deim(Backboned):
         return x, jnp.where(allowed, jax.nn.sigmoid(moved), 1)
 
     def judged(self, edges: Edges) -> Float[Array, "queries 1"]:
-        """What the shape of its edges' distributions adds to the logits of a box."""
+        """Logits that the shape of its edges' distributions adds to the logits of a box."""
         logits = edges.astype(jnp.float32).reshape(len(edges), 4, -1)
         best = jax.lax.top_k(jax.nn.softmax(logits, axis=-1), self.top)[0]
         best = jnp.concatenate([best, best.mean(axis=-1, keepdims=True)], axis=-1)
