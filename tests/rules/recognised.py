@@ -441,6 +441,7 @@ CASES: dict[str, Case] = {
         enough=MANY,
     ),
     "fuse.attention.ATTENTION": Case(attended, prepare=[until("attend")], units=64),
+    "fuse.attention.STRICT_ATTENTION": Case(attended, prepare=[until("attend")], units=64),
     "fuse.attention.ATTENTION tempered": Case(
         tempered, prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=64, enough=MANY
     ),

@@ -26,7 +26,7 @@ from converter.fuse.attention.scores import Added, Filled, ScoreFactor, Scores, 
 from converter.fuse.attention.weights import AttentionWeights
 from converter.fuse.dependence import rely_on_scalar
 from converter.fuse.look_alikes import attention_like
-from converter.fuse.match import Recogniser, Uses, proved, unrepeated, whole
+from converter.fuse.match import Uses, proved, unrepeated, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
@@ -244,13 +244,11 @@ def lift(editor: Editor, mask: Value) -> Value:
     return editor.binary(ops.sub, mask, below)
 
 
-def attention_recogniser(strict: bool) -> Recogniser:
-    prove = partial(prove_attention, strict=strict)
-    return proved("Attention", (ops.einsum,), prove, build_attention, attention_like)
-
-
-ATTENTION = attention_recogniser(strict=False)
-STRICT_ATTENTION = attention_recogniser(strict=True)
+_as_attention = partial(
+    proved, "Attention", (ops.einsum,), build=build_attention, look_alikes=attention_like
+)
+ATTENTION = _as_attention(prove=prove_attention)
+STRICT_ATTENTION = _as_attention(prove=partial(prove_attention, strict=True))
 
 
 # ---------------------------------------------------------------------------------- rules beside it

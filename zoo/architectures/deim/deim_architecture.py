@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from zoo.answers.boxes import as_answered
 from zoo.architectures.architecture import Architecture, Beside, Shapes, TransformersClass
@@ -15,30 +13,8 @@ from zoo.architectures.detection.box_answers import (
     box_answer,
     box_outputs,
 )
-from zoo.architectures.library_settings import own_settings
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
-from zoo.fields import Model
-
-Count = Annotated[int, Field(ge=1, le=1024)]
-
-
-class DeimBackbone(Model):
-    """Settings of its backbone."""
-
-    out_indices: tuple[Count, ...] = ()
-    apply_layernorm: bool = True
-
-
-class DeimSettings(Model):
-    """Settings of transformers' class that no tensor tells."""
-
-    num_queries: Count = 300
-    encoder_attention_heads: Count = 8
-    decoder_attention_heads: Count = 8
-    decoder_n_points: Count | tuple[Count, ...] = 4
-    eval_size: tuple[int, int] | None = None
-    backbone_config: DeimBackbone = DeimBackbone()
 
 
 def _network(config: DeimConfig) -> Callable[..., Any]:
@@ -107,6 +83,9 @@ def _settled(config: DeimConfig, beside: Beside) -> DeimConfig:
     """With the layers that are read, heads, points and queries."""
     if beside.settings is None or beside.settings.backbone_config is None:
         return config
+    from zoo.architectures.deim.deim_settings import DeimSettings
+    from zoo.architectures.library_settings import own_settings
+
     told = own_settings(beside.settings, DeimSettings)
     points, read = told.decoder_n_points, told.backbone_config
     points = (points,) * len(config.layers) if isinstance(points, int) else points

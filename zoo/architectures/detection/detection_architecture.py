@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from zoo.answers.boxes import as_answered
 from zoo.architectures.architecture import (
@@ -25,33 +23,8 @@ from zoo.architectures.detection.detection_config import (
     DetectionConfig,
     InstanceConfig,
 )
-from zoo.architectures.library_settings import own_settings
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
-from zoo.fields import Model
-
-EPS_OF_TRANSFORMERS = 1e-5
-"""Of the projector's norms, where `config.json` says nothing."""
-
-
-Count = Annotated[int, Field(ge=1, le=1024)]
-
-
-class DetectionBackbone(Model):
-    """Settings of the backbone that no tensor tells."""
-
-    out_indices: tuple[Count, ...] = ()
-    num_windows: Count | None = None
-
-
-class DetectionSettings(Model):
-    """Settings of transformers' classes that no tensor tells."""
-
-    decoder_self_attention_heads: Count | None = None
-    decoder_cross_attention_heads: Count | None = None
-    layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] = EPS_OF_TRANSFORMERS
-    mask_downsample_ratio: Count = 4
-    backbone_config: DetectionBackbone
 
 
 def _network(config: DetectionConfig) -> Callable[..., Any]:
@@ -125,11 +98,10 @@ def _settled(config: DetectionConfig, beside: Beside) -> DetectionConfig:
     """With the layers that are read, windows, heads, and the epsilon of the projector."""
     if beside.settings is None or beside.settings.backbone_config is None:
         return config
-    told, own, masks = (
-        own_settings(beside.settings, DetectionSettings),
-        config.decoder,
-        config.instances,
-    )
+    from zoo.architectures.detection.detection_settings import DetectionSettings
+    from zoo.architectures.library_settings import own_settings
+
+    told, own = own_settings(beside.settings, DetectionSettings), config.decoder
     sampling = told.decoder_cross_attention_heads or own.sampling_heads
     decoder = replace(
         own,
@@ -143,7 +115,7 @@ def _settled(config: DetectionConfig, beside: Beside) -> DetectionConfig:
         layers=told.backbone_config.out_indices or config.layers,
         windows=told.backbone_config.num_windows or config.windows,
         projector_eps=told.layer_norm_eps,
-        instances=masks and replace(masks, stride=told.mask_downsample_ratio),
+        instances=config.instances and replace(config.instances, stride=told.mask_downsample_ratio),
     )
 
 

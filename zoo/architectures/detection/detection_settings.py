@@ -1,0 +1,29 @@
+"""What transformers' settings of RF-DETR say that no tensor tells."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from zoo.fields import Model
+
+EPS_OF_TRANSFORMERS = 1e-5
+"""Of the projector's norms, where `config.json` says nothing."""
+
+Count = Annotated[int, Field(ge=1, le=1024)]
+
+
+class DetectionBackbone(Model):
+    """Settings of the backbone that no tensor tells."""
+
+    out_indices: tuple[Count, ...] = ()
+    num_windows: Count | None = None
+
+
+class DetectionSettings(Model):
+    """Settings of transformers' classes that no tensor tells."""
+
+    decoder_self_attention_heads: Count | None = None
+    decoder_cross_attention_heads: Count | None = None
+    layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] = EPS_OF_TRANSFORMERS
+    mask_downsample_ratio: Count = 4
+    backbone_config: DetectionBackbone
