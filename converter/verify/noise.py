@@ -198,8 +198,8 @@ class _Mover:
     def _summed_first(self, x: Any, summed: Sequence[int], batch: Sequence[int]) -> Any:
         """[terms, *batch, *others]"""
         others = [i for i in range(x.ndim) if i not in (*summed, *batch)]
-        shape = [x.shape[i] for i in (*batch, *others)]
-        return self._np.transpose(x, [*summed, *batch, *others]).reshape(-1, *shape)
+        shape = [math.prod(x.shape[i] for i in summed), *(x.shape[i] for i in (*batch, *others))]
+        return self._np.transpose(x, [*summed, *batch, *others]).reshape(shape)
 
     def _accumulated(self, line: Any) -> Any:
         """Partial sums along the first axis, of one row more each."""
