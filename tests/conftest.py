@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,6 +26,7 @@ NETWORKS = [
 install_import_hook(NETWORKS, "beartype.beartype")
 
 from tests import tiers  # noqa: E402
+from tests.browser import chromium_of_debian  # noqa: E402
 from tests.seeded import TINY7B, state_of  # noqa: E402
 from tests.siege.world import Run, watched  # noqa: E402
 from tests.synthetic import digest, save_pth  # noqa: E402
@@ -105,6 +107,13 @@ def tiny7b(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     """`TINY7B` as a file."""
     path = tmp_path_factory.mktemp("tiny7b") / "tiny7b.pth"
     return make_golden("dinov3_tiny7b", TINY7B, path)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A browser. A process has one: Playwright starts no second."""
+    with chromium_of_debian() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from PIL import Image
 
 import converter
 import zoo
-from tests.browser import chromium_of_debian, served
+from tests.browser import served
 from tests.clients import environments, folders
 from tests.clients.limits import FEATURES, RESIZED, ROUNDING, assert_equals, levels
 from tests.clients.tensors import decode, decode_all
@@ -173,7 +173,7 @@ def test_depths(node, tmp_path):
         np.testing.assert_allclose(decode(answers[dtype]), wanted, rtol=0, atol=limit)
 
 
-def test_labels_in_words(node, tmp_path):
+def test_labels_in_words(node, tmp_path, chromium):
     """Of both towers, whose folder asks transformers.js for no options; and of each alone; in Node,
     and in Chromium as a page has it."""
     model = save_towers(tmp_path / "own")
@@ -191,7 +191,7 @@ def test_labels_in_words(node, tmp_path):
     request["dtypes"] = ["fp32", "fp16", "q8"]
     for answers in (
         folders.ask(["node", node / "run_zero_shot.mjs"], request),
-        in_chromium(node, tmp_path, request | {"picture": "/square.png"}),
+        in_chromium(chromium, node, tmp_path, request | {"picture": "/square.png"}),
     ):
         for dtype, limit in (("fp32", 1e-5), ("fp16", 1e-3), ("q8", 0.02)):
             scores = {each["label"]: each["score"] for each in answers[dtype]["answers"]}
@@ -228,14 +228,14 @@ def test_labels_in_words_of_clip(node, tmp_path):
             assert converter.compare(got, wanted.numpy()).cosine >= 1 - limit
 
 
-def in_chromium(node, place, request):
+def in_chromium(chromium, node, place, request):
     """What a page with transformers.js answers; files below `place` are served beside it."""
     for name in ("node_modules", "zero_shot.mjs", "zero_shot_page.mjs"):
         (place / name).symlink_to(node / name)
     program = "async (given) => (await import('/zero_shot_page.mjs')).answer(given)"
     folder = "/" + Path(request["folder"]).relative_to(place).as_posix()
-    with chromium_of_debian() as browser, served(place) as address:
-        page = browser.new_page()
+    with served(place) as address:
+        page = chromium.new_page()
         page.goto(address)
         return page.evaluate(program, request | {"folder": folder})
 

@@ -27,7 +27,7 @@ import converter
 import weights
 import zoo
 from tests import commands, notebook_pages, passes, reference
-from tests.browser import chromium_of_debian, served
+from tests.browser import served
 from tests.references.classifiers import OWN
 from tests.seeded import state_of
 from tests.synthetic import save_pth
@@ -290,7 +290,7 @@ def test_pages_that_programs_write(name):
     assert (ROOT / "docs" / "reference" / f"{name}.md").read_text() == WRITTEN[name]()
 
 
-def test_the_site_builds_and_has_every_public_name(tmp_path):
+def test_the_site_builds_and_has_every_public_name(tmp_path, chromium):
     pytest.importorskip("zensical", reason="the documentation site needs the extra [docs]")
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
@@ -303,8 +303,8 @@ def test_the_site_builds_and_has_every_public_name(tmp_path):
         text = (tmp_path / "docs" / "reference" / f"{module.__name__}.md").read_text()
         described = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
         assert described == {*module.__all__} - {"__version__"}
-    with served(tmp_path / "site") as address, chromium_of_debian() as browser:
-        page, asked = browser.new_page(), []
+    with served(tmp_path / "site") as address:
+        page, asked = chromium.new_page(), []
         page.on("request", lambda found: asked.append(found.url))
         page.goto(address)
         assert page.locator("article img").first.evaluate("image => image.naturalWidth") > 0

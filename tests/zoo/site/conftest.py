@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.browser import chromium_of_debian, served
+from tests.browser import served
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.digits.data import load_digits
@@ -76,13 +76,6 @@ def address(made):
     """Where the site is served."""
     with served(made.folder) as found:
         yield found
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """A browser."""
-    with chromium_of_debian() as browser:
-        yield browser
 
 
 @dataclass
