@@ -160,7 +160,7 @@ class Architecture(Generic[C]):
     and what is added, of a configuration and its leaves; only of kinds that compare them.
 
     A network that `crops` ignores what fills no patch at the right and bottom edge; others fill
-    that up in JAX, and their files take whole patches alone.
+    that up in JAX or refuse it, and their files take whole patches alone.
 
     `outputs` says what files may give, of a configuration and words about the pooled vector.
     `answer` is what outputs for one picture say of it. `thumbnail` draws what is in the outputs for

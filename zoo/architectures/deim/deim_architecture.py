@@ -178,6 +178,7 @@ DEIMV2 = TransformersClass(
 DEIM = Architecture(
     config=DeimConfig,
     network=_network,
+    crops=False,
     purpose=lambda config: PURPOSE_OF_BOXES,
     parts=("backbone",),
     sizes=_sizes,

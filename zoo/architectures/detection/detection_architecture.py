@@ -200,6 +200,7 @@ def _outputs(config: DetectionConfig, pooler: str) -> dict[str, GivenOutput]:
 DETECTION = Architecture(
     config=DetectionConfig,
     network=_network,
+    crops=False,
     purpose=lambda config: PURPOSE_OF_BOXES,
     parts=("backbone",),
     sizes=_sizes,
