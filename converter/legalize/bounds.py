@@ -70,7 +70,7 @@ def _masked(graph: Graph) -> set[int]:
         for body in node.bodies.values()
         for inner, value in zip(body.inputs, node.inputs, strict=False)
     }
-    stack = [value for node in nodes for value in _left_out(node)]
+    stack = [value for node in nodes for _, value in _masked_operands(node)]
     masked: set[int] = set()
     while stack:
         value = stack.pop()
@@ -86,15 +86,16 @@ def _masked(graph: Graph) -> set[int]:
     return masked
 
 
-def _left_out(node: Node) -> Iterator[Value]:
-    """Operands whose elements may be left out: the cases of a choice, what a mask multiplies."""
+def _masked_operands(node: Node) -> Iterator[tuple[Value, Value]]:
+    """Masks with the operands whose elements they may leave out: the cases of a choice, and what
+    is multiplied by zeros."""
     if node.op is ops.select_n:
-        yield from _cases(node.inputs[1:])
+        yield from ((node.inputs[0], case) for case in _cases(node.inputs[1:]))
     if node.op is ops.mul:
         for value, mask in (node.inputs, node.inputs[::-1]):
             numbers = known_range(mask)
             if numbers.within(0, 1) and not numbers.misses(0):
-                yield value
+                yield mask, value
 
 
 def _cases(cases: list[Value]) -> Iterator[Value]:
@@ -141,9 +142,10 @@ def _bounds_scatter(node: Node, editor: Editor, strict: bool) -> Value | None:
     sizes = scatter_window(numbers, x.rank, updates.shape)
     pointed = numbers.scatter_dims_to_operand_dims
     limits = _limits(x.shape, sizes, pointed)
-    doubted = strict or _masked_by(updates, indices)
-    if mode == Mode.PROMISE_IN_BOUNDS and _promise_kept(indices, limits, doubted):
-        return None
+    if mode == Mode.PROMISE_IN_BOUNDS:
+        doubted = strict or _masked_by(updates, indices)
+        if _promise_kept(indices, limits, doubted):
+            return None
     if mode == Mode.CLIP:
         indices, limits, pointed = _movable(editor, indices, limits, pointed)
         numbers = numbers._replace(scatter_dims_to_operand_dims=pointed)
@@ -161,15 +163,16 @@ def _bounds_scatter(node: Node, editor: Editor, strict: bool) -> Value | None:
 
 def _masked_by(updates: Value, indices: Value) -> bool:
     """Whether a mask of what the indices are made of leaves out some of the updates."""
-    places = {id(value) for value in _woven(indices) if value.kind != "const"}
-    masks = (mask for value in _woven(updates) for mask in _masks(value))
-    return any(id(value) in places for mask in masks for value in _woven(mask))
+    places = {id(value) for value in _woven([indices]) if value.kind != "const"}
+    made = (value.node for value in _woven([updates]) if value.node is not None)
+    masks = [mask for node in made for mask, _ in _masked_operands(node)]
+    return any(id(value) in places for value in _woven(masks))
 
 
-def _woven(value: Value) -> list[Value]:
-    """A value and what it is made of, element by element."""
-    seen = {id(value): value}
-    waiting = [value]
+def _woven(values: Sequence[Value]) -> list[Value]:
+    """Values and what they are made of, element by element."""
+    seen = {id(value): value for value in values}
+    waiting = [*values]
     while waiting:
         node = waiting.pop().node
         if node is not None and node.op in WEAVES:
@@ -177,14 +180,6 @@ def _woven(value: Value) -> list[Value]:
             seen |= {id(operand): operand for operand in fresh}
             waiting += fresh
     return list(seen.values())
-
-
-def _masks(value: Value) -> Iterator[Value]:
-    """What chooses the elements of a value, or makes zeros of them."""
-    if value.node is not None and value.node.op is ops.select_n:
-        yield value.node.inputs[0]
-    if value.node is not None and value.node.op is ops.mul:
-        yield from (v for v in value.node.inputs if known_range(v).within(0, 1))
 
 
 def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:

@@ -43,7 +43,7 @@ from converter.verify.samples import draw_inputs
 UNITS = 2
 """By how many units in the last place a step is moved at most."""
 
-SHORTEST_DOT, MOST_TERMS = 1024, 1 << 24
+SHORTEST_DOT, MOST_TERMS = 1024, 1 << 22
 """From so many terms in each of its sums on, and up to so many in all, a product of matrices is
 added up one term after the other besides: shorter sums lose less than their roundings scatter."""
 
