@@ -30,7 +30,7 @@ from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
 from zoo.checkpoints.own import described, positions_in, readings, unheard
 from zoo.checkpoints.own_name import with_own_facts
-from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
@@ -85,16 +85,16 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     if not ranked:
         raise MappingError(strange(checkpoint, settings))
     best = ranked[0]
-    # Where only the licences differ, a guess would be a claim about the terms.
-    if best.is_variant and len({(each.config, each.entry.licence.name) for each in ranked}) > 1:
+    # Where only the licences differ, a guess would be a claim about the terms. What a library does
+    # otherwise than the authors is no difference between networks that it has trained.
+    if best.is_variant and len({_identity(each, beside) for each in ranked}) > 1:
         fitting = " or ".join(dict.fromkeys(each.entry.name for each in ranked))
         raise BadRequest(
             f"{asked.path} may be of {fitting}, which its tensors do not tell: name the model."
         )
     if not best.is_variant:
         check_heads(best, settings)
-    own_head = bool(best.view.head)
-    entry = described(best.entry, best.naming, best.config, settings, how, own_head)
+    entry = _described(best, beside)
     tell_use(best.view, best.naming, best.config, best.called, asked)
     tell_settings(asked, unheard(beside, best.config))
     published = _is_published(best, checkpoint)
@@ -106,6 +106,17 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
         entry = replace(entry, licence=entry.unlisted.licence)
     return with_own_facts(entry, asked), best.view
+
+
+def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:
+    entry, naming, config = candidate.entry, candidate.naming, candidate.config
+    own_head = bool(candidate.view.head)
+    return described(entry, naming, config, beside.settings, beside.pictures, own_head)
+
+
+def _identity(candidate: Candidate, beside: SettingsBeside) -> tuple[Config, str]:
+    """What tells a network from another."""
+    return _described(candidate, beside).config, candidate.entry.licence.name
 
 
 def _is_published(candidate: Candidate, checkpoint: Checkpoint) -> bool:
