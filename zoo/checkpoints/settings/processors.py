@@ -107,7 +107,12 @@ PROCESSOR_KINDS = (
         _normed(CENTRED_PIXELS, BICUBIC) | _edges(shortest_edge=384) | {"crop_pct": 224 / 256},
         crops_share=True,
     ),
-    ProcessorKind("DPT", _normed(CENTRED_PIXELS, BICUBIC) | _square(384), rounds=True),
+    ProcessorKind(
+        "DPT",
+        _normed(CENTRED_PIXELS, BICUBIC) | _square(384),
+        rounds=True,
+        ignored=("do_center_crop",),
+    ),
     ProcessorKind(
         "DINOv3ViT",
         _normed(IMAGENET_PIXELS, BILINEAR) | _square(224),
