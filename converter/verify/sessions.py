@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
+import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,6 +50,9 @@ OPTIMISATION: Mapping[Level, str] = {
 """The levels as ONNX Runtime calls them."""
 
 PREPACKING = "session.disable_prepacking"
+
+NEWEST_OPSET = re.compile(r"domain ai\.onnx is till opset (\d+)")
+"""Where ONNX Runtime says which opset it loads at most."""
 
 
 def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
@@ -108,9 +114,11 @@ def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
 
 
 def _fetched(value: Any) -> np.ndarray:
-    if value.data_type() == "tensor(bfloat16)":
-        return np.asarray(jax.numpy.from_dlpack(value))
-    return value.numpy()
+    if value.data_type() != "tensor(bfloat16)":
+        return value.numpy()
+    shape = value.shape()
+    held = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
+    return np.array(held, np.uint16).view(jax.numpy.bfloat16).reshape(shape)
 
 
 def session(
@@ -145,7 +153,7 @@ def session(
         if Path(model).exists() and not Path(model).is_file():
             raise CheckError(f"{os.fspath(model)} is no file: give the path of a model")
         if not (on_cpu and Path(f"{os.fspath(model)}_data").exists()):
-            return ort.InferenceSession(os.fspath(model), options, **how)
+            return _started(os.fspath(model), options, how)
         model = ir.load(model)
     inner = model.model if isinstance(model, Export) else model
     if not isinstance(inner, ir.Model):
@@ -154,10 +162,27 @@ def session(
             f"{type(inner).__name__}"
         )
     content, lent = (_mapped if on_cpu and any(_external(inner)) else _lent)(inner, options)
-    live = ort.InferenceSession(content, options, **how)
+    live = _started(content, options, how)
     # A session keeps only their addresses, so they are to live as long as it does.
     weakref.finalize(live, lent.clear).atexit = False
     return live
+
+
+def _started(
+    model: str | bytes, options: ort.SessionOptions, how: Mapping[str, Any]
+) -> ort.InferenceSession:
+    import onnxruntime as ort
+    from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+
+    try:
+        return ort.InferenceSession(model, options, **how)
+    except Fail as error:
+        if newest := NEWEST_OPSET.search(str(error)):
+            raise CheckError(
+                f"ONNX Runtime {ort.__version__} loads files of opsets up to {newest[1]}: write "
+                "this one at such an opset, or install a newer version"
+            ) from error
+        raise
 
 
 # -------------------------------------------------------------------------- tensors in memory

@@ -45,7 +45,8 @@ def test_newer_operators_are_those_of_onnx():
     """That of GroupNormalization which is not deprecated."""
     there = {op: min(o for o in OPSETS if onnx.defs.has(op, o, "")) for op in WRITTEN}
     newer = {op: opset for op, opset in there.items() if opset > OPSETS[0]}
-    assert newer | {"GroupNormalization": 21} == SINCE
+    known = {op: opset for op, opset in SINCE.items() if opset <= onnx.defs.onnx_opset_version()}
+    assert newer | {"GroupNormalization": 21} == known
 
 
 OTHERS = ("approx_top_k", "top_k", "bitcast_convert_type", "clamp", "pad")

@@ -220,6 +220,13 @@ def test_a_file_without_its_graph(tmp_path):
         converter.check(path, attention)
 
 
+def test_a_file_that_the_runtime_is_too_old_for():
+    export = converter.to_onnx(jnp.sin, [BASE])
+    export.model.graph.opset_imports[""] = 99
+    with pytest.raises(converter.CheckError, match="loads files of opsets up to [0-9]+: write"):
+        converter.check(export, jnp.sin, [BASE])
+
+
 def over_pixels(x):
     """Attention from each pixel to each, without anything that fuses it."""
     rows = x.reshape(x.shape[0], -1, 1)
