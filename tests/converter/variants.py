@@ -416,7 +416,7 @@ STRUCTURES = {
         attention,
         ("Attention",),
         frozenset({"numbers for nothing"}),
-        frozenset({"zeroed by a product"}),
+        frozenset({"zeroed by a product", "capped"}),
     ),
     "rotary": Structure(
         ROTARY, rotary, ("RotaryEmbedding",), frozenset({"subtracted", "rolled", "scattered"})

@@ -124,6 +124,16 @@ def attention(q, k, v, mask):
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores + mask), v)
 
 
+def sharing(q, k, mask):
+    keys = jnp.repeat(k, q.shape[1], axis=1)
+    return attention(q, keys, keys, mask)
+
+
+def mean_with_zeros(x):
+    window = (1, 1, 2, 1), (1, 1, 1, 1), ((0, 0), (0, 0), (0, 1), (0, 0))
+    return lax.reduce_window(x, 0.0, lax.add, *window) / 2
+
+
 def scaled_convolution(x):
     weights = np.full((1, 1, 1), 1e30, np.float32)
     return lax.conv_general_dilated(x, weights, (1,), "VALID") * weights
@@ -134,6 +144,10 @@ FUNCTIONS = {
     "A padding in front of a pool of maxima": lambda x: pool(
         jnp.pad(x, ((0, 0), (0, 0), (1, 0))), 2, 2, (0, 0)
     ),
+    "Zeros behind a mean that count": mean_with_zeros,
+    "The error function of NaN": lax.erf,
+    "A mask of each head where heads share keys": sharing,
+    "An infinity that has a slope": lambda x, slope: jnp.where(x >= 0, x, slope * x),
     "A window that is longer than its axis": lambda x: (
         lax.reduce_window(x, 0.0, lax.add, (1, 1, 3), (1, 1, 2), "VALID") / 3
     ),

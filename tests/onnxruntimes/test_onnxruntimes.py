@@ -4,12 +4,14 @@ import re
 
 import jax
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
 from converter.opsets import OLDEST_RUNTIME, is_older
 from converter.targets import find_target
 from tests.conformance import RUNS, TOLERANCE, inputs, results
+from tests.judges.habits import TABLES
 from tests.onnxruntimes import FOLDER, VERSIONS, keep, python_of, run_all
 from tests.onnxruntimes.table import build
 from tests.programs.table import SUBJECTS
@@ -36,6 +38,18 @@ def test_files_of_the_zoo(version, tmp_path):
             assert wrong.keys() == late
         else:
             assert wrong.keys() <= {"bf16"}, wrong
+
+
+def test_what_was_mended(version, tmp_path):
+    """Where the tables of habits say which version mended something, the older ones do it."""
+    for habits in TABLES["onnxruntime"].values():
+        for habit in habits:
+            since = habit.versions.removeprefix("<")
+            if since and is_older(since, VERSIONS[-2]):
+                stem = re.sub(r"\W+", "-", habit.name)
+                onnx.save(habit.proto, tmp_path / f"{stem}.onnx")
+                keep(tmp_path, stem, habit.inputs, habit.right, 1e-6)
+                assert bool(run_all(version, tmp_path)[stem]) == is_older(version, since), stem
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

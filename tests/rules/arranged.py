@@ -291,6 +291,15 @@ def gradient_of_maximum(d: Drawn) -> Expr:
     return d.apply(lambda a, b: bind(b, a, select_prim=select, padding=((0, 0),) * 3, **how), x, y)
 
 
+def summed(d: Drawn) -> Expr:
+    """Sums or means of windows that are padded at some ends."""
+    x, ends = d.input((1, 2, 5, 4), "float32", SMALL), [d.integer(0, 1) for _ in range(4)]
+    padding = ((0, 0), (0, 0), (ends[0], ends[1]), (ends[2], ends[3]))
+    how = ((1, 1, 2, 2), (1, 1, *d.pick([(1, 1), (2, 1)])), padding)
+    y = d.apply(lambda a: lax.reduce_window(a, 0.0, lax.add, *how), x)
+    return d.apply(lambda a: a / 4, y) if d.chance() else y
+
+
 def averaged(d: Drawn) -> Expr:
     """Sums of windows divided by their sizes, or by how many are no padding."""
     x, pads = d.input((1, 2, 5, 4), "float32", SMALL), d.pick([0, 1])
@@ -424,6 +433,16 @@ CASES: dict[str, Case] = {
         )
         for op in (ops.max_pool, ops.sum_pool, ops.avg_pool)
     },
+    **{
+        f"Zeros behind a mean that count[{op}]": Case(
+            summed,
+            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.average_pool})],
+            zeros=True,
+            units=2,
+        )
+        for op in (ops.sum_pool, ops.avg_pool)
+    },
+    "The error function of NaN[erf]": Case(of_dtypes(ops.erf, ("float32", "float16"))),
     "Floats that are rounded to infinity in eight bits[convert_element_type]": Case(to_float8),
     "GELU of a single number, spelled out[gelu]": Case(
         gelu(()), prepare=[canonicalize, by_recogniser(GELU)]

@@ -161,6 +161,26 @@ def attended(d: Drawn) -> Expr:
     return d.pick((SHOWN, HIDDEN))(d)
 
 
+def sharing(d: Drawn) -> Expr:
+    """Attention whose heads share keys, with numbers added for each head, or for all of them."""
+    q, k, v = (
+        d.input(shape, "float32", PLAIN) for shape in ((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 6))
+    )
+    added = d.input(d.pick([(4, 5, 7), (1, 5, 7)]), "float32", PLAIN)
+
+    def run(q: Any, k: Any, v: Any, added: Any) -> Any:
+        keys, values = (jnp.repeat(x, 2, axis=1) for x in (k, v))
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, keys) / jnp.sqrt(8.0) + added
+        return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), values)
+
+    return d.apply(run, q, k, v, added)
+
+
+def with_slopes(d: Drawn) -> Expr:
+    x, slopes = d.input((2, 3), "float32"), d.param((3,), "float32", PLAIN)
+    return d.apply(lambda a, s: jnp.where(a >= 0, a, s * a), x, slopes)
+
+
 def factor(d: Drawn, shape: tuple[int, ...]) -> Expr:
     """Of any kind and size, or known to be of an ordinary one."""
     pool, kind = d.pick((PLAIN, HUGE, HUGE)), d.pick((d.input, d.number, d.param, d.param))
@@ -547,6 +567,10 @@ CASES: dict[str, Case] = {
         )
         for draw in (scaled, convolved)
     },
+    "A mask of each head where heads share keys[attention]": Case(
+        sharing, prepare=[until("quirks")], units=64
+    ),
+    "An infinity that has a slope[leaky_relu]": Case(with_slopes, prepare=[until("deviations")]),
     "Weights of a convolution that overflow with a factor behind it[mul]": Case(
         convolved, prepare=[until("quirks")], units=64
     ),

@@ -58,6 +58,11 @@ HIDDEN = (
     "hides it"
 )
 
+CAPPED = (
+    "scores are capped and then masked, in the order that the standard has only since onnx 1.22: "
+    "runtimes before that mask them first"
+)
+
 
 def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAttention | str | None:
     """Evidence; a ``strict`` one has no scores that are hidden."""
@@ -111,6 +116,8 @@ def _with(
     mask = masks.prove_masks(score.terms, parts.columns, dtype, taken)
     if isinstance(mask, str):
         return mask
+    if cap and mask is not None:
+        return CAPPED
     return ProvedAttention(parts, scale, score.factors, cap, mask, precision)
 
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from converter.ir import Node, Value, const, ops
+from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import bound
 from converter.ir.formulas import LARGEST_SCALE
@@ -27,6 +27,54 @@ def fixed_padding(node: Node, editor: Editor) -> Value | None:
     for view in reversed(views):
         x = editor.like(view, [x])
     return editor.like(node, [x])
+
+
+def trailing_padding(node: Node, editor: Editor) -> Value | None:
+    """Zeros that count, written in front of the window where it would miss some of them."""
+    padding, (x,) = node.params["padding"], node.inputs
+    same_everywhere = len({size for ends in padding for size in ends}) == 1
+    if same_everywhere or len(padding) < 2 or not node.params.get("include_pad", True):
+        return None
+    config = ((0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in padding))
+    sizes = (size + low + high for size, (low, high, _) in zip(x.shape, config, strict=True))
+    zero = const(UNMOVED_ZERO, x.dtype)
+    padded = editor.add(ops.pad, [x, zero], tuple(sizes), x.dtype, {"padding_config": config})
+    return editor.like(node, [padded], padding=((0, 0),) * len(padding))
+
+
+def erf_of_nan(node: Node, editor: Editor) -> Value:
+    """NaN where the operand is."""
+    (x,) = node.inputs
+    return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
+
+
+def chosen_slope(node: Node, editor: Editor) -> Value:
+    """Each number or its product with the slope."""
+    x, slope = node.inputs
+    right = editor.compare(ops.ge, x, const(0, x.dtype))
+    return editor.where(right, x, editor.binary(ops.mul, x, slope))
+
+
+def repeated_keys(node: Node, editor: Editor) -> Value | None:
+    """Keys and values of every head where heads share them, and a mask tells the heads apart."""
+    query, key, value, *masks = node.inputs
+    heads, shared = node.params["q_heads"], node.params["kv_heads"]
+    if heads == shared or all(mask.rank < 3 or mask.shape[-3] == 1 for mask in masks):
+        return None
+    key, value = (_repeated(editor, x, shared, heads // shared) for x in (key, value))
+    return editor.like(node, [query, key, value, *masks], kv_heads=heads)
+
+
+def _repeated(editor: Editor, x: Value, heads: int, count: int) -> Value:
+    """Each head so often: [batch, heads, rows, width] or [batch, rows, heads * width]."""
+    axis = 1 if x.rank == 4 else 2
+    width = x.shape[-1] if x.rank == 4 else dims.as_dim(x.shape[-1] // heads)
+    before, behind = x.shape[:axis], (x.shape[2], width) if x.rank == 4 else (width,)
+    split = editor.reshape(x, (*before, heads, *behind))
+    axes = [i for i in range(split.rank + 1) if i != axis + 1]
+    wide = editor.broadcast(split, (*before, heads, count, *behind), axes)
+    shape = (*before, heads * count, *behind) if x.rank == 4 else (*before, x.shape[-1] * count)
+    return editor.reshape(wide, shape)
 
 
 def scalar_gelu(node: Node, editor: Editor) -> Value | None:

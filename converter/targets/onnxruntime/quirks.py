@@ -1,11 +1,18 @@
 """What ONNX Runtime gets wrong, and how that is avoided; in this order."""
 
-from converter.ir import ops
+from converter.ir import Node, ops
 from converter.targets.onnxruntime import floats, integers, products
 from converter.targets.target import Deviation, Quirk
 
 SIGMOID = "a sigmoid is off by up to 1e-7, which far below zero is all of it"
 GATES = "the gates of a recurrent operator are off by up to 2e-7, and none is NaN"
+
+SLOPES = "an infinity is NaN in a PRelu"
+
+
+def _has_slopes(node: Node) -> bool:
+    return len(node.inputs) > 1
+
 
 QUIRKS = (
     Quirk(
@@ -56,6 +63,32 @@ QUIRKS = (
         "g (float[1,1,3] x) => (float[1,1,2] y) { p = Constant <value_ints=[0,0,1,0,0,0]> () "
         "z = Pad (x, p) y = MaxPool <kernel_shape=[2], strides=[2]> (z) }",
         dict.fromkeys((ops.max_pool, ops.sum_pool, ops.avg_pool), floats.fixed_padding),
+    ),
+    Quirk(
+        "Zeros behind a mean that count",
+        "<1.25",
+        "g (float[1,1,1,1] x) => (float[1,1,1,1] y) "
+        "{ y = AveragePool <kernel_shape=[2,1], pads=[0,0,1,0], count_include_pad=1> (x) }",
+        dict.fromkeys((ops.sum_pool, ops.avg_pool), floats.trailing_padding),
+    ),
+    Quirk(
+        "The error function of NaN",
+        "<1.27",
+        "g (float[1] x) => (float[1] y) { y = Erf (x) }",
+        {ops.erf: floats.erf_of_nan},
+    ),
+    Quirk(
+        "A mask of each head where heads share keys",
+        "<1.25",
+        "g (float[1,2,1,1] q, float[1,1,1,1] k, float[1,2,1,1] m) => (float[1,2,1,1] y) "
+        "{ y = Attention (q, k, k, m) }",
+        {ops.attention: floats.repeated_keys},
+    ),
+    Quirk(
+        "An infinity that has a slope",
+        "<1.27",
+        "g (float[1] x, float[1] s) => (float[1] y) { y = PRelu (x, s) }",
+        deviations={ops.leaky_relu: Deviation(SLOPES, floats.chosen_slope, _has_slopes)},
     ),
     Quirk(
         "Weights of a convolution that overflow with a factor behind it",

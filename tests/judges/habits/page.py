@@ -38,7 +38,8 @@ def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
             having = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
             later = VERSIONS[runtime][len(having) :]
             mended = f"Seen in {' and '.join(having)}, mended in {later[0]}" if later else title
-            found.setdefault(mended, []).append(habit)
+            before = f"Mended in {habit.versions.removeprefix('<')}"
+            found.setdefault(mended if having else before, []).append(habit)
     return found
 
 
