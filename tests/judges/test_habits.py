@@ -193,7 +193,10 @@ FUNCTIONS = {
 }
 """What comes to the operator of the page's file, if nothing is done about it."""
 
-LEFT = {"A chosen zero with its sign bit set", "A resizing between transpositions"}
+LEFT = {
+    *("A chosen zero with its sign bit set", "A resizing between transpositions"),
+    *("A norm over one number", "A float64 product with a turned matrix"),
+}
 """What is left as it is."""
 
 OURS = {habit.name: habit for habits in TABLES["onnxruntime"].values() for habit in habits}

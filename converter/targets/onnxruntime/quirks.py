@@ -87,7 +87,7 @@ QUIRKS = (
     Quirk(
         "An infinity that has a slope",
         "<1.27",
-        "g (float[1] x, float[1] s) => (float[1] y) { y = PRelu (x, s) }",
+        "g (float[2] x, float[1] s) => (float[2] y) { y = PRelu (x, s) }",
         deviations={ops.leaky_relu: Deviation(SLOPES, floats.chosen_slope, _has_slopes)},
     ),
     Quirk(

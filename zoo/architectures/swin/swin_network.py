@@ -42,7 +42,9 @@ def padded(
     x: Float[Array, "height width dim"], multiples: Two
 ) -> Float[Array, "height2 width2 dim"]:
     """Pad with zeros at the right and bottom edge, up to multiples of these sides."""
-    missing = [-side % multiple for side, multiple in zip(x.shape, multiples, strict=False)]
+    # As multiples, which older versions of JAX can divide where sizes are open.
+    sides = zip(x.shape, multiples, strict=False)
+    missing = [(side + multiple - 1) // multiple * multiple - side for side, multiple in sides]
     return jnp.pad(x, [(0, missing[0]), (0, missing[1]), (0, 0)]) if missing != [0, 0] else x
 
 
