@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime as ort
+import pytest
 
 import converter
 from converter.ir.evaluation import evaluate
@@ -74,6 +75,8 @@ class Case:
 
 def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
     """The file is valid, gives JAX's numbers in ONNX Runtime, and holds the operators."""
+    if (opset or case.opsets[-1]) > NEWEST:
+        pytest.skip(f"ONNX Runtime {ort.__version__} runs opsets up to {NEWEST}")
     with jax.enable_x64(case.x64):
         arrays, export = inputs(case.specs), case.export(opset)
         onnx.checker.check_model(ir.to_proto(export.model), full_check=True)

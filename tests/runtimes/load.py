@@ -16,6 +16,17 @@ import numpy as np
 import onnx
 import pytest
 
+from converter.opsets import is_older
+
+needs_placement = pytest.mark.skipif(
+    is_older(version("onnxruntime"), "1.24"), reason="ONNX Runtime says so from 1.24 on"
+)
+"""Of tests that ask where nodes are run."""
+
+needs_quantized_23 = pytest.mark.skipif(
+    is_older(version("onnxruntime"), "1.24"), reason="QuantizeLinear of opset 23 came with 1.24"
+)
+
 Run: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """Inputs to outputs, in the order of the file."""
 

@@ -129,6 +129,7 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
     check_target(runtime, options.precision, signature, entry)
     has_int8 = options.precision == "int8"
     check_scales(options, has_int8)
+    check_quantized(options, runtime, [file.opset for file in files])
     pictures = read_calibration(options.calibrate, has_int8)
     return Request(entry, options, weights, signature, folder, files, pictures)
 
@@ -145,6 +146,22 @@ def check_scales(options: Options, has_int8: bool) -> None:
             f"{scales} row is about int8, which is not what is asked for: ask for int8, or leave "
             "it out."
         )
+
+
+def check_quantized(options: Options, runtime: "Runtime", opsets: Sequence[int]) -> None:
+    """**Raises** `BadRequest` where a version that is asked for has no `QuantizeLinear`."""
+    fixed = options.scales == "row" or options.calibrate is not None
+    if fixed and max(opsets) > newest_quantized(options.target, runtime):
+        raise BadRequest(
+            f"int8 with scales of its own is not for {options.target} at opset 23, whose "
+            "QuantizeLinear came with 1.24: ask for opset 22."
+        )
+
+
+def newest_quantized(target: Target, runtime: "Runtime") -> int:
+    """Newest opset of whose `QuantizeLinear` the versions that are named have a kernel."""
+    named = runtime.name == DEFAULT_TARGET != target
+    return 22 if named and "1.23.1" in runtime.versions else runtime.opsets[-1]
 
 
 def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import zoo
+from converter.opsets import is_older
 from tests.seeded import NETWORKS, nano
 from tests.synthetic import make_image
 from weights import leaf_shapes, leaf_values
@@ -61,6 +62,9 @@ def abstract_output(model):
     return eqx.filter_eval_shape(batched, model, image)
 
 
+@pytest.mark.skipif(
+    is_older(jax.__version__, "0.10"), reason="JAX before 0.10 draws other last digits"
+)
 @pytest.mark.each()
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_initial_parameters_are_those_of_ever(name):

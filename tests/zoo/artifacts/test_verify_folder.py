@@ -12,6 +12,7 @@ import onnx
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.runtimes.load import needs_placement
 from zoo import runtime
 from zoo.artifacts.audit.checks import audit_folder, audit_one
 from zoo.artifacts.audit.onnx_file import read_graph
@@ -112,6 +113,7 @@ def test_a_pulled_folder_has_some_variants(folder):
     assert failed(folder) == {"folder: variants"}
 
 
+@needs_placement
 def test_an_exported_file(zoo):
     """Against JAX as before, in the precision that its manifest says, and its graph as well."""
     half = ("--precision", "fp16", "--no-verify")

@@ -134,7 +134,7 @@ def test_what_peft_merges(trained, tmp_path):
     )
     output = forward(model, pictures)
     got = np.asarray(output.logits if hasattr(found, "logits") else output.last_hidden_state)
-    assert np.abs(got - wanted).max() < 3e-6 * np.abs(wanted).max()
+    assert np.abs(got - wanted).max() < 4e-6 * np.abs(wanted).max()
 
 
 def test_commands_take_both(zoo, tmp_path):

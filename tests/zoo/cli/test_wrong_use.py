@@ -33,6 +33,7 @@ WRONG_USE = {
     "export vit_digits --precision int8 --calibrate empty": "empty holds no picture that can be",
     "export vit_digits --precision int8 --calibrate one": "one holds one picture that",
     "export vit_digits --precision int8 --calibrate two": "a.png' is no picture that",
+    "export vit_digits --precision int8 --scales row --target onnxruntime==1.23.1": "opset 22",
     "export vit_digits --scales row": "scales row is about int8, which is not what is asked",
     "build vit_digits --calibrate one --scales row": "--scales row and --calibrate are two ways",
     "export vit_digits --calibrate one": "calibrate one is about int8, which is not what is asked",

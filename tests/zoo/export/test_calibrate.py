@@ -10,6 +10,7 @@ from PIL import Image
 
 import converter
 from tests.runtimes import load
+from tests.runtimes.load import needs_quantized_23
 from tests.runtimes.networks import furthest
 from tests.zoo.architectures.test_digits import accuracy
 from tests.zoo.export.test_precision import MODELS, pixels, write
@@ -86,6 +87,7 @@ def fixed(source, file, batches, runtime="onnxruntime"):
     return file
 
 
+@needs_quantized_23
 @pytest.mark.parametrize("opset", [18, 23])
 def test_it_runs_elsewhere(opset, tmp_path):
     """The standard's own operators, which tract multiplies as ONNX Runtime does."""
@@ -113,6 +115,7 @@ def seen(zoo):
     return zoo.here / "seen"
 
 
+@needs_quantized_23
 def test_from_pictures_to_a_file(seen, zoo):
     told = zoo(*EXPORT, "--size", "8x12", "--batch", 3).out
     assert "by 18 pictures, measured on 2 others (minmax cosine 0.99" in told

@@ -13,7 +13,9 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import converter
 from converter.model.verdict import LEVELS
+from converter.opsets import is_older
 from converter.verify.sessions import run, sessions
+from tests.runtimes.load import needs_quantized_23
 from tests.seeded import NETWORKS, nano, native, values_of
 from tests.synthetic import make_image
 from zoo import runtime
@@ -125,9 +127,8 @@ def test_large_values_stay_in_float32(tmp_path):
     assert names
     naive = converter.lower_precision(ir.load(source), "float16")
     converter.save(naive, tmp_path / "naive.onnx")
-    assert (
-        not worst(tmp_path / "naive.onnx", "fp16", source, image) >= PRECISIONS["fp16"].limit.value
-    )
+    right = worst(tmp_path / "naive.onnx", "fp16", source, image) >= PRECISIONS["fp16"].limit.value
+    assert right == is_older(runtime.RELEASE, "1.27")  # before that it computes in float32
     derive(source, tmp_path / "half.onnx", "fp16", [image])
     assert worst(tmp_path / "half.onnx", "fp16", source, image) >= PRECISIONS["fp16"].limit.value
     assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "naive.onnx", "half.onnx"}
@@ -289,6 +290,7 @@ def negated(file):
     return model
 
 
+@needs_quantized_23
 @pytest.mark.each("opset")
 @pytest.mark.parametrize("opset", [17, 23])
 @pytest.mark.parametrize("name", MODELS)
@@ -310,6 +312,7 @@ def test_scales_by_row_depend_on_no_other_image(name, opset, tmp_path):
     assert moved["row"] < 1e-4 < moved["tensor"]
 
 
+@needs_quantized_23
 def test_a_row_of_zeros_stays_one(tmp_path):
     export = converter.to_onnx(
         lambda params, x: x @ params, [("n", 4)], params=np.eye(4, dtype=np.float32)

@@ -10,9 +10,11 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from PIL import __version__ as pillow
 
 import converter
 import zoo as package
+from converter.opsets import is_older
 from converter.verify.sessions import run
 from tests.seeded import nano, values_of
 from zoo.architectures.builder import abstract
@@ -94,9 +96,12 @@ def test_a_graph_gives_the_same(name, opset, tmp_path):
     turned = photograph().transpose(Image.Transpose.ROTATE_180)
     for images in ([photograph(), turned], *([image] for image in PICTURES)):
         got = run(live, [np.stack([np.asarray(image) for image in images])])["pixel_values"]
-        np.testing.assert_allclose(got, pixel_values(images, how, how.size), rtol=0, atol=2e-6)
+        # Pillow before 13 rounds some to the next level of 8 bits.
+        level = 0 if not is_older(pillow, "13") else 1 / 255 / min(how.std)
+        wanted = pixel_values(images, how, how.size)
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-6 + level)
         want = np.concatenate([expected(image, how, tmp_path) for image in images])
-        limit = 5e-5 if how.rescale_first else 1e-6
+        limit = (5e-5 if how.rescale_first else 1e-6) + level
         np.testing.assert_allclose(got, want, rtol=0, atol=limit, err_msg=str(images[0].size))
 
 

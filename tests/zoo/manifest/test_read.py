@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import jsonschema
+import pydantic
 import pytest
 from pydantic import ValidationError
 
+from converter.opsets import is_older
 from tests import folders
 from tests.files import changes
 from weights.tensors import Provenance
@@ -196,6 +198,9 @@ def test_any_change(count):
     assert read > count / 20
 
 
+@pytest.mark.skipif(
+    is_older(pydantic.VERSION, "2.13"), reason="pydantic before 2.13 describes other classes"
+)
 def test_the_published_schema_is_this_one(capsys):
     runpy.run_module("zoo.manifest", run_name="__main__")
     assert PUBLISHED.read_text() == capsys.readouterr().out

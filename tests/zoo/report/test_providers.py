@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.runtimes.load import needs_placement
 from weights.progress import Quiet
 from zoo import runtime
 from zoo.report import providers
@@ -15,6 +16,7 @@ ABSENT = "CUDAExecutionProvider"
 pytestmark = pytest.mark.filterwarnings("ignore:Specified provider")
 
 
+@needs_placement
 def test_every_file_in_every_provider(tmp_path, monkeypatch):
     """Without a card: its provider has a line that says so, and the CPU's are as they are."""
     monkeypatch.setattr(runtime, "available", lambda: [ABSENT, runtime.CPU])

@@ -11,7 +11,7 @@ from zoo.architectures.kinds import TOWER_NAMES, architecture_of
 from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadRequest
 from zoo.export.precisions import PRECISIONS
-from zoo.export.request import FileSpec, Signature
+from zoo.export.request import FileSpec, Signature, newest_quantized
 from zoo.images.picture_folder import PictureFolder
 from zoo.manifest.choices import Scales, Target
 from zoo.options import SEVERAL, Option
@@ -40,12 +40,19 @@ class FolderPlan:
 
     def specs(self, files: Mapping[str, FileSpec]) -> dict[str, FileSpec]:
         """Files that are to be made, at opsets that the target has."""
-        newest = newest_opset(self.target)
         return {
-            name: replace(spec, opset=min(spec.opset, newest))
+            name: replace(spec, opset=min(spec.opset, self._newest(spec)))
             for name, spec in files.items()
             if name in self.variants
         }
+
+    def _newest(self, spec: FileSpec) -> int:
+        has_scales = spec.precision == "int8" and (self.scales == "row" or self.pictures)
+        if has_scales and self.target != DEFAULT_TARGET:
+            import converter
+
+            return newest_quantized(self.target, converter.find_target(self.target))
+        return newest_opset(self.target)
 
 
 def _variants() -> Iterator[tuple[str, FileSpec]]:
