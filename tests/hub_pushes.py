@@ -105,7 +105,8 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
             if repository in hub.repositories:
                 return self.tell(told, 409)
             hub.repositories[repository] = {"main": {}}
-            hub.private[repository] = asked["visibility"] == "private"
+            # Before 1.10 huggingface-hub says it in another way.
+            hub.private[repository] = asked.get("private", asked.get("visibility") == "private")
             self.tell(told)
 
         def take_branch(self, _: bytes, repository: str, name: str) -> None:

@@ -132,7 +132,9 @@ def commit(planned: PushPlan) -> str:
     if not is_terminal(sys.stderr):
         disable_progress_bars()
     api = HfApi()
-    files = [_addition(planned.folder, row) for row in planned.rows]
+    # Older versions of the hub's library would send again what is unchanged.
+    changed = [row for row in planned.rows if row.change != "same"] or planned.rows
+    files = [_addition(planned.folder, row) for row in changed]
     try:
         api.create_repo(target.repository, private=target.private, exist_ok=True)
         if target.branch != BRANCH:
