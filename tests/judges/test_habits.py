@@ -144,6 +144,7 @@ FUNCTIONS = {
     "A padding in front of a pool of maxima": lambda x: pool(
         jnp.pad(x, ((0, 0), (0, 0), (1, 0))), 2, 2, (0, 0)
     ),
+    "A padding that first leaves nothing": lambda x: lax.pad(x, np.float32(2), ((-1, 1, 0),)),
     "Zeros behind a mean that count": mean_with_zeros,
     "The error function of NaN": lax.erf,
     "A mask of each head where heads share keys": sharing,

@@ -291,6 +291,15 @@ def gradient_of_maximum(d: Drawn) -> Expr:
     return d.apply(lambda a, b: bind(b, a, select_prim=select, padding=((0, 0),) * 3, **how), x, y)
 
 
+def padded_away(d: Drawn) -> Expr:
+    x = d.input(d.pick([(2, 3), (1, 3), (0, 3)]), d.pick(("float32", "int32")))
+    ends = [(d.integer(-2, 2), d.integer(-1, 2), d.integer(0, 1)) for _ in x.shape]
+    sizes = (n + max(n - 1, 0) * inner for n, (_, _, inner) in zip(x.shape, ends, strict=True))
+    fits = all(n + min(a, 0) + min(b, 0) >= 0 for n, (a, b, _) in zip(sizes, ends, strict=True))
+    config = ends if fits else [(-x.shape[0], 2, 0), (0, 1, 0)]
+    return d.apply(lambda a: lax.pad(a, jnp.asarray(7, a.dtype), config), x)
+
+
 def summed(d: Drawn) -> Expr:
     """Sums or means of windows that are padded at some ends."""
     x, ends = d.input((1, 2, 5, 4), "float32", SMALL), [d.integer(0, 1) for _ in range(4)]
@@ -442,6 +451,7 @@ CASES: dict[str, Case] = {
         )
         for op in (ops.sum_pool, ops.avg_pool)
     },
+    "A padding that first leaves nothing[pad]": Case(padded_away),
     "The error function of NaN[erf]": Case(of_dtypes(ops.erf, ("float32", "float16"))),
     "Floats that are rounded to infinity in eight bits[convert_element_type]": Case(to_float8),
     "GELU of a single number, spelled out[gelu]": Case(

@@ -29,6 +29,19 @@ def fixed_padding(node: Node, editor: Editor) -> Value | None:
     return editor.like(node, [x])
 
 
+def nothing_to_pad(node: Node, editor: Editor) -> Value | None:
+    """The number alone where nothing is left of what is padded."""
+    x, number = node.inputs
+    config = node.params["padding_config"]
+    spread = (n + max(n - 1, 0) * inner for n, (_, _, inner) in zip(x.shape, config, strict=True))
+    left = (
+        n + min(low, 0) + min(high, 0) for n, (low, high, _) in zip(spread, config, strict=True)
+    )
+    if dims.all_static(x.shape) and any(n == 0 for n in left):
+        return editor.broadcast(number, node.out.shape, ())
+    return None
+
+
 def trailing_padding(node: Node, editor: Editor) -> Value | None:
     """Zeros that count, written in front of the window where it would miss some of them."""
     padding, (x,) = node.params["padding"], node.inputs

@@ -65,6 +65,13 @@ QUIRKS = (
         dict.fromkeys((ops.max_pool, ops.sum_pool, ops.avg_pool), floats.fixed_padding),
     ),
     Quirk(
+        "A padding that first leaves nothing",
+        "<1.24",
+        "g (float[1] x) => (float[1] y) { p = Constant <value_ints=[-1,1]> () "
+        "c = Constant <value_float=2.0> () y = Pad (x, p, c) }",
+        {ops.pad: floats.nothing_to_pad},
+    ),
+    Quirk(
         "Zeros behind a mean that count",
         "<1.25",
         "g (float[1,1,1,1] x) => (float[1,1,1,1] y) "
