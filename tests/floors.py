@@ -5,6 +5,7 @@ Makes an environment for each row with `uv`, runs the suites in it, and writes t
 is written of the others. Without arguments it writes the lowest versions alone.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -103,11 +104,18 @@ def make(name: str, row: Row, folder: Path) -> Path:
     return python
 
 
+def environment() -> dict[str, str]:
+    """This one, without what `tests` tells this process's own XLA."""
+    return {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+
+
 def first_command(python: Path) -> str:
     """Whether the converter can be imported, and README's first command ends well."""
     with TemporaryDirectory() as empty:
         for words in (["-c", "import converter"], ["-m", "zoo.export"]):
-            if subprocess.run([python, *words], cwd=empty, check=False).returncode:
+            if subprocess.run(
+                [python, *words], cwd=empty, env=environment(), check=False
+            ).returncode:
                 return "**no**"
     return "yes"
 
@@ -127,9 +135,10 @@ def add_tools(python: Path) -> None:
 def outcome(python: Path, suite: Suite) -> str:
     """How a suite went: how many tests passed, were skipped, and failed, if any."""
     # Old libraries warn of newer ones that they were not made for.
-    how = ["-n", "0", "-q", "-rsf", "-o", "addopts=", "-W", "default::DeprecationWarning"]
-    command = [python, "-m", "pytest", *how, "-m", suite.tier, *suite.files.split()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    options = ["-n", "0", "-q", "-rsf", "-o", "addopts=", "-W", "default::DeprecationWarning"]
+    command = [python, "-m", "pytest", *options, "-m", suite.tier, *suite.files.split()]
+    how = {"cwd": ROOT, "env": environment(), "capture_output": True, "text": True}
+    done = subprocess.run(command, **how, check=False)
     sys.stdout.write(f"{' '.join(map(str, command))}\n{done.stdout}\n")
     if done.returncode > 1:
         return "**error**"

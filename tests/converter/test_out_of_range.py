@@ -7,6 +7,7 @@ import pytest
 from jax import lax
 
 import converter
+from converter.opsets import is_older
 from converter.verify.sessions import run, session
 from tests.conformance import assert_close
 from tests.programs.window import FORMS
@@ -170,6 +171,7 @@ def test_known_indices_that_are_written():
 SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"]
 
 
+@pytest.mark.skipif(is_older(jax.__version__, "0.8"), reason="XLA rounded twice before jax 0.8")
 @pytest.mark.each("target")
 @pytest.mark.parametrize("source", ["float32", "float16"])
 @pytest.mark.parametrize("target", SMALL)
