@@ -7,11 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
 from jax.extend import source_info_util
 
 from converter.ir import Node
 
-_PACKAGES = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))
+_BESIDE_JAX = Path(jax.__file__).parents[1]
+# An environment may have the packages of another one, and JAX may lie beside one's own code.
+_OF_JAX = _BESIDE_JAX if _BESIDE_JAX.name.endswith("-packages") else Path(jax.__file__).parent
+_PACKAGES = (
+    *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),
+    str(_OF_JAX),
+)
 _OURS = str(Path(__file__).parents[1])
 _INSTALLED = (*_PACKAGES, _OURS, "<")
 _LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
