@@ -151,7 +151,7 @@ def written(entry, loaded, form, path):
 def by_torch(name, entry, config, path, image):
     """The tensors and types that the original's file has."""
     (path.parent / "theirs").mkdir()
-    theirs = write(path.parent / "theirs", name, entry.namings[0])
+    theirs = write(path.parent / "theirs", name, convert.naming_to_write(entry, "pytorch"))
     wanted = kinds(torch.load(theirs, weights_only=True))
     assert kinds(torch.load(path, weights_only=True)) == wanted
     mapped = torch.load(path, weights_only=True, mmap=True)
