@@ -1,5 +1,6 @@
 """Names and forms that differ between the versions of JAX, from 0.7.2 on. No other room asks."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ except ImportError:  # before jax 0.10
     from jax.core import InconclusiveDimensionOperation
 
 __all__ = [
+    "DIGAMMA_OF_ZERO",
+    "IGAMMA_OF_INFINITY",
     "MISSING_RESIZES",
     "InconclusiveDimensionOperation",
     "bind_params",
@@ -29,6 +32,11 @@ __all__ = [
 
 MISSING_RESIZES = frozenset(() if jax.__version_info__ >= (0, 10) else ("cubic-pytorch", "area"))
 """Methods of ``jax.image.resize`` that the installed JAX has not."""
+
+DIGAMMA_OF_ZERO = -math.inf if jax.__version_info__ >= (0, 11, 2) else math.nan
+
+IGAMMA_OF_INFINITY = jax.__version_info__ >= (0, 11)
+"""Whether the incomplete gamma functions have a limit where their first operand is infinite."""
 
 TOP_K_HAS_AXIS = jax.__version_info__ >= (0, 8)
 

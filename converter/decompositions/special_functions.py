@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
+from converter.jax_versions import IGAMMA_OF_INFINITY
 
 FloatFormula = Callable[..., jax.Array]
 
@@ -97,6 +98,7 @@ def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
     far = (x >= 1) & (x > a)
     value = jnp.where(far, 1 - _gamma_fraction(a, x, far), _gamma_series(a, x, ~far))
     value = jnp.where(x == 0, 0, jnp.where(x == jnp.inf, 1, value))
+    value = jnp.where(_gamma_of_infinity(a), 0, value)
     return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
 
 
@@ -107,12 +109,18 @@ def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
     near = (x < 1) | (x < a)
     value = jnp.where(near, 1 - _gamma_series(a, x, near), _gamma_fraction(a, x, ~near))
     value = jnp.where((x == jnp.inf) | (a == 0), 0, value)
+    value = jnp.where(_gamma_of_infinity(a), 1, value)
     return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
 
 
 def _gamma_undefined(a: jax.Array, x: jax.Array) -> jax.Array:
     """Where neither is defined."""
-    return (x < 0) | (a < 0) | ((a == 0) & (x == 0)) | jnp.isnan(a) | jnp.isnan(x)
+    both = ((a == 0) & (x == 0)) | (_gamma_of_infinity(a) & (x == jnp.inf))
+    return (x < 0) | (a < 0) | both | jnp.isnan(a) | jnp.isnan(x)
+
+
+def _gamma_of_infinity(a: jax.Array) -> jax.Array:
+    return (a == jnp.inf) if IGAMMA_OF_INFINITY else jnp.zeros_like(a, bool)
 
 
 def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from converter.ir import ops
+from converter.jax_versions import DIGAMMA_OF_ZERO
 from converter.lower import coefficients as c
 from converter.lower.elementwise import Term, either, formulas
 
@@ -161,7 +162,8 @@ def _digamma(x: Term) -> Term:
     fraction = (x + abs((x + 0.5).apply("Floor"))) * math.pi
     folded = y - math.pi / either("Tan", lowered_tan)(fraction)
     pole = x.equals(x.apply("Floor")) & (x <= 0)
-    return pole.where(math.nan, reflect.where(folded, y))
+    value = pole.where(math.nan, reflect.where(folded, y))
+    return x.equals(0).where(DIGAMMA_OF_ZERO, value) if DIGAMMA_OF_ZERO < 0 else value
 
 
 def _atan2(rise: Term, run: Term) -> Term:

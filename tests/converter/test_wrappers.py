@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 from jax.experimental import io_callback
 from jax.extend.core import Primitive
+from jax.sharding import AbstractMesh, AxisType
 
 import converter
 from tests.programs import calls
@@ -37,7 +38,7 @@ REFUSED = {
     "pure_callback": (lambda x: jax.pure_callback(np.sin, x, x), "a file cannot call Python"),
     "scatter-max of complex numbers": (lambda x: (x + 1j).at[0].max(x[0] + 1j), ""),
     "shard_map": (
-        sharded(lambda x: 2 * x, mesh=jax.sharding.AbstractMesh((2,), ("d",))),
+        sharded(lambda x: 2 * x, mesh=AbstractMesh((2,), ("d",), axis_types=(AxisType.Auto,))),
         "a file is for one device",
     ),
 }

@@ -47,6 +47,12 @@ PIXELS = f"{STORED}, preprocessed; mirrored and cropped where the batch is large
 TEXTS = "random words in texts of several lengths, padded"
 VERIFIED_IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
 
+MOVES = 8
+"""How often the inputs of a network that ranks what it finds are moved by rounding."""
+
+MOVED = 1e-6
+"""By how much, as a share of each number: what comes of it is as large as float32's own noise."""
+
 VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""
 
@@ -54,17 +60,38 @@ VIEWS = 2
 @dataclass(frozen=True)
 class Sample:
     """Inputs of a network and its outputs in JAX; `images` where the file takes those. `compared`
-    makes of a file's outputs and these what low precisions are judged by."""
+    makes of a file's outputs and these what low precisions are judged by. `moved` are outputs for
+    inputs that are moved by rounding, of a network that ranks what it finds."""
 
     inputs: Inputs
     outputs: Any
     images: NDArray[np.uint8] | None = None
     compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
+    moved: tuple[Any, ...] = ()
 
     @property
     def fed(self) -> Inputs:
         """Inputs that a file gets."""
         return self.inputs if self.images is None else {"image": self.images}
+
+    def in_full(self) -> "Sample":
+        """The sample that files in float32 are judged by."""
+        near = partial(within_rounding, moved=self.moved) if self.moved else as_they_are
+        return replace(self, compared=near)
+
+
+def within_rounding(
+    got: Outputs, wanted: Outputs, moved: Sequence[Outputs]
+) -> tuple[Outputs, Outputs]:
+    """Outputs, and what is nearest to each number of all that lies between what JAX has for the
+    inputs and for moved ones. Rows that are as good as each other change places there."""
+    return got, {name: _nearest(got[name], [e[name] for e in (wanted, *moved)]) for name in wanted}
+
+
+def _nearest(got: ArrayLike, found: Sequence[ArrayLike]) -> NDArray[Any]:
+    candidates, given = np.stack([np.asarray(each) for each in found]), np.asarray(got)
+    inside = np.clip(given, candidates.min(axis=0), candidates.max(axis=0))
+    return np.where(np.isnan(given), candidates[0], inside)  # what is no number is no answer
 
 
 def reference(
@@ -100,10 +127,20 @@ def runs(
             inputs = {"pixel_values": pixel_values(photos, entry.preprocessing, size)}
             images = np.stack([*map(np.asarray, photos)])
         outputs = jax.block_until_ready(network()(*inputs.values()))
-        return Sample(inputs, outputs, images, architecture_of(entry.config).compared)
+        compare = architecture_of(entry.config).compared
+        ranks = compare is not as_they_are
+        moved = (network()(*_moved(inputs, seed)) for seed in range(MOVES if ranks else 0))
+        return Sample(inputs, outputs, images, compare, tuple(moved))
 
     tried = enumerate(sample_shapes(entry, signature))
     return [partial(sample, step, batch, size) for step, (batch, size) in tried]
+
+
+def _moved(inputs: Inputs, seed: int) -> Iterator[NDArray[Any]]:
+    rng = np.random.default_rng(seed)
+    for array in inputs.values():
+        share = 1 + MOVED * rng.standard_normal(array.shape)
+        yield (array * share).astype(array.dtype)
 
 
 def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -143,7 +180,7 @@ def verify_file(
     inside = _compared_inside(file, samples, provider) if takes_images else []
     asked, run = limit or PRECISIONS[precision].limit, runnable(file, precision)
     if asked.measure != "cosine":
-        samples = [replace(sample, compared=as_they_are) for sample in samples]
+        samples = [sample.in_full() for sample in samples]
     lower = [
         [*_compared(below, samples[:1], level)]
         for level, below in runtime.lower_sessions(run, provider)

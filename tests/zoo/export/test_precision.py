@@ -29,7 +29,7 @@ from zoo.export.quantise.means import means
 from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, verify_file
+from zoo.export.verify import Sample, compared, verify_file
 
 FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 
@@ -277,6 +277,24 @@ def test_a_file_is_verified_at_every_level(halves, level, monkeypatch):
     found = verify_file(file, [sample], "q4f16")
     assert not found.passed and {each.level for each in found.comparisons} == {level}
     assert found.levels == LEVELS
+
+
+def test_rows_that_change_places_are_no_error():
+    """Where JAX itself has them in either order; what it has nowhere is an error, and no number."""
+    wanted = np.array([[[1.0, 2.0], [1.0, 5.0], [7.0, 7.0]]], np.float32)
+    other = wanted[:, [1, 0, 2]]
+    pictures = {"pixel_values": np.zeros((1, 3, 4, 4), np.float32)}
+    sample = Sample(pictures, {"y": wanted}, moved=({"y": other},)).in_full()
+    for got, is_right in (
+        (wanted, True),
+        (other, True),
+        (wanted + np.float32([[[0], [0], [1e-2]]]), False),
+        (other + np.float32(10), False),
+        (np.full_like(wanted, np.nan), False),
+    ):
+        found, near = sample.compared({"y": got}, {"y": wanted})
+        error = converter.compare(found["y"], near["y"])
+        assert PRECISIONS["fp32"].limit.holds(compared(pictures, "y", error)) == is_right
 
 
 def negated(file):
