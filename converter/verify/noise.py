@@ -259,7 +259,8 @@ class _Mover:
         if not isinstance(exact, bool) or exact:
             moved = xp.where(exact & _is_short(value), value, moved)
         is_flushed = (abs(value) < value.dtype.type(_flushed_below(info))) & (step < 0)
-        return xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), moved)
+        moved = xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), moved)
+        return moved.astype(value.dtype)  # ml_dtypes 0.5.0 makes float32 of bfloat16 and a number
 
     def _off_as_a_whole(self, value: Any, node: Node) -> Any:
         """Every element of a matrix off as much as its largest; in a large matrix more.

@@ -50,8 +50,8 @@ VERIFIED_IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where 
 MOVES = 8
 """How often the inputs of a network that ranks what it finds are moved by rounding."""
 
-MOVED = 1e-6
-"""By how much, as a share of each number: what comes of it is as large as float32's own noise."""
+MOVED = 4e-6
+"""By how much, as a share of each number: what comes of it is some times float32's own noise."""
 
 VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""
@@ -128,19 +128,20 @@ def runs(
             images = np.stack([*map(np.asarray, photos)])
         outputs = jax.block_until_ready(network()(*inputs.values()))
         compare = architecture_of(entry.config).compared
-        ranks = compare is not as_they_are
-        moved = (network()(*_moved(inputs, seed)) for seed in range(MOVES if ranks else 0))
-        return Sample(inputs, outputs, images, compare, tuple(moved))
+        near = moved_inputs(inputs) if compare is not as_they_are else ()
+        return Sample(inputs, outputs, images, compare, tuple(network()(*each) for each in near))
 
     tried = enumerate(sample_shapes(entry, signature))
     return [partial(sample, step, batch, size) for step, (batch, size) in tried]
 
 
-def _moved(inputs: Inputs, seed: int) -> Iterator[NDArray[Any]]:
-    rng = np.random.default_rng(seed)
-    for array in inputs.values():
-        share = 1 + MOVED * rng.standard_normal(array.shape)
-        yield (array * share).astype(array.dtype)
+def moved_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:
+    """Inputs that are moved by rounding, `MOVES` times."""
+    rng = np.random.default_rng(0)
+    for _ in range(MOVES):
+        shares = (1 + MOVED * rng.standard_normal(array.shape) for array in inputs.values())
+        pairs = zip(inputs.values(), shares, strict=True)
+        yield [(array * share).astype(array.dtype) for array, share in pairs]
 
 
 def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:

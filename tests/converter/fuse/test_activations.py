@@ -1,5 +1,7 @@
 """Activations get their names in every spelling, and give JAX's numbers at the edges too."""
 
+from importlib.metadata import version
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import converter
+from converter.opsets import is_older
 from tests.converter.test_edges import units
 
 EDGES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-8, -1e-8, -3.0, 3.0, 6.0, 7.0, -2.9999]
@@ -118,6 +121,9 @@ def test_what_is_inexact_is_said_or_left_out(op):
     assert units(got, wanted).max() <= 4
 
 
+@pytest.mark.skipif(
+    is_older(version("onnxruntime"), "1.27"), reason="an infinity is NaN in its PRelu"
+)
 def test_slopes_that_are_parameters():
     export, got, wanted = computed(eqx.nn.PReLU(jnp.linspace(-0.5, 2, 20)))
     assert ops(export) == ["PRelu"]
