@@ -127,7 +127,7 @@ def says_nothing(config: Config, outputs: Outputs, question: Question) -> Answer
 class Architecture(Generic[C]):
     """A kind of network, by its configuration `config`.
 
-    `network` makes what makes the network: `network(config)(key=key)`; JAX is imported there.
+    `network` gives its class: `network()(config, key=key)`; JAX is imported there.
 
     `parts` are the fields of a configuration that are networks of another kind, whose leaves lie
     under these names; those that folders have files of are `towers`, by transformers.js' names. All
@@ -170,7 +170,7 @@ class Architecture(Generic[C]):
     """
 
     config: type[C]
-    network: Callable[[C], Callable[..., Any]]
+    network: Callable[[], Callable[..., Any]]
     parts: tuple[str, ...] = ()
     towers: Mapping[str, str] = field(default_factory=dict)
     purpose: Callable[[C], str]

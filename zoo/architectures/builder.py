@@ -30,7 +30,7 @@ def build_model(
     `name`, `preprocessing` and `labels` are what the model knows of itself.
     """
     about = Identity(name, preprocessing, labels, config)
-    made: Network = architecture_of(config).network(config)(about=about, key=key)
+    made: Network = architecture_of(config).network()(config, about=about, key=key)
     return made
 
 

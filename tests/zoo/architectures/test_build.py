@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import equinox as eqx
 import jax
@@ -20,8 +20,8 @@ from tests.seeded import NETWORKS, nano
 from tests.synthetic import make_image
 from weights import leaf_shapes, leaf_values
 from zoo.architectures.builder import abstract, batched, build_model
-from zoo.architectures.convnext.convnext_network import ConvNeXt, ConvNeXtBlock
-from zoo.architectures.parts.layers import gelu
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.convnext.convnext_network import ConvNeXt
 from zoo.architectures.parts.output import by_name
 
 CONVNEXT = {"activation": "gelu_tanh", "layer_scale": 0.5}
@@ -127,9 +127,7 @@ def test_a_changed_model_describes_itself():
 
 @pytest.mark.full
 def test_a_model_by_hand_has_as_many_stages_as_wanted():
-    block = partial(ConvNeXtBlock, activation=gelu, layer_scale=1e-6, response_norm=False)
-    norm = eqx.nn.LayerNorm
-    model = ConvNeXt((1, 2), (8, 16), block, norm=norm, final_norm=norm, classes=0, key=jr.key(0))
+    model = ConvNeXt(ConvNeXtConfig((1, 2), (8, 16)), key=jr.key(0))
     assert (model.stride, model.num_hidden_states, model.name) == (8, 2, "")
     assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from zoo.architectures.convnext.convnext_network import ConvNeXt
 
 
-def _network(config: ConvNeXtConfig) -> Callable[..., Any]:
-    from zoo.architectures.convnext.convnext_network import convnext_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.convnext.convnext_network import ConvNeXt
 
-    return convnext_maker(config)
+    return ConvNeXt
 
 
 def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:

@@ -8,7 +8,7 @@ faster in float32, but int8 makes matrix products 2.4 times as fast and convolut
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -116,31 +116,17 @@ class ConvNeXtBlock(eqx.Module):
     ls: LayerScale | None
     activation: Activation = eqx.field(static=True)
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        norm: MakeNorm,
-        activation: Activation,
-        layer_scale: float | None,
-        response_norm: bool,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `dim`: channels of the map; there are `4 * dim` between the linear layers.
-        - `activation`: between the linear layers; a function of a module.
-        - `layer_scale`: what the factors of the branch begin with; None for none.
-        - `response_norm`: whether there is a global response norm.
-        """
+    def __init__(self, dim: int, config: ConvNeXtConfig, *, key: PRNGKeyArray):
+        """**Arguments:** channels of the map, of which there are four times as many between the
+        linear layers; the details of all blocks."""
         conv_key, key1, key2 = jr.split(key, 3)
         self.dwconv = eqx.nn.Conv2d(dim, dim, 7, padding=3, groups=dim, key=conv_key)
-        self.norm = norm(dim)
+        self.norm = eqx.nn.LayerNorm(dim, eps=config.norm_eps)
         self.pwconv1 = eqx.nn.Linear(dim, 4 * dim, key=key1)
         self.pwconv2 = eqx.nn.Linear(4 * dim, dim, key=key2)
-        self.grn = GlobalResponseNorm(4 * dim) if response_norm else None
-        self.ls = None if layer_scale is None else LayerScale(dim, layer_scale)
-        self.activation = activation
+        self.grn = GlobalResponseNorm(4 * dim) if config.response_norm else None
+        self.ls = None if config.layer_scale is None else LayerScale(dim, config.layer_scale)
+        self.activation = ACTIVATIONS[config.activation]
 
     @eqx.filter_jit  # traced once for all blocks of one width
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
@@ -156,28 +142,14 @@ class Stage(eqx.Module):
     downsample: Stem | Downsampler
     blocks: tuple[ConvNeXtBlock, ...]
 
-    def __init__(
-        self,
-        narrower: int | None,
-        dim: int,
-        depth: int,
-        block: Callable[..., ConvNeXtBlock],
-        *,
-        norm: MakeNorm,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `narrower`: channels of the map that it takes; None for a stage that takes the image.
-        - `dim`, `depth`: channels of the map that it makes, and how many blocks there are.
-        - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
-        """
-        down_key, *keys = jr.split(key, 1 + depth)
-        if narrower is None:
-            self.downsample = Stem(dim, norm=norm, key=down_key)
-        else:
-            self.downsample = Downsampler(narrower, dim, norm=norm, key=down_key)
-        self.blocks = tuple(block(dim, norm=norm, key=block_key) for block_key in keys)
+    def __init__(self, config: ConvNeXtConfig, stage: int, *, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and which stage it is, counted from 0; that takes the image."""
+        down_key, *keys = jr.split(key, 1 + config.depths[stage])
+        norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+        before, dim = config.dims[max(0, stage - 1)], config.dims[stage]
+        make = partial(Downsampler, before) if stage else Stem
+        self.downsample = make(dim, norm=norm, key=down_key)
+        self.blocks = tuple(ConvNeXtBlock(dim, config, key=each) for each in keys)
 
     def __call__(
         self, x: Float[Array, "height2 width2 narrower"] | Float[Array, "3 H W"]
@@ -215,35 +187,15 @@ class ConvNeXt(Network):
 
     gives_features: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        depths: Sequence[int],
-        dims: Sequence[int],
-        block: Callable[..., ConvNeXtBlock],
-        *,
-        norm: MakeNorm,
-        final_norm: MakeNorm,
-        classes: int,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `depths`, `dims`: blocks and channels of every stage.
-        - `block`: makes one; is called as `block(dim, norm=norm, key=key)`.
-        - `norm`, `final_norm`: make the norms of the stages, and the last, over so many channels.
-        - `classes`: outputs of a linear classifier on top; 0 for none.
-        - `about`: what the network knows of itself.
-        """
+    def __init__(self, config: ConvNeXtConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        dims, eps = config.dims, config.final_norm_eps or config.norm_eps
         keys = jr.split(key, len(dims))
-        rows = zip((None, *dims[:-1]), dims, depths, keys, strict=True)
-        self.blocks = tuple(
-            Stage(before, dim, depth, block, norm=norm, key=key) for before, dim, depth, key in rows
-        )
-        self.norm = final_norm(dims[-1])
+        self.blocks = tuple(Stage(config, stage, key=each) for stage, each in enumerate(keys))
+        self.norm = eqx.nn.LayerNorm(dims[-1], eps=eps)
         # The draws of all other leaves are those without a classifier.
-        head_key = jr.fold_in(key, len(dims))
-        self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None
+        head = partial(eqx.nn.Linear, dims[-1], key=jr.fold_in(key, len(dims)))
+        self.head = head(config.classes) if config.classes else None
         self.about = about
 
     @property
@@ -310,23 +262,3 @@ def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]
     """The mean of all pixels, then the pixels by rows."""
     height, width, dim = x.shape
     return jnp.concatenate([x.mean(axis=(0, 1))[None], x.reshape(height * width, dim)])
-
-
-def convnext_maker(config: ConvNeXtConfig) -> partial[ConvNeXt]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    activation = ACTIVATIONS[config.activation]
-    block = partial(
-        ConvNeXtBlock,
-        activation=activation,
-        layer_scale=config.layer_scale,
-        response_norm=config.response_norm,
-    )
-    return partial(
-        ConvNeXt,
-        config.depths,
-        config.dims,
-        block,
-        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
-        final_norm=partial(eqx.nn.LayerNorm, eps=config.final_norm_eps or config.norm_eps),
-        classes=config.classes,
-    )

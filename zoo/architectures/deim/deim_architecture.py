@@ -17,10 +17,10 @@ from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
 
 
-def _network(config: DeimConfig) -> Callable[..., Any]:
-    from zoo.architectures.deim.deim_network import deim_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.deim.deim_network import Deim
 
-    return deim_maker(config)
+    return Deim
 
 
 def _sizes(config: DeimConfig, shapes: Shapes) -> DeimConfig | None:

@@ -1,7 +1,6 @@
 """Things in an image, each in a box: DEIMv2, a detection transformer on DINOv3."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -10,13 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
-from zoo.architectures.deim.deim_config import (
-    LEVELS,
-    STRIDE,
-    DeimConfig,
-    FinderConfig,
-    PyramidConfig,
-)
+from zoo.architectures.deim.deim_config import LEVELS, STRIDE, DeimConfig, FinderConfig
 from zoo.architectures.deim.pyramid import Adapter, AnyMap, ConvBatchNorm, Pyramid
 from zoo.architectures.detection.rf_detr import Layers, QueryAttention
 from zoo.architectures.detection.sampling import Boxes, sample
@@ -24,7 +17,7 @@ from zoo.architectures.parts.feed_forward import SwiGlu
 from zoo.architectures.parts.layers import Size, pointwise
 from zoo.architectures.parts.output import Detections
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
+from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 Queries = Float[Array, "queries dim"]
 Edges = Float[Array, "queries edges"]
@@ -209,53 +202,33 @@ class Deim(Backboned):
     queries: int = eqx.field(static=True)
     top: int = eqx.field(static=True)
 
-    def __init__(
-        self,
-        backbone: Callable[..., VisionTransformer],
-        patch_dim: int,
-        dim: int,
-        *,
-        planes: int,
-        pyramid: PyramidConfig,
-        finder: FinderConfig,
-        layers: Sequence[int],
-        normed: bool,
-        placed: bool,
-        queries: int,
-        classes: int,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `backbone`: makes the vision transformer; is called as `backbone(key=key)`.
-        - `patch_dim`, `dim`: channels of its tokens, and of maps and queries.
-        - the others: as in `DeimConfig`.
-        - `about`: what the network knows of itself.
-        """
+    def __init__(self, config: DeimConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
         keys = jr.split(key, 12)
-        depth = finder.depth
-        self.backbone, self.adapter = backbone(key=keys[0]), Adapter(planes, key=keys[1])
+        dim, planes, finder, classes = config.width, config.planes, config.finder, config.classes
+        self.backbone = VisionTransformer(config.backbone, key=keys[0])
+        self.adapter = Adapter(planes, key=keys[1])
         self.fusions = tuple(
-            ConvBatchNorm(patch_dim + times * planes, dim, key=each)
+            ConvBatchNorm(config.dim + times * planes, dim, key=each)
             for times, each in zip((2, 4, 4), jr.split(keys[2], LEVELS), strict=True)
         )
-        self.pyramid = Pyramid(dim, pyramid, placed, key=keys[3])
+        self.pyramid = Pyramid(dim, config.pyramid, config.placed, key=keys[3])
         self.proposal_proj = eqx.nn.Linear(dim, dim, key=keys[4])
         self.proposal_norm = eqx.nn.LayerNorm(dim)
         self.proposal_classes = eqx.nn.Linear(dim, classes, key=keys[5])
         self.proposal_boxes = Layers(dim, dim, dim, 4, key=keys[6])
         self.positions = Layers(4, dim, dim, dim, activation=jax.nn.silu, key=keys[7])
-        self.blocks = tuple(FinderBlock(dim, finder, key=k) for k in jr.split(keys[8], depth))
+        block_keys = jr.split(keys[8], finder.depth)
+        self.blocks = tuple(FinderBlock(dim, finder, key=each) for each in block_keys)
         self.first_boxes = Layers(dim, dim, dim, 4, key=keys[9])
-        heads = [jr.split(each, 3) for each in jr.split(keys[10], depth)]
+        heads = [jr.split(each, 3) for each in jr.split(keys[10], finder.depth)]
         self.class_heads = tuple(eqx.nn.Linear(dim, classes, key=each[0]) for each in heads)
         edges, tops = 4 * (finder.bins + 1), 4 * (finder.top + 1)
         self.box_heads = tuple(Layers(dim, dim, dim, edges, key=each[1]) for each in heads)
         self.quality = tuple(Layers(tops, finder.quality, 1, key=each[2]) for each in heads)
         self.bins = Bins()
         self.denoising = 0.02 * jr.normal(keys[11], (classes + 1, dim))
-        self.layers, self.normed, self.queries = tuple(layers), normed, queries
+        self.layers, self.normed, self.queries = config.layers, config.normed, config.queries
         self.top, self.about = finder.top, about
 
     @property
@@ -355,21 +328,3 @@ def inverse_sigmoid(x: Boxes, least: float = 1e-5) -> Boxes:
     """Logits of shares, of which neither they nor what is left are below `least`."""
     x = jnp.clip(x, 0, 1)
     return jnp.log(jnp.maximum(x, least) / jnp.maximum(1 - x, least))
-
-
-def deim_maker(config: DeimConfig) -> partial[Deim]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    return partial(
-        Deim,
-        vit_maker(config.backbone),
-        config.dim,
-        config.width,
-        planes=config.planes,
-        pyramid=config.pyramid,
-        finder=config.finder,
-        layers=config.layers,
-        normed=config.normed,
-        placed=config.placed,
-        queries=config.queries,
-        classes=config.classes,
-    )

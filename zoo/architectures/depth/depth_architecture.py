@@ -22,10 +22,10 @@ from zoo.architectures.read_shapes import as_four, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
 
 
-def _network(config: DepthConfig) -> Callable[..., Any]:
-    from zoo.architectures.depth.depth_network import depth_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.depth.depth_network import DepthAnything
 
-    return depth_maker(config)
+    return DepthAnything
 
 
 def _sizes(config: DepthConfig, shapes: Shapes) -> DepthConfig | None:

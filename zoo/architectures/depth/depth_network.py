@@ -1,7 +1,6 @@
 """How far away every pixel is: Depth Anything V2, a dense prediction transformer on DINOv2."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -9,13 +8,12 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
-from zoo.architectures.common_config import Four
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.parts.layers import Size
 from zoo.architectures.parts.output import Depth, check_layers
 from zoo.architectures.parts.resize import resize_aligned
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
+from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 Map = Float[Array, "channels height width"]
 Other = Float[Array, "channels2 height2 width2"]
@@ -102,31 +100,23 @@ class DepthDecoder(eqx.Module):
     conv3: eqx.nn.Conv2d
     max_depth: float | None = eqx.field(static=True)
 
-    def __init__(
-        self,
-        dim: int,
-        channels: Four,
-        fused: int,
-        *,
-        hidden: int,
-        max_depth: float | None,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:** channels of a token; the others as in `DepthConfig`."""
-        keys = jr.split(key, 4)
-        parts = zip(channels, FACTORS, jr.split(keys[0], 4), strict=True)
-        self.reassemble = tuple(Reassemble(dim, n, factor, key=key) for n, factor, key in parts)
-        inputs = zip(channels, jr.split(keys[1], 4), strict=True)
+    def __init__(self, config: DepthConfig, *, key: PRNGKeyArray):
+        """**Arguments:** the sizes."""
+        keys, fused = jr.split(key, 4), config.fused
+        parts = zip(config.channels, FACTORS, jr.split(keys[0], 4), strict=True)
+        self.reassemble = tuple(
+            Reassemble(config.dim, count, factor, key=each) for count, factor, each in parts
+        )
         self.convs = tuple(
             eqx.nn.Conv2d(count, fused, 3, padding=1, use_bias=False, key=key)
-            for count, key in inputs
+            for count, key in zip(config.channels, jr.split(keys[1], 4), strict=True)
         )
         self.fusion = tuple(Fusion(fused, key=key) for key in jr.split(keys[2], 4))
         key1, key2, key3 = jr.split(keys[3], 3)
         self.conv1 = _conv(3, fused, fused // 2, key1)
-        self.conv2 = _conv(3, fused // 2, hidden, key2)
-        self.conv3 = _conv(1, hidden, 1, key3)
-        self.max_depth = max_depth
+        self.conv2 = _conv(3, fused // 2, config.hidden, key2)
+        self.conv3 = _conv(1, config.hidden, 1, key3)
+        self.max_depth = config.max_depth
 
     def __call__(self, maps: Sequence[Map], size: Sequence[Size]) -> Float[Array, "H W"]:
         """**Arguments:** the patches of four layers on their grid; (height, width) of the
@@ -161,25 +151,13 @@ class DepthAnything(Backboned):
     decoder: DepthDecoder
     layers: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(
-        self,
-        backbone: Callable[..., VisionTransformer],
-        decoder: Callable[..., DepthDecoder],
-        *,
-        layers: Four,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `backbone`, `decoder`: make the two parts; are called as `decoder(key=key)`.
-        - `layers`: blocks of the backbone, from 1, that the decoder reads.
-        - `about`: what the network knows of itself.
-        """
+    def __init__(self, config: DepthConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
         key1, key2 = jr.split(key)
-        self.backbone, self.decoder = backbone(key=key1), decoder(key=key2)
-        check_layers(layers, self.backbone.num_hidden_states)
-        self.layers, self.about = layers, about
+        self.backbone = VisionTransformer(config.backbone, key=key1)
+        self.decoder = DepthDecoder(config, key=key2)
+        check_layers(config.layers, self.backbone.num_hidden_states)
+        self.layers, self.about = config.layers, about
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
         """Depths of one image; `jax.vmap` gives a batch.
@@ -190,16 +168,3 @@ class DepthAnything(Backboned):
         height, width = (side // self.stride * self.stride for side in pixel_values.shape[1:])
         maps = self.backbone(pixel_values, self.layers, as_maps=True).hidden_states
         return Depth(self.decoder(maps, (height, width)))
-
-
-def depth_maker(config: DepthConfig) -> partial[DepthAnything]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    decoder = partial(
-        DepthDecoder,
-        config.dim,
-        config.channels,
-        config.fused,
-        hidden=config.hidden,
-        max_depth=config.max_depth,
-    )
-    return partial(DepthAnything, vit_maker(config.backbone), decoder, layers=config.layers)

@@ -27,10 +27,10 @@ from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
 
 
-def _network(config: DetectionConfig) -> Callable[..., Any]:
-    from zoo.architectures.detection.rf_detr import rf_detr_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.detection.rf_detr import RfDetr
 
-    return rf_detr_maker(config)
+    return RfDetr
 
 
 def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:

@@ -1,6 +1,5 @@
 """From the patches of several blocks to one map."""
 
-from collections.abc import Callable
 from functools import partial
 
 import equinox as eqx
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zoo.architectures.detection.detection_config import DetectionConfig
 from zoo.architectures.parts.layers import pointwise
 
 Map = Float[Array, "channels height width"]
@@ -54,28 +54,18 @@ class Projector(eqx.Module):
     bottlenecks: tuple[tuple[NormedConv, NormedConv], ...]
     norm: eqx.nn.LayerNorm
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        narrow: int,
-        bottlenecks: int,
-        eps: float,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:** channels of the map and of the result; those of each part, how many
-        bottlenecks there are, and the epsilon of all norms but the last."""
-        key1, key2, *keys = jr.split(key, 2 + 2 * bottlenecks)
-        make: Callable[..., NormedConv] = partial(NormedConv, eps=eps)
-        self.conv1 = make(inputs, 2 * narrow, 1, key=key1)
-        self.conv2 = make((2 + bottlenecks) * narrow, outputs, 1, key=key2)
-        pairs = zip(keys[::2], keys[1::2], strict=True)
+    def __init__(self, config: DetectionConfig, *, key: PRNGKeyArray):
+        """**Arguments:** the sizes."""
+        key1, key2, *keys = jr.split(key, 2 + 2 * config.bottlenecks)
+        narrow, dim = config.narrow, config.decoder.dim
+        make = partial(NormedConv, eps=config.projector_eps)
+        self.conv1 = make(config.dim * len(config.layers), 2 * narrow, 1, key=key1)
+        self.conv2 = make((2 + config.bottlenecks) * narrow, dim, 1, key=key2)
         self.bottlenecks = tuple(
             (make(narrow, narrow, 3, key=one), make(narrow, narrow, 3, key=other))
-            for one, other in pairs
+            for one, other in zip(keys[::2], keys[1::2], strict=True)
         )
-        self.norm = eqx.nn.LayerNorm(outputs, eps=1e-6)
+        self.norm = eqx.nn.LayerNorm(dim, eps=1e-6)
 
     def __call__(self, x: Map) -> Float[Array, "height width outputs"]:
         parts = jnp.split(self.conv1(x), 2)

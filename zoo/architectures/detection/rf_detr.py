@@ -1,6 +1,5 @@
 """Things in an image, each in a box: RF-DETR, a detection transformer on a windowed DINOv2."""
 
-from collections.abc import Callable, Sequence
 from functools import partial
 
 import equinox as eqx
@@ -10,11 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
-from zoo.architectures.detection.detection_config import (
-    DecoderConfig,
-    DetectionConfig,
-    InstanceConfig,
-)
+from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.detection.instance_masks import InstanceHead
 from zoo.architectures.detection.projector import Projector
 from zoo.architectures.detection.sampling import Boxes, SampledAttention
@@ -24,7 +19,7 @@ from zoo.architectures.parts.feed_forward import Mlp
 from zoo.architectures.parts.layers import Activation, Size, pointwise, relu
 from zoo.architectures.parts.output import Detections
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
+from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 Queries = Float[Array, "queries dim"]
 
@@ -174,35 +169,18 @@ class RfDetr(Backboned):
     windows: int = eqx.field(static=True)
     queries: int = eqx.field(static=True)
 
-    def __init__(
-        self,
-        backbone: Callable[..., VisionTransformer],
-        projector: Callable[..., Projector],
-        decoder: DecoderConfig,
-        *,
-        layers: Sequence[int],
-        windows: int,
-        queries: int,
-        groups: int,
-        classes: int,
-        instances: InstanceConfig | None = None,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `backbone`, `projector`: make the two parts; are called as `projector(key=key)`.
-        - `decoder`: the sizes of the transformer of queries.
-        - `layers`, `windows`, `queries`, `groups`, `classes`, `instances`: as in
-          `DetectionConfig`.
-        - `about`: what the network knows of itself.
-        """
+    def __init__(self, config: DetectionConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
         *keys, instance_key = jr.split(key, 8)
-        dim = decoder.dim
-        self.backbone, self.projector = backbone(key=keys[0]), projector(key=keys[1])
-        self.proposals = tuple(ProposalHead(dim, classes, key=k) for k in jr.split(keys[2], groups))
-        self.query_feat = jr.normal(keys[3], (queries * groups, dim))
-        self.query_boxes = jnp.zeros((queries * groups, 4))
+        decoder, instances, classes = config.decoder, config.instances, config.classes
+        dim, total = decoder.dim, config.queries * config.groups
+        self.backbone = VisionTransformer(config.backbone, key=keys[0])
+        self.projector = Projector(config, key=keys[1])
+        self.proposals = tuple(
+            ProposalHead(dim, classes, key=each) for each in jr.split(keys[2], config.groups)
+        )
+        self.query_feat = jr.normal(keys[3], (total, dim))
+        self.query_boxes = jnp.zeros((total, 4))
         self.positions = Layers(2 * dim, dim, dim, key=keys[4])
         block_keys = jr.split(keys[5], decoder.depth)
         self.blocks = tuple(DecoderBlock(decoder, key=each) for each in block_keys)
@@ -211,9 +189,9 @@ class RfDetr(Backboned):
         self.class_head = eqx.nn.Linear(dim, classes, key=class_key)
         self.box_head = Layers(dim, dim, dim, 4, key=box_key)
         make_head = partial(InstanceHead, dim, key=instance_key)
-        self.instance_head = None if instances is None else make_head(instances)
+        self.instance_head = make_head(instances) if instances else None
         self.mask_stride = instances.stride if instances else 0
-        self.layers, self.windows, self.queries = tuple(layers), windows, queries
+        self.layers, self.windows, self.queries = config.layers, config.windows, config.queries
         self.about = about
 
     @property
@@ -299,27 +277,3 @@ def sine_positions(boxes: Boxes, dim: int) -> Float[Array, "queries width"]:
     angles = boxes[:, order, None] * frequencies
     waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return waves.reshape(len(boxes), 4 * half)
-
-
-def rf_detr_maker(config: DetectionConfig) -> partial[RfDetr]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    projector = partial(
-        Projector,
-        config.dim * len(config.layers),
-        config.decoder.dim,
-        narrow=config.narrow,
-        bottlenecks=config.bottlenecks,
-        eps=config.projector_eps,
-    )
-    return partial(
-        RfDetr,
-        vit_maker(config.backbone),
-        projector,
-        config.decoder,
-        layers=config.layers,
-        windows=config.windows,
-        queries=config.queries,
-        groups=config.groups,
-        classes=config.classes,
-        instances=config.instances,
-    )

@@ -11,10 +11,10 @@ from zoo.architectures.text.text_architecture import CLIP_TEXT, SIGLIP_TEXT, TIP
 from zoo.architectures.vit.vit_settings import CLIP, SIGLIP, TIPS
 
 
-def _network(config: DualConfig) -> Callable[..., Any]:
-    from zoo.architectures.dual.dual_encoder import dual_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.dual.dual_encoder import DualEncoder
 
-    return dual_maker(config)
+    return DualEncoder
 
 
 def _settings(

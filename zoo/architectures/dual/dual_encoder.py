@@ -1,7 +1,6 @@
 """A network for images beside one for texts."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +10,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.parts.output import Similarities
-from zoo.architectures.text.text_transformer import TextTransformer, text_maker
-from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
+from zoo.architectures.text.text_transformer import TextTransformer
+from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 
 class DualEncoder(Network):
@@ -36,28 +35,16 @@ class DualEncoder(Network):
     logit_bias: Float[Array, " 1"] | None
     temperature: Float[Array, ""] | None
 
-    def __init__(
-        self,
-        vision: Callable[..., VisionTransformer],
-        words: Callable[..., TextTransformer],
-        *,
-        bias: bool,
-        temperature: bool,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `vision`, `words`: make the two towers; are called as `words(key=key)`.
-        - `bias`, `temperature`: as in `DualConfig`.
-        - `about`: what the network knows of itself.
-        """
+    def __init__(self, config: DualConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
         key1, key2 = jr.split(key)
-        self.vision, self.words = vision(key=key1), words(key=key2)
+        self.vision = VisionTransformer(config.vision, key=key1)
+        self.words = TextTransformer(config.words, key=key2)
         # What training began with, of the papers.
-        self.logit_scale = None if temperature else jnp.log(jnp.array([10.0 if bias else 1 / 0.07]))
-        self.logit_bias = jnp.array([-10.0]) if bias else None
-        self.temperature = jnp.array(0.07) if temperature else None
+        scale = jnp.log(jnp.array([10.0 if config.bias else 1 / 0.07]))
+        self.logit_scale = None if config.temperature else scale
+        self.logit_bias = jnp.array([-10.0]) if config.bias else None
+        self.temperature = jnp.array(0.07) if config.temperature else None
         self.about = about
 
     @property
@@ -105,14 +92,3 @@ def unit_vector(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
     if vector is None:
         raise ValueError("a tower without pooler_output has no vector: give it a pool")
     return vector / jnp.linalg.norm(vector)
-
-
-def dual_maker(config: DualConfig) -> partial[DualEncoder]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    return partial(
-        DualEncoder,
-        vit_maker(config.vision),
-        text_maker(config.words),
-        bias=config.bias,
-        temperature=config.temperature,
-    )

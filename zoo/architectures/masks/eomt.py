@@ -1,8 +1,5 @@
 """Areas of an image and what is in them: an encoder-only mask transformer (EoMT) on DINOv3."""
 
-from collections.abc import Callable
-from functools import partial
-
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,7 +11,7 @@ from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.layers import ACTIVATIONS, Activation, Size, pointwise
 from zoo.architectures.parts.output import Masks
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
+from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 Tokens = Float[Array, "tokens dim"]
 
@@ -91,35 +88,16 @@ class Eomt(Backboned):
     attn_mask_probs: Float[Array, " query_blocks"]
     masked: tuple[bool, ...] = eqx.field(static=True)
 
-    def __init__(
-        self,
-        backbone: Callable[..., VisionTransformer],
-        dim: int,
-        *,
-        queries: int,
-        query_blocks: int,
-        classes: int,
-        upscalings: int,
-        masked: tuple[bool, ...] = (),
-        activation: Activation,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `backbone`: makes the vision transformer; is called as `backbone(key=key)`.
-        - `dim`: channels of its tokens.
-        - `queries`, `query_blocks`, `classes`, `upscalings`, `masked`: as in `MaskConfig`.
-        - `activation`: the function between the layers of both heads.
-        - `about`: what the network knows of itself.
-        """
-        backbone_key, query_key, mask_key, class_key, *keys = jr.split(key, 4 + upscalings)
-        self.backbone = backbone(key=backbone_key)
-        self.queries = jr.normal(query_key, (queries, dim))
+    def __init__(self, config: MaskConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        backbone_key, query_key, mask_key, class_key, *keys = jr.split(key, 4 + config.upscalings)
+        dim, activation = config.dim, ACTIVATIONS[config.backbone.activation]
+        self.backbone = VisionTransformer(config.backbone, key=backbone_key)
+        self.queries = jr.normal(query_key, (config.queries, dim))
         self.upscale = tuple(Upscaling(dim, activation=activation, key=key) for key in keys)
         self.mask_head = MaskHead(dim, activation=activation, key=mask_key)
-        self.class_head = eqx.nn.Linear(dim, classes + 1, key=class_key)
-        self.masked = masked or (False,) * query_blocks
+        self.class_head = eqx.nn.Linear(dim, config.classes + 1, key=class_key)
+        self.masked = config.masked or (False,) * config.query_blocks
         self.attn_mask_probs = jnp.asarray(self.masked, jnp.float32)
         self.about = about
 
@@ -173,18 +151,3 @@ class Eomt(Backboned):
         seen = jnp.concatenate([jnp.ones((count, before), bool), inside], axis=1)
         others = jnp.ones((before - count + height * width, before + height * width), bool)
         return jnp.concatenate([seen, others])
-
-
-def eomt_maker(config: MaskConfig) -> partial[Eomt]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    return partial(
-        Eomt,
-        vit_maker(config.backbone),
-        config.dim,
-        queries=config.queries,
-        query_blocks=config.query_blocks,
-        classes=config.classes,
-        upscalings=config.upscalings,
-        masked=config.masked,
-        activation=ACTIVATIONS[config.backbone.activation],
-    )

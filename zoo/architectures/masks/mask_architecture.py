@@ -28,10 +28,10 @@ from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
 
 
-def _network(config: MaskConfig) -> Callable[..., Any]:
-    from zoo.architectures.masks.eomt import eomt_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.masks.eomt import Eomt
 
-    return eomt_maker(config)
+    return Eomt
 
 
 def _sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:

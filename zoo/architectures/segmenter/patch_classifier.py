@@ -1,8 +1,5 @@
 """What is in each patch of an image: a linear classifier of DINOv2's patches."""
 
-from collections.abc import Callable
-from functools import partial
-
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,7 +11,7 @@ from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import ClassMap
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer, vit_maker
+from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 
 class Segmenter(Backboned):
@@ -37,28 +34,14 @@ class Segmenter(Backboned):
     head: eqx.nn.Linear
     layers: int = eqx.field(static=True)
 
-    def __init__(
-        self,
-        backbone: Callable[..., VisionTransformer],
-        dim: int,
-        *,
-        layers: int,
-        classes: int,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `backbone`: makes the vision transformer; is called as `backbone(key=key)`.
-        - `dim`: channels of its tokens.
-        - `layers`, `classes`: as in `SegmenterConfig`.
-        - `about`: what the network knows of itself.
-        """
+    def __init__(self, config: SegmenterConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
         backbone_key, head_key = jr.split(key)
-        self.backbone = backbone(key=backbone_key)
-        self.batch_norm = BatchNorm(layers * dim)
-        self.head = eqx.nn.Linear(layers * dim, classes, key=head_key)
-        self.layers, self.about = layers, about
+        self.backbone = VisionTransformer(config.backbone, key=backbone_key)
+        width = config.layers * config.dim
+        self.batch_norm = BatchNorm(width)
+        self.head = eqx.nn.Linear(width, config.classes, key=head_key)
+        self.layers, self.about = config.layers, about
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
         """Classes of one image's patches; `jax.vmap` gives a batch.
@@ -71,14 +54,3 @@ class Segmenter(Backboned):
         maps = self.backbone(pixel_values, read, as_maps=True).hidden_states
         x = self.batch_norm(jnp.concatenate(maps).transpose(1, 2, 0))
         return ClassMap(pointwise(self.head, x).transpose(2, 0, 1))
-
-
-def segmenter_maker(config: SegmenterConfig) -> partial[Segmenter]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    return partial(
-        Segmenter,
-        vit_maker(config.backbone),
-        config.dim,
-        layers=config.layers,
-        classes=config.classes,
-    )

@@ -15,10 +15,10 @@ from zoo.architectures.read_shapes import count_rows
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 
 
-def _network(config: SegmenterConfig) -> Callable[..., Any]:
-    from zoo.architectures.segmenter.patch_classifier import segmenter_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.segmenter.patch_classifier import Segmenter
 
-    return segmenter_maker(config)
+    return Segmenter
 
 
 def _sizes(config: SegmenterConfig, shapes: Shapes) -> SegmenterConfig | None:

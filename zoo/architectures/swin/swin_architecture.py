@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 BLOCK = "blocks.{}.blocks.{}."
 
 
-def _network(config: SwinConfig) -> Callable[..., Any]:
-    from zoo.architectures.swin.swin_network import swin_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.swin.swin_network import SwinTransformer
 
-    return swin_maker(config)
+    return SwinTransformer
 
 
 def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:

@@ -6,7 +6,7 @@ bottom edge, and cut off again.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -22,14 +22,13 @@ from zoo.architectures.parts.attention import mixed
 from zoo.architectures.parts.feed_forward import Mlp
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
-    MakeNorm,
     Norm,
     PatchEmbedding,
     Size,
     pointwise,
 )
 from zoo.architectures.parts.output import Output, check_layers
-from zoo.architectures.swin.swin_config import StageWindows, SwinConfig, Two
+from zoo.architectures.swin.swin_config import SwinConfig, Two
 
 HIDDEN = 512  # channels of the network that makes biases of positions
 LARGEST_SCALE = math.log(100)
@@ -97,31 +96,17 @@ class WindowAttention(eqx.Module):
     window: Two = eqx.field(static=True)
     pretrained: int = eqx.field(static=True)
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        *,
-        window: Two,
-        pretrained: int,
-        qkv_bias: bool,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `dim`, `heads`: channels of a pixel, and in how many heads they are.
-        - `window`, `pretrained`: height and width of a window, and the side of one of earlier
-          training, 0 for none.
-        - `qkv_bias`: whether queries and values have a bias; that of keys is none.
-        """
+    def __init__(self, config: SwinConfig, stage: int, *, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and in which stage it is. Keys have no bias."""
         qkv_key, proj_key, key1, key2 = jr.split(key, 4)
+        dim, heads = config.dims[stage], config.heads[stage]
         self.qkv = eqx.nn.Linear(dim, 3 * dim, use_bias=False, key=qkv_key)
-        self.q_bias, self.v_bias = (jnp.zeros(dim) if qkv_bias else None for _ in "qv")
+        self.q_bias, self.v_bias = (jnp.zeros(dim) if config.qkv_bias else None for _ in "qv")
         self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
         self.logit_scale = jnp.full((heads,), math.log(10))
         self.cpb1 = eqx.nn.Linear(2, HIDDEN, key=key1)
         self.cpb2 = eqx.nn.Linear(HIDDEN, heads, use_bias=False, key=key2)
-        self.window, self.pretrained = window, pretrained
+        self.window, self.pretrained = config.windows[stage].size, config.pretrained[stage]
 
     def bias(self) -> Float[Array, "heads pixels pixels"]:
         """Bias for how far two pixels of a window are apart."""
@@ -180,33 +165,20 @@ class SwinBlock(eqx.Module):
     mlp: Mlp
     norm2: Norm
     shift: Two = eqx.field(static=True)
-    pads_first: bool = eqx.field(static=True)
-    masked: float = eqx.field(static=True)
+    pads_first: bool = eqx.field(static=True)  # before it is moved
+    masked: float = eqx.field(static=True)  # what is added for pixels that are no neighbours
 
-    def __init__(
-        self,
-        dim: int,
-        attn: Callable[..., WindowAttention],
-        *,
-        hidden: int,
-        mlp: Callable[..., Mlp],
-        norm: MakeNorm,
-        shift: Two,
-        pads_first: bool,
-        masked: float,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `attn`, `mlp`: are called as `attn(dim, key=key)` and `mlp(dim, hidden, key=key)`.
-        - `shift`: by how many pixels windows are moved, down and across.
-        - `pads_first`: whether a map is padded before it is moved.
-        - `masked`: what is added for two pixels that are no neighbours.
-        """
+    def __init__(self, config: SwinConfig, stage: int, *, is_moved: bool, key: PRNGKeyArray):
+        """**Arguments:** the sizes, in which stage it is, counted from 0, and whether windows are
+        moved."""
         attn_key, mlp_key = jr.split(key)
-        self.attn, self.norm1 = attn(dim, key=attn_key), norm(dim)
-        self.mlp, self.norm2 = mlp(dim, hidden, key=mlp_key), norm(dim)
-        self.shift, self.pads_first, self.masked = shift, pads_first, masked
+        dim, activation = config.dims[stage], ACTIVATIONS[config.activation]
+        self.attn = WindowAttention(config, stage, key=attn_key)
+        self.mlp = Mlp(dim, int(config.ratio * dim), activation=activation, key=mlp_key)
+        self.norm1, self.norm2 = (eqx.nn.LayerNorm(dim, eps=config.norm_eps) for _ in range(2))
+        self.shift = config.windows[stage].shift if is_moved else (0, 0)
+        self.pads_first = config.library == "transformers"
+        self.masked = MASKED * (2 if self.pads_first else 1)
 
     @eqx.filter_jit  # traced once for all blocks of one width
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
@@ -272,10 +244,10 @@ class PatchMerging(eqx.Module):
     reduction: eqx.nn.Linear
     norm: Norm
 
-    def __init__(self, dim: int, *, norm: MakeNorm, key: PRNGKeyArray):
-        """**Arguments:** channels of the map that it takes; the norm."""
+    def __init__(self, dim: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of the map that it takes."""
         self.reduction = eqx.nn.Linear(4 * dim, 2 * dim, use_bias=False, key=key)
-        self.norm = norm(2 * dim)
+        self.norm = eqx.nn.LayerNorm(2 * dim)
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height2 width2 dim2"]:
         """**Returns** a map of half the height and width, rounded up."""
@@ -293,9 +265,16 @@ class SwinStage(eqx.Module):
     blocks: tuple[SwinBlock, ...]
     downsample: PatchMerging | None
 
-    def __init__(self, blocks: Sequence[SwinBlock], downsample: PatchMerging | None):
-        """**Arguments:** its parts."""
-        self.blocks, self.downsample = tuple(blocks), downsample
+    def __init__(self, config: SwinConfig, stage: int, *, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and which stage it is, counted from 0."""
+        dim = config.dims[stage]
+        down_key, *keys = jr.split(key, 1 + config.depths[stage])
+        self.blocks = tuple(
+            SwinBlock(config, stage, is_moved=bool(place % 2), key=each)
+            for place, each in enumerate(keys)
+        )
+        last = stage == len(config.depths) - 1
+        self.downsample = None if last else PatchMerging(dim, key=down_key)
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
         """**Returns** what the blocks make of a map, not halved yet."""
@@ -324,33 +303,16 @@ class SwinTransformer(Network):
 
     gives_features: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        stages: Sequence[Callable[..., SwinStage]],
-        dims: Sequence[int],
-        *,
-        patch_size: int,
-        patch_norm: MakeNorm,
-        norm: MakeNorm,
-        classes: int,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `stages`: make the stages; are called as `stage(key=key)`.
-        - `dims`: channels of every stage.
-        - `patch_size`: pixels along a side of a patch.
-        - `patch_norm`, `norm`: make the norms of patches and of the last map.
-        - `classes`: outputs of a linear classifier on top; 0 for none.
-        - `about`: what the network knows of itself.
-        """
-        patch_key, head_key, *keys = jr.split(key, 2 + len(stages))
-        self.patch_embed = PatchEmbedding(dims[0], patch_size, key=patch_key)
-        self.patch_norm = patch_norm(dims[0])
-        self.blocks = tuple(make(key=each) for make, each in zip(stages, keys, strict=True))
-        self.norm = norm(dims[-1])
-        self.head = eqx.nn.Linear(dims[-1], classes, key=head_key) if classes else None
+    def __init__(self, config: SwinConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        dims = config.dims
+        patch_key, head_key, *keys = jr.split(key, 2 + len(dims))
+        self.patch_embed = PatchEmbedding(dims[0], config.patch_size, key=patch_key)
+        self.patch_norm = eqx.nn.LayerNorm(dims[0])
+        self.blocks = tuple(SwinStage(config, stage, key=each) for stage, each in enumerate(keys))
+        self.norm = eqx.nn.LayerNorm(dims[-1], eps=config.norm_eps)
+        head = partial(eqx.nn.Linear, dims[-1], key=head_key)
+        self.head = head(config.classes) if config.classes else None
         self.about = about
 
     @property
@@ -411,50 +373,3 @@ class SwinTransformer(Network):
         """Features of one image, with layers; attention is of windows alone."""
         (pixel_values,) = inputs
         return self(pixel_values, layers, as_maps=as_maps)
-
-
-def swin_maker(config: SwinConfig) -> partial[SwinTransformer]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    stages = [partial(_stage, config, number) for number in range(len(config.depths))]
-    return partial(
-        SwinTransformer,
-        stages,
-        config.dims,
-        patch_size=config.patch_size,
-        patch_norm=eqx.nn.LayerNorm,
-        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
-        classes=config.classes,
-    )
-
-
-def _stage(config: SwinConfig, number: int, *, key: PRNGKeyArray) -> SwinStage:
-    dim, depth, windows = config.dims[number], config.depths[number], config.windows[number]
-    down_key, *keys = jr.split(key, 1 + depth)
-    blocks = [_block(config, number, windows, odd, each) for odd, each in enumerate(keys)]
-    last = number == len(config.depths) - 1
-    down = None if last else PatchMerging(dim, norm=eqx.nn.LayerNorm, key=down_key)
-    return SwinStage(blocks, down)
-
-
-def _block(
-    config: SwinConfig, number: int, windows: StageWindows, place: int, key: PRNGKeyArray
-) -> SwinBlock:
-    dim, of_transformers = config.dims[number], config.library == "transformers"
-    attn = partial(
-        WindowAttention,
-        heads=config.heads[number],
-        window=windows.size,
-        pretrained=config.pretrained[number],
-        qkv_bias=config.qkv_bias,
-    )
-    return SwinBlock(
-        dim,
-        attn,
-        hidden=int(config.ratio * dim),
-        mlp=partial(Mlp, activation=ACTIVATIONS[config.activation]),
-        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
-        shift=windows.shift if place % 2 else (0, 0),
-        pads_first=of_transformers,
-        masked=MASKED * (2 if of_transformers else 1),
-        key=key,
-    )

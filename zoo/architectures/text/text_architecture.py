@@ -19,10 +19,10 @@ from zoo.architectures.text.text_config import TextConfig
 from zoo.errors import BadRequest
 
 
-def _network(config: TextConfig) -> Callable[..., Any]:
-    from zoo.architectures.text.text_transformer import text_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.text.text_transformer import TextTransformer
 
-    return text_maker(config)
+    return TextTransformer
 
 
 def _sizes(config: TextConfig, shapes: Shapes) -> TextConfig | None:

@@ -1,6 +1,5 @@
 """The transformer for texts of SigLIP 2, TIPS, CLIP and dino.txt."""
 
-from collections.abc import Callable
 from functools import partial
 
 import equinox as eqx
@@ -13,7 +12,7 @@ from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.feed_forward import Mlp
-from zoo.architectures.parts.layers import ACTIVATIONS, MakeNorm, Norm, Size, pointwise
+from zoo.architectures.parts.layers import ACTIVATIONS, Norm, Size, pointwise
 from zoo.architectures.parts.output import Output
 from zoo.architectures.text.text_config import TextConfig, TextPool
 
@@ -52,41 +51,28 @@ class TextTransformer(Network):
     pool: TextPool = eqx.field(static=True)
     end: int | None = eqx.field(static=True)
 
-    def __init__(
-        self,
-        dim: int,
-        depth: int,
-        block: Callable[..., Block],
-        *,
-        vocabulary: int,
-        tokens: int | None,
-        norm: MakeNorm,
-        causal: bool,
-        pool: TextPool,
-        end: int | None,
-        head: Callable[..., eqx.nn.Linear] | None,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `dim`, `depth`: channels of a token, and how many blocks there are.
-        - `block`, `head`: make a block, and the layer behind the pool; are called as
-          `block(dim, key=key)`.
-        - `vocabulary`: how many words there are.
-        - `tokens`: how many of them in a text have a learned position; None for sinusoids.
-        - `norm`: makes the final norm, over `dim` channels.
-        - `causal`, `pool`, `end`: as in `TextConfig`.
-        - `about`: what the network knows of itself; its preprocessing is that of the images that
-          texts are compared with.
-        """
-        token_key, position_key, head_key, *block_keys = jr.split(key, 3 + depth)
-        self.token_embed = eqx.nn.Embedding(vocabulary, dim, key=token_key)
-        self.pos_embed = 0.02 * jr.normal(position_key, (tokens, dim)) if tokens else None
-        self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
+    def __init__(self, config: TextConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself; its preprocessing is that
+        of the images that texts are compared with."""
+        token_key, position_key, head_key, *block_keys = jr.split(key, 3 + config.depth)
+        dim, norm = config.dim, partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+        block = partial(
+            Block,
+            *(dim, config.heads, config.hidden),
+            ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
+            norm=norm,
+            qkv_bias=config.qkv_bias,
+            qk_norm=None,
+            layer_scale=None,
+        )
+        learned = config.positions == "learned"
+        head = partial(eqx.nn.Linear, dim, use_bias=config.head_bias, key=head_key)
+        self.token_embed = eqx.nn.Embedding(config.vocabulary, dim, key=token_key)
+        self.pos_embed = 0.02 * jr.normal(position_key, (config.tokens, dim)) if learned else None
+        self.blocks = tuple(block(key=each) for each in block_keys)
         self.norm = norm(dim)
-        self.head = head(dim, key=head_key) if head else None
-        self.causal, self.pool, self.end = causal, pool, end
+        self.head = None if config.projection is None else head(config.projection)
+        self.causal, self.pool, self.end = config.causal, config.pool, config.end
         self.about = about
 
     def __call__(
@@ -149,40 +135,6 @@ class TextTransformer(Network):
             return x.mean(axis=0)
         counted = words.astype(x.dtype)
         return counted @ x / jnp.maximum(counted.sum(), 1)
-
-
-def text_maker(config: TextConfig) -> partial[TextTransformer]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
-    block = partial(
-        Block,
-        heads=config.heads,
-        hidden=config.hidden,
-        ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
-        norm=norm,
-        qkv_bias=config.qkv_bias,
-        qk_norm=None,
-        layer_scale=None,
-    )
-    head = partial(_linear, config.width, use_bias=config.head_bias)
-    return partial(
-        TextTransformer,
-        config.dim,
-        config.depth,
-        block,
-        vocabulary=config.vocabulary,
-        tokens=config.tokens if config.positions == "learned" else None,
-        norm=norm,
-        causal=config.causal,
-        pool=config.pool,
-        end=config.end,
-        head=None if config.projection is None else head,
-    )
-
-
-def _linear(width: int, dim: int, *, use_bias: bool, key: PRNGKeyArray) -> eqx.nn.Linear:
-    """A layer from `dim` channels to `width`."""
-    return eqx.nn.Linear(dim, width, use_bias=use_bias, key=key)
 
 
 def sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:

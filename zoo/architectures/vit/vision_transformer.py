@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
-    MakeNorm,
     Norm,
     PatchEmbedding,
     Size,
@@ -86,83 +85,53 @@ class VisionTransformer(Network):
 
     gives_features: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        dim: int,
-        depth: int,
-        block: Callable[..., Block],
-        *,
-        patch_size: int,
-        patch_bias: bool,
-        cls_token: bool,
-        registers: int,
-        mask_token: bool,
-        positions: Callable[..., LearnedPositionEmbedding] | None,
-        rope: RoPE | None,
-        norm: MakeNorm,
-        pre_norm: bool,
-        pooled_norm: bool,
-        untied_norms: bool,
-        top: Sequence[Callable[..., Block]],
-        top_norm: MakeNorm | None,
-        pool: Pool | None,
-        attn_pool: Callable[..., AttentionPool] | None,
-        projection: int | None,
-        classes: int,
-        head_tokens: int | None,
-        distilled: bool,
-        about: Identity = UNKNOWN,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `dim`, `depth`: channels of a token, and how many blocks there are.
-        - `block`, `positions`, `attn_pool`: make a block, learned positions, a layer that makes
-          `pooler_output` in place of `pool`; are called as `block(dim, key=key)`.
-        - `patch_size`, `patch_bias`: pixels along a side of a patch; whether it gets a bias.
-        - `cls_token`, `registers`: whether there is a class token, and how many registers.
-        - `rope`: makes rotary positions of a grid, for the blocks' attention.
-        - `norm`: makes the final norm, over `dim` channels.
-        - `pre_norm`, `pooled_norm`, `projection`: as in `ViTConfig`.
-        - `mask_token`, `untied_norms`: whether to have the leaves `mask_token`, `local_cls_norm`.
-        - `top`, `top_norm`: make the blocks behind the final norm, and the norm behind these.
-        - `pool`: makes `pooler_output`: `class_token`, `mean_of_patches`, `token_and_mean`; None
-          for none.
-        - `classes`: outputs of a linear classifier on top; 0 for none.
-        - `head_tokens`: of how many last blocks the classifier takes the class token, with the mean
-          of the patches behind them; None for a classifier of `pooler_output`.
-        - `distilled`: whether the first register has a classifier too.
-        - `about`: what the network knows of itself.
-        """
-        if (pool in (class_token, token_and_mean) or head_tokens) and not cls_token:
+    def __init__(self, config: ViTConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        if (config.pool in ("token", "both") or config.head_tokens) and not config.cls_token:
             raise ValueError(
-                "pool is class_token, and there is none (cls_token=False): give mean_of_patches, "
-                "attention (attn_pool), or None"
+                "pool is class_token, and there is none (cls_token=False): give mean, attention "
+                "or None"
             )
-        keys = jr.split(key, 6 + depth)
+        dim, top, where = config.dim, config.top, config.positions
+        keys = jr.split(key, 6 + config.depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
-        self.patch_embed = PatchEmbedding(dim, patch_size, use_bias=patch_bias, key=patch_key)
-        self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if cls_token else None
-        self.reg_tokens = 0.02 * jr.normal(reg_key, (registers, dim)) if registers else None
-        self.mask_token = jnp.zeros((1, dim)) if mask_token else None
-        self.global_pos_embed = positions(dim, key=position_key) if positions else None
-        self.local_pos_embed = rope
-        self.blocks = tuple(block(dim, key=block_key) for block_key in block_keys)
-        self.pre_norm = norm(dim) if pre_norm else None
+        norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
+        sizes, feed = (dim, config.heads, config.hidden), _feed_forward(config)
+        block = partial(
+            Block,
+            *sizes,
+            ffn=feed,
+            norm=norm,
+            qkv_bias=config.qkv_bias,
+            qk_norm=norm if config.qk_norm else None,
+            layer_scale=config.layer_scale,
+        )
+        embed = partial(PatchEmbedding, dim, config.patch_size, key=patch_key)
+        self.patch_embed = embed(use_bias=config.patch_bias)
+        self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if config.cls_token else None
+        rows = (config.registers, dim)
+        self.reg_tokens = 0.02 * jr.normal(reg_key, rows) if config.registers else None
+        self.mask_token = jnp.zeros((1, dim)) if config.mask_token else None
+        placed = partial(LearnedPositionEmbedding, dim, key=position_key)
+        self.global_pos_embed = placed(**asdict(where)) if where else None
+        self.local_pos_embed = _rope(config)
+        self.blocks = tuple(block(key=each) for each in block_keys)
+        self.pre_norm = norm(dim) if config.pre_norm else None
         self.norm = norm(dim)
-        self.local_cls_norm = norm(dim) if untied_norms else None
-        top_keys = jr.split(jr.fold_in(key, depth), len(top))
-        self.top = tuple(make(dim, key=each) for make, each in zip(top, top_keys, strict=True))
-        self.top_norm = top_norm(dim) if top_norm else None
-        self.attn_pool = attn_pool(dim, key=pool_key) if attn_pool else None
+        self.local_cls_norm = norm(dim) if config.untied_norms else None
+        top_keys = jr.split(jr.fold_in(key, config.depth), top.depth) if top else ()
+        self.top = tuple(_top_block(config, top, each) for each in top_keys if top)
+        self.top_norm = eqx.nn.LayerNorm(dim, eps=top.norm_eps) if top else None
+        attend = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
+        self.attn_pool = attend() if config.pool == "attention" else None
         project = partial(eqx.nn.Linear, dim, use_bias=False, key=jr.fold_in(head_key, 1))
-        self.projection = project(projection) if projection else None
-        width = dim if head_tokens is None else (head_tokens + 1) * dim
-        self.head = eqx.nn.Linear(width, classes, key=head_key) if classes else None
-        twin = partial(eqx.nn.Linear, width, classes, key=jr.fold_in(head_key, 2))
-        self.head_dist = twin() if distilled else None
-        self.head_tokens = head_tokens
-        self.pool, self.pooled_norm, self.about = pool, pooled_norm, about
+        self.projection = project(config.projection) if config.projection else None
+        width = dim if config.head_tokens is None else (config.head_tokens + 1) * dim
+        head = partial(eqx.nn.Linear, width, config.classes)
+        self.head = head(key=head_key) if config.classes else None
+        self.head_dist = head(key=jr.fold_in(head_key, 2)) if config.distilled else None
+        self.head_tokens, self.pool = config.head_tokens, POOLS.get(config.pool)
+        self.pooled_norm, self.about = config.pooled_norm, about
 
     @property
     def stride(self) -> int:
@@ -318,61 +287,15 @@ POOLS: Mapping[str | None, Pool] = {
 }
 
 
-def vit_maker(config: ViTConfig) -> partial[VisionTransformer]:
-    """Makes the network of a configuration; is called as `make(key=key)`."""
-    norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
-    # What blocks and attention pooling have in common.
-    shared: dict[str, Any] = {
-        "heads": config.heads,
-        "hidden": config.hidden,
-        "ffn": _feed_forward(config),
-        "norm": norm,
-    }
-    block = partial(
-        Block,
-        **shared,
-        qkv_bias=config.qkv_bias,
-        qk_norm=norm if config.qk_norm else None,
-        layer_scale=config.layer_scale,
-    )
-    where = config.positions
-    return partial(
-        VisionTransformer,
-        config.dim,
-        config.depth,
-        block,
-        patch_size=config.patch_size,
-        patch_bias=config.patch_bias,
-        cls_token=config.cls_token,
-        registers=config.registers,
-        mask_token=config.mask_token,
-        positions=partial(LearnedPositionEmbedding, **asdict(where)) if where else None,
-        rope=_rope(config),
-        norm=norm,
-        pre_norm=config.pre_norm,
-        pooled_norm=config.pooled_norm,
-        untied_norms=config.untied_norms,
-        top=(_top_block(config.heads, config.top),) * config.top.depth if config.top else (),
-        top_norm=partial(eqx.nn.LayerNorm, eps=config.top.norm_eps) if config.top else None,
-        pool=POOLS.get(config.pool),
-        attn_pool=partial(AttentionPool, **shared) if config.pool == "attention" else None,
-        projection=config.projection,
-        classes=config.classes,
-        head_tokens=config.head_tokens,
-        distilled=config.distilled,
-    )
-
-
-def _top_block(heads: int, config: TopBlocks) -> Callable[..., Block]:
-    return partial(
-        Block,
-        heads=heads,
-        hidden=config.hidden,
+def _top_block(config: ViTConfig, top: TopBlocks, key: PRNGKeyArray) -> Block:
+    return Block(
+        *(config.dim, config.heads, top.hidden),
         ffn=SwiGlu,
-        norm=partial(eqx.nn.LayerNorm, eps=config.norm_eps),
+        norm=partial(eqx.nn.LayerNorm, eps=top.norm_eps),
         qkv_bias=False,
         qk_norm=None,
         layer_scale=1e-5,
+        key=key,
     )
 
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 
-def _network(config: ViTConfig) -> Callable[..., Any]:
-    from zoo.architectures.vit.vision_transformer import vit_maker
+def _network() -> Callable[..., Any]:
+    from zoo.architectures.vit.vision_transformer import VisionTransformer
 
-    return vit_maker(config)
+    return VisionTransformer
 
 
 def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
