@@ -95,7 +95,7 @@ def nano(config: Config) -> Config:
         return replace(config, backbone=backbone, decoder=decoder, windows=2, **sizes)
     if isinstance(config, DeimConfig):
         backbone = replace(nano(config.backbone), depth=3)
-        finder = FinderConfig(2, heads=2, hidden=20, points=(2, 3, 2), bins=6, top=2, quality=8)
+        finder = FinderConfig(2, heads=2, hidden=20, points=(2, 3, 2), bins=6, top_k=2, quality=8)
         sizes = {"width": 32, "planes": 8, "layers": (1, 2, 3), "queries": 9, "classes": 7}
         pyramid = PyramidConfig(1, heads=2, hidden=40, narrow=8, bottlenecks=1)
         return replace(config, backbone=backbone, pyramid=pyramid, finder=finder, **sizes)
@@ -105,7 +105,7 @@ def nano(config: Config) -> Config:
     hidden = 88 if config.ffn == "swiglu_fused" else 128
     sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}
     sizes["projection"] = config.projection and 24
-    sizes["top"] = config.top and replace(config.top, hidden=64)
+    sizes["head_blocks"] = config.head_blocks and replace(config.head_blocks, hidden=64)
     return replace(config, **sizes, positions=positions, classes=config.classes and 7)
 
 

@@ -76,7 +76,7 @@ class TopBlock(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(config.dim), nn.LayerNorm(config.dim)
         self.attn = Attention(config.dim, config.heads, causal=False)
-        self.mlp = Gated(config.dim, config.top.hidden)
+        self.mlp = Gated(config.dim, config.head_blocks.hidden)
         self.ls1, self.ls2 = Scale(config.dim), Scale(config.dim)
 
     def forward(self, x):
@@ -103,7 +103,7 @@ class DinoTxt(nn.Module):
         super().__init__()
         vision, words = config.vision, config.words
         top = nn.Module()
-        top.blocks = nn.Sequential(*(TopBlock(vision) for _ in range(vision.top.depth)))
+        top.blocks = nn.Sequential(*(TopBlock(vision) for _ in range(vision.head_blocks.depth)))
         top.ln_final = nn.LayerNorm(vision.dim)
         self.visual_model, self.text_model = nn.Module(), nn.Module()
         self.visual_model.head = top
@@ -139,7 +139,7 @@ class DinoTxt(nn.Module):
 def both(config: DualConfig, values: Values) -> DinoTxt:
     """The network with our leaves, every tensor of Meta's file in its place."""
     under = {path.removeprefix("vision."): values[path] for path in values if "vision." in path}
-    body = {path: value for path, value in under.items() if not path.startswith("top")}
+    body = {path: value for path, value in under.items() if not path.startswith("head_")}
     model = DinoTxt(config, dinov3.transformers(config.vision, body))
     model.load_state_dict(
         {

@@ -89,11 +89,11 @@ DINOTXT_DUAL = Naming(
     (
         *nested(
             (
-                Rule("top.{i}.prenorm.{p}", ("head.blocks.{i}.norm1.{p}",)),
-                Rule("top.{i}.norm.{p}", ("head.blocks.{i}.norm2.{p}",)),
-                Rule("top.{i}.{scale}.gamma", ("head.blocks.{i}.{scale}.gamma",)),
-                Rule("top.{i}.{part}.{layer}.{p}", ("head.blocks.{i}.{part}.{layer}.{p}",)),
-                Rule("top_norm.{p}", ("head.ln_final.{p}",)),
+                Rule("head_blocks.{i}.prenorm.{p}", ("head.blocks.{i}.norm1.{p}",)),
+                Rule("head_blocks.{i}.norm.{p}", ("head.blocks.{i}.norm2.{p}",)),
+                Rule("head_blocks.{i}.{scale}.gamma", ("head.blocks.{i}.{scale}.gamma",)),
+                Rule("head_blocks.{i}.{part}.{layer}.{p}", ("head.blocks.{i}.{part}.{layer}.{p}",)),
+                Rule("head_norm.{p}", ("head.ln_final.{p}",)),
                 *nested(meta_names.DINOV3_VIT.rules, "", "backbone."),
             ),
             "vision.",

@@ -24,10 +24,10 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: DeimConfig, shapes: Shapes) -> DeimConfig | None:
-    edges, (quality, tops) = shapes("box_heads.0.layers.2.weight"), _quality(shapes)
+    edges, (quality, best) = shapes("box_heads.0.layers.2.weight"), _quality(shapes)
     classes, width = shapes("proposal_classes.weight") or (0, 0)
     looks = count_rows(shapes, "blocks.0.cross.weights.weight")
-    if not (edges and classes and tops and looks):
+    if not (edges and classes and best and looks):
         return None
     usual = config.finder
     scaled = max(1, looks // (usual.heads * sum(usual.points)))
@@ -44,7 +44,7 @@ def _sizes(config: DeimConfig, shapes: Shapes) -> DeimConfig | None:
         hidden=count_rows(shapes, "blocks.0.mlp.w1.weight"),
         points=usual.points,
         bins=edges[0] // 4 - 1,
-        top=tops // 4 - 1,
+        top_k=best // 4 - 1,
         quality=quality,
     )
     planes = count_rows(shapes, "adapter.stem.conv.weight")
@@ -141,7 +141,7 @@ def _settings(config: DeimConfig) -> dict[str, Any]:
         "num_feature_levels": len(config.layers),
         "num_queries": config.queries,
         "max_num_bins": finder.bins,
-        "top_prob_values": finder.top,
+        "top_prob_values": finder.top_k,
         "lqe_hidden_dim": finder.quality,
         "lqe_layers": 2,
         "layer_norm_eps": 1e-5,

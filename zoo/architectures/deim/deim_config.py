@@ -32,7 +32,7 @@ class FinderConfig:
 
     Every query looks at each map at so many `points` for each of `heads`; `hidden` is the width
     between the layers of the feed-forward network. Each edge of a box is a distribution over
-    `bins`, whose `top` probabilities tell how good the box is, by a layer of `quality` channels.
+    `bins`, whose `top_k` probabilities tell how good the box is, by a layer of `quality` channels.
     """
 
     depth: int
@@ -40,7 +40,7 @@ class FinderConfig:
     hidden: int
     points: tuple[int, ...] = (3, 6, 3)
     bins: int = 32
-    top: int = 4
+    top_k: int = 4
     quality: int = 64
 
 
@@ -80,7 +80,7 @@ class DeimConfig(OnBackbone):
         counts = (
             *(self.width, self.planes, self.queries, self.classes),
             *(pyramid.heads, pyramid.hidden, pyramid.narrow),
-            *(finder.heads, finder.hidden, *finder.points, finder.top, finder.quality),
+            *(finder.heads, finder.hidden, *finder.points, finder.top_k, finder.quality),
         )
         deep = 0 < finder.depth <= DEEPEST and 0 <= pyramid.depth <= DEEPEST
         deep = deep and 0 <= pyramid.bottlenecks <= DEEPEST
@@ -90,7 +90,7 @@ class DeimConfig(OnBackbone):
             return False
         # Sines and cosines of two axes; edges have an even number of bins and one in the middle.
         split = self.width % 4 == self.width % finder.heads == self.width % pyramid.heads == 0
-        binned = finder.bins % 2 == 0 and max(2, finder.top - 1) < finder.bins <= MOST
+        binned = finder.bins % 2 == 0 and max(2, finder.top_k - 1) < finder.bins <= MOST
         fits = 2 * self.backbone.stride == STRIDE
         return split and binned and fits and self.backbone.is_sound
 

@@ -200,7 +200,7 @@ class Deim(Backboned):
     layers: tuple[int, ...] = eqx.field(static=True)
     normed: bool = eqx.field(static=True)
     queries: int = eqx.field(static=True)
-    top: int = eqx.field(static=True)
+    top_k: int = eqx.field(static=True)
 
     def __init__(self, config: DeimConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
@@ -223,13 +223,13 @@ class Deim(Backboned):
         self.first_boxes = Layers(dim, dim, dim, 4, key=keys[9])
         heads = [jr.split(each, 3) for each in jr.split(keys[10], finder.depth)]
         self.class_heads = tuple(eqx.nn.Linear(dim, classes, key=each[0]) for each in heads)
-        edges, tops = 4 * (finder.bins + 1), 4 * (finder.top + 1)
+        edges, best = 4 * (finder.bins + 1), 4 * (finder.top_k + 1)
         self.box_heads = tuple(Layers(dim, dim, dim, edges, key=each[1]) for each in heads)
-        self.quality = tuple(Layers(tops, finder.quality, 1, key=each[2]) for each in heads)
+        self.quality = tuple(Layers(best, finder.quality, 1, key=each[2]) for each in heads)
         self.bins = Bins()
         self.denoising = 0.02 * jr.normal(keys[11], (classes + 1, dim))
         self.layers, self.normed, self.queries = config.layers, config.normed, config.queries
-        self.top, self.about = finder.top, about
+        self.top_k, self.about = finder.top_k, about
 
     @property
     def stride(self) -> int:
@@ -310,7 +310,7 @@ class Deim(Backboned):
     def judged(self, edges: Edges) -> Float[Array, "queries 1"]:
         """Logits that the shape of its edges' distributions adds to the logits of a box."""
         logits = edges.astype(jnp.float32).reshape(len(edges), 4, -1)
-        best = jax.lax.top_k(jax.nn.softmax(logits, axis=-1), self.top)[0]
+        best = jax.lax.top_k(jax.nn.softmax(logits, axis=-1), self.top_k)[0]
         best = jnp.concatenate([best, best.mean(axis=-1, keepdims=True)], axis=-1)
         return self.quality[-1](best.reshape(len(edges), -1).astype(edges.dtype))
 

@@ -31,7 +31,7 @@ from zoo.architectures.parts.pool import (
 )
 from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.parts.rope import AxialRoPE, GridRoPE, RoPE, Rotation
-from zoo.architectures.vit.top_config import TopBlocks
+from zoo.architectures.vit.head_blocks import HeadBlocks
 from zoo.architectures.vit.vit_config import ViTConfig
 
 
@@ -40,7 +40,7 @@ class VisionTransformer(Network):
 
         x = [cls_token, reg_tokens, patch_embed(image) + positions]     in CLIP pre_norm(x)
         x = block(x, rotation)                      for every block
-        last_hidden_state = norm(x)                 or top_norm(top(norm(x)))
+        last_hidden_state = norm(x)                 or head_norm(head_blocks(norm(x)))
         pooler_output = pool(last_hidden_state)     or attn_pool
         pooler_output = projection(norm(pool(x)))   of CLIP, whose last_hidden_state is x
         logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
@@ -73,8 +73,8 @@ class VisionTransformer(Network):
     blocks: tuple[Block, ...]
     norm: Norm
     local_cls_norm: Norm | None
-    top: tuple[Block, ...]
-    top_norm: Norm | None
+    head_blocks: tuple[Block, ...]
+    head_norm: Norm | None
     attn_pool: AttentionPool | None
     projection: eqx.nn.Linear | None
     head: eqx.nn.Linear | None
@@ -92,7 +92,7 @@ class VisionTransformer(Network):
                 "pool is class_token, and there is none (cls_token=False): give mean, attention "
                 "or None"
             )
-        dim, top, where = config.dim, config.top, config.positions
+        dim, blocks, where = config.dim, config.head_blocks, config.positions
         keys = jr.split(key, 6 + config.depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
         norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
@@ -119,9 +119,9 @@ class VisionTransformer(Network):
         self.pre_norm = norm(dim) if config.pre_norm else None
         self.norm = norm(dim)
         self.local_cls_norm = norm(dim) if config.untied_norms else None
-        top_keys = jr.split(jr.fold_in(key, config.depth), top.depth) if top else ()
-        self.top = tuple(_top_block(config, top, each) for each in top_keys if top)
-        self.top_norm = eqx.nn.LayerNorm(dim, eps=top.norm_eps) if top else None
+        behind = jr.split(jr.fold_in(key, config.depth), blocks.depth) if blocks else ()
+        self.head_blocks = tuple(_head_block(config, blocks, each) for each in behind if blocks)
+        self.head_norm = eqx.nn.LayerNorm(dim, eps=blocks.norm_eps) if blocks else None
         attend = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
         self.attn_pool = attend() if config.pool == "attention" else None
         project = partial(eqx.nn.Linear, dim, use_bias=False, key=jr.fold_in(head_key, 1))
@@ -184,7 +184,7 @@ class VisionTransformer(Network):
             if number in layers:
                 normed[number] = self.normed(x)
         x = normed[len(self.blocks)] if len(self.blocks) in layers else self.normed(x)
-        x = self.topped(x)
+        x = self.after_head(x)
         pooled = self.pooled(x)
         hidden = tuple(normed[number] for number in layers)
         if as_maps:
@@ -243,11 +243,11 @@ class VisionTransformer(Network):
         """Tokens behind the final norm, unless that is of what is pooled of them."""
         return x if self.pooled_norm else pointwise(self.norm, x)
 
-    def topped(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """Normed tokens after the blocks on top."""
-        for block in self.top:
+    def after_head(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Normed tokens after the blocks of the head."""
+        for block in self.head_blocks:
             x = block(x)
-        return x if self.top_norm is None else pointwise(self.top_norm, x)
+        return x if self.head_norm is None else pointwise(self.head_norm, x)
 
     def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
         """One vector for the image."""
@@ -287,11 +287,11 @@ POOLS: Mapping[str | None, Pool] = {
 }
 
 
-def _top_block(config: ViTConfig, top: TopBlocks, key: PRNGKeyArray) -> Block:
+def _head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Block:
     return Block(
-        *(config.dim, config.heads, top.hidden),
+        *(config.dim, config.heads, blocks.hidden),
         ffn=SwiGlu,
-        norm=partial(eqx.nn.LayerNorm, eps=top.norm_eps),
+        norm=partial(eqx.nn.LayerNorm, eps=blocks.norm_eps),
         qkv_bias=False,
         qk_norm=None,
         layer_scale=1e-5,

@@ -10,7 +10,7 @@ from zoo.answers.scores import Scores
 from zoo.architectures.common_config import DEEPEST, MOST, TASKS, Taken, class_words
 from zoo.architectures.parts.activation_names import Activation
 from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
-from zoo.architectures.vit.top_config import TopBlocks
+from zoo.architectures.vit.head_blocks import HeadBlocks
 
 OF_DINOV3 = RopePeriods()
 
@@ -21,7 +21,7 @@ class ViTConfig:
 
     `hidden` is the width between the two layers of the feed-forward network, already rounded as
     the checkpoint has it. `untied_norms` says that the checkpoint carries a second final norm,
-    `local_cls_norm`, which only training uses. `top` are blocks of another kind behind the final
+    `local_cls_norm`, which only training uses. `head_blocks` are of another kind behind the final
     norm, with a norm of their own. `pool` makes `pooler_output`: the class token, the mean of the
     patches, both of them side by side, attention with a learned query, or nothing. With `classes`
     a linear classifier makes `logits` of it; with `head_tokens` it does so of the class tokens of
@@ -55,7 +55,7 @@ class ViTConfig:
     mask_token: bool = True
     positions: LearnedPositions | None = None
     rope: RopePeriods | RopeGrid | None = OF_DINOV3
-    top: TopBlocks | None = None
+    head_blocks: HeadBlocks | None = None
     pool: Literal["token", "mean", "both", "attention"] | None = "token"
     projection: int | None = None
     classes: int = 0
@@ -88,7 +88,7 @@ class ViTConfig:
         twice = self.classes > 0 and self.registers > 0 and self.pool == "token"
         two = not self.distilled or (twice and self.head_tokens is None)
         counted = all((sized, few, grid, heads, rotated, tokens, pooled, placed, rows, fed, two))
-        return counted and (self.top is None or self.top.is_sound)
+        return counted and (self.head_blocks is None or self.head_blocks.is_sound)
 
     @property
     def head_dim(self) -> int:
@@ -134,8 +134,9 @@ class ViTConfig:
         """The architecture in a line."""
         named = {0: "no registers", 1: "1 register"}
         rows = named.get(self.registers, f"{self.registers} registers")
+        blocks = f", {self.head_blocks.depth} blocks on top" if self.head_blocks else ""
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
             f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
-            f"{f', {self.top.depth} blocks on top' if self.top else ''}{class_words(self.classes)}"
+            f"{blocks}{class_words(self.classes)}"
         )

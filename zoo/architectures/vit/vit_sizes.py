@@ -27,10 +27,10 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
     if len(patch) != 4 or 0 in patch or len(widths) != 1:
         return None
     ((kind, width),) = widths
-    top = config.top and replace(
-        config.top,
-        depth=count_numbered(shapes, "top.{}.prenorm.weight"),
-        hidden=count_rows(shapes, "top.0.mlp.w1.weight"),
+    blocks = config.head_blocks and replace(
+        config.head_blocks,
+        depth=count_numbered(shapes, "head_blocks.{}.prenorm.weight"),
+        hidden=count_rows(shapes, "head_blocks.0.mlp.w1.weight"),
     )
     sized = replace(
         config,
@@ -44,7 +44,7 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         registers=count_rows(shapes, "reg_tokens"),
         positions=config.positions and _on_grid(config.positions, shapes),
         projection=count_rows(shapes, "projection.weight") or None,
-        top=top,
+        head_blocks=blocks,
     )
     whole = with_classes(sized, shapes("head.weight"))
     return replace(whole, distilled=whole.classes > 0 and bool(shapes("head_dist.weight")))
@@ -120,5 +120,5 @@ def vit_unsized(config: ViTConfig) -> ViTConfig:
         # The first register changes how learned positions are interpolated.
         registers=min(1, config.registers) if config.positions else 0,
         projection=None,
-        top=config.top and replace(config.top, depth=0, hidden=0),
+        head_blocks=config.head_blocks and replace(config.head_blocks, depth=0, hidden=0),
     )

@@ -6,7 +6,7 @@ from zoo.architectures.common_config import DEEPEST, MOST
 
 
 @dataclass(frozen=True)
-class TopBlocks:
+class HeadBlocks:
     """Blocks behind the final norm of a vision transformer that was trained before: dino.txt's.
 
     They have gates of `hidden` channels, no rotary positions, and no biases of queries, keys and
