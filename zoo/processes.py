@@ -7,14 +7,22 @@ that somebody downloaded would be executed. Those that are started here do not l
 import multiprocessing
 import os
 import subprocess
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import islice
 from multiprocessing.context import SpawnContext
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
 
 from weights.overlapping import Overlapping
+
+Opened = TypeVar("Opened")
+Task = TypeVar("Task")
+Done = TypeVar("Done")
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """The variable by which Python leaves the current folder out, as with its flag `-P`."""
@@ -52,6 +60,48 @@ def workers(
 ) -> ProcessPoolExecutor:
     """Pool of so many processes, to be used within the block of `fresh` that gave the context."""
     return ProcessPoolExecutor(count, context, initializer, max_tasks_per_child=max_tasks_per_child)
+
+
+def run_tasks(
+    tasks: Iterable[Task],
+    open: Callable[[], AbstractContextManager[Opened]],
+    submit: Callable[[Opened, Task], Future[Done]],
+    fits: Callable[[Task, Collection[Task]], bool],
+    settle: Callable[[Task, Done | None], None],
+    lost: tuple[type[Exception], ...],
+    tries: int,
+) -> None:
+    """Have all tasks done, as many at once as fit beside those that run.
+
+    One whose worker dies, which `lost` are raised for, is tried again, so many times in all; where
+    nobody takes tasks any more, workers are opened anew. `settle` is given each task with what
+    became of it, None where its workers died.
+    """
+    left, waiting, died = iter(tasks), deque[Task](), Counter[Task]()
+    waiting.extend(islice(left, 1))
+    while waiting:
+        with open() as opened:
+            running, done = dict[Future[Done], Task](), SimpleQueue[Future[Done]]()
+            while running or waiting:
+                try:
+                    while done.empty() and waiting and fits(waiting[0], running.values()):
+                        future = submit(opened, waiting[0])
+                        running[future] = waiting.popleft()
+                        future.add_done_callback(done.put)
+                        waiting.extend(islice(left, not waiting))
+                except lost:
+                    if not running:
+                        break
+                future = done.get()
+                task, result = running.pop(future), None
+                try:
+                    result = future.result()
+                except lost:
+                    died[task] += 1
+                    if died[task] < tries:
+                        waiting.append(task)
+                        continue
+                settle(task, result)
 
 
 def run_program(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:

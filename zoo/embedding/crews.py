@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
-from concurrent.futures import (
-    Executor,
-    Future,
-    ThreadPoolExecutor,
-)
-from contextlib import contextmanager
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
@@ -22,6 +17,7 @@ from zoo.embedding.shard_work import ShardRecipe, ShardWorker
 from zoo.embedding.tally import Tally
 from zoo.embedding.work_folder import ShardNote
 from zoo.errors import BadFile, BadOutput
+from zoo.processes import run_tasks
 
 if TYPE_CHECKING:
     from zoo.runtime import Session
@@ -109,31 +105,23 @@ def _same_network(recipe: ShardRecipe) -> FoundNetwork:
 
 def run_shards(crew: Crew, tally: Tally) -> None:
     """Have all shards done that are not. **Raises** what the work on one raises, or `BadOutput`."""
-    left, running = tally.left(), dict[Future[ShardNote], tuple[int, int]]()
-    done = SimpleQueue[Future[ShardNote]]()
 
-    def give_out(offset: int, tries: int) -> None:
-        future = crew.submit(offset)
-        running[future] = offset, tries
-        future.add_done_callback(done.put)
-
-    while True:
-        while len(running) < crew.ahead and (shard := next(left, None)) is not None:
-            give_out(shard[1], 1)
-        if not running:
-            return
-        future = done.get()
-        offset, tries = running.pop(future)
-        try:
-            note = future.result()
-        except crew.lost as error:
-            if tries == SHARD_TRIES:
-                raise BadOutput(
-                    f"the workers of a shard died {SHARD_TRIES} times, perhaps for want of memory: "
-                    "give them more, or fewer threads."
-                ) from error
-            give_out(offset, tries + 1)
-            continue
+    def settle(shard: tuple[int, int], note: ShardNote | None) -> None:
+        if note is None:
+            raise BadOutput(
+                f"the workers of a shard died {SHARD_TRIES} times, perhaps for want of memory: "
+                "give them more, or fewer threads."
+            )
         if not crew.counts:
             tally.count(note.rows + len(note.errors), note.fresh)
         tally.finish(note)
+
+    run_tasks(
+        tally.left(),
+        lambda: nullcontext(crew),
+        lambda crew, shard: crew.submit(shard[1]),
+        lambda _, running: len(running) < crew.ahead,
+        settle,
+        crew.lost,
+        SHARD_TRIES,
+    )

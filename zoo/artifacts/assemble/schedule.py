@@ -1,7 +1,7 @@
 """Many builds at once, within a budget of memory."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from zoo.artifacts.assemble.plan import FolderPlan
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER_COPIES, memory
+from zoo.processes import run_tasks
 
 BUILD_TRIES = 3
 """How often a build is started whose process dies."""
@@ -63,55 +64,21 @@ def run_builds(
 
     What is larger than the budget is built alone. A build whose worker dies is started again.
     """
-    queue, tries = list(plans), dict.fromkeys(plans, 0)
     outcomes: dict[FolderPlan, Outcome] = {}
+    error = (
+        f"the process that built it died {BUILD_TRIES} times, perhaps for want of memory: lower "
+        f"{parameter('jobs')}."
+    )
 
-    def settle(plan: FolderPlan, outcome: Outcome) -> None:
-        outcomes[plan] = outcome
-        finished(plan, outcome)
+    def submit(executor: Executor, plan: FolderPlan) -> Future[Outcome]:
+        return executor.submit(start, plan, pool.told, spellings())
 
-    while queue:
-        with pool.open() as executor:
-            for plan in _until_lost(queue, executor, pool, budget, settle):
-                tries[plan] += 1
-                if tries[plan] < BUILD_TRIES:
-                    queue.append(plan)
-                    continue
-                error = (
-                    f"the process that built it died {BUILD_TRIES} times, perhaps for want of "
-                    f"memory: lower {parameter('jobs')}."
-                )
-                settle(plan, Outcome(plan.model, error=error))
+    def fits(plan: FolderPlan, running: Collection[FolderPlan]) -> bool:
+        return not running or sum(map(memory_needed, (plan, *running))) <= budget
+
+    def settle(plan: FolderPlan, outcome: Outcome | None) -> None:
+        outcomes[plan] = outcome or Outcome(plan.model, error=error)
+        finished(plan, outcomes[plan])
+
+    run_tasks(plans, pool.open, submit, fits, settle, pool.lost, BUILD_TRIES)
     return [outcomes[plan] for plan in plans]
-
-
-def _until_lost(
-    queue: list[FolderPlan],
-    executor: Executor,
-    pool: Pool,
-    budget: float,
-    settle: Callable[[FolderPlan, Outcome], None],
-) -> list[FolderPlan]:
-    """Work through the queue. Where a worker dies: what was being built then, by any of them."""
-    running: dict[Future[Outcome], FolderPlan] = {}
-    while queue or running:
-        while queue and _fits(queue[0], running.values(), budget):
-            try:
-                future = executor.submit(start, queue[0], pool.told, spellings())
-            except pool.lost:
-                return list(running.values())
-            running[future] = queue.pop(0)
-            if future.done():
-                break
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            try:
-                settle(running[future], future.result())
-            except pool.lost:
-                return list(running.values())
-            del running[future]
-    return []
-
-
-def _fits(plan: FolderPlan, running: Collection[FolderPlan], budget: float) -> bool:
-    return not running or memory_needed(plan) + sum(map(memory_needed, running)) <= budget
