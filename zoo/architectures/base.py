@@ -95,3 +95,27 @@ class Network(eqx.Module):
         """The outputs for batches of what the network takes."""
         run = partial(self.asked, layers=layers, as_maps=as_maps, attentions=attentions)
         return jax.vmap(run)(*inputs)
+
+
+class FeatureNetwork(Network):
+    """A network that gives tokens of one image, of its layers too, and logits if it classifies."""
+
+    blocks: eqx.AbstractVar[tuple[eqx.Module, ...]]
+
+    gives_features: ClassVar[bool] = True
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the blocks, or the stages of blocks."""
+        return len(self.blocks)
+
+    def asked(
+        self,
+        *inputs: Shaped[Array, "..."],
+        layers: Sequence[int],
+        as_maps: bool,
+        attentions: bool,
+    ) -> Returned:
+        """Features of one image, with layers; attention is for a network that has it of tokens."""
+        output: Returned = self(*inputs, layers, as_maps=as_maps)
+        return output

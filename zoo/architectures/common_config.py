@@ -1,6 +1,6 @@
 """What configurations of all kinds have in common: plain data without JAX."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 MOST, DEEPEST, MOST_WORDS = 1 << 17, 512, 1 << 21
 """What a network has at most of anything, of blocks, and of words: more is a trap."""
@@ -21,6 +21,55 @@ PURPOSE_OF_AREAS = "Finds what is where in a picture, of {classes:,} classes{suc
 def class_words(count: int) -> str:
     """How many classes there are, behind other words; nothing without any."""
     return f", {count} classes" if count else ""
+
+
+class Classifying:
+    """Facts of a network that gives rows of tokens of an image, and logits where it has classes."""
+
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
+    words: ClassVar[None] = None
+    attends: ClassVar[bool] = True
+
+    classes: int
+
+    @property
+    def task(self) -> str:
+        """Task, as hubs call it."""
+        return TASKS[self.classes > 0]
+
+
+class Staged(Classifying):
+    """Facts of such a network in stages, each of blocks of one width."""
+
+    attends: ClassVar[bool] = False
+
+    depths: tuple[int, ...]
+    dims: Any
+
+    @property
+    def dim(self) -> int:
+        """Channels of the last stage, and of `pooler_output`."""
+        channels: int = self.dims[-1]
+        return channels
+
+    width = dim
+
+    @property
+    def depth(self) -> int:
+        """Blocks of all stages."""
+        return sum(self.depths)
+
+    @property
+    def num_hidden_states(self) -> int:
+        """How many layers there are to ask for: the stages."""
+        return len(self.depths)
+
+    @property
+    def stage_words(self) -> str:
+        """The stages in a line."""
+        stages = zip(self.depths, self.dims, strict=True)
+        widths = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
+        return f"{len(self.depths)} stages of blocks: {widths}"
 
 
 class Opaque:

@@ -1,16 +1,21 @@
 """What networks have in common that give features, and logits if they are classifiers."""
 
 from collections.abc import Set
-from typing import Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weights.initializers import Shape
 from zoo.answers.answer import Answered, Outputs, Question, classes
 from zoo.answers.colours import components
 from zoo.answers.fed import Size
-from zoo.answers.scores import Scores
-from zoo.architectures.architecture import GivenOutput
+from zoo.architectures.architecture import Architecture, GivenOutput
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.swin.swin_config import SwinConfig
+from zoo.architectures.vit.vit_config import ViTConfig
 
 TURNS_INTO_VECTORS = (
     "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "
@@ -19,32 +24,7 @@ TURNS_INTO_VECTORS = (
 CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
 
 
-class FeatureConfig(Protocol):
-    """Protocol of their configurations."""
-
-    @property
-    def classes(self) -> int:
-        """How many classes there are; 0 for features alone."""
-
-    @property
-    def scores(self) -> Scores:
-        """Function that makes answers of logits."""
-
-    @property
-    def prefix_tokens(self) -> int:
-        """Rows in front of those of patches."""
-
-    @property
-    def dim(self) -> int:
-        """Channels of a row."""
-
-    @property
-    def width(self) -> int:
-        """Channels of the pooled vector."""
-
-    @property
-    def stride(self) -> int:
-        """Pixels along a side of what becomes one row of the output."""
+FeatureConfig = ViTConfig | ConvNeXtConfig | SwinConfig
 
 
 def feature_outputs(
@@ -95,3 +75,33 @@ def drawn_features(
 def draws_features(config: FeatureConfig) -> Set[str]:
     """The outputs that the page of a network draws."""
     return {"last_hidden_state", *(("logits",) if config.classes else ())}
+
+
+feature_architecture = partial(
+    Architecture[Any],
+    purpose=purpose_of_features,
+    told=lambda settings: settings.network,
+    answer=class_answer,
+    thumbnail=drawn_features,
+    page_draws=draws_features,
+)
+
+StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)
+
+
+def staged_with_head(config: StagedConfig, head: Shape | None) -> StagedConfig:
+    """Configuration of a network in stages with the classes of a linear layer."""
+    return replace(config, classes=head[0] if head and len(head) == 2 else 0)
+
+
+def _as_built(config: StagedConfig, network: Any) -> StagedConfig:
+    return replace(config, classes=len(network.head.weight) if network.head else 0)
+
+
+staged_architecture = partial(
+    feature_architecture,
+    landmarks=lambda config: {"norm.weight": (config.dim,)},
+    below=lambda config: replace(config, classes=0),
+    with_head=staged_with_head,
+    as_built=_as_built,
+)

@@ -30,13 +30,13 @@ from zoo.bench.machine import machine
 from zoo.checkpoints.weights_argument import Choice, Seed
 from zoo.errors import printable_line
 from zoo.export.describe import tools
-from zoo.export.request import Signature
 from zoo.fields import Count, Line, Model, Name, Text
 from zoo.files.golden_file import read_golden
 from zoo.files.staging import locked_output, replacing, write_text
 from zoo.manifest.choices import Precision, Target
 from zoo.manifest.read import read_folder_manifest, to_text
 from zoo.processes import run_program
+from zoo.report.accuracy import OPEN
 
 USUAL_CHOICES: Mapping[str, Choice] = {
     "vit_digits": "auto",
@@ -44,9 +44,6 @@ USUAL_CHOICES: Mapping[str, Choice] = {
     "dinov3_convnext_tiny": Seed(0),
 }
 """A network with trained weights, and two of the size of real ones. Others have random ones."""
-
-OPEN = Signature(size=None, batch=None)
-"""As `zoo build` makes files: for any batch and image size."""
 
 Results: TypeAlias = dict[str, NDArray[Any]]
 

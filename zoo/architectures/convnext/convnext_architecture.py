@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from weights.initializers import Shape
 from zoo.architectures.architecture import (
-    Architecture,
     Beside,
     GivenOutput,
     Shapes,
@@ -16,18 +14,9 @@ from zoo.architectures.architecture import (
     told_of_blocks,
 )
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.feature_kinds import (
-    class_answer,
-    drawn_features,
-    draws_features,
-    feature_outputs,
-    purpose_of_features,
-)
+from zoo.architectures.feature_kinds import feature_outputs, staged_architecture, staged_with_head
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.read_shapes import as_four, count_numbered, count_rows
-
-if TYPE_CHECKING:
-    from zoo.architectures.convnext.convnext_network import ConvNeXt
 
 
 def _network() -> Callable[..., Any]:
@@ -43,11 +32,7 @@ def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
     if 0 in dims or 0 in depths:
         return None
     sized = replace(config, depths=as_four(depths), dims=as_four(dims))
-    return _with_head(sized, shapes("head.weight"))
-
-
-def _with_head(config: ConvNeXtConfig, head: Shape | None) -> ConvNeXtConfig:
-    return replace(config, classes=head[0] if head and len(head) == 2 else 0)
+    return staged_with_head(sized, shapes("head.weight"))
 
 
 def _free(config: ConvNeXtConfig) -> ConvNeXtConfig:
@@ -107,32 +92,19 @@ def _equimo(config: ConvNeXtConfig) -> dict[str, Any]:
     }
 
 
-def _as_built(config: ConvNeXtConfig, network: ConvNeXt) -> ConvNeXtConfig:
-    return replace(config, classes=len(network.head.weight) if network.head else 0)
-
-
 def _outputs(config: ConvNeXtConfig, pooler: str) -> dict[str, GivenOutput]:
     return feature_outputs(config, "the mean, then the pixels of the last map", pooler)
 
 
-CONVNEXT = Architecture(
+CONVNEXT = staged_architecture(
     config=ConvNeXtConfig,
     network=_network,
-    purpose=purpose_of_features,
     sizes=_sizes,
-    landmarks=lambda config: {"norm.weight": (config.dim,)},
     free=_free,
     unsized=lambda config: replace(config, depths=(0, 0, 0, 0), dims=(0, 0, 0, 0)),
     settled=_settled,
-    below=lambda config: replace(config, classes=0),
-    with_head=_with_head,
-    as_built=_as_built,
-    told=lambda settings: settings.network,
     transformers=_class,
     classes=(DINOV3_CONVNEXT, CLASSIFIER, CLASSIFIER_V2),
     equimo=_equimo,
     outputs=_outputs,
-    answer=class_answer,
-    thumbnail=drawn_features,
-    page_draws=draws_features,
 )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from zoo.answers.scores import Scores
-from zoo.architectures.common_config import DEEPEST, MOST, TASKS, Four, Taken, class_words
+from zoo.architectures.common_config import DEEPEST, MOST, Four, Staged, class_words
 from zoo.architectures.parts.activation_names import Activation
 
 
 @dataclass(frozen=True)
-class ConvNeXtConfig:
+class ConvNeXtConfig(Staged):
     """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`.
 
     `response_norm` is what the second version has in place of a layer scale. `final_norm_eps` is
@@ -30,9 +30,6 @@ class ConvNeXtConfig:
     scores: Scores = "softmax"
 
     # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    words: ClassVar[None] = None
-    attends: ClassVar[bool] = False
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None
@@ -44,33 +41,6 @@ class ConvNeXtConfig:
         return sized and self.depth <= DEEPEST and 0 <= self.classes <= MOST
 
     @property
-    def dim(self) -> int:
-        """Channels of the last stage."""
-        return self.dims[-1]
-
-    @property
-    def width(self) -> int:
-        """Channels of `pooler_output`."""
-        return self.dim
-
-    @property
-    def depth(self) -> int:
-        """Blocks of all stages."""
-        return sum(self.depths)
-
-    @property
-    def num_hidden_states(self) -> int:
-        """How many layers there are to ask for: the stages."""
-        return len(self.depths)
-
-    @property
-    def task(self) -> str:
-        """Task, as hubs call it."""
-        return TASKS[self.classes > 0]
-
-    @property
     def text(self) -> str:
         """The architecture in a line."""
-        stages = zip(self.depths, self.dims, strict=True)
-        widths = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
-        return f"4 stages of blocks: {widths}{class_words(self.classes)}"
+        return f"{self.stage_words}{class_words(self.classes)}"

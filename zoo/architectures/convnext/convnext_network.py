@@ -10,14 +10,13 @@ faster in float32, but int8 makes matrix products 2.4 times as fast and convolut
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity, Network
+from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
@@ -161,7 +160,7 @@ class Stage(eqx.Module):
         return x
 
 
-class ConvNeXt(Network):
+class ConvNeXt(FeatureNetwork):
     """Stages, each with half the height and width of the one before, and a final norm.
 
         x = stage(x)                                for every stage; the first takes the image
@@ -185,8 +184,6 @@ class ConvNeXt(Network):
     norm: Norm
     head: eqx.nn.Linear | None
 
-    gives_features: ClassVar[bool] = True
-
     def __init__(self, config: ConvNeXtConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         dims, eps = config.dims, config.final_norm_eps or config.norm_eps
@@ -207,11 +204,6 @@ class ConvNeXt(Network):
     def prefix_tokens(self) -> int:
         """Rows in front of the pixels of the last map: their mean."""
         return 1
-
-    @property
-    def num_hidden_states(self) -> int:
-        """How many layers there are to ask for: the stages."""
-        return len(self.blocks)
 
     def __call__(
         self,
@@ -245,17 +237,6 @@ class ConvNeXt(Network):
             states = [*map(with_mean, maps[:-1]), rows]
         logits = None if self.head is None else self.head(rows[0])
         return Output(rows, rows[0], logits, tuple(states[number - 1] for number in layers))
-
-    def asked(
-        self,
-        *inputs: Float[Array, "3 H W"],
-        layers: Sequence[int],
-        as_maps: bool,
-        attentions: bool,
-    ) -> Output:
-        """Features of one image, with layers; it attends to nothing."""
-        (pixel_values,) = inputs
-        return self(pixel_values, layers, as_maps=as_maps)
 
 
 def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]:

@@ -7,11 +7,9 @@ from dataclasses import replace
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
-from weights.initializers import Shape
 from zoo.answers.answer import Outputs
 from zoo.answers.fed import Size
 from zoo.architectures.architecture import (
-    Architecture,
     Beside,
     GivenOutput,
     Shapes,
@@ -21,11 +19,10 @@ from zoo.architectures.architecture import (
 )
 from zoo.architectures.common_config import MOST
 from zoo.architectures.feature_kinds import (
-    class_answer,
     drawn_features,
-    draws_features,
     feature_outputs,
-    purpose_of_features,
+    staged_architecture,
+    staged_with_head,
 )
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.read_shapes import count_numbered, count_rows
@@ -33,7 +30,6 @@ from zoo.architectures.swin.swin_config import SwinConfig, Two
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
-    from zoo.architectures.swin.swin_network import SwinTransformer
 
 BLOCK = "blocks.{}.blocks.{}."
 
@@ -66,11 +62,7 @@ def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:
         patch_size=patch[2],
         qkv_bias=shapes(f"{first}attn.q_bias") is not None,
     )
-    return _with_head(sized, shapes("head.weight"))
-
-
-def _with_head(config: SwinConfig, head: Shape | None) -> SwinConfig:
-    return replace(config, classes=head[0] if head and len(head) == 2 else 0)
+    return staged_with_head(sized, shapes("head.weight"))
 
 
 def _free(config: SwinConfig) -> SwinConfig:
@@ -153,10 +145,6 @@ FEATURES = TransformersClass("Swinv2Model", "swinv2", _settings)
 CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", _settings)
 
 
-def _as_built(config: SwinConfig, network: SwinTransformer) -> SwinConfig:
-    return replace(config, classes=len(network.head.weight) if network.head else 0)
-
-
 def _outputs(config: SwinConfig, pooler: str) -> dict[str, GivenOutput]:
     return feature_outputs(config, "the pixels of the last map", pooler)
 
@@ -169,25 +157,17 @@ def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None
     )
 
 
-SWIN = Architecture(
+SWIN = staged_architecture(
     config=SwinConfig,
     network=_network,
-    purpose=purpose_of_features,
     sizes=_sizes,
-    landmarks=lambda config: {"norm.weight": (config.dim,)},
     free=_free,
     unsized=_unsized,
     settled=_settled,
     untold=_untold,
-    below=lambda config: replace(config, classes=0),
-    with_head=_with_head,
-    as_built=_as_built,
-    told=lambda settings: settings.network,
     crops=False,
     transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
     classes=(FEATURES, CLASSIFIER),
     outputs=_outputs,
-    answer=class_answer,
     thumbnail=_drawn,
-    page_draws=draws_features,
 )

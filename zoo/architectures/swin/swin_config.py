@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from zoo.answers.scores import Scores
-from zoo.architectures.common_config import DEEPEST, MOST, TASKS, Taken, class_words
+from zoo.architectures.common_config import DEEPEST, MOST, Staged, class_words
 from zoo.architectures.parts.activation_names import Activation
 
 Two = tuple[int, int]
@@ -22,7 +22,7 @@ class StageWindows:
 
 
 @dataclass(frozen=True)
-class SwinConfig:
+class SwinConfig(Staged):
     """Hyperparameters of a Swin V2, a stage to each entry of `depths` and `heads`; the next stage
     has twice the channels, of half the height and width.
 
@@ -51,9 +51,6 @@ class SwinConfig:
     scores: Scores = "softmax"
 
     # As those of `ViTConfig`: all rows are of pixels of the last map.
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    words: ClassVar[None] = None
-    attends: ClassVar[bool] = False
     prefix_tokens: ClassVar[int] = 0
 
     @property
@@ -76,26 +73,6 @@ class SwinConfig:
     def dims(self) -> tuple[int, ...]:
         """Channels of every stage."""
         return tuple(self.embed << stage for stage in range(len(self.depths)))
-
-    @property
-    def dim(self) -> int:
-        """Channels of the last stage."""
-        return self.dims[-1]
-
-    @property
-    def width(self) -> int:
-        """Channels of `pooler_output`."""
-        return self.dim
-
-    @property
-    def depth(self) -> int:
-        """Blocks of all stages."""
-        return sum(self.depths)
-
-    @property
-    def num_hidden_states(self) -> int:
-        """How many layers there are to ask for: the stages."""
-        return len(self.depths)
 
     @property
     def stride(self) -> int:
@@ -125,16 +102,7 @@ class SwinConfig:
         return StageWindows((size[0], size[1]), (shift[0], shift[1]))
 
     @property
-    def task(self) -> str:
-        """Task, as hubs call it."""
-        return TASKS[self.classes > 0]
-
-    @property
     def text(self) -> str:
         """The architecture in a line."""
-        stages = zip(self.depths, self.dims, strict=True)
-        widths = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)
-        return (
-            f"{len(self.depths)} stages of blocks: {widths}, windows of {self.window} x "
-            f"{self.window}{class_words(self.classes)}"
-        )
+        windows = f"windows of {self.window} x {self.window}"
+        return f"{self.stage_words}, {windows}{class_words(self.classes)}"

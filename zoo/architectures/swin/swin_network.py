@@ -8,7 +8,6 @@ bottom edge, and cut off again.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -17,7 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from zoo.architectures.base import UNKNOWN, Identity, Network
+from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
 from zoo.architectures.parts.attention import mixed
 from zoo.architectures.parts.feed_forward import Mlp
 from zoo.architectures.parts.layers import (
@@ -283,7 +282,7 @@ class SwinStage(eqx.Module):
         return x
 
 
-class SwinTransformer(Network):
+class SwinTransformer(FeatureNetwork):
     """Stages of blocks, each with half the height and width of the one before, and a final norm.
 
         x = patch_norm(patch_embed(image))
@@ -301,8 +300,6 @@ class SwinTransformer(Network):
     norm: Norm
     head: eqx.nn.Linear | None
 
-    gives_features: ClassVar[bool] = True
-
     def __init__(self, config: SwinConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         dims = config.dims
@@ -319,11 +316,6 @@ class SwinTransformer(Network):
     def stride(self) -> int:
         """Pixels along a side of what becomes one row of the output: 32 for four stages."""
         return self.patch_embed.patch_size << (len(self.blocks) - 1)
-
-    @property
-    def num_hidden_states(self) -> int:
-        """How many layers there are to ask for: the stages."""
-        return len(self.blocks)
 
     def __call__(
         self,
@@ -362,14 +354,3 @@ class SwinTransformer(Network):
         ]
         logits = None if self.head is None else self.head(pooled)
         return Output(rows, pooled, logits, tuple(states))
-
-    def asked(
-        self,
-        *inputs: Float[Array, "3 H W"],
-        layers: Sequence[int],
-        as_maps: bool,
-        attentions: bool,
-    ) -> Output:
-        """Features of one image, with layers; attention is of windows alone."""
-        (pixel_values,) = inputs
-        return self(pixel_values, layers, as_maps=as_maps)

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity, Network
+from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
 from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.architectures.parts.layers import (
@@ -35,7 +34,7 @@ from zoo.architectures.vit.head_blocks import HeadBlocks
 from zoo.architectures.vit.vit_config import ViTConfig
 
 
-class VisionTransformer(Network):
+class VisionTransformer(FeatureNetwork):
     """Patches become tokens, blocks of attention mix them, and one of them stands for the image.
 
         x = [cls_token, reg_tokens, patch_embed(image) + positions]     in CLIP pre_norm(x)
@@ -82,8 +81,6 @@ class VisionTransformer(Network):
     pool: Pool | None = eqx.field(static=True)
     pooled_norm: bool = eqx.field(static=True)
     head_tokens: int | None = eqx.field(static=True)
-
-    gives_features: ClassVar[bool] = True
 
     def __init__(self, config: ViTConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
@@ -142,11 +139,6 @@ class VisionTransformer(Network):
     def prefix_tokens(self) -> int:
         """Tokens in front of the patches: the class token and the registers."""
         return sum(len(rows) for rows in (self.cls_token, self.reg_tokens) if rows is not None)
-
-    @property
-    def num_hidden_states(self) -> int:
-        """How many layers there are to ask for: the blocks."""
-        return len(self.blocks)
 
     def __call__(
         self,

@@ -6,14 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zoo.architectures.architecture import Architecture, Beside, GivenOutput, told_of_blocks
-from zoo.architectures.feature_kinds import (
-    class_answer,
-    drawn_features,
-    draws_features,
-    feature_outputs,
-    purpose_of_features,
-)
+from zoo.architectures.architecture import Beside, GivenOutput, told_of_blocks
+from zoo.architectures.feature_kinds import feature_architecture, feature_outputs
 from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
@@ -116,10 +110,9 @@ def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
     }
 
 
-VIT = Architecture(
+VIT = feature_architecture(
     config=ViTConfig,
     network=_network,
-    purpose=purpose_of_features,
     sizes=vit_sizes,
     landmarks=vit_landmarks,
     free=vit_free,
@@ -130,13 +123,9 @@ VIT = Architecture(
     with_head=with_classes,
     head_takes=_head_takes,
     as_built=_as_built,
-    told=lambda settings: settings.network,
     heads=lambda config: config.heads,
     transformers=vit_class,
     classes=VIT_CLASSES,
     equimo=vit_equimo,
     outputs=_outputs,
-    answer=class_answer,
-    thumbnail=drawn_features,
-    page_draws=draws_features,
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from zoo.answers.scores import Scores
-from zoo.architectures.common_config import DEEPEST, MOST, TASKS, Taken, class_words
+from zoo.architectures.common_config import DEEPEST, MOST, Classifying, class_words
 from zoo.architectures.parts.activation_names import Activation
 from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.architectures.vit.head_blocks import HeadBlocks
@@ -16,7 +16,7 @@ OF_DINOV3 = RopePeriods()
 
 
 @dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(Classifying):
     """Hyperparameters of a vision transformer; the defaults are DINOv3's.
 
     `hidden` is the width between the two layers of the feed-forward network, already rounded as
@@ -62,10 +62,6 @@ class ViTConfig:
     head_tokens: int | None = None
     distilled: bool = False
     scores: Scores = "softmax"
-
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    words: ClassVar[None] = None
-    attends: ClassVar[bool] = True
 
     @property
     def is_sound(self) -> bool:
@@ -123,11 +119,6 @@ class ViTConfig:
             return None
         tall, wide = self.positions.sides
         return tall * self.patch_size, wide * self.patch_size
-
-    @property
-    def task(self) -> str:
-        """Task, as hubs call it."""
-        return TASKS[self.classes > 0]
 
     @property
     def text(self) -> str:
