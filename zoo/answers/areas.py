@@ -174,7 +174,9 @@ def draw_areas(areas: Areas) -> Image:
     return pil.fromarray(colours[areas])
 
 
-def drawn_maps(maps: Float32) -> tuple[NDArray[np.uint8], str]:
-    """Picture of which of `[1, n, h, w]` is largest where, and what that shows."""
+def drawn_maps(maps: Float32 | None) -> tuple[NDArray[np.uint8], str] | None:
+    """Picture of which of `[1, n, h, w]` is largest where, and what that shows; None of nothing."""
+    if maps is None:
+        return None
     areas = ramp(maps[0].argmax(0).astype(np.float32))
     return areas, "What is where in the photograph of a cat"

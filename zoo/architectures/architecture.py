@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -204,3 +205,7 @@ class Architecture(Generic[C]):
     def gives_features(self) -> bool:
         """Whether its networks give tokens, and logits if they are classifiers."""
         return self.with_head is not None
+
+
+on_backbone = partial(Architecture[Any], parts=("backbone",), below=lambda config: config.backbone)
+"""Makes the record of networks that read what a vision transformer gives."""

@@ -4,15 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from zoo.answers.boxes import as_answered
-from zoo.architectures.architecture import Architecture, Beside, Shapes, TransformersClass
+from zoo.architectures.architecture import Beside, Shapes, TransformersClass
 from zoo.architectures.deim.deim_config import DeimConfig, FinderConfig, PyramidConfig
-from zoo.architectures.detection.box_answers import (
-    BOX_OUTPUTS,
-    PURPOSE_OF_BOXES,
-    box_answer,
-    box_outputs,
-)
+from zoo.architectures.detection.box_answers import box_outputs, finds_boxes
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
 
@@ -175,22 +169,14 @@ DEIMV2 = TransformersClass(
     ),
 )
 
-DEIM = Architecture(
+DEIM = finds_boxes(
     config=DeimConfig,
     network=_network,
-    crops=False,
-    purpose=lambda config: PURPOSE_OF_BOXES,
-    parts=("backbone",),
     sizes=_sizes,
     free=_free,
     unsized=_unsized,
     settled=_settled,
-    below=lambda config: config.backbone,
     transformers=lambda config: DEIMV2,
     classes=(DEIMV2,),
-    exact=("pred_boxes",),
-    compared=as_answered,
     outputs=lambda config, pooler: box_outputs(config.queries, config.classes),
-    answer=lambda config, outputs, question: box_answer(outputs, question),
-    page_draws=lambda config: BOX_OUTPUTS,
 )

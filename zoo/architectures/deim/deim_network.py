@@ -12,9 +12,15 @@ from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.deim.deim_config import LEVELS, STRIDE, DeimConfig, FinderConfig
 from zoo.architectures.deim.pyramid import Adapter, AnyMap, ConvBatchNorm, Pyramid
 from zoo.architectures.detection.rf_detr import Layers, QueryAttention
-from zoo.architectures.detection.sampling import Boxes, sample
+from zoo.architectures.detection.sampling import (
+    Boxes,
+    PointAttention,
+    map_boxes,
+    may_propose,
+    sample,
+)
 from zoo.architectures.parts.feed_forward import SwiGlu
-from zoo.architectures.parts.layers import Size, pointwise
+from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import Detections
 from zoo.architectures.vit.backboned import Backboned
 from zoo.architectures.vit.vision_transformer import VisionTransformer
@@ -23,15 +29,9 @@ Queries = Float[Array, "queries dim"]
 Edges = Float[Array, "queries edges"]
 """Logits of the bins of all four edges, one edge behind another."""
 
-PROPOSED = 0.05
-"""Width and height of the box that every pixel of the largest map proposes, as shares of the
-picture's; of each other map twice as much."""
-EDGE = 0.01
-"""A place this near to the picture's edge proposes nothing."""
 
-
-class LevelledAttention(eqx.Module):
-    """Attention to points of several maps, which a query chooses with their weights.
+class LevelledAttention(PointAttention):
+    """Attention to points of several maps.
 
     The points of a head are at `centre + offsets / points · size / 2` of the query's box; a query's
     weights of all maps sum to one. The channels of maps are those of the heads, side by side.
@@ -39,9 +39,6 @@ class LevelledAttention(eqx.Module):
     Source: `DFineMultiscaleDeformableAttention` of transformers.
     """
 
-    offsets: eqx.nn.Linear
-    weights: eqx.nn.Linear
-    heads: int = eqx.field(static=True)
     points: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, dim: int, heads: int, points: Sequence[int], *, key: PRNGKeyArray):
@@ -53,11 +50,7 @@ class LevelledAttention(eqx.Module):
 
     def __call__(self, x: Queries, boxes: Boxes, maps: Sequence[AnyMap]) -> Queries:
         """**Arguments:** the queries with their positions, their boxes, and the maps."""
-        count, heads, total = len(x), self.heads, sum(self.points)
-        weights = pointwise(self.weights, x).reshape(count, heads, total)
-        weights = jax.nn.softmax(weights.astype(jnp.float32), axis=-1).astype(x.dtype)
-        offsets = pointwise(self.offsets, x).reshape(count, heads, total, 2)
-        offsets = offsets.astype(jnp.float32)  # half precision is off by a pixel
+        weights, offsets = self.chosen(x)
         shares = jnp.array([1 / each for each in self.points for _ in range(each)], jnp.float32)
         centre, size = boxes[:, None, None, :2], boxes[:, None, None, 2:]
         places = centre + offsets * shares[:, None] * size * 0.5
@@ -65,10 +58,10 @@ class LevelledAttention(eqx.Module):
         for source, points in zip(maps, self.points, strict=True):
             here = places[:, :, first : first + points].transpose(1, 0, 2, 3)
             _, height, width = source.shape
-            sampled.append(jax.vmap(sample)(source.reshape(heads, -1, height, width), here))
+            sampled.append(jax.vmap(sample)(source.reshape(self.heads, -1, height, width), here))
             first += points
         values = jnp.concatenate(sampled, axis=-1).astype(x.dtype)
-        return jnp.einsum("hcqp,qhp->qhc", values, weights).reshape(count, -1)
+        return jnp.einsum("hcqp,qhp->qhc", values, weights).reshape(len(x), -1)
 
 
 class Gate(eqx.Module):
@@ -288,7 +281,7 @@ class Deim(Backboned):
         rows = [each.reshape(each.shape[0], -1).T for each in maps]
         boxes = [map_boxes(each.shape[1], each.shape[2], level) for level, each in enumerate(maps)]
         x, starts = jnp.concatenate(rows), jnp.concatenate(boxes)
-        allowed = ((starts > EDGE) & (starts < 1 - EDGE)).all(axis=-1, keepdims=True)
+        allowed = may_propose(starts)[:, None]
         x = pointwise(self.proposal_proj, jnp.where(allowed, x, 0))
         x = pointwise(self.proposal_norm, x)
         best = pointwise(self.proposal_classes, x).max(axis=-1)
@@ -313,15 +306,6 @@ class Deim(Backboned):
         best = jax.lax.top_k(jax.nn.softmax(logits, axis=-1), self.top_k)[0]
         best = jnp.concatenate([best, best.mean(axis=-1, keepdims=True)], axis=-1)
         return self.quality[-1](best.reshape(len(edges), -1).astype(edges.dtype))
-
-
-def map_boxes(height: Size, width: Size, level: int) -> Boxes:
-    """The box that every place of a map begins with, by rows."""
-    columns = (jnp.arange(width, dtype=jnp.float32) + 0.5) / width
-    rows = (jnp.arange(height, dtype=jnp.float32) + 0.5) / height
-    y, x = (each.reshape(-1) for each in jnp.meshgrid(rows, columns, indexing="ij"))
-    side = jnp.full_like(x, PROPOSED * 2**level)
-    return jnp.stack([x, y, side, side], axis=-1)
 
 
 def inverse_sigmoid(x: Boxes, least: float = 1e-5) -> Boxes:

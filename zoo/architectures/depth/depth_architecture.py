@@ -9,13 +9,13 @@ from zoo.answers.colours import ramp
 from zoo.answers.depth_map import depth_map, draw_depth
 from zoo.answers.fed import Size
 from zoo.architectures.architecture import (
-    Architecture,
     Beside,
     GivenOutput,
     Shapes,
     Thumbnail,
     TransformersClass,
     no_class,
+    on_backbone,
 )
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.read_shapes import as_four, count_rows
@@ -118,15 +118,13 @@ def _outputs(config: DepthConfig, pooler: str) -> dict[str, GivenOutput]:
     return {"predicted_depth": GivenOutput("[batch_size, height, width]", words)}
 
 
-DEPTH = Architecture(
+DEPTH = on_backbone(
     config=DepthConfig,
     network=_network,
     purpose=_purpose,
-    parts=("backbone",),
     sizes=_sizes,
     unsized=_unsized,
     settled=_settled,
-    below=lambda config: config.backbone,
     transformers=_class,
     classes=(DEPTH_ANYTHING,),
     outputs=_outputs,

@@ -1,13 +1,16 @@
 """What networks that find things give and say."""
 
+from functools import partial
+
 from zoo.answers.answer import Answer, Answered, Outputs, Question, features
 from zoo.answers.boxes import (
     THRESHOLD,
+    as_answered,
     draw_boxes,
     instance_areas,
     post_process_object_detection,
 )
-from zoo.architectures.architecture import GivenOutput
+from zoo.architectures.architecture import GivenOutput, on_backbone
 
 BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
 """The outputs that say where things are."""
@@ -42,3 +45,15 @@ def box_outputs(queries: int, classes: int) -> dict[str, GivenOutput]:
             "zoo.answers.boxes makes boxes in pixels of both",
         ),
     }
+
+
+finds_boxes = partial(
+    on_backbone,
+    crops=False,
+    purpose=lambda config: PURPOSE_OF_BOXES,
+    exact=("pred_boxes",),
+    compared=as_answered,
+    answer=lambda config, outputs, question: box_answer(outputs, question),
+    page_draws=lambda config: BOX_OUTPUTS,
+)
+"""Makes the record of networks that find things, each in a box."""

@@ -4,20 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from zoo.answers.boxes import as_answered
 from zoo.architectures.architecture import (
-    Architecture,
     Beside,
     GivenOutput,
     Shapes,
     TransformersClass,
 )
-from zoo.architectures.detection.box_answers import (
-    BOX_OUTPUTS,
-    PURPOSE_OF_BOXES,
-    box_answer,
-    box_outputs,
-)
+from zoo.architectures.detection.box_answers import box_outputs, finds_boxes
 from zoo.architectures.detection.detection_config import (
     DecoderConfig,
     DetectionConfig,
@@ -197,22 +190,14 @@ def _outputs(config: DetectionConfig, pooler: str) -> dict[str, GivenOutput]:
     return outputs
 
 
-DETECTION = Architecture(
+DETECTION = finds_boxes(
     config=DetectionConfig,
     network=_network,
-    crops=False,
-    purpose=lambda config: PURPOSE_OF_BOXES,
-    parts=("backbone",),
     sizes=_sizes,
     free=_free,
     unsized=_unsized,
     settled=_settled,
-    below=lambda config: config.backbone,
     transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
     classes=(RF_DETR, RF_DETR_MASKS),
-    exact=("pred_boxes",),
-    compared=as_answered,
     outputs=_outputs,
-    answer=lambda config, outputs, question: box_answer(outputs, question),
-    page_draws=lambda config: BOX_OUTPUTS,
 )

@@ -12,21 +12,16 @@ from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.detection.instance_masks import InstanceHead
 from zoo.architectures.detection.projector import Projector
-from zoo.architectures.detection.sampling import Boxes, SampledAttention
+from zoo.architectures.detection.sampling import Boxes, SampledAttention, map_boxes, may_propose
 from zoo.architectures.detection.windowed import windowed_maps
 from zoo.architectures.parts.attention import attend
 from zoo.architectures.parts.feed_forward import Mlp
-from zoo.architectures.parts.layers import Activation, Size, pointwise, relu
+from zoo.architectures.parts.layers import Activation, pointwise, relu
 from zoo.architectures.parts.output import Detections
 from zoo.architectures.vit.backboned import Backboned
 from zoo.architectures.vit.vision_transformer import VisionTransformer
 
 Queries = Float[Array, "queries dim"]
-
-PROPOSED = 0.05
-"""Width and height of the box that every place of the map proposes, as shares of the picture's."""
-EDGE = 0.01
-"""A place this near to the picture's edge proposes nothing."""
 
 
 class Layers(eqx.Module):
@@ -213,9 +208,9 @@ class RfDetr(Backboned):
         maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows)
         source = self.projector(maps)
         height, width, dim = source.shape
-        proposed = self.proposals[0](
-            source.reshape(height * width, dim), *map_places(height, width)
-        )
+        starts = map_boxes(height, width)
+        places = source.reshape(height * width, dim)
+        proposed = self.proposals[0](places, starts, may_propose(starts))
         boxes = self.chosen(proposed)
         x = self.query_feat[: self.queries]
         positions = self.positions(sine_positions(boxes, dim).astype(x.dtype))
@@ -246,16 +241,6 @@ class RfDetr(Backboned):
         numbers = jax.lax.top_k(jnp.concatenate([best, none]), self.queries)[1]
         there = numbers < count
         return jnp.where(there[:, None], refined(boxes[jnp.where(there, numbers, 0)], own), own)
-
-
-def map_places(height: Size, width: Size) -> tuple[Boxes, Bool[Array, " places"]]:
-    """The box that every place of a map begins with, and whether it may propose, by rows."""
-    columns = (jnp.arange(width, dtype=jnp.float32) + 0.5) / width
-    rows = (jnp.arange(height, dtype=jnp.float32) + 0.5) / height
-    y, x = (each.reshape(-1) for each in jnp.meshgrid(rows, columns, indexing="ij"))
-    side = jnp.full_like(x, PROPOSED)
-    boxes = jnp.stack([x, y, side, side], axis=-1)
-    return boxes, ((boxes > EDGE) & (boxes < 1 - EDGE)).all(axis=-1)
 
 
 def refined(boxes: Boxes, deltas: Boxes) -> Boxes:

@@ -13,13 +13,11 @@ from zoo.answers.areas import (
     drawn_maps,
     post_process_panoptic_segmentation,
 )
-from zoo.answers.fed import Size
 from zoo.architectures.architecture import (
-    Architecture,
     GivenOutput,
     Shapes,
-    Thumbnail,
     TransformersClass,
+    on_backbone,
 )
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.masks.mask_config import MaskConfig
@@ -88,11 +86,6 @@ def _answer(config: MaskConfig, outputs: Outputs, question: Question) -> Answere
     return Answered("areas", best_first, draw_areas(areas), areas)
 
 
-def _thumbnail(config: MaskConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
-    masks = outputs.get("masks_queries_logits")
-    return None if masks is None else drawn_maps(masks)
-
-
 def _outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
     queries, stride = config.queries, config.mask_stride
     return {
@@ -109,19 +102,17 @@ def _outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
     }
 
 
-MASKS = Architecture(
+MASKS = on_backbone(
     config=MaskConfig,
     network=_network,
     purpose=lambda config: PURPOSE_OF_AREAS,
-    parts=("backbone",),
     sizes=_sizes,
     unsized=_unsized,
     valued=_valued,
-    below=lambda config: config.backbone,
     transformers=lambda config: EOMT,
     classes=(EOMT,),
     outputs=_outputs,
     answer=_answer,
-    thumbnail=_thumbnail,
+    thumbnail=lambda config, outputs, size: drawn_maps(outputs.get("masks_queries_logits")),
     page_draws=lambda config: MAPS,
 )

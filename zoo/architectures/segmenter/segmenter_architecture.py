@@ -8,8 +8,7 @@ import numpy as np
 
 from zoo.answers.answer import Answered, Outputs, Question, best, features
 from zoo.answers.areas import class_map, draw_areas, drawn_maps
-from zoo.answers.fed import Size
-from zoo.architectures.architecture import Architecture, GivenOutput, Shapes, Thumbnail
+from zoo.architectures.architecture import GivenOutput, Shapes, on_backbone
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.read_shapes import count_rows
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
@@ -36,27 +35,20 @@ def _answer(config: SegmenterConfig, outputs: Outputs, question: Question) -> An
     return Answered("areas", seen, draw_areas(areas), areas)
 
 
-def _thumbnail(config: SegmenterConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
-    logits = outputs.get("logits")
-    return None if logits is None else drawn_maps(logits)
-
-
 def _outputs(config: SegmenterConfig, pooler: str) -> dict[str, GivenOutput]:
     shape = f"[batch_size, {config.classes}, height / {config.stride}, width / {config.stride}]"
     words = "a linear classifier's number for each class and every patch, larger where likelier"
     return {"logits": GivenOutput(shape, f"{words}; id2label in config.json names the classes")}
 
 
-SEGMENTER = Architecture(
+SEGMENTER = on_backbone(
     config=SegmenterConfig,
     network=_network,
     purpose=lambda config: PURPOSE_OF_AREAS,
-    parts=("backbone",),
     sizes=_sizes,
     unsized=lambda config: replace(config, layers=0, classes=0),
-    below=lambda config: config.backbone,
     outputs=_outputs,
     answer=_answer,
-    thumbnail=_thumbnail,
+    thumbnail=lambda config, outputs, size: drawn_maps(outputs.get("logits")),
     page_draws=lambda config: {"logits"},
 )
