@@ -109,7 +109,9 @@ def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> C
             "merge it with peft's `merge_and_unload()`, and name what that gives."
         )
     whole = {places(key): tensor for key, tensor in trained.items()}
-    heads = [key for key, tensor in whole.items() if _is_new(tensor, base.tensors.get(key))]
+    before = {key: tensor.shape for key, tensor in base.tensors.items()}
+    # A layer that was trained as a whole, and answers something else than the base's.
+    heads = [k for k, t in whole.items() if len(t.shape) == 2 and before.get(k) != t.shape]
     return replace(
         base,
         container=MERGED,
@@ -118,11 +120,6 @@ def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> C
         tensors={**base.tensors, **merged, **whole},
         head=heads[0].removesuffix(".weight") if heads else "",
     )
-
-
-def _is_new(tensor: LazyTensor, earlier: LazyTensor | None) -> bool:
-    """Whether a layer that was trained as a whole answers something else than the base's."""
-    return len(tensor.shape) == 2 and (earlier is None or earlier.shape != tensor.shape)
 
 
 def _read(folder: Path) -> tuple[Scales, Checkpoint]:

@@ -81,14 +81,8 @@ def key_mask(shape: Shape) -> Float32:
     return mask
 
 
-def around_one(shape: Shape, rng: np.random.Generator) -> Float32:
-    """Uniform values in [0.9, 1.1), in float32; centred before 1 is added, not after."""
-    return np.float32(1) + (rng.random(shape, dtype=np.float32) * np.float32(0.2) - np.float32(0.1))
-
-
-def below_one(shape: Shape, rng: np.random.Generator) -> Float32:
-    """Uniform values in [0.05, 1), in float32."""
-    return np.float32(0.05) + rng.random(shape, dtype=np.float32) * np.float32(0.95)
+def _uniform(shape: Shape, rng: np.random.Generator, below: float) -> Float32:
+    return rng.random(shape, dtype=np.float32) * np.float32(below)
 
 
 def exact_periods(count: int) -> Float32:
@@ -120,8 +114,9 @@ DRAWS: dict[str, Draw] = {
     "qkv_bias": lambda shape, rng: normal(shape, rng, 0.2),
     "token": lambda shape, rng: normal(shape, rng, 0.5),
     "positions": lambda shape, rng: normal(shape, rng, 0.2),
-    "norm": around_one,
-    "scale": below_one,
+    # Centred before 1 is added, not after: [0.9, 1.1).
+    "norm": lambda shape, rng: np.float32(1) + (_uniform(shape, rng, 0.2) - np.float32(0.1)),
+    "scale": lambda shape, rng: np.float32(0.05) + _uniform(shape, rng, 0.95),
     "log_scale": lambda shape, rng: np.float32(1.5) + normal(shape, rng, 1.5),
     "mask": lambda shape, _: key_mask(shape),
     "zeros": lambda shape, _: np.zeros(shape, np.float32),

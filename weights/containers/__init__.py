@@ -67,8 +67,10 @@ def _open_file(path: Path) -> Checkpoint:
         if not heads.is_head(archive):
             return archive
         return heads.on_backbone(archive, _open_file(heads.backbone_of(path)))
+    descriptions = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
+    what = next(descriptions, "not a checkpoint that is read")
     raise NotACheckpoint(
-        f"{path} is {_what_it_is(start)} ({path.stat().st_size} bytes: not a PyTorch, numpy or "
+        f"{path} is {what} ({path.stat().st_size} bytes: not a PyTorch, numpy or "
         "Equimo archive, not safetensors, not leaves of Equinox): give a file that holds a state "
         "dict, or download it again."
     )
@@ -83,11 +85,6 @@ BEGINNINGS = {
     b"GGUF": "a GGUF file, and not a checkpoint that is read",
 }
 """How files begin that are known and not read, and what they are."""
-
-
-def _what_it_is(start: bytes) -> str:
-    descriptions = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
-    return next(descriptions, "not a checkpoint that is read")
 
 
 def _is_zip(path: Path) -> bool:

@@ -119,11 +119,6 @@ def as_they_are(got: Outputs, wanted: Outputs) -> tuple[Outputs, Outputs]:
     return got, wanted
 
 
-def says_nothing(config: Config, outputs: Outputs, question: Question) -> Answered:
-    """The answer of networks whose outputs are none yet."""
-    return features(outputs)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Architecture(Generic[C]):
     """A kind of network, by its configuration `config`.
@@ -196,7 +191,9 @@ class Architecture(Generic[C]):
     equimo: Callable[[C], dict[str, Any]] | None = None
     crops: bool = True
     outputs: Callable[[C, str], Mapping[str, GivenOutput]]
-    answer: Callable[[C, Outputs, Question], Answered] = says_nothing
+    answer: Callable[[C, Outputs, Question], Answered] = lambda config, outputs, question: features(
+        outputs
+    )
     thumbnail: Callable[[C, Outputs, Size], Thumbnail | None] = lambda config, outputs, size: None
     page_draws: Callable[[C], Set[str]] = lambda config: frozenset()
     similarity: Callable[[C, Mapping[str, Any]], tuple[float, float]] | None = None

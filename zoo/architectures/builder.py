@@ -70,14 +70,12 @@ def batched(
 
 def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
     """Fields of all outputs that a network can give where those layers are asked for."""
-    run = partial(_everything, layers=layers)
+
+    def run(model: Network, *inputs: Shaped[Array, "..."]) -> Returned:
+        return model.batched(*inputs, layers=layers, as_maps=False, attentions=True)
+
     output = eqx.filter_eval_shape(run, abstract(config), *_least(config))
     return [field for field, value in output._asdict().items() if jax.tree.leaves(value)]
-
-
-def _everything(model: Network, *inputs: Shaped[Array, "..."], layers: Sequence[int]) -> Returned:
-    """All that a network can be asked for."""
-    return model.batched(*inputs, layers=layers, as_maps=False, attentions=True)
 
 
 def _least(config: Config) -> list[jax.ShapeDtypeStruct]:

@@ -1,6 +1,5 @@
 """What networks have in common that give features, and logits if they are classifiers."""
 
-from collections.abc import Set
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Shape
-from zoo.answers.answer import Answered, Outputs, Question, classes
+from zoo.answers.answer import Outputs, classes
 from zoo.answers.colours import components
 from zoo.answers.fed import Size
 from zoo.architectures.architecture import Architecture, GivenOutput
@@ -50,16 +49,6 @@ def feature_outputs(
     }
 
 
-def purpose_of_features(config: FeatureConfig) -> str:
-    """Purpose of a network."""
-    return CLASSIFIES if config.classes else TURNS_INTO_VECTORS
-
-
-def class_answer(config: FeatureConfig, outputs: Outputs, question: Question) -> Answered:
-    """Classes, or features."""
-    return classes(outputs, question.names, config.scores)
-
-
 def drawn_features(
     config: FeatureConfig, outputs: Outputs, size: Size
 ) -> tuple[NDArray[np.uint8], str] | None:
@@ -72,18 +61,13 @@ def drawn_features(
     return components(patches)[0], "Features of the photograph of a cat, as colours"
 
 
-def draws_features(config: FeatureConfig) -> Set[str]:
-    """The outputs that the page of a network draws."""
-    return {"last_hidden_state", *(("logits",) if config.classes else ())}
-
-
 feature_architecture = partial(
     Architecture[Any],
-    purpose=purpose_of_features,
+    purpose=lambda config: CLASSIFIES if config.classes else TURNS_INTO_VECTORS,
     told=lambda settings: settings.network,
-    answer=class_answer,
+    answer=lambda config, outputs, question: classes(outputs, question.names, config.scores),
     thumbnail=drawn_features,
-    page_draws=draws_features,
+    page_draws=lambda config: {"last_hidden_state", *(("logits",) if config.classes else ())},
 )
 
 StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)

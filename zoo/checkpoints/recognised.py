@@ -50,12 +50,12 @@ class Candidate:
     @property
     def is_variant(self) -> bool:
         """Whether the sizes are the entry's too."""
-        return body(self.config) == body(self.entry.config_for(self.naming.name))
+        return body(self.config) == body(self.usual)
 
     @property
-    def is_published(self) -> bool:
-        """Whether all else is, too."""
-        return self.config == self.entry.config_for(self.naming.name)
+    def usual(self) -> Config:
+        """The network of the entry."""
+        return self.entry.config_for(self.naming.name)
 
     @cached_property
     def used(self) -> frozenset[int]:
@@ -87,7 +87,8 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     best = ranked[0]
     # Where only the licences differ, a guess would be a claim about the terms. What a library does
     # otherwise than the authors is no difference between networks that it has trained.
-    if best.is_variant and len({_identity(each, beside) for each in ranked}) > 1:
+    alike = ranked if best.is_variant else []
+    if len({(_described(each, beside).config, each.entry.licence.name) for each in alike}) > 1:
         fitting = " or ".join(dict.fromkeys(each.entry.name for each in ranked))
         raise BadRequest(
             f"{asked.path} may be of {fitting}, which its tensors do not tell: name the model."
@@ -112,11 +113,6 @@ def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:
     entry, naming, config = candidate.entry, candidate.naming, candidate.config
     own_head = bool(candidate.view.head)
     return described(entry, naming, config, beside.settings, beside.pictures, own_head)
-
-
-def _identity(candidate: Candidate, beside: SettingsBeside) -> tuple[Config, str]:
-    """What tells a network from another."""
-    return _described(candidate, beside).config, candidate.entry.licence.name
 
 
 def _is_published(candidate: Candidate, checkpoint: Checkpoint) -> bool:
@@ -189,7 +185,8 @@ def _other_sizes(naming: Naming, view: Checkpoint) -> str:
             if len(kernel) == 4 and kernel[1] != 3:
                 return f"it takes pictures of {kernel[1]} channels, and the zoo's networks take 3"
         table = leaf_shape(naming, view.tensors, part + "global_pos_embed.weight")
-        places = (positions_in(entry.config_for(naming.name)) for entry in _named_by(naming))
+        entries = (entry for entry in MODELS.values() if naming in entry.readable)
+        places = (positions_in(entry.config_for(naming.name)) for entry in entries)
         patches = {table[0] - where.prefix for where in places if table and where is not None}
         if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
             return (
@@ -198,11 +195,6 @@ def _other_sizes(naming: Naming, view: Checkpoint) -> str:
                 f"{CONFIG} beside {TENSORS}, and give their folder"
             )
     return ""
-
-
-def _named_by(naming: Naming) -> list[ModelInfo]:
-    """The entries of which files have these names."""
-    return [entry for entry in MODELS.values() if naming in entry.readable]
 
 
 def _few(names: Sequence[str]) -> str:
@@ -238,7 +230,7 @@ def likely(
     fitting = [each for each in fitting if len(each.used) == most]
     best = [each for each in fitting if each.is_variant] or fitting
     # What settings tell apart and tensors do not: OpenAI's CLIP has another GELU than LAION's.
-    best = [each for each in best if each.is_published] or best
+    best = [each for each in best if each.config == each.usual] or best
     names = {file.path.name for file in checkpoint.files}
     best = [each for each in best if names & {*each.entry.files}] or best
     if settings is None or not settings.architecture:

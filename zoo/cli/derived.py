@@ -29,11 +29,13 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
     def derived(command: Made) -> Made:
         groups = [stated(each) for each in (*makers, command)]
         every = {name: each for group in groups for name, each in group.items()}
-        spellings = _spellings({name: option for name, (_, option) in every.items()})
+        # What parameters are called in messages, by their names and by those of the options.
+        called = {name: option_name(name, option) for name, (_, option) in every.items()}
+        spelled_so = {each.strip("-").replace("-", "_"): each for each in called.values()} | called
 
         @wraps(command)
         def run(**values: Any) -> Any:
-            with spelled(spellings):
+            with spelled(spelled_so):
                 *made, own = (_read(group, values) for group in groups)
                 requests = [_made(maker, how) for maker, how in zip(makers, made, strict=True)]
                 return command(*requests, **own)
@@ -52,12 +54,6 @@ def option_name(name: str, option: Option) -> str:
     if option.positional:
         return (option.metavar or name).strip("[].")
     return option.name or f"--{name.replace('_', '-')}"
-
-
-def _spellings(options: dict[str, Option]) -> dict[str, str]:
-    """What parameters are called in messages, by their names and by those of the options."""
-    called = {name: option_name(name, option) for name, option in options.items()}
-    return {each.strip("-").replace("-", "_"): each for each in called.values()} | called
 
 
 def complete(incomplete: str) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,11 +69,11 @@ def cluster_crew(address: str, recipe: ShardRecipe) -> Generator[Crew]:
     from zoo.artifacts.assemble.pools import cluster
 
     with cluster(address) as pool, pool.open() as executor:
-        yield Crew(partial(_submitted, executor, recipe), AHEAD, counts=False, lost=pool.lost)
 
+        def submit(offset: int) -> Future[ShardNote]:
+            return executor.submit(work_elsewhere, recipe, offset)
 
-def _submitted(executor: Executor, recipe: ShardRecipe, offset: int) -> Future[ShardNote]:
-    return executor.submit(work_elsewhere, recipe, offset)
+        yield Crew(submit, AHEAD, counts=False, lost=pool.lost)
 
 
 def work_elsewhere(recipe: ShardRecipe, offset: int) -> ShardNote:

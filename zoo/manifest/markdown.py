@@ -20,7 +20,7 @@ def html_page(template: str, **values: object) -> str:
 
 def _render(template: str, escaped: bool, values: Mapping[str, object]) -> str:
     environment = Environment(
-        loader=FunctionLoader(_template),
+        loader=FunctionLoader(lambda name: (files("zoo") / "data" / name).read_text("utf-8")),
         autoescape=escaped,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -29,7 +29,3 @@ def _render(template: str, escaped: bool, values: Mapping[str, object]) -> str:
     )
     environment.filters["quoted"] = json.dumps
     return environment.get_template(template).render(values)
-
-
-def _template(name: str) -> str:
-    return (files("zoo") / "data" / name).read_text(encoding="utf-8")

@@ -32,11 +32,6 @@ class ReportRequest:
     folder: Path
     boxes: BoxTask | None = None
 
-    @property
-    def has_images(self) -> bool:
-        """Whether there are images to be measured with."""
-        return any((self.task, self.boxes))
-
 
 @dataclass
 class Outcomes:
@@ -141,7 +136,8 @@ def tell_time(
         if sum_of + budget.takes(entry) <= budget.left:
             sum_of, fitting = sum_of + budget.takes(entry), fitting + 1
     span = f"about {minutes(sum_of)} of at most {asked.minutes:g}"
-    images = "; as many images as there is time for take the rest" if asked.has_images else ""
+    rest = "; as many images as there is time for take the rest"
+    images = rest if any((asked.task, asked.boxes)) else ""
     progress.note(f"{fitting} of {len(missing)} models take {span}{images}")
 
 

@@ -65,15 +65,14 @@ def render(report: ReportContent) -> str:
         models=report.models,
         rows=[(each, *row) for each in report.models for row in file_rows(each)],
         results=[(each, *row) for each in report.models for row in result_rows(each)],
-        tasks=[each for each in report.models if each.images and was_asked(each)],
+        tasks=[
+            each
+            for each in report.models
+            if each.images and any("classifier" in file.scores for file in each.files.values())
+        ],
         number=number,
         verdict=IS_PUBLISHED,
     )
-
-
-def was_asked(measured: Measured) -> bool:
-    """Whether a file has a classifier of the images' classes."""
-    return any("classifier" in file.scores for file in measured.files.values())
 
 
 IS_PUBLISHED = {True: "yes", False: "no", None: "not known"}

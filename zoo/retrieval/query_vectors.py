@@ -14,7 +14,7 @@ from weights.parameters import parameter
 from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.errors import BadFile, BadRequest
 from zoo.hub.found_variant import is_built
-from zoo.hub.session import VisionModel, open_file, open_folder
+from zoo.hub.session import open_file, open_folder
 from zoo.images.pictures import ReadPicture, Sides, pictures, read_picture, reduced_picture
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.vector_table import VectorTable, unit_rows
@@ -57,14 +57,10 @@ def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:
             "picture, or make a dataset of a model with a tower for texts, as "
             "siglip2_vitb16_224_dual."
         )
-    return dataset_model(table, place).text([text])
-
-
-def dataset_model(table: VectorTable, place: Path | None) -> VisionModel:
-    """The model of a dataset, from a file or folder, or from where the dataset notes it.
-    **Raises** `BadFile`."""
     _, path = _dataset_network(table, place)
-    return open_file(path) if path.suffix == ".onnx" else open_folder(path, table.network.variant)
+    is_file = path.suffix == ".onnx"
+    model = open_file(path) if is_file else open_folder(path, table.network.variant)
+    return model.text([text])
 
 
 def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwork, Path]:

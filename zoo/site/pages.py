@@ -155,7 +155,9 @@ def demo(built: Built) -> dict[str, Any]:
     outputs = {output.name for variant in built.variants.values() for output in variant.outputs}
     needed = architecture_of(config).page_draws(config)
     drawn = bool(needed) and needed <= outputs
-    whole = built.variants.items() if drawn and is_fed(built) else ()
+    # Texts need a tokenizer.
+    is_fed = built.has_tokenizer or "input_ids" not in config.takes
+    whole = built.variants.items() if drawn and is_fed else ()
     small = {name: v.file for name, v in whole if len(v.files) == 1}
     chosen = {name: small[name] for name in RUN_HERE if name in small}
     if "fp32" in chosen:
@@ -196,8 +198,3 @@ def offered_sizes(built: Built) -> list[tuple[int, int]]:
         return [own]
     larger = (side // config.stride * config.stride for side in LARGER)
     return [own, *((side, side) for side in larger if side > own[0])]
-
-
-def is_fed(built: Built) -> bool:
-    """Whether a page can make what the files take: texts need a tokenizer."""
-    return built.has_tokenizer or "input_ids" not in built.entry.config.takes

@@ -64,12 +64,8 @@ def _drawn(
 ) -> tuple[NDArray[np.uint8], str] | None:
     """The output that says most to people, as [height, width, 3]."""
     config = built.entry.config
-    sound = {name: values for name, values in outputs.items() if _is_sound(values)}
+    # There are numbers to draw, and none but numbers.
+    sound = {k: each for k, each in outputs.items() if each.size and np.isfinite(each).all()}
     drawn: tuple[NDArray[np.uint8], str] | None
     drawn = architecture_of(config).thumbnail(config, sound, (size[0], size[1]))
     return drawn
-
-
-def _is_sound(values: NDArray[Any]) -> bool:
-    """Whether there are numbers to draw, and none but numbers."""
-    return values.size > 0 and bool(np.isfinite(values).all())

@@ -18,7 +18,8 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: DeimConfig, shapes: Shapes) -> DeimConfig | None:
-    edges, (quality, best) = shapes("box_heads.0.layers.2.weight"), _quality(shapes)
+    edges = shapes("box_heads.0.layers.2.weight")
+    quality, best = shapes("quality.0.layers.0.weight") or (0, 0)
     classes, width = shapes("proposal_classes.weight") or (0, 0)
     looks = count_rows(shapes, "blocks.0.cross.weights.weight")
     if not (edges and classes and best and looks):
@@ -48,12 +49,6 @@ def _sizes(config: DeimConfig, shapes: Shapes) -> DeimConfig | None:
 
 
 BRANCH = "pyramid.joins.0.branch1.bottlenecks.{}"
-
-
-def _quality(shapes: Shapes) -> tuple[int, int]:
-    """Rows and columns of the layer that judges a box."""
-    rows, columns = shapes("quality.0.layers.0.weight") or (0, 0)
-    return rows, columns
 
 
 def _unsized(config: DeimConfig) -> DeimConfig:

@@ -72,13 +72,9 @@ UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 """Numbers up to 90 that COCO gives to no class."""
 
 
-def _coco() -> tuple[str, ...]:
-    """COCO's classes by the numbers that they have there."""
-    things = iter(shared.class_names("coco"))
-    return tuple("N/A" if number in UNUSED else next(things) for number in range(91))
-
-
-COCO = _coco()
+_THINGS = iter(shared.class_names("coco"))
+COCO = tuple("N/A" if number in UNUSED else next(_THINGS) for number in range(91))
+"""COCO's classes by the numbers that they have there."""
 
 
 def _model(variant: DetrVariant) -> ModelInfo:

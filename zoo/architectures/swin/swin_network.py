@@ -182,7 +182,8 @@ class SwinBlock(eqx.Module):
     @eqx.filter_jit  # traced once for all blocks of one width
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
         x = x + pointwise(self.norm1, self.mixed(x))
-        return x + pointwise(self.norm2, pointwise_rows(self.mlp, x))
+        rows = self.mlp(x.reshape(-1, x.shape[-1]))
+        return x + pointwise(self.norm2, rows.reshape(x.shape))
 
     def mixed(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
         """Map that attention makes of its windows."""
@@ -207,13 +208,6 @@ class SwinBlock(eqx.Module):
         )
         marked = cut((3 * rows[:, None] + columns[None, :])[..., None], self.attn.window)[..., 0]
         return jnp.where(marked[:, :, None] == marked[:, None, :], 0.0, self.masked)
-
-
-def pointwise_rows(
-    mlp: Mlp, x: Float[Array, "height width dim"]
-) -> Float[Array, "height width dim"]:
-    """A feed-forward network of every pixel of a map."""
-    return mlp(x.reshape(-1, x.shape[-1])).reshape(x.shape)
 
 
 def cut(x: Shaped[Array, "height width dim"], window: Two) -> Shaped[Array, "windows pixels dim"]:

@@ -32,6 +32,7 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         depth=count_numbered(shapes, "head_blocks.{}.prenorm.weight"),
         hidden=count_rows(shapes, "head_blocks.0.mlp.w1.weight"),
     )
+    has_biases = config.rope is not None or shapes("blocks.0.attn.qkv.bias") is not None
     sized = replace(
         config,
         dim=patch[0],
@@ -39,7 +40,7 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
         heads=_heads(config, patch[0], shapes),
         ffn=kind,
         hidden=width,
-        qkv_bias=config.qkv_bias and (config.rope is not None or _has_biases(shapes)),
+        qkv_bias=config.qkv_bias and has_biases,
         patch_size=patch[2],
         registers=count_rows(shapes, "reg_tokens"),
         positions=config.positions and _on_grid(config.positions, shapes),
@@ -48,10 +49,6 @@ def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
     )
     whole = with_classes(sized, shapes("head.weight"))
     return replace(whole, distilled=whole.classes > 0 and bool(shapes("head_dist.weight")))
-
-
-def _has_biases(shapes: Shapes) -> bool:
-    return shapes("blocks.0.attn.qkv.bias") is not None
 
 
 def _on_grid(where: LearnedPositions, shapes: Shapes) -> LearnedPositions:
