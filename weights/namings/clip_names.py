@@ -38,7 +38,7 @@ CLIP_TEXT = Naming(
 )
 
 _BLOCK = "transformer.resblocks.{i}."
-_RESBLOCKS = (
+RESBLOCKS = (
     Rule("blocks.{i}.prenorm.{p}", (_BLOCK + "ln_1.{p}",)),
     Rule("blocks.{i}.attn.qkv.{p}", (_BLOCK + "attn.in_proj_{p}",)),
     Rule("blocks.{i}.attn.proj.{p}", (_BLOCK + "attn.out_proj.{p}",)),
@@ -50,7 +50,7 @@ _RESBLOCKS = (
 ORIGINAL_VIT = Naming(
     "original",
     (
-        *_RESBLOCKS,
+        *RESBLOCKS,
         Rule("cls_token", ("class_embedding",), BATCH),
         Rule("patch_embed.proj.weight", ("conv1.weight",)),
         Rule("global_pos_embed.weight", ("positional_embedding",)),
@@ -62,7 +62,7 @@ ORIGINAL_VIT = Naming(
 ORIGINAL_TEXT = Naming(
     "original",
     (
-        *_RESBLOCKS,
+        *RESBLOCKS,
         Rule("token_embed.weight", ("token_embedding.weight",)),
         Rule("pos_embed", ("positional_embedding",)),
         Rule("norm.{p}", ("ln_final.{p}",)),

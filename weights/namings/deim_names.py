@@ -2,7 +2,7 @@
 
 from weights.mapping import Naming, Rule, nested
 from weights.namings import huggingface_names
-from weights.transforms import THIRDS
+from weights.namings.detection_names import chosen_points, linear_layers
 
 
 def _convolution(ours: str, theirs: str) -> tuple[Rule, ...]:
@@ -16,22 +16,10 @@ def _convolution(ours: str, theirs: str) -> tuple[Rule, ...]:
     )
 
 
-def _layers(ours: str, theirs: str) -> Rule:
-    """A few linear layers."""
-    return Rule(f"{ours}.layers.{{n}}.{{p}}", (f"{theirs}.layers.{{n}}.{{p}}",))
-
-
 def _attention(ours: str, theirs: str) -> tuple[Rule, ...]:
     """Self-attention, with a layer for each of queries, keys and values."""
     return (
-        *(
-            Rule(
-                f"{ours}.qkv.{leaf}",
-                tuple(f"{theirs}.{part}_proj.{leaf}" for part in "qkv"),
-                THIRDS,
-            )
-            for leaf in ("weight", "bias")
-        ),
+        *huggingface_names.projections(tuple(f"{theirs}.{part}_proj" for part in "qkv"), ours),
         Rule(f"{ours}.proj.{{p}}", (f"{theirs}.o_proj.{{p}}",)),
     )
 
@@ -92,24 +80,21 @@ def _deim(layer: str, in_memory: Naming | None = None) -> Naming:
             Rule("proposal_proj.{p}", ("model.enc_output.0.{p}",)),
             Rule("proposal_norm.{p}", ("model.enc_output.1.{p}",)),
             Rule("proposal_classes.{p}", ("model.enc_score_head.{p}",)),
-            _layers("proposal_boxes", "model.enc_bbox_head"),
-            _layers("positions", f"{_FINDER}query_pos_head"),
+            linear_layers("proposal_boxes", "model.enc_bbox_head"),
+            linear_layers("positions", f"{_FINDER}query_pos_head"),
             *_attention("blocks.{i}.attn", f"{_LAYER}self_attn"),
             Rule("blocks.{i}.norm1.{p}", (f"{_LAYER}self_attn_layer_norm.{{p}}",)),
             Rule("blocks.{i}.norm2.{p}", (f"{_LAYER}final_layer_norm.{{p}}",)),
-            Rule("blocks.{i}.cross.offsets.{p}", (f"{_LAYER}encoder_attn.sampling_offsets.{{p}}",)),
-            Rule(
-                "blocks.{i}.cross.weights.{p}", (f"{_LAYER}encoder_attn.attention_weights.{{p}}",)
-            ),
+            *chosen_points(f"{_LAYER}encoder_attn."),
             Rule("blocks.{i}.gate.linear.{p}", (f"{_LAYER}gateway.gate.{{p}}",)),
             Rule("blocks.{i}.gate.norm.{p}", (f"{_LAYER}gateway.norm.{{p}}",)),
             Rule("blocks.{i}.mlp.w1.{p}", (f"{_LAYER}mlp.gate_proj.{{p}}",)),
             Rule("blocks.{i}.mlp.w2.{p}", (f"{_LAYER}mlp.up_proj.{{p}}",)),
             Rule("blocks.{i}.mlp.w3.{p}", (f"{_LAYER}mlp.down_proj.{{p}}",)),
-            _layers("first_boxes", f"{_FINDER}pre_bbox_head"),
+            linear_layers("first_boxes", f"{_FINDER}pre_bbox_head"),
             Rule("class_heads.{i}.{p}", (f"{_FINDER}class_embed.{{i}}.{{p}}",)),
-            _layers("box_heads.{i}", f"{_FINDER}bbox_embed.{{i}}"),
-            _layers("quality.{i}", f"{_FINDER}lqe_layers.{{i}}.reg_conf"),
+            linear_layers("box_heads.{i}", f"{_FINDER}bbox_embed.{{i}}"),
+            linear_layers("quality.{i}", f"{_FINDER}lqe_layers.{{i}}.reg_conf"),
             Rule("bins.up", (f"{_FINDER}up",)),
             Rule("bins.scale", (f"{_FINDER}reg_scale",)),
             Rule("denoising", ("model.denoising_class_embed.weight?",)),

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from weights.mapping import Naming, Rule, nested
 from weights.namings import huggingface_names
-from weights.transforms import PER_CHANNEL, THIRDS
+from weights.transforms import PER_CHANNEL
 
 
-def _head(ours: str, theirs: str) -> Rule:
+def linear_layers(ours: str, theirs: str) -> Rule:
     """A few linear layers."""
     return Rule(f"{ours}.layers.{{n}}.{{p}}", (f"{theirs}.layers.{{n}}.{{p}}",))
 
@@ -39,12 +39,19 @@ def _projector(theirs: str, convs: tuple[str, str], norm: str, bottleneck: str) 
     return (*whole, *inner)
 
 
+def chosen_points(cross: str) -> tuple[Rule, ...]:
+    """Which points of maps attention chooses."""
+    return (
+        Rule("blocks.{i}.cross.offsets.{p}", (f"{cross}sampling_offsets.{{p}}",)),
+        Rule("blocks.{i}.cross.weights.{p}", (f"{cross}attention_weights.{{p}}",)),
+    )
+
+
 def _cross(layer: str) -> tuple[Rule, ...]:
     """Attention to points of the map."""
     cross = f"{layer}cross_attn."
     return (
-        Rule("blocks.{i}.cross.offsets.{p}", (f"{cross}sampling_offsets.{{p}}",)),
-        Rule("blocks.{i}.cross.weights.{p}", (f"{cross}attention_weights.{{p}}",)),
+        *chosen_points(cross),
         Rule("blocks.{i}.cross.value.{p}", (f"{cross}value_proj.{{p}}",)),
         Rule("blocks.{i}.cross.proj.{p}", (f"{cross}output_proj.{{p}}",)),
     )
@@ -56,11 +63,11 @@ def _proposals(theirs: str) -> tuple[Rule, ...]:
         Rule("proposals.{i}.proj.{p}", (f"{theirs}enc_output.{{i}}.{{p}}",)),
         Rule("proposals.{i}.norm.{p}", (f"{theirs}enc_output_norm.{{i}}.{{p}}",)),
         Rule("proposals.{i}.classes.{p}", (f"{theirs}enc_out_class_embed.{{i}}.{{p}}",)),
-        _head("proposals.{i}.boxes", f"{theirs}enc_out_bbox_embed.{{i}}"),
+        linear_layers("proposals.{i}.boxes", f"{theirs}enc_out_bbox_embed.{{i}}"),
     )
 
 
-_HEADS = (Rule("class_head.{p}", ("class_embed.{p}",)), _head("box_head", "bbox_embed"))
+_HEADS = (Rule("class_head.{p}", ("class_embed.{p}",)), linear_layers("box_head", "bbox_embed"))
 
 
 def _convolution(ours: str, theirs: str) -> tuple[Rule, ...]:
@@ -110,15 +117,8 @@ _IN_MEMORY = Naming(
         *_proposals(_M),
         Rule("query_feat", (f"{_M}query_feat.weight",)),
         Rule("query_boxes", (f"{_M}reference_point_embed.weight",)),
-        _head("positions", "model.decoder.ref_point_head"),
-        *(
-            Rule(
-                f"blocks.{{i}}.attn.qkv.{leaf}",
-                tuple(f"{_LAYER_M}self_attn.{part}_proj.{leaf}" for part in "qkv"),
-                THIRDS,
-            )
-            for leaf in ("weight", "bias")
-        ),
+        linear_layers("positions", "model.decoder.ref_point_head"),
+        *huggingface_names.projections(tuple(f"{_LAYER_M}self_attn.{part}_proj" for part in "qkv")),
         Rule("blocks.{i}.attn.proj.{p}", (f"{_LAYER_M}self_attn.o_proj.{{p}}",)),
         *_cross(_LAYER_M),
         Rule("blocks.{i}.mlp.{layer}.{p}", (f"{_LAYER_M}mlp.{{layer}}.{{p}}",)),
@@ -141,7 +141,7 @@ RF_DETR = Naming(
         *_proposals("transformer."),
         Rule("query_feat", ("query_feat.weight",)),
         Rule("query_boxes", ("refpoint_embed.weight",)),
-        _head("positions", "transformer.decoder.ref_point_head"),
+        linear_layers("positions", "transformer.decoder.ref_point_head"),
         Rule("blocks.{i}.attn.qkv.{p}", (f"{_LAYER}self_attn.in_proj_{{p}}",)),
         Rule("blocks.{i}.attn.proj.{p}", (f"{_LAYER}self_attn.out_proj.{{p}}",)),
         *_cross(_LAYER),

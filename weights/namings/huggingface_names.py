@@ -42,8 +42,7 @@ def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
             BIAS_THIRDS,
         ),
         Rule("blocks.{i}.attn.proj.{p}", (f"{attention}o_proj.{{p}}",)),
-        Rule("blocks.{i}.ls1.gamma", (f"{layer}layer_scale1.lambda1",)),
-        Rule("blocks.{i}.ls2.gamma", (f"{layer}layer_scale2.lambda1",)),
+        Rule("blocks.{i}.ls{n}.gamma", (f"{layer}layer_scale{{n}}.lambda1",)),
         Rule("blocks.{i}.mlp.fc1.{p}", (f"{layer}mlp.up_proj.{{p}}",)),
         Rule("blocks.{i}.mlp.fc2.{p}", (f"{layer}mlp.down_proj.{{p}}",)),
         Rule("blocks.{i}.mlp.w1.{p}", (f"{layer}mlp.gate_proj.{{p}}",)),
@@ -64,10 +63,10 @@ def _dinov3(layer: str, in_memory: Naming | None = None) -> Naming:
 DINOV3_VIT = _dinov3("layer.{i}.", in_memory=_dinov3("model.layer.{i}."))
 
 
-def _projections(parts: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Queries, keys and values from three layers."""
+def projections(parts: tuple[str, ...], attention: str = "blocks.{i}.attn") -> tuple[Rule, ...]:
+    """Queries, keys and values of attention from three layers."""
     return tuple(
-        Rule("blocks.{i}.attn.qkv." + leaf, tuple(f"{part}.{leaf}" for part in parts), THIRDS)
+        Rule(f"{attention}.qkv.{leaf}", tuple(f"{part}.{leaf}" for part in parts), THIRDS)
         for leaf in ("weight", "bias")
     )
 
@@ -92,7 +91,7 @@ def _embedded(layer: str, attention: tuple[str, ...]) -> tuple[Rule, ...]:
         Rule(
             "patch_embed.proj.bias", ("embeddings.patch_embeddings.projection.bias",), PER_CHANNEL
         ),
-        *_projections(tuple(parts)),
+        *projections(tuple(parts)),
         Rule("blocks.{i}.attn.proj.{p}", (f"{last}.{{p}}",)),
         Rule("norm.{p}", ("layernorm.{p}",)),
         Rule("head.{p}", ("classifier.{p}",)),
@@ -117,8 +116,7 @@ def dinov2_rules(attention: tuple[str, ...], gate: tuple[Rule, ...], last: str) 
         Rule("mask_token", ("embeddings.mask_token",)),
         Rule("blocks.{i}.prenorm.{p}", (LAYER + "norm1.{p}",)),
         Rule("blocks.{i}.norm.{p}", (LAYER + "norm2.{p}",)),
-        Rule("blocks.{i}.ls1.gamma", (LAYER + "layer_scale1.lambda1",)),
-        Rule("blocks.{i}.ls2.gamma", (LAYER + "layer_scale2.lambda1",)),
+        Rule("blocks.{i}.ls{n}.gamma", (LAYER + "layer_scale{n}.lambda1",)),
         *gate,
         Rule("blocks.{i}.mlp.w3.{p}", (LAYER + f"mlp.{last}.{{p}}",)),
         Rule("blocks.{i}.mlp.{layer}.{p}", (LAYER + "mlp.{layer}.{p}",)),
@@ -175,7 +173,7 @@ TWO_HEADED_VIT = Naming(
 SIGLIP_LAYER = "encoder.layers.{i}."
 
 BLOCKS = (
-    *_projections(tuple(SIGLIP_LAYER + f"self_attn.{part}_proj" for part in "qkv")),
+    *projections(tuple(SIGLIP_LAYER + f"self_attn.{part}_proj" for part in "qkv")),
     Rule("blocks.{i}.attn.proj.{p}", (SIGLIP_LAYER + "self_attn.out_proj.{p}",)),
     Rule("blocks.{i}.prenorm.{p}", (SIGLIP_LAYER + "layer_norm1.{p}",)),
     Rule("blocks.{i}.norm.{p}", (SIGLIP_LAYER + "layer_norm2.{p}",)),

@@ -11,8 +11,7 @@ VIT5 = Naming(
         Rule("reg_tokens", ("reg_token",), UNBATCH),
         Rule("local_pos_embed.freqs", ("blocks.0.attn.rope.freqs",)),
         Rule("local_pos_embed.reg_freqs", ("blocks.0.attn.rope_reg.freqs",)),
-        Rule("blocks.{i}.ls1.gamma", ("blocks.{i}.gamma_1",)),
-        Rule("blocks.{i}.ls2.gamma", ("blocks.{i}.gamma_2",)),
+        Rule("blocks.{i}.ls{n}.gamma", ("blocks.{i}.gamma_{n}",)),
         *PLAIN_VIT_RULES,
     ),
     copies=(

@@ -7,7 +7,7 @@ Sources: `models/swin_transformer_v2.py` of microsoft/Swin-Transformer,
 `timm/models/swin_transformer_v2.py`, `modeling_swinv2.py` of transformers.
 """
 
-from weights.mapping import Naming, Rule, same
+from weights.mapping import Naming, Rule, nested, same
 from weights.transforms import PER_CHANNEL, POINTWISE, THIRDS
 
 BLOCK = "blocks.{s}.blocks.{i}."
@@ -17,19 +17,16 @@ STAGES = 8
 
 _IN_TIMM = "layers.{s}.blocks.{i}."
 
+_ALIKE = ("attn.qkv.weight", "attn.{part}_bias", "attn.proj.{p}", "mlp.{layer}.{p}", "norm{n}.{p}")
+
 _PLAIN = (
     *same("patch_embed.proj.weight", "norm.{p}"),
     Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
     Rule("patch_norm.{p}", ("patch_embed.norm.{p}",)),
-    Rule(BLOCK + "attn.qkv.weight", (_IN_TIMM + "attn.qkv.weight",)),
-    Rule(BLOCK + "attn.{part}_bias", (_IN_TIMM + "attn.{part}_bias",)),
+    *nested(same(*_ALIKE), BLOCK, _IN_TIMM),
     Rule(BLOCK + "attn.logit_scale", (_IN_TIMM + "attn.logit_scale",), POINTWISE),
     Rule(BLOCK + "attn.cpb1.{p}", (_IN_TIMM + "attn.cpb_mlp.0.{p}",)),
     Rule(BLOCK + "attn.cpb2.{p}", (_IN_TIMM + "attn.cpb_mlp.2.{p}",)),
-    Rule(BLOCK + "attn.proj.{p}", (_IN_TIMM + "attn.proj.{p}",)),
-    Rule(BLOCK + "mlp.{layer}.{p}", (_IN_TIMM + "mlp.{layer}.{p}",)),
-    Rule(BLOCK + "norm1.{p}", (_IN_TIMM + "norm1.{p}",)),
-    Rule(BLOCK + "norm2.{p}", (_IN_TIMM + "norm2.{p}",)),
 )
 """What the authors' and timm's files share."""
 

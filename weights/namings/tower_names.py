@@ -10,23 +10,16 @@ Sources: `pytorch/text_encoder.py` of google-deepmind/tips; `conversion_mapping.
 from dataclasses import replace
 
 from weights.mapping import Naming, Rule, nested, same
-from weights.namings import huggingface_names, meta_names
+from weights.namings import clip_names, huggingface_names, meta_names
 
 IMAGES, TEXTS = "vision_encoder.", "text_encoder."
 """What the keys of TIPS's towers begin with where both are in one checkpoint."""
-
-_LAYER = "transformer.resblocks.{i}."
 
 TIPS_TEXT = Naming(
     "google",
     (
         Rule("token_embed.weight", ("token_embedding.weight",)),
-        Rule("blocks.{i}.prenorm.{p}", (_LAYER + "ln_1.{p}",)),
-        Rule("blocks.{i}.attn.qkv.{p}", (_LAYER + "attn.in_proj_{p}",)),
-        Rule("blocks.{i}.attn.proj.{p}", (_LAYER + "attn.out_proj.{p}",)),
-        Rule("blocks.{i}.norm.{p}", (_LAYER + "ln_2.{p}",)),
-        Rule("blocks.{i}.mlp.fc1.{p}", (_LAYER + "mlp.c_fc.{p}",)),
-        Rule("blocks.{i}.mlp.fc2.{p}", (_LAYER + "mlp.c_proj.{p}",)),
+        *clip_names.RESBLOCKS,
         Rule("norm.{p}", ("ln_final.{p}",)),
     ),
 )
@@ -79,10 +72,7 @@ _DINOTXT_TEXT = (
     Rule("head.weight", ("head.linear_projection.weight",)),
 )
 
-DINOTXT_TEXT = Naming(
-    "meta",
-    _DINOTXT_TEXT,
-)
+DINOTXT_TEXT = Naming("meta", _DINOTXT_TEXT)
 
 DINOTXT_DUAL = Naming(
     "meta",
