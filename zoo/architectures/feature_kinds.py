@@ -27,7 +27,7 @@ FeatureConfig = ViTConfig | ConvNeXtConfig | SwinConfig
 
 
 def feature_outputs(
-    config: FeatureConfig, rows: str, pooler: str, when: str = "after"
+    config: FeatureConfig, pooler: str, rows: str, when: str = "after"
 ) -> dict[str, GivenOutput]:
     """Outputs that they give; `rows` says what those of tokens are, `when` is before or after the
     norm."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli.common_options import Json, Model, examples
-from zoo.cli.console import help_alone, print_json, progress_bar
+from zoo.cli.console import help_alone, print_result, progress_bar
 from zoo.cli.derived import options_of
 from zoo.errors import FAILED_CHECK, BadRequest
 from zoo.options import FORCE, Option, argument, weights_from
@@ -76,10 +77,8 @@ def make_golden(
         with replacing(target) as place:
             write_golden(place, made)
         reference = made.reference
-    if json:
-        print_json({"file": target, "model": entry.name, "reference": reference})
-    else:
-        say(f"{target} was written: {entry.name}, {reference}")
+    record = {"file": target, "model": entry.name, "reference": reference}
+    print_result(json, record, lambda _: say(f"{target} was written: {entry.name}, {reference}"))
 
 
 def _load(model: str, weights: str) -> "Loaded":
@@ -113,11 +112,10 @@ def check_golden(
     if not rows:
         raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
     passed = all(row["passed"] for row in rows)
-    if json:
-        facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
-        print_json(facts | {"comparisons": rows})
-    else:
-        show_differences(f"{reference.model} against {reference.reference} ({file.name})", rows)
+    facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
+    title = f"{reference.model} against {reference.reference} ({file.name})"
+    show = partial(show_differences, title)
+    print_result(json, rows, show, lambda rows: facts | {"comparisons": rows})
     return 0 if passed else FAILED_CHECK
 
 

@@ -2,12 +2,13 @@
 the providers of an ONNX Runtime; and `zoo reports`: such folders as a page."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.artifacts.assemble.plan import USUAL_VARIANTS, read_variants, variant_names
 from zoo.cli.common_options import Filter, Json
-from zoo.cli.console import print_json, print_result, progress_bar
+from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
 from zoo.errors import FAILED_CHECK, WRONG_USE, BadRequest
 from zoo.options import FILE_OUT, FORCE, Option, argument, flag, out_folder
@@ -76,10 +77,7 @@ def report(
     asked = kit.ReportRequest(weights_dir, fit, chosen, task, minutes, out, things)
     with progress_bar() as progress:
         outcomes = kit.make_report(asked, progress)
-    if json:
-        print_json(outcomes.report)
-    else:
-        _show(outcomes, out)
+    print_result(json, outcomes, partial(_show, out=out), lambda done: done.report)
     measured = (each for each in outcomes.report.models if each.model in outcomes.measured)
     passed = all(each.passed for each in measured)
     return WRONG_USE if outcomes.failed else 0 if passed else FAILED_CHECK
@@ -94,10 +92,8 @@ def _report_providers(filter: Sequence[str], variant: Sequence[str], out: Path, 
     asked = ProvidersRequest(models, read_variants(variant or ["all"]), out)
     with progress_bar() as progress:
         measured = report_providers(asked, progress)
-    if json:
-        print_json(measured)
-    else:
-        _show_providers(measured)
+    print_result(json, measured, _show_providers)
+    if not json:
         say(f"{out / FILE}: to pass it on, attach it to an issue")
     return 0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
     Beside,
-    GivenOutput,
     Shapes,
     TransformersClass,
     told_of_blocks,
@@ -92,10 +92,6 @@ def _equimo(config: ConvNeXtConfig) -> dict[str, Any]:
     }
 
 
-def _outputs(config: ConvNeXtConfig, pooler: str) -> dict[str, GivenOutput]:
-    return feature_outputs(config, "the mean, then the pixels of the last map", pooler)
-
-
 CONVNEXT = staged_architecture(
     config=ConvNeXtConfig,
     network=_network,
@@ -106,5 +102,5 @@ CONVNEXT = staged_architecture(
     transformers=_class,
     classes=(DINOV3_CONVNEXT, CLASSIFIER, CLASSIFIER_V2),
     equimo=_equimo,
-    outputs=_outputs,
+    outputs=partial(feature_outputs, rows="the mean, then the pixels of the last map"),
 )

@@ -64,10 +64,6 @@ def _unsized(config: DeimConfig) -> DeimConfig:
     )
 
 
-def _free(config: DeimConfig) -> DeimConfig:
-    return replace(config, classes=0, placed=True, normed=True)
-
-
 def _settled(config: DeimConfig, beside: Beside) -> DeimConfig:
     """With the layers that are read, heads, points and queries."""
     if beside.settings is None or beside.settings.backbone_config is None:
@@ -168,7 +164,7 @@ DEIM = finds_boxes(
     config=DeimConfig,
     network=_network,
     sizes=_sizes,
-    free=_free,
+    free=lambda config: replace(config, classes=0, placed=True, normed=True),
     unsized=_unsized,
     settled=_settled,
     transformers=lambda config: DEIMV2,

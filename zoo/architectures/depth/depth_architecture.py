@@ -86,10 +86,6 @@ DEPTH_ANYTHING = TransformersClass(
 )
 
 
-def _class(config: DepthConfig) -> TransformersClass:
-    return DEPTH_ANYTHING if config.backbone.positions is not None else no_class(config)
-
-
 def _purpose(config: DepthConfig) -> str:
     near, unit = "near", "without a unit"
     if config.max_depth:
@@ -125,7 +121,7 @@ DEPTH = on_backbone(
     sizes=_sizes,
     unsized=_unsized,
     settled=_settled,
-    transformers=_class,
+    transformers=lambda config: DEPTH_ANYTHING if config.backbone.positions else no_class(config),
     classes=(DEPTH_ANYTHING,),
     outputs=_outputs,
     answer=_answer,

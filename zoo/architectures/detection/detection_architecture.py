@@ -83,10 +83,6 @@ def _unsized(config: DetectionConfig) -> DetectionConfig:
     )
 
 
-def _free(config: DetectionConfig) -> DetectionConfig:
-    return replace(config, classes=0, projector_eps=0.0)
-
-
 def _settled(config: DetectionConfig, beside: Beside) -> DetectionConfig:
     """With the layers that are read, windows, heads, and the epsilon of the projector."""
     if beside.settings is None or beside.settings.backbone_config is None:
@@ -194,7 +190,7 @@ DETECTION = finds_boxes(
     config=DetectionConfig,
     network=_network,
     sizes=_sizes,
-    free=_free,
+    free=lambda config: replace(config, classes=0, projector_eps=0.0),
     unsized=_unsized,
     settled=_settled,
     transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,

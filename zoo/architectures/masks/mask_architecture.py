@@ -49,10 +49,6 @@ def _valued(config: MaskConfig, leaves: Mapping[str, Any]) -> MaskConfig:
     return replace(config, masked=masked if any(masked) else ())
 
 
-def _unsized(config: MaskConfig) -> MaskConfig:
-    return replace(config, queries=0, query_blocks=0, classes=0, upscalings=0)
-
-
 def _settings(config: MaskConfig) -> dict[str, Any]:
     assert isinstance(config.backbone.rope, RopePeriods)
     return dinov3_settings(config.backbone) | {
@@ -107,7 +103,7 @@ MASKS = on_backbone(
     network=_network,
     purpose=lambda config: PURPOSE_OF_AREAS,
     sizes=_sizes,
-    unsized=_unsized,
+    unsized=lambda config: replace(config, queries=0, query_blocks=0, classes=0, upscalings=0),
     valued=_valued,
     transformers=lambda config: EOMT,
     classes=(EOMT,),

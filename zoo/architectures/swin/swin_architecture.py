@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from zoo.answers.answer import Outputs
 from zoo.answers.fed import Size
 from zoo.architectures.architecture import (
     Beside,
-    GivenOutput,
     Shapes,
     Thumbnail,
     TransformersClass,
@@ -145,10 +145,6 @@ FEATURES = TransformersClass("Swinv2Model", "swinv2", _settings)
 CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", _settings)
 
 
-def _outputs(config: SwinConfig, pooler: str) -> dict[str, GivenOutput]:
-    return feature_outputs(config, "the pixels of the last map", pooler)
-
-
 def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
     """Of a picture whose sides were filled up to whole rows."""
     stride = config.stride
@@ -168,6 +164,6 @@ SWIN = staged_architecture(
     crops=False,
     transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
     classes=(FEATURES, CLASSIFIER),
-    outputs=_outputs,
+    outputs=partial(feature_outputs, rows="the pixels of the last map"),
     thumbnail=_drawn,
 )

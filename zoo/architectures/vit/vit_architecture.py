@@ -97,7 +97,7 @@ def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
     patches = f"(height / {config.stride}) * (width / {config.stride})"
     when = "before" if config.pooled_norm else "after"
     return {
-        **feature_outputs(config, f"{first}the patches", pooler, when),
+        **feature_outputs(config, pooler, f"{first}the patches", when),
         "image_embeds": GivenOutput(f"[batch_size, {config.width}]", "the same vector once more"),
         "attentions": GivenOutput(
             f"[batch_size, {config.heads}, tokens, tokens]",
