@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,6 +26,14 @@ class Identity:
 
 
 UNKNOWN = Identity()
+
+
+class Asked(NamedTuple):
+    """Request of what only some networks give: states of layers, as maps or not, and attentions."""
+
+    layers: Sequence[int]
+    as_maps: bool
+    attentions: bool
 
 
 class Network(eqx.Module):
@@ -75,26 +83,13 @@ class Network(eqx.Module):
         """Outputs for what the network takes."""
         raise NotImplementedError
 
-    def asked(
-        self,
-        *inputs: Shaped[Array, "..."],
-        layers: Sequence[int],
-        as_maps: bool,
-        attentions: bool,
-    ) -> Returned:
+    def asked(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Returned:
         """The output, with what only some can be asked for."""
         return self(*inputs)
 
-    def batched(
-        self,
-        *inputs: Shaped[Array, "..."],
-        layers: Sequence[int],
-        as_maps: bool,
-        attentions: bool,
-    ) -> Returned:
+    def batched(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Returned:
         """The outputs for batches of what the network takes."""
-        run = partial(self.asked, layers=layers, as_maps=as_maps, attentions=attentions)
-        return jax.vmap(run)(*inputs)
+        return jax.vmap(partial(self.asked, asked))(*inputs)
 
 
 class FeatureNetwork(Network):
@@ -109,13 +104,7 @@ class FeatureNetwork(Network):
         """How many layers there are to ask for: the blocks, or the stages of blocks."""
         return len(self.blocks)
 
-    def asked(
-        self,
-        *inputs: Shaped[Array, "..."],
-        layers: Sequence[int],
-        as_maps: bool,
-        attentions: bool,
-    ) -> Returned:
+    def asked(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Returned:
         """Features of one image, with layers; attention is for a network that has it of tokens."""
-        output: Returned = self(*inputs, layers, as_maps=as_maps)
+        output: Returned = self(*inputs, asked.layers, as_maps=asked.as_maps)
         return output

@@ -1,13 +1,11 @@
 """A network for images beside one for texts."""
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from zoo.architectures.base import UNKNOWN, Identity, Network
+from zoo.architectures.base import UNKNOWN, Asked, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.parts.output import Similarities
 from zoo.architectures.text.text_transformer import TextTransformer
@@ -68,13 +66,7 @@ class DualEncoder(Network):
         logits = self.logits(text @ image.T)
         return Similarities(logits.T, logits, text, image)
 
-    def batched(
-        self,
-        *inputs: Shaped[Array, "..."],
-        layers: Sequence[int],
-        as_maps: bool,
-        attentions: bool,
-    ) -> Similarities:
+    def batched(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Similarities:
         """Every image of a batch meets every text of one."""
         return self(*inputs)
 

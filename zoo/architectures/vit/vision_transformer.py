@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
+from zoo.architectures.base import UNKNOWN, Asked, FeatureNetwork, Identity
 from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
 from zoo.architectures.parts.layers import (
@@ -187,16 +187,10 @@ class VisionTransformer(FeatureNetwork):
         heads, embeds = self.class_attention(attended), pooled if self.projection else None
         return Output(x, pooled, logits, hidden, attended, heads, image_embeds=embeds)
 
-    def asked(
-        self,
-        *inputs: Float[Array, "3 H W"],
-        layers: Sequence[int],
-        as_maps: bool,
-        attentions: bool,
-    ) -> Output:
+    def asked(self, asked: Asked, *inputs: Float[Array, "3 H W"]) -> Output:
         """Features of one image, with layers and attentions."""
         (pixel_values,) = inputs
-        return self(pixel_values, layers, as_maps=as_maps, attentions=attentions)
+        return self(pixel_values, asked.layers, as_maps=asked.as_maps, attentions=asked.attentions)
 
     def rotation(self, height: Size, width: Size, joined: int = 0) -> Rotation | None:
         """How queries and keys of a grid are rotated, once for all blocks; `joined` tokens in front
