@@ -128,28 +128,17 @@ def _answers(
         if labels:
             return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
         return built.answer(images, threshold)
-    return _in_jax(*model_in_jax(model, weights), images, labels, threshold)
-
-
-def _in_jax(
-    name: str,
-    weights: str,
-    images: "Sequence[Image]",
-    labels: Sequence[str],
-    threshold: float | None,
-) -> "list[Answered]":
+    name, place = model_in_jax(model, weights)
     from zoo.checkpoints.tokenizer_beside import tokenizer_of
 
-    tokenizer = tokenizer_of(name, weights) if labels else None
+    tokenizer = tokenizer_of(name, place) if labels else None
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.hub.in_jax import answers_in_words, answers_of
 
-    model = from_pretrained(name, weights)
-    return (
-        answers_in_words(model, tokenizer, images, labels)
-        if tokenizer
-        else answers_of(model, images, threshold)
-    )
+    network = from_pretrained(name, place)
+    if tokenizer:
+        return answers_in_words(network, tokenizer, images, labels)
+    return answers_of(network, images, threshold)
 
 
 def _stems(pictures: Sequence[str]) -> list[str]:

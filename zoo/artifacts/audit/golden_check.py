@@ -1,13 +1,12 @@
 """The golden numbers of a folder: one input, and what the network makes of it in JAX."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 import converter
 from zoo import runtime
@@ -90,7 +89,11 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
     except runtime.ERRORS as error:
         return Judged(Finding("golden", False, first_line(error)))
     judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, comparisons))
-    by_patch = partial(_by_patch, manifest, got, golden.outputs)
+
+    def by_patch() -> Residuals:
+        stride, (height, width) = stated_entry(manifest).config.stride, manifest.preprocessing.size
+        return residuals((height // stride, width // stride), got, golden.outputs)
+
     return Judged(*judged, by_patch if "input_ids" not in golden.fed else None)
 
 
@@ -109,14 +112,6 @@ def _tower(
     errors = converter.compare(unit_vectors, golden.outputs[name])
     record = compared(fed, "pooler_output", errors)
     return Judged(*finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record])))
-
-
-def _by_patch(
-    manifest: Manifest, got: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
-) -> Residuals:
-    stride = stated_entry(manifest).config.stride
-    height, width = manifest.preprocessing.size
-    return residuals((height // stride, width // stride), got, expected)
 
 
 def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
