@@ -19,8 +19,9 @@ def html_page(template: str, **values: object) -> str:
 
 
 def _render(template: str, escaped: bool, values: Mapping[str, object]) -> str:
+    data = files("zoo") / "data"
     environment = Environment(
-        loader=FunctionLoader(lambda name: (files("zoo") / "data" / name).read_text("utf-8")),
+        loader=FunctionLoader(lambda name: (data / name).read_text(encoding="utf-8")),
         autoescape=escaped,
         trim_blocks=True,
         lstrip_blocks=True,

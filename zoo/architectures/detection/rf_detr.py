@@ -208,8 +208,8 @@ class RfDetr(Backboned):
         maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows)
         source = self.projector(maps)
         height, width, dim = source.shape
-        starts = map_boxes(height, width)
         places = source.reshape(height * width, dim)
+        starts = map_boxes(height, width)
         proposed = self.proposals[0](places, starts, may_propose(starts))
         boxes = self.chosen(proposed)
         x = self.query_feat[: self.queries]
