@@ -7,9 +7,8 @@ import argparse
 import json
 import pathlib
 from collections import OrderedDict, defaultdict
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import cache
-from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import zoo as package
 from tests.references.classifiers import CLASSES, SIZED, STAGES, seeded
+from tests.tiers import covering
 from weights.errors import MappingError, WeightsError
 from zoo.checkpoints.recognised import recognised
 from zoo.checkpoints.weights_argument import Given
@@ -67,6 +67,11 @@ NESTINGS: dict[str, Any] = {
     "teacher and student": lambda state: {
         "student": {key: torch.zeros_like(value) for key, value in state.items()},
         "teacher": state,
+    },
+    "lightning's mean": lambda state: {
+        "state_dict": state,
+        "current_model_state": {key: torch.zeros_like(value) for key, value in state.items()},
+        "averaging_state": {},
     },
 }
 
@@ -115,36 +120,12 @@ class Way:
 CONTAINERS = ("pth", "safetensors", "bin", "shards", "safetensors in shards", "a variant")
 
 
-def in_pairs() -> list[Way]:
-    """Ways with every pair of choices between them; the first of them have every choice."""
+def drawn() -> list[Way]:
+    """Ways with every pair of choices between them."""
     rng = np.random.default_rng(11)
-    options = [[*each] for each in (KINDS, CONTAINERS, NESTINGS, PREFIXES, DTYPES, EXTRAS)]
-    options.append([True, False])
-    ways: list[Way] = []
-    columns = combinations(range(len(options)), 2)
-    missing = {
-        (one, a, other, b)
-        for one, other in columns
-        for a, b in product(options[one], options[other])
-    }
-    while missing:
-        ordered = sorted(missing, key=str)
-        one, a, other, b = ordered[rng.integers(len(ordered))]
-        candidates = [[each[rng.integers(len(each))] for each in options] for _ in range(40)]
-        for row in candidates:
-            row[one], row[other] = a, b
-        row = max(candidates, key=lambda row: len(missing & pairs_of(row)))
-        missing -= pairs_of(row)
-        ways.append(Way(*row))
-    return ways
-
-
-def pairs_of(row: list[Any]) -> set[tuple[Any, ...]]:
-    """The choices of a way, two by two."""
-    return {(one, row[one], other, row[other]) for one, other in combinations(range(len(row)), 2)}
-
-
-WAYS = in_pairs()
+    options = (KINDS, CONTAINERS, NESTINGS, PREFIXES, DTYPES, EXTRAS, (True, False))
+    rows = [[[*each][rng.integers(len(each))] for each in options] for _ in range(1500)]
+    return [Way(*rows[at]) for at in covering([dict(enumerate(row)) for row in rows], 2)]
 
 
 @cache
@@ -215,9 +196,8 @@ def save(way: Way, folder: Path) -> Path:
     return out if way.container == "bin" else path
 
 
-@pytest.mark.parametrize(
-    "way", [*WAYS[:12], *(pytest.param(way, marks=pytest.mark.full) for way in WAYS[12:])], ids=str
-)
+@pytest.mark.each(*(f"way.{each.name}" for each in fields(Way)))
+@pytest.mark.parametrize("way", drawn(), ids=str)
 def test_ways_of_saving(way, tmp_path):
     """Each choice by default, each pair of choices in the full tier."""
     path = save(way, tmp_path)
@@ -308,16 +288,6 @@ def test_one_of_several_is_named(tmp_path):
     np.testing.assert_array_equal(2 * one.cls_token, two.cls_token)
 
 
-def test_a_mean_of_lightnings(tmp_path):
-    """Its callback gives the mean the usual name, and the weights of the last step another."""
-    state = {f"model.{key}": value for key, value in trained("dinov2").state_dict().items()}
-    last = {key: torch.zeros_like(value) for key, value in state.items()}
-    trained("dinov2").config.save_pretrained(tmp_path)
-    saved = {"state_dict": state, "current_model_state": last, "averaging_state": {}}
-    torch.save(saved, tmp_path / "pytorch_model.bin")
-    assert_trained("dinov2", tmp_path)
-
-
 def assert_trained(kind, path):
     """It gives the logits of the network that was trained."""
     picture, want = of_transformers(kind)
@@ -372,6 +342,16 @@ def several(folder):
         trained("vit").save_pretrained(folder / f"checkpoint-{step}")
 
 
+def before_zip_archives(folder):
+    path = folder / "pytorch_model.bin"
+    torch.save({"a": torch.ones(1)}, path, _use_new_zipfile_serialization=False)
+
+
+def of_another_kind(folder):
+    config = transformers.BeitConfig(**SIZED, intermediate_size=80)
+    transformers.BeitModel(config).save_pretrained(folder)
+
+
 NOT_READ = {
     "an adapter that is not merged": (adapted, r"lora_A.*`merge_and_unload\(\)`"),
     "whole numbers": (in_whole_numbers, r"in int8\), .* save the network in floats"),
@@ -379,6 +359,16 @@ NOT_READ = {
     "a library's own": (
         lambda folder: (folder / "tf_model.h5").write_bytes(b"\x89HDF"),
         r"tf_model\.h5 is of another library; save the network as safetensors",
+    ),
+    "before 1.6": (before_zip_archives, "PyTorch before 1.6.*brings into today's form"),
+    "a module": (
+        lambda folder: torch.save(torch.nn.Linear(2, 2), folder / "pytorch_model.bin"),
+        r"objects \(torch\.nn\.modules\.linear\.Linear\).*could run code",
+    ),
+    "another network": (of_another_kind, "says that it is a BeitModel"),
+    "parts of a training": (
+        lambda folder: (folder / ".metadata").write_bytes(b""),
+        "distributed checkpoint",
     ),
 }
 
@@ -390,37 +380,6 @@ def test_a_folder_that_is_not_read(kind, tmp_path):
     write(tmp_path)
     with pytest.raises(WeightsError, match=said):
         recognised(Given(tmp_path))
-
-
-REFUSED = {
-    "before 1.6": (
-        lambda path: torch.save({"a": torch.ones(1)}, path, _use_new_zipfile_serialization=False),
-        "PyTorch before 1.6.*brings into today's form",
-    ),
-    "a module": (
-        lambda path: torch.save(torch.nn.Linear(2, 2), path),
-        r"objects \(torch\.nn\.modules\.linear\.Linear\).*could run code",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_refusal_says_what_a_file_is(name, tmp_path):
-    make, message = REFUSED[name]
-    make(tmp_path / "w.pth")
-    with pytest.raises(WeightsError, match=message):
-        package.from_pretrained("vit", tmp_path / "w.pth")
-
-
-def test_other_networks_are_called_by_their_names(zoo, tmp_path):
-    config = transformers.BeitConfig(**SIZED, intermediate_size=80)
-    transformers.BeitModel(config).save_pretrained(tmp_path / "beit")
-    said = zoo("export", "--weights", tmp_path / "beit", code=2).error
-    assert "says that it is a BeitModel" in said
-    save_file({"features.0.weight": torch.ones(3, 3)}, tmp_path / "w.safetensors")
-    (tmp_path / "dcp").mkdir()
-    (tmp_path / "dcp" / ".metadata").write_bytes(b"")
-    assert "distributed checkpoint" in zoo("export", "--weights", tmp_path / "dcp", code=2).error
 
 
 def test_own_weights_have_their_own_name_and_no_licence(zoo, tmp_path):
