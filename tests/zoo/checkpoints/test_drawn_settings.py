@@ -7,17 +7,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import transformers
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from transformers import pipeline
 
-import zoo as package
 from tests.references.classifiers import CLASSES, SIZED, seeded
 from weights.errors import MappingError
 from weights.files import Checkpoint
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.settings.processors import PROCESSOR_KINDS
-from zoo.hub.in_jax import answers_of
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 
@@ -112,6 +110,7 @@ def test_what_is_drawn_is_followed_or_refused(count):
         suppress_health_check=list(HealthCheck),
     )
     @given(drawn())
+    @example(("ConvNext", {"size": {"shortest_edge": 384}}, ""))  # which are not cropped
     def each(case):
         followed.append(follow(case))
 
@@ -152,17 +151,18 @@ PICTURES = {
         ("regression", 3),
     ],
 )
-def test_answers_are_those_of_the_pipeline(problem, classes, kind, tmp_path):
-    """From a picture to named scores, by transformers' own pipeline."""
+def test_answers_are_those_of_the_pipeline(problem, classes, kind, zoo):
+    """From a picture to named scores, by transformers' own pipeline; `zoo run` takes the folder."""
     labels = {"id2label": dict(enumerate(CLASSES[:classes])), "problem_type": problem}
     name = "Dinov2ForImageClassification"
     network = seeded(name, SIZED | labels)
-    network.save_pretrained(tmp_path)
+    network.save_pretrained("own")
     processor = PROCESSORS[kind](**PICTURES[kind])
-    processor.save_pretrained(tmp_path)
+    processor.save_pretrained("own")
     picture = photograph().resize((75, 60))
     theirs = pipeline("image-classification", model=network, image_processor=processor)(picture)
-    (ours,) = answers_of(package.from_pretrained("dinov2", tmp_path), [picture])
-    assert [each.label for each in ours.answers] == [each["label"] for each in theirs]
-    got, want = ([each.score for each in ours.answers], [each["score"] for each in theirs])
+    picture.save("small.png")
+    (ours,) = zoo.json("run", "own", "small.png")
+    assert [each["label"] for each in ours["answers"]] == [each["label"] for each in theirs]
+    got, want = ([each["score"] for each in found] for found in (ours["answers"], theirs))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())

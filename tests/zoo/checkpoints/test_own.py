@@ -29,11 +29,8 @@ from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.recognised import likely
-from zoo.checkpoints.settings.processors import Processor
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
-from zoo.images.photograph import photograph
-from zoo.images.pixel_values import pixel_values
 from zoo.manifest.schema import Manifest
 from zoo.manifest.stated_entry import stated_entry
 
@@ -151,47 +148,6 @@ def test_a_folder_of_files(kind, zoo, tmp_path):
     assert "pipeline_tag: image-classification" in (folder / "README.md").read_text()
 
 
-PROCESSORS = {
-    "vit": ("ViTImageProcessor", {"size": {"height": 40, "width": 56}}),
-    "vit, bicubic": ("ViTImageProcessor", {"size": {"height": 40, "width": 56}, "resample": 3}),
-    "vit, nothing normed": (
-        "ViTImageProcessor",
-        {"size": {"height": 40, "width": 40}, "do_normalize": False},
-    ),
-    "vit, not rescaled": (
-        "ViTImageProcessor",
-        {"size": {"height": 40, "width": 40}, "do_rescale": False},
-    ),
-    "siglip": ("SiglipImageProcessor", {"size": {"height": 64, "width": 48}}),
-    "bit": (
-        "BitImageProcessor",
-        {"size": {"shortest_edge": 60}, "crop_size": {"height": 56, "width": 42}},
-    ),
-    "convnext, small": ("ConvNextImageProcessor", {"size": {"shortest_edge": 56}}),
-    "convnext, another crop": (
-        "ConvNextImageProcessor",
-        {"size": {"shortest_edge": 64}, "crop_pct": 0.95},
-    ),
-    "convnext, large": ("ConvNextImageProcessor", {"size": {"shortest_edge": 384}}),
-}
-
-
-@pytest.mark.parametrize("kind", PROCESSORS)
-def test_pictures_are_made_as_the_image_processor_makes_them(kind, tmp_path):
-    name, settings = PROCESSORS[kind]
-    mean = {"image_mean": [0.3, 0.4, 0.5], "image_std": [0.2, 0.3, 0.4]}
-    processor = getattr(transformers, f"{name}Pil", getattr(transformers, name))
-    made = processor(**settings, **mean)
-    made.save_pretrained(tmp_path)
-    how = Processor.model_validate_json((tmp_path / "preprocessor_config.json").read_bytes())
-    picture = photograph()
-    want = made(picture, return_tensors="np")["pixel_values"]
-    got = pixel_values([picture], how.preprocessing, how.preprocessing.size)
-    # One level of 8 bits, in these units, is 0.0098 at least.
-    limit = 1e-4 if settings.get("do_rescale", True) else 1e-2
-    np.testing.assert_allclose(got, want, rtol=0, atol=limit)
-
-
 def test_a_manifest_states_every_network():
     """In sizes of its own, with classes of its own: what it says makes the same network again."""
     for entry in (package.info(name) for name in REPRESENTATIVES):
@@ -303,6 +259,36 @@ WRONG = {
     "another network": (
         *("vit", lambda folder: settings(folder, hidden_act="silu")),
         "says that hidden_act is 'silu', and the zoo's network has gelu",
+    ),
+    "another activation of timm's": (
+        *("timm's dinov2", lambda folder: settings(folder, model_args={"act_layer": "silu"})),
+        "act_layer is 'silu'",
+    ),
+    "another pool": (
+        *("timm's dinov2", lambda folder: settings(folder, global_pool="catavgmax")),
+        "global_pool is 'catavgmax'",
+    ),
+    "another crop": (
+        *("timm's dinov2", lambda folder: settings(folder, pretrained_cfg={"crop_mode": "border"})),
+        "crop_mode` is 'border'",
+    ),
+    "pictures that are no squares": (
+        "timm's dinov2",
+        lambda folder: settings(folder, pretrained_cfg={"input_size": [3, 70, 98]}),
+        "input_size no square",
+    ),
+    "other positions": (
+        *("swinv2", lambda folder: settings(folder, use_absolute_embeddings=True)),
+        "use_absolute_embeddings is True",
+    ),
+    "windows of any size": (
+        *("swinv2", lambda folder: (folder / "config.json").unlink()),
+        r"no tensor tells how large its windows are\. Write {\"window_size\": NUMBER",
+    ),
+    "four channels": ("vit", lambda folder: OWN["vit"](folder, num_channels=4), "of 4 channels"),
+    "a grid of other sides": (
+        *("vit on no square", lambda folder: settings(folder, image_size=[40, 64])),
+        "28 positions are of no square",
     ),
     "names of other classes": (
         *("dinov2", lambda folder: settings(folder, id2label={"0": "one", "1": "two"})),

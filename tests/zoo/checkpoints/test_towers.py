@@ -1,7 +1,5 @@
 """Networks of transformers without what those that are published have: projections, registers."""
 
-import json
-
 import equinox as eqx
 import numpy as np
 import pytest
@@ -9,7 +7,6 @@ import torch
 import transformers
 
 import zoo as package
-from weights.errors import MappingError
 
 forward = eqx.filter_jit(lambda model, value: model(value))
 
@@ -64,31 +61,3 @@ def test_a_tower_of_its_own(name, tmp_path):
         np.testing.assert_allclose(
             getattr(got, output), want[output][0], rtol=0, atol=2e-5, err_msg=output
         )
-
-
-def test_windows_that_nobody_tells(zoo, tmp_path):
-    settings = transformers.Swinv2Config(**TOWERS["Swinv2Model"][1])
-    transformers.Swinv2Model(settings).save_pretrained(tmp_path)
-    (tmp_path / "config.json").unlink()
-    said = zoo("export", "--weights", tmp_path, code=2).error
-    assert 'no tensor tells how large its windows are. Write {"window_size": NUMBER' in said
-
-
-def in_other_sizes(folder, **settings):
-    """A classifier, as transformers saves it."""
-    config = transformers.ViTConfig(**{**PICTURES, "num_labels": 3, **settings})
-    transformers.ViTForImageClassification(config).save_pretrained(folder)
-
-
-def test_four_channels(tmp_path):
-    in_other_sizes(tmp_path, num_channels=4)
-    with pytest.raises(MappingError, match="pictures of 4 channels"):
-        package.from_pretrained("vit", tmp_path)
-
-
-def test_a_grid_that_is_told_wrongly(tmp_path):
-    in_other_sizes(tmp_path, image_size=(40, 56))
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"image_size": [40, 64]}))
-    with pytest.raises(MappingError, match="35 positions are of no square"):
-        package.from_pretrained("vit", tmp_path)
