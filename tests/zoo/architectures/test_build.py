@@ -20,8 +20,6 @@ from tests.seeded import NETWORKS, nano
 from tests.synthetic import make_image
 from weights import leaf_shapes, leaf_values
 from zoo.architectures.builder import abstract, batched, build_model
-from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.convnext.convnext_network import ConvNeXt
 from zoo.architectures.parts.output import by_name
 
 CONVNEXT = {"activation": "gelu_tanh", "layer_scale": 0.5}
@@ -123,13 +121,6 @@ def test_a_changed_model_describes_itself():
     cut = eqx.tree_at(lambda m: (m.blocks, m.reg_tokens), model, (model.blocks[:1], None))
     assert (cut.num_hidden_states, cut.prefix_tokens) == (1, 1)
     assert forward(cut).last_hidden_state.shape == (1 + 4 * 6, 32)
-
-
-@pytest.mark.full
-def test_a_model_by_hand_has_as_many_stages_as_wanted():
-    model = ConvNeXt(ConvNeXtConfig((1, 2), (8, 16)), key=jr.key(0))
-    assert (model.stride, model.num_hidden_states, model.name) == (8, 2, "")
-    assert forward(model).last_hidden_state.shape == (1 + 8 * 12, 16)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
-"""RF-DETR beside transformers' (5.24): in JAX and as files, its checkpoints, and its answers."""
+"""RF-DETR and DEIMv2 beside transformers' (5.24): in JAX and as files, checkpoints, and answers."""
 
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
@@ -13,7 +15,11 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from transformers import RfDetrForInstanceSegmentation, RfDetrForObjectDetection
+from transformers import (
+    Deimv2ForObjectDetection,
+    RfDetrForInstanceSegmentation,
+    RfDetrForObjectDetection,
+)
 from transformers.models.deformable_detr.image_processing_pil_deformable_detr import (
     DeformableDetrImageProcessorPil,
 )
@@ -24,6 +30,8 @@ from converter.model.verdict import compare
 from notebooks.training.box_training import as_coco, as_found, boxes_in, measure
 from notebooks.training.classifier import normalised
 from tests.references import detection
+from tests.references.deim import deim
+from weights.errors import MappingError
 from weights.progress import Quiet
 from zoo.answers.boxes import (
     Box,
@@ -41,7 +49,12 @@ from zoo.digits.scattered import scatter
 from zoo.report.box_precision import box_precision, mean_average_precision, read_box_task
 from zoo.runtime import session
 
-CLASSES = {2: RfDetrForObjectDetection, "masks": RfDetrForInstanceSegmentation}
+CLASSES = {
+    **{2: RfDetrForObjectDetection, "masks": RfDetrForInstanceSegmentation},
+    "deim": Deimv2ForObjectDetection,
+}
+SIZES = {"deim": ((64, 96), (128, 96))}
+"""Those that are tried, where they are others than RF-DETR's."""
 
 ATOL, LARGEST = 2e-5, 7
 """Ten times what was seen, of logits up to 7; larger ones have a larger error."""
@@ -66,14 +79,16 @@ def assert_near(got, want, atol=ATOL):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """By windows along a side, as transformers saves them; `masks` has those of things too."""
+    """As transformers saves them: RF-DETR by windows along a side, `masks` has those of things too;
+    and DEIMv2."""
     folder = tmp_path_factory.mktemp("rf_detr")
     boxes = {n: detection.rf_detr(folder / f"{n}", n) for n in (1, 2)}
-    return boxes | {"masks": detection.rf_detr(folder / "masks", 2, masks=True)}
+    masks = detection.rf_detr(folder / "masks", 2, masks=True)
+    return boxes | {"masks": masks, "deim": deim(folder / "deim")}
 
 
 @pytest.mark.parametrize(
-    ("windows", "size"),
+    ("kind", "size"),
     [
         (2, (48, 48)),
         pytest.param(1, (40, 56), marks=pytest.mark.full),
@@ -81,11 +96,25 @@ def saved(tmp_path_factory):
         pytest.param(2, (64, 64), marks=pytest.mark.full),
         ("masks", (48, 48)),
         pytest.param("masks", (64, 64), marks=pytest.mark.full),
+        ("deim", (64, 96)),
+        pytest.param("deim", (128, 96), marks=pytest.mark.full),
     ],
 )
-def test_is_what_transformers_computes(windows, size, saved):
-    own = saved[windows]
+def test_is_what_transformers_computes(kind, size, saved):
+    own = saved[kind]
     images = pictures(2, size)
+    assert_near(run(zoo.from_pretrained(None, own.path), images), own.outputs(images))
+
+
+def test_one_that_norms_less_and_tells_no_places(tmp_path):
+    """DEIMv2 as transformers' script makes it of the smaller networks, which have no registers."""
+    own = deim(
+        tmp_path / "own",
+        backbone_config={"apply_layernorm": False, "num_register_tokens": 0, "key_bias": True},
+        eval_size=[64, 96],
+        decoder_n_points=2,
+    )
+    images = pictures(1, own.size)
     assert_near(run(zoo.from_pretrained(None, own.path), images), own.outputs(images))
 
 
@@ -119,10 +148,19 @@ def test_fewer_places_than_queries(saved):
     assert found["pred_boxes"].shape == (1, 9, 4) and np.isfinite(found["logits"]).all()
 
 
-def test_windows_have_to_fill_the_picture(saved):
-    model = zoo.from_pretrained(None, saved[2].path)
-    with pytest.raises(ValueError, match="multiples of 16"):
-        model(jnp.zeros((3, 48, 40)))
+def test_what_does_not_fit(saved, tmp_path):
+    """Windows and patches have to fill the picture, and queries need places."""
+    many = deim(tmp_path / "many", num_queries=100)
+    for own, size, told in (
+        (saved[2], (48, 40), "multiples of 16"),
+        (saved["deim"], (64, 80), "multiples of 32"),
+        (many, (64, 64), "84 places for 100 queries"),
+    ):
+        model = zoo.from_pretrained(None, own.path)
+        with pytest.raises(ValueError, match=told):
+            jax.eval_shape(model, jax.ShapeDtypeStruct((3, *size), "float32"))
+    with pytest.raises(MappingError, match=r"decoder_offset_scale is 0\.25"):
+        zoo.from_pretrained(None, deim(tmp_path / "other", decoder_offset_scale=0.25).path)
 
 
 @pytest.mark.parametrize("masks", [False, True])
@@ -143,6 +181,8 @@ def test_checkpoint_of_its_authors(masks, tmp_path):
         ("masks", 18),
         pytest.param(2, 18, marks=pytest.mark.full),
         pytest.param("masks", 23, marks=pytest.mark.full),
+        ("deim", 23),
+        pytest.param("deim", 18, marks=pytest.mark.full),
     ],
 )
 def test_file_beside_transformers(kind, opset, saved, tmp_path):
@@ -152,13 +192,14 @@ def test_file_beside_transformers(kind, opset, saved, tmp_path):
     zoo.to_onnx(model, file, opset=opset, size="dynamic", verify=False)
     graph = onnx.load(file).graph
     counts = Counter(node.op_type for node in graph.node)
-    assert counts["GridSample"] == 3 and counts["GatherND"] <= 1
+    assert counts["GridSample"] == (9 if kind == "deim" else 3) and counts["GatherND"] <= 1
+    assert "BatchNormalization" not in counts
     mode = {
         a.name: a.s for node in graph.node if node.op_type == "GridSample" for a in node.attribute
     }
     assert mode["mode"] == (b"linear" if opset == 23 else b"bilinear")
     live = session(file)
-    for count, size in ((1, (48, 48)), (3, (64, 64))):
+    for count, size in zip((1, 3), SIZES.get(kind, ((48, 48), (64, 64))), strict=True):
         images = pictures(count, size, seed=size[0])
         names = [output.name for output in live.get_outputs()]
         got = dict(zip(names, live.run(None, {"pixel_values": images.numpy()}), strict=True))
@@ -229,11 +270,12 @@ def test_boxes_of_a_padded_picture():
     assert found.corners == (0, 0, 100, 200)
 
 
-@pytest.mark.parametrize("target", ["folder", "model.pth"])
-@pytest.mark.parametrize("kind", [2, "masks"])
+@pytest.mark.parametrize(
+    ("kind", "target"), [*product([2, "masks"], ["folder", "model.pth"]), ("deim", "folder")]
+)
 @pytest.mark.each("kind", "target")
 def test_weights_go_back(target, kind, saved, tmp_path):
-    """All groups of queries too, of which inference uses one."""
+    """What only training asks too, such as all groups of queries, of which inference uses one."""
     own, place = saved[kind], tmp_path / target
     convert_file(Given(own.path), place, None, False, Quiet())
     images = pictures(1, own.size)
@@ -241,10 +283,12 @@ def test_weights_go_back(target, kind, saved, tmp_path):
         model = CLASSES[kind].from_pretrained(place)
         with torch.no_grad():
             assert_near(detection.named(model(images)), own.outputs(images))
-        return
-    written, there = torch.load(place), load_file(own.path / "model.safetensors")
+        written = model.state_dict()
+        there = CLASSES[kind].from_pretrained(own.path).state_dict()
+    else:
+        written, there = torch.load(place), load_file(own.path / "model.safetensors")
     assert written.keys() == there.keys()
-    assert all(torch.equal(written[key], value) for key, value in there.items())
+    assert all(torch.equal(written[key], value) for key, value in there.items() if value.ndim)
 
 
 def test_sizes_are_sound():
@@ -252,6 +296,10 @@ def test_sizes_are_sound():
     assert config.is_sound and config.stride == 32 and config.native == (384, 384)
     assert zoo.info("rf_detr_base").native == (560, 560)
     assert not replace(config, layers=(3, 13)).is_sound
+    config = zoo.info("deimv2_l").config
+    assert config.is_sound and config.stride == 32
+    assert not replace(config, layers=(6, 9, 13)).is_sound
+    assert not replace(config, finder=replace(config.finder, bins=31)).is_sound
 
 
 @pytest.fixture(scope="module")

@@ -66,30 +66,6 @@ def test_no_pictures():
             zoo.preprocess("vit_digits", images)
 
 
-# How what is stored becomes upright, by EXIF's tag 274 (CIPA DC-008, "Orientation").
-UPRIGHT = {
-    1: lambda a: a,
-    2: lambda a: a[:, ::-1],
-    3: lambda a: a[::-1, ::-1],
-    4: lambda a: a[::-1],
-    5: lambda a: a.transpose(1, 0, 2),
-    6: lambda a: np.rot90(a, -1),
-    7: lambda a: np.rot90(a.transpose(1, 0, 2), 2),
-    8: lambda a: np.rot90(a),
-}
-
-
-@pytest.mark.parametrize("orientation", UPRIGHT)
-def test_pictures_are_turned_as_their_camera_was_held(orientation, tmp_path):
-    exif = Image.Exif()
-    exif[274] = orientation
-    Image.fromarray(COLOURS).save(tmp_path / "a.png", exif=exif)
-    wanted = UPRIGHT[orientation](COLOURS)
-    for given in (tmp_path / "a.png", Image.open(tmp_path / "a.png")):
-        (got,) = pictures(given)
-        np.testing.assert_array_equal(got, wanted)
-
-
 def test_grey_of_16_bits_is_scaled(tmp_path):
     """Pillow's own conversion makes 255 of all that is brighter than that."""
     deep = np.linspace(0, 65535, 35).reshape(5, 7).astype(np.uint16)
