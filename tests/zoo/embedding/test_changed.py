@@ -3,7 +3,6 @@ work than there are new pictures."""
 
 import os
 import random
-import re
 import shutil
 
 import lance
@@ -14,22 +13,11 @@ import zoo as package
 from tests import folders
 from tests.zoo.embedding.conftest import jpegs, stub_folder, write_parquet, write_tar
 from tests.zoo.embedding.test_embed import check, rows
-from weights.progress import Quiet
-from zoo.embedding import shard_work
 from zoo.embedding.about import read_about
 from zoo.errors import BadFile, BadOutput
 
 NEW, CHANGED = "of new pictures were added", "of changed ones computed again"
 OWN = "_versions", "_transactions"
-
-
-class Notes(Quiet):
-    """What has to be read."""
-
-    text = ""
-
-    def note(self, text):
-        self.text += text
 
 
 def content(dataset):
@@ -205,36 +193,6 @@ def test_what_cannot_be_read_is_tried_again_when_it_changes(tmp_path, stub, pict
     (folder / "no.jpg").chmod(0o600)
     done = package.embed(folder, model=stub, out=out)
     assert (done.computed, done.kept) == (0, 42)
-
-
-def test_stopped_while_it_changes(tmp_path, stub, monkeypatch):
-    """After any shard: the dataset is as it was, and going on ends with the same bytes."""
-    folder, out, quiet = Folder(tmp_path / "in", 4), tmp_path / "x.lance", tmp_path / "quiet"
-    folder.add(30)
-    options = {"model": stub, "shard": 5}
-    package.embed(folder.place, out=out, **options)
-    before = rows(out)
-    folder.change(4), folder.remove(3), folder.add(5)
-    quiet.mkdir()
-    shutil.copytree(out, quiet / out.name)
-    package.embed(folder.place, out=quiet / out.name, **options)
-    write, left = shard_work.WorkFolder.write_note, iter(range(100))
-    for stop in (1, 2, 100):
-
-        def noted(work, note, stop=stop):
-            if next(left) % (stop + 1) == stop:
-                raise KeyboardInterrupt
-            write(work, note)
-
-        monkeypatch.setattr(shard_work.WorkFolder, "write_note", noted)
-        if stop < 100:
-            said = Notes()
-            with pytest.raises(KeyboardInterrupt):
-                package.embed(folder.place, out=out, **options, progress=said)
-            assert re.search(r"not finished: \d of 8 parts are done, and stay", said.text)
-            assert rows(out) == before
-    package.embed(folder.place, out=out, **options)
-    assert content(out) == content(quiet / out.name)
 
 
 def test_a_table_that_somebody_else_changed(tmp_path, stub, pictures):
