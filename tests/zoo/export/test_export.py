@@ -1,20 +1,16 @@
-"""Exports and their checks through the command: what a manifest says, and one of several processes.
+"""Exports and their checks through the command: what a manifest says.
 
 Exports that are stopped are in tests/test_killed.py.
 """
 
 import json
 import os
-import sys
 
-import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.command import Command
 from weights.files import sha256
 from zoo.architectures.entry import DATA
 
-EXPORT = [sys.executable, "-m", "zoo.export"]
 NAME = "vit_digits-opset23.onnx"
 
 
@@ -83,17 +79,3 @@ def test_one_file_for_every_size(zoo):
     assert min(tried) < (8, 8) < max(tried)
     assert any(height != width for height, width in tried)
     assert "passed" in zoo("verify", NAME).out
-
-
-@pytest.mark.full
-def test_two_exports_to_one_file(tmp_path):
-    """The second waits, and then finds it there or replaces it."""
-    command = ("dinov3_vits16", "--weights", "random", "--no-verify", "--size", "32")
-    for options, codes in ((), [0, 2]), (("--force",), [0, 0]):
-        both = [Command(tmp_path).start(*command, *options, program=EXPORT) for _ in range(2)]
-        told = "".join(process.communicate(timeout=300)[1] for process in both)
-        assert sorted(process.returncode for process in both) == codes, told
-        assert "waiting for another process that writes dinov3_vits16" in told
-        assert ("exists already" in told) == (2 in codes)
-        ends = {f"dinov3_vits16-opset23.{end}" for end in ("onnx", "manifest.json")}
-        assert {path.name for path in tmp_path.iterdir()} == ends

@@ -116,33 +116,26 @@ def test_a_model_of_the_zoo_gives_the_bytes_of_the_command(digits, tmp_path):
     assert (tmp_path / "mine.json").read_text() == "{}"
 
 
-def test_wrong_arguments(fine_tuned, tmp_path):
+def test_what_cannot_be(digits, tmp_path):
     """Told as Python's arguments, not as the command line's."""
-    for changes, told in (
-        ({"precision": "float16"}, "fp32, fp16, bf16, int8, q4, q4f16"),
-        ({"input": "png"}, "float32, uint8"),
-        ({"size": "224"}, r"give 224, \(height, width\) or 'dynamic'"),
-        ({"target": "phone"}, "target phone is not known"),
-        ({"target": "portable", "size": 8}, "give batch 1, or another number"),
+    mlp = eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2))
+    mine = Mine(digits, mlp, 0.5)
+    for model, told, options in (
+        (digits, "fp32, fp16, bf16, int8, q4, q4f16", {"precision": "float16"}),
+        (digits, "float32, uint8", {"input": "png"}),
+        (digits, r"give 224, \(height, width\) or 'dynamic'", {"size": "224"}),
+        (digits, "target phone is not known", {"target": "phone"}),
+        (digits, "give batch 1, or another number", {"target": "portable", "size": 8}),
+        (digits, r"end it in \.onnx", {"path": tmp_path / "mine"}),
+        (mlp, "holds 0 of them", {}),
+        (eqx.nn.Sequential([digits, digits]), "holds 2 of them", {}),
+        (zoo.create("vit_digits", abstract=True), "shapes in place of par", {}),
+        (mine, "Leave `layers` out", {"layers": [1]}),
+        (mine, "Leave `outputs` out", {"outputs": ["scores"]}),
     ):
         with pytest.raises(BadRequest, match=told) as error:
-            zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", **changes)
+            zoo.to_onnx(model, **{"path": tmp_path / "mine.onnx", **options})
         assert "--" not in str(error.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_models_that_are_not_of_the_zoo(digits, tmp_path):
-    mlp = eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2))
-    for model, told, name, options in (
-        (mlp, "holds 0 of them", "mine.onnx", {}),
-        (eqx.nn.Sequential([digits, digits]), "holds 2 of them", "mine.onnx", {}),
-        (zoo.create("vit_digits", abstract=True), "shapes in place of par", "mine.onnx", {}),
-        (digits, r"end it in \.onnx", "mine", {}),
-        (Mine(digits, mlp, 0.5), "Leave `layers` out", "mine.onnx", {"layers": [1]}),
-        (Mine(digits, mlp, 0.5), "Leave `outputs` out", "mine.onnx", {"outputs": ["scores"]}),
-    ):
-        with pytest.raises(BadRequest, match=told):
-            zoo.to_onnx(model, tmp_path / name, **options)
     assert not list(tmp_path.iterdir())
 
 

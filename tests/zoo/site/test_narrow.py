@@ -11,12 +11,11 @@ from jinja2 import Environment, PackageLoader
 from tests.browser import served
 
 KEYS = ["holiday/2024-05-03_Musée_d'Orsay_in_the_morning.jpg", "b.jpg"]
-WORDS = "Of the published weights: none of it was measured here, and these are many words"
 
 
 @pytest.fixture
 def page(tmp_path, chromium):
-    """The page of a search without thumbnails, as it is written, and one of a wide table."""
+    """The page of a search without thumbnails, as it is written."""
     search = {"pictures": None, "texts": None, "has_thumbnails": False, "keys": "keys.json"}
     entry, table = SimpleNamespace(name="vit"), SimpleNamespace(count=len(KEYS))
     searched = SimpleNamespace(
@@ -29,12 +28,6 @@ def page(tmp_path, chromium):
     )
     (tmp_path / "search.html").write_text(text)
     (tmp_path / "keys.json").write_text(json.dumps({"keys": KEYS, "thumbnails": [False, False]}))
-    cells = "".join(f"<td>{number}00000000</td>" for number in range(9))
-    (tmp_path / "table.html").write_text(
-        '<meta name="viewport" content="width=device-width">'
-        '<link rel="stylesheet" href="assets/site.css"><main><div class="scroll"><table>'
-        f"<caption>{WORDS}</caption><tr>{cells}</tr></table></div></main>"
-    )
     with as_file(files("zoo.site") / "assets") as assets:
         shutil.copytree(assets, tmp_path / "assets")
     with served(tmp_path) as address:
@@ -64,16 +57,3 @@ def test_an_empty_search_says_so_and_keys_break_at_their_marks(page):
     assert page.get_by_text("No key of these 2 pictures has “zebra” in it.").is_visible()
     page.get_by_role("button", name="Show all pictures").click()
     assert page.locator("#found li").count() == 2 and not page.locator("#none").is_visible()
-
-
-def test_a_caption_stays_in_sight_of_a_table_that_scrolls(page):
-    page.goto("table.html")
-    scroll, caption = page.locator(".scroll"), page.locator("caption")
-    for moved in (0, 200):
-        scroll.evaluate("(element, moved) => { element.scrollLeft = moved; }", moved)
-        assert scroll.evaluate("element => element.scrollLeft") == moved
-        outer, inner = scroll.bounding_box(), caption.bounding_box()
-        assert outer["x"] <= inner["x"]
-        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"] <= 390
-    shades = scroll.evaluate("element => getComputedStyle(element).backgroundAttachment")
-    assert shades.split(", ")[:4] == ["local", "local", "scroll", "scroll"]

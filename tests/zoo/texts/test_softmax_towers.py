@@ -226,10 +226,6 @@ def build_dinotxt(folder):
     return config
 
 
-def build_clip(folder):
-    return save_clip(folder)
-
-
 def test_padding_is_told_as_transformers_tells_it(tmp_path):
     words, texts = tips_tokenizer(), ["A CAT in the Sky.", "dog", "cat " * 99]
     words.save_pretrained(tmp_path)
@@ -241,7 +237,7 @@ def test_padding_is_told_as_transformers_tells_it(tmp_path):
 @pytest.mark.parametrize(
     ("save", "name"),
     [
-        (build_clip, "clip_vitb32_dual"),
+        (save_clip, "clip_vitb32_dual"),
         pytest.param(build_tips, "tipsv2_vitb14_dual", marks=pytest.mark.full),
         pytest.param(build_dinotxt, "dinov3_vitl16_dinotxt_dual", marks=pytest.mark.full),
     ],
