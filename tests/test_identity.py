@@ -5,84 +5,59 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(
-    p
-    for room in ("converter", "weights", "zoo", "tests", "benchmarks")
-    for p in (ROOT / room).rglob("*.py")
-)
-OBJECTS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
-"""What can give an object that is known: a name, a field, an item, a result."""
-COMPUTED = (ast.Compare, ast.UnaryOp, ast.BinOp, ast.Constant, ast.JoinedStr)
-"""What makes a number, a truth or a text, which is an object of its own each time."""
-SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
+ROOMS = ("converter", "weights", "zoo", "tests", "benchmarks")
 PLAIN = {"bool", "int", "float", "str", "complex"}
 
 
 def compared_by_identity(source: str) -> Iterator[str]:
-    """The comparisons by ``is`` of something else than objects that are known.
-
-    Both sides of ``is`` name an object, ``None`` aside, and no name that the function around it
-    gives a number, a truth or a text: the right side is then a class, an operation, a member of an
-    enum, a sentinel, or a value of a graph.
-    """
-    scopes: list[ast.AST] = [ast.parse(source)]
-    for scope in scopes:
-        own = list(_own(scope))
-        scopes += [node for node in own if isinstance(node, SCOPES)]
-        computed = set[str]().union(*map(_computed, own))
-        for node in own:
-            if isinstance(node, ast.Compare) and not _compares_objects(node, computed):
-                yield f"{node.lineno}: {ast.unparse(node)}"
+    """The comparisons by ``is`` of a number, a truth or a text, or of a name that the function
+    around it gives one."""
+    tree = ast.parse(source)
+    for scope in ast.walk(tree):
+        if scope is tree or isinstance(scope, ast.FunctionDef | ast.Lambda):
+            names = set[str]().union(*map(_named, ast.walk(scope) if scope is not tree else ()))
+            for node in ast.walk(scope):
+                if isinstance(node, ast.Compare) and _compares_values(node, names):
+                    yield f"{node.lineno}: {ast.unparse(node)}"
 
 
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """What is in a scope, and not in one that is inside of it."""
-    for node in ast.iter_child_nodes(scope):
-        yield node
-        if not isinstance(node, SCOPES):
-            yield from _own(node)
-
-
-def _compares_objects(node: ast.Compare, computed: set[str]) -> bool:
+def _compares_values(node: ast.Compare, names: set[str]) -> bool:
     sides = [node.left, *node.comparators]
-    return all(
-        _is_none(side) or (isinstance(side, OBJECTS) and ast.unparse(side) not in computed)
+    return any(
+        _is_value(side) or ast.unparse(side) in names
         for i, op in enumerate(node.ops)
-        if isinstance(op, ast.Is | ast.IsNot) and not _is_none(sides[i + 1])
+        if isinstance(op, ast.Is | ast.IsNot) and ast.unparse(sides[i + 1]) != "None"
         for side in sides[i : i + 2]
     )
 
 
-def _is_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_value(node: ast.AST) -> bool:
+    """What makes a number, a truth or a text, which is an object of its own each time."""
+    computed = ast.Compare | ast.UnaryOp | ast.BinOp | ast.JoinedStr
+    return isinstance(node, computed) or (isinstance(node, ast.Constant) and node.value is not None)
 
 
-def _computed(node: ast.AST) -> set[str]:
-    """Names that are given what is computed, or said to be of a plain type."""
-    if isinstance(node, ast.Assign):
-        return set[str]().union(*(_bound(target, node.value) for target in node.targets))
-    if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
-        types = {n.id for n in ast.walk(node.annotation) if isinstance(n, ast.Name)}
-        name = node.arg if isinstance(node, ast.arg) else ast.unparse(node.target)
-        return {name} if types and types <= PLAIN else set()
+def _named(node: ast.AST) -> set[str]:
+    """Names that are given such a value, or said to be of a plain type."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            return {ast.unparse(a) for a, b in zip(names, values, strict=False) if _is_value(b)}
+        case ast.Assign(targets=names, value=value) if _is_value(value):
+            return {*map(ast.unparse, names)}
+        case ast.arg(arg=name, annotation=ast.expr() as kind):
+            types = {each.id for each in ast.walk(kind) if isinstance(each, ast.Name)}
+            return {name} if types and types <= PLAIN else set()
     return set()
-
-
-def _bound(target: ast.expr, value: ast.expr) -> set[str]:
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-        pairs = zip(target.elts, value.elts, strict=False)
-        return set[str]().union(*(_bound(t, v) for t, v in pairs))
-    plain = isinstance(value, COMPUTED) and not _is_none(value)
-    return {target.id} if isinstance(target, ast.Name) and plain else set()
 
 
 def test_values_are_not_compared_by_identity() -> None:
     found = [
-        f"{p.relative_to(ROOT)}:{line}"
-        for p in FILES
-        for line in compared_by_identity(p.read_text())
+        f"{path.relative_to(ROOT)}:{line}"
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for line in compared_by_identity(path.read_text())
     ]
-    assert not found, "compared by `is`:\n" + "\n".join(dict.fromkeys(found))
+    assert not found
 
 
 VALUES = (
@@ -91,14 +66,7 @@ VALUES = (
     "def f(x, y):\n    apart, same = x < y, x == y\n    return apart is x",
     "def f(wanted: bool | None, x): return x is wanted",
 )
-KNOWN = (
-    "x is None",
-    "a is not b",
-    "node.op is ops.ne",
-    "type(x) is int",
-    "x[0] is y.out",
-    "f(x) is y",
-)
+KNOWN = ("x is None", "a is not b", "node.op is ops.ne", "type(x) is int", "x[0] is y.out")
 
 
 def test_comparisons_of_values_are_found_and_of_objects_are_not() -> None:

@@ -57,12 +57,6 @@ def test_an_interrupt_while_a_lock_is_held(tmp_path, windows):
     assert not os.listdir(tmp_path)
 
 
-def test_a_lock_goes_when_it_is_released(tmp_path, windows):
-    with lock.locked(tmp_path / "file.onnx", Quiet()):
-        pass
-    assert not os.listdir(tmp_path)
-
-
 def test_an_interrupt_while_something_is_staged(tmp_path, windows):
     with staging.staged(tmp_path) as stage:
         (stage / "file").write_text("half")
