@@ -240,12 +240,17 @@ def test_no_two_modules_of_one_name(package):
     assert [name for name in names if names[name] > 1 and name != "__main__"] == []
 
 
-@pytest.mark.parametrize("packages", [("converter",), ("weights", "zoo")])
-def test_names_are_found(packages):
-    """Two public things never share one. `_` is a rule's own function; another helper's name is
-    there twice at most in the converter."""
+STATED = ast.ClassDef | ast.FunctionDef
+
+
+@pytest.mark.parametrize(
+    ("packages", "kinds"),
+    [(("converter",), STATED), (("weights", "zoo"), STATED), (tuple(ROOMS), ast.ClassDef)],
+)
+def test_names_are_found(packages, kinds):
+    """Two public things never share one, of a package or two, nor do any two classes. `_` is a
+    rule's own function; another helper's name is there twice at most in the converter."""
     stated = (node for package in packages for path in files(package) for node in parsed(path).body)
-    kinds = ast.ClassDef | ast.FunctionDef
     names = Counter(node.name for node in stated if isinstance(node, kinds))
     public = [name for name in names if not name.startswith("_") and name != "main"]
     assert [name for name in public if names[name] > 1] == []
@@ -310,13 +315,3 @@ def _named_runtimes(text: str) -> set[str]:
     one = text.replace("ONNX Runtime", "OnnxRuntime")
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", one)
     return {word for each in (apart, one) for word in re.split(r"[^a-z]+", each.lower())} & RUNTIMES
-
-
-def test_no_two_public_classes_have_one_name():
-    """Whoever reads of a report, a target or a block knows which."""
-    places: dict[str, list[str]] = {}
-    for path in (path for package in ROOMS for path in files(package)):
-        for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
