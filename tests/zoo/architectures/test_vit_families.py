@@ -9,10 +9,10 @@ import pytest
 
 import zoo
 from tests.conftest import GOLDEN
-from tests.formats import TRANSFORMERS, in_equimo
+from tests.formats import TRANSFORMERS
 from tests.measure import REFERENCES
 from tests.references import convnext, digits, dinov3, segmenter, tips
-from tests.references.running import equimo_abstract, run_equimo
+from tests.references.running import equimo_abstract
 from tests.seeded import NETWORKS, leaves_of, model_of, nano, native, state_of, values_of
 from tests.synthetic import digest, make_image, make_state
 from weights import bind
@@ -104,21 +104,6 @@ def assert_near(got, want):
 EQUIMO = [
     name for name, found in REFERENCES.items() if "equimo" in found and "eupe_conv" not in name
 ]
-
-
-@pytest.mark.each()
-@pytest.mark.parametrize("name", EQUIMO)
-def test_agrees_with_equimo(name):
-    """Two blocks of each; convolutions at a size that the strides do not divide."""
-    config = nano(zoo.info(name).config)
-    size = (75, 130) if isinstance(config, ConvNeXtConfig) else native(config)
-    image, values = make_image(3, *size), values_of(config)
-    if isinstance(config, ConvNeXtConfig):
-        want = convnext.run_equimo(config, values, image)
-    else:
-        body = {p: v for p, v in values.items() if not p.startswith("attn_pool.")}
-        want = run_equimo(in_equimo(name, config, body), image, logits=bool(config.classes))
-    assert_near(forward(model_of(config), image)._asdict(), want)
 
 
 @pytest.mark.full

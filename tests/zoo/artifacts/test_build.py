@@ -19,7 +19,6 @@ from safetensors.numpy import load_file
 from transformers import AutoConfig
 
 from tests import folders
-from tests.command import Command
 from tests.folders import listed
 from tests.zoo.architectures.test_digits import accuracy
 from weights import bind, random_weights
@@ -248,16 +247,6 @@ def test_images_as_input(zoo):
     assert golden["image"].shape == (1, 224, 336, 3) and golden["image"].dtype == np.uint8
     zoo("verify", folder)
     assert "any height and width" in (folder / "README.md").read_text()
-
-
-@pytest.mark.full
-def test_two_builds_of_one_folder(tmp_path):
-    """The second one waits and then finds everything there."""
-    zoo = Command(tmp_path)
-    both = [zoo.start(*BUILD, "--variant", "fp32", "--json") for _ in range(2)]
-    records = [json.loads(process.communicate(timeout=300)[0])[0] for process in both]
-    assert sorted(record["built"] for record in records) == [[], ["fp32"]]
-    assert all(record["manifest"]["complete"] for record in records)
 
 
 @pytest.mark.full

@@ -134,20 +134,6 @@ def test_leaves_that_equinox_wrote(zoo, tmp_path):
     assert_logits(zoo.here / "w.onnx", own)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("kind", ["convnextv2", "meta, one layer"])
-def test_a_folder_of_files(kind, zoo, tmp_path):
-    """`build` and `verify` take what `export` does, and its settings name the classes."""
-    own = OWN[kind](tmp_path / "own")
-    asked = ("--size", size_of(own), "--variant", "fp32")
-    zoo("build", "--weights", own.path, "--out", "made", *asked)
-    (folder,) = (zoo.here / "made").iterdir()
-    zoo("verify", folder)
-    settings = json.loads((folder / "config.json").read_text())
-    assert list(settings["id2label"].values()) == list(CLASSES)
-    assert "pipeline_tag: image-classification" in (folder / "README.md").read_text()
-
-
 def test_a_manifest_states_every_network():
     """In sizes of its own, with classes of its own: what it says makes the same network again."""
     for entry in (package.info(name) for name in REPRESENTATIVES):

@@ -6,9 +6,6 @@ import sys
 import pytest
 
 from tests.command import Command
-from weights.files import sha256
-from zoo.cli.app import app
-from zoo.cli.console import call
 
 # Prints the largest resident size, in MB, after the command. `getrusage` would count what this
 # process had when it started the other.
@@ -32,23 +29,6 @@ def export(folder, weights, *python):
     out, told = process.communicate(timeout=300)
     assert process.returncode == 0, told
     return json.loads(out)[0], told
-
-
-@pytest.mark.full
-def test_every_format_in_little_memory(vits16, tmp_path):
-    """As Meta has it and as we write it for others: the same file, quickly."""
-    digests, sources = set(), [vits16.path, tmp_path / "w.tar.lz4", tmp_path / "folder"]
-    for path in sources[1:]:
-        convert = ["weights", "convert", str(vits16.path), str(path), "--model", "dinov3_vits16"]
-        assert call(app, convert) == 0
-    for path in sources:
-        record, told = export(tmp_path, path)
-        # What transformers computes by itself is in float32.
-        if record["weights"]["rope_periods"] == "file":
-            file = tmp_path / "dinov3_vits16-opset23.onnx"
-            digests.add(sha256(file))
-        assert int(told.split()[-1]) < 700
-    assert len(digests) == 1
 
 
 @pytest.mark.full
