@@ -10,7 +10,7 @@ from transformers import EomtDinov3ForUniversalSegmentation
 from tests.browser import served
 from tests.references.areas import AREAS
 from tests.references.classifiers import CLASSES
-from tests.zoo.texts.test_softmax_towers import build_tips
+from tests.zoo.texts.test_texts import build_tips
 from zoo.answers import areas
 from zoo.cli.app import app
 from zoo.cli.console import call
