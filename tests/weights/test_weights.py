@@ -2,11 +2,13 @@
 
 import hashlib
 import re
+import time
 import tracemalloc
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import zoo
 from tests.loading import load, naming_of
@@ -20,7 +22,9 @@ from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
 from weights.sources.locate import Published, find_named, searched
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
+from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.load import model_shapes
+from zoo.checkpoints.weights_argument import Given
 
 
 @pytest.mark.each()
@@ -216,3 +220,23 @@ def test_biases_have_one_zero():
     parts = [np.full(3, -0.0, np.float32)] * 3
     for transform, count in ((BIAS, 1), (BIAS_THIRDS, 3), (BIAS_OUTER_THIRDS, 2), (MASKED, 2)):
         assert not np.signbit(transform.apply(*parts[:count])).any(), transform.name
+
+
+COUNT, SECONDS = 1_500, 6
+"""Of a processor; the names take a fifth of them, and took twice as many without an index."""
+
+NAMES = {
+    "many segments": lambda number: "a." * 150 + str(number),
+    "one long segment": lambda number: f"module.backbone.blocks.{number}." + "x" * 280,
+    "numbers": lambda number: f"blocks.{number}." + "1." * 140 + "weight",
+}
+
+
+@pytest.mark.each("kind")
+@pytest.mark.parametrize("kind", NAMES)
+def test_long_names(kind, tmp_path):
+    value = np.zeros(1, np.float32)
+    save_file({NAMES[kind](number): value for number in range(COUNT)}, tmp_path / "w.safetensors")
+    began = time.process_time()
+    assert not inspect(Given(tmp_path / "w.safetensors")).models
+    assert time.process_time() - began < SECONDS

@@ -14,11 +14,15 @@ from huggingface_hub import close_session, constants
 from tests import folders
 from tests.hub_server import COMMIT, hub_of, serving
 from tests.zoo.conftest import hub_at
+from weights import open_checkpoint
 from weights.errors import WeightsError
+from weights.files import PIECE
 from weights.progress import Quiet
+from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published, locate
 from weights.sources.transfer import fetch
+from weights.writers.safetensors_writer import write_arrays
 
 REPOSITORY, NAME = "somebody/models", "w.bin"
 CONTENT = np.random.default_rng(5).bytes(700_000)
@@ -247,3 +251,34 @@ def test_nothing_is_downloaded_through_a_link(tmp_path):
     with pytest.raises(OSError, match="it is a link"):
         fetch(HubFile("a/b", "x", COMMIT, None, 3), part, "", Quiet())
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "model.safetensors"
+    write_arrays(path, {"a": np.arange(PIECE // 4, dtype=np.float32)}, {})
+    return open_checkpoint(path)
+
+
+def test_the_digest_of_the_file(checkpoint):
+    with hashing(checkpoint) as digest:
+        assert digest() == hashlib.sha256(checkpoint.path.read_bytes()).hexdigest()
+    assert digest() == checkpoint.sha256()
+    checkpoint.path.unlink()
+    with hashing(checkpoint) as digest, pytest.raises(FileNotFoundError):
+        digest()
+
+
+def test_a_block_that_ends_stops_it(checkpoint, monkeypatch):
+    pieces = []
+
+    def slowly(self, step):
+        while True:
+            pieces.append(time.sleep(0.001))
+            step(1)
+
+    monkeypatch.setattr(type(checkpoint), "sha256", slowly)
+    with pytest.raises(WeightsError), hashing(checkpoint):
+        while not pieces:
+            time.sleep(0.001)
+        raise WeightsError("it fits no model")

@@ -1,9 +1,11 @@
-"""Manifests: what is read from them, what is not believed, and the schema that is published."""
+"""Manifests: what is read from them, what is not believed, and the schema that is published; they
+have all fields of what they are about."""
 
 import json
 import random
 import runpy
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import jsonschema
@@ -15,10 +17,14 @@ from converter.opsets import is_older
 from tests import folders
 from tests.files import changes
 from weights.tensors import Provenance
+from zoo.architectures.entry import Licence
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.errors import BadFile
 from zoo.export.describe import weights_origin
 from zoo.manifest.measured import Comparison
 from zoo.manifest.read import MOST_VALUES, near, parse, to_text
+from zoo.manifest.schema import StatedLicence, StatedWeights
+from zoo.manifest.stated_preprocessing import StatedPreprocessing
 from zoo.registry.lookup import info
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
@@ -218,3 +224,15 @@ def test_errors_that_are_no_numbers():
 def test_a_checkpoint_may_be_called_anything(name):
     told = weights_origin(Provenance("eqx", name), info(folders.MODEL)).name
     assert told.isprintable() and told.endswith(name[-4:])
+
+
+@pytest.mark.parametrize(
+    ("stated", "about", "more"),
+    [
+        (StatedLicence, Licence, set()),
+        (StatedPreprocessing, Preprocessing, {"in_file"}),
+        (StatedWeights, Provenance, {"is_published_file", "is_embedded_file"}),
+    ],
+)
+def test_it_has_all_fields(stated, about, more):
+    assert stated.model_fields.keys() == {each.name for each in fields(about)} | more

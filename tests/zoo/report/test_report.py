@@ -1,4 +1,5 @@
-"""`zoo report`: seeded checkpoints, as their publishers lay them out."""
+"""`zoo report`: seeded checkpoints, as their publishers lay them out; and files in every provider,
+of which one does not start."""
 
 import json
 import shutil
@@ -12,14 +13,16 @@ from PIL import Image
 
 import zoo
 from tests.formats import NANO
+from tests.runtimes.load import needs_placement
 from tests.seeded import nano, state_of
 from tests.synthetic import save_pth
 from weights.progress import Quiet
 from zoo import runtime
 from zoo.digits.data import split_digits
 from zoo.manifest.measured import worst
-from zoo.report import budget, content, kit, labelled, matching, page, received
+from zoo.report import budget, content, kit, labelled, matching, page, providers, received
 from zoo.report.accuracy import measure_model
+from zoo.report.providers import FILE, NOT_STARTED, ProvidersRequest, Ran, report_providers
 
 ROOT = Path(__file__).parents[3]
 
@@ -188,3 +191,38 @@ def test_classes_of_folders():
     assert labelled.class_order(folders, ("tench", "goldfish")) == [0, 1]
     assert labelled.class_order(("b", "a"), ("a", "b")) == [1, 0]
     assert labelled.class_order(("a", "c"), ("a", "b")) is None
+
+
+ABSENT = "CUDAExecutionProvider"
+
+
+@needs_placement
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_every_file_in_every_provider(tmp_path, monkeypatch):
+    """Without a card: its provider has a line that says so, and the CPU's are as they are."""
+    monkeypatch.setattr(runtime, "available", lambda: [ABSENT, runtime.CPU])
+    asked = ProvidersRequest(["vit_digits"], ("fp32", "bf16"), tmp_path / "new" / "out")
+    found = report_providers(asked, Quiet())
+    exact, half = found.files
+    assert set(exact.outcomes) == {ABSENT, runtime.CPU}
+    assert exact.outcomes[ABSENT] == Ran(failed=NOT_STARTED)
+    ran = exact.outcomes[runtime.CPU]
+    assert ran.max_rel == 0 and ran.nodes[runtime.CPU] > 100 and ran.run_ms and not ran.failed
+    assert "NOT_IMPLEMENTED" in (half.outcomes[runtime.CPU].failed or "")
+    told = json.loads((tmp_path / "new" / "out" / FILE).read_text())
+    assert told["providers"] == [ABSENT, runtime.CPU]
+    assert told["libraries"]["onnxruntime"] == runtime.RELEASE
+    assert [each["file"] for each in told["files"]] == ["onnx/model.onnx", "onnx/model_bf16.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("got", "max_rel"), [([3.0, -4.0], 0), ([3.0, -4.5], 0.125), ([3.0, np.nan], None)]
+)
+def test_the_difference_is_from_the_cpu(got, max_rel):
+    arrays = {"y": np.array(got)}, {"y": np.array([3.0, -4.0])}
+    assert providers._compared(Ran(), *arrays, "fp32").max_rel == max_rel
+
+
+def test_an_output_of_another_shape_is_said():
+    arrays = {"y": np.zeros(3)}, {"y": np.zeros(2)}
+    assert "float64[3]" in (providers._compared(Ran(), *arrays, "fp32").failed or "")

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import unicodedata
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,10 @@ from tests.vector_datasets import table_of, write_dataset
 from tests.zoo.embedding.conftest import stub_folder
 from weights.progress import Quiet
 from zoo.errors import BadRequest
+from zoo.font import font
 from zoo.images.photograph import photograph
 from zoo.retrieval import near_duplicates, search_rows, vector_index, vector_table
+from zoo.retrieval.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
 from zoo.retrieval.found_rows import SearchRequest
 from zoo.retrieval.near_duplicates import find_duplicates
 from zoo.retrieval.search_rows import nearest_rows, search_table
@@ -263,3 +266,26 @@ def test_a_text_is_searched_among_pictures(zoo):
     np.testing.assert_allclose(
         [each["cosine"] for each in found], np.sort(wanted)[::-1], rtol=0, atol=1e-5
     )
+
+
+KEYS = ("é", "à", "ß", "ž", unicodedata.normalize("NFD", "é"))
+
+
+def test_keys_have_their_accents(tmp_path):
+    """No two letters are one box, and an accent that a file's name keeps apart is on its letter."""
+    table = table_of(KEYS, np.ones((len(KEYS), 4), np.float16))
+    pictures = pa.array([b""] * len(KEYS), pa.binary())
+    write_dataset(tmp_path / "d.lance", [table.append_column("thumbnail", pictures)])
+    cells = [SheetCell(row, 1.0) for row in range(len(KEYS))]
+    sheet = np.asarray(contact_sheet(open_vectors(tmp_path / "d.lance"), [cells], None))
+    top = GAP + CELL_SIDE
+    below = sheet[top : top + TEXT_HEIGHT // 2]
+    words = [below[:, GAP + row * (CELL_SIDE + GAP) :][:, :CELL_SIDE] for row in range(len(KEYS))]
+    assert len({word.tobytes() for word in words}) == 4 and (words[0] == words[-1]).all()
+
+
+def test_letters_of_europe_are_none_of_them_a_box():
+    letters = font(12)
+    box = bytes(letters.getmask("\uffff"))
+    for text in ("àçéîñöøßþÿ", "ąćđěğłňőřşťůźž", "αβγδέώ", "абвгжщыя", "ảạẽ", "…“”€"):
+        assert all(bytes(letters.getmask(letter)) != box for letter in text)
