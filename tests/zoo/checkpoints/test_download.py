@@ -27,28 +27,6 @@ def record(path, source, size) -> dict:
     return {"model": MODEL, "path": str(path), "source": str(source), "bytes": size}
 
 
-def test_to_the_cache(zoo, hub):
-    hub.status = 401
-    message = zoo(*DOWNLOAD, "--dry-run", code=2).error
-    assert "refuses it (401)" in message and "--weights PATH" in message
-    hub.status = None
-    root = zoo.home / ".cache" / "jax-onnx-zoo"
-    path = root / "checkpoints" / f"google--{TITLE}" / COMMIT / NAME
-    expected = [record(path, FROM_THE_HUB, len(CONTENT))]
-    assert zoo.json(*DOWNLOAD, "--dry-run") == expected
-    assert not root.exists()
-    assert not hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}")
-    assert zoo.json(*DOWNLOAD) == expected
-    assert path.read_bytes() == CONTENT
-    count = len(hub.asked)
-    there = [record(path, f"{root} ({REPOSITORY}/{NAME})", 0)]
-    assert zoo.json(*DOWNLOAD) == zoo.json(*DOWNLOAD, "--dry-run") == there
-    assert zoo(*DOWNLOAD, MODEL).out == 2 * f"{MODEL}: {path} (already there)\n"
-    # The package brings this one along.
-    assert zoo.json("weights", "download", "vit_digits")[0]["bytes"] == 0
-    assert len(hub.asked) == count
-
-
 @pytest.mark.parametrize("kept", [False, True])
 def test_to_a_folder(kept, zoo, hub):
     """Of the hub, or of the cache; who names that folder finds it there."""

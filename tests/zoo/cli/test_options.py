@@ -7,7 +7,7 @@ from zoo.cli.derived import split_commas
 from zoo.errors import BadRequest, UnknownModel
 from zoo.export.export_options import parse_opsets, read_batch, read_layers
 from zoo.options import read_sides, read_size
-from zoo.registry.lookup import MODELS, fitting, info, select
+from zoo.registry.lookup import MODELS, fitting, select
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,6 @@ def test_selections():
         fitting(["dinov3_vits61*"])
 
 
-def test_list(zoo):
-    told = zoo("list", "*vitl*", "vit_digits", "vit5_small", "vit_huge_patch14_224").out
-    assert "dinov3_vits16" not in told
-    rows = {line.split()[0]: line for line in told.splitlines() if line}
-    digits = "vit_digits digits 0.2 M 8 apache-2.0 this package"
-    assert rows["vit_digits"].split() == digits.split()
-    assert "303.2 M" in rows["dinov3_vitl16"] and "dinov3_vitl16_sat493m" in rows
-    assert rows["vit5_small"].rstrip().endswith("by hand")
-    assert rows["vit_huge_patch14_224"].rstrip().endswith("nobody")
-
-
 def test_json_has_all_that_the_registry_knows(zoo):
     found = {each["name"]: each for each in zoo.json("list")}
     assert list(found) == package.list_models()
@@ -95,16 +84,6 @@ def test_json_has_all_that_the_registry_knows(zoo):
     assert weights["dinov3_vitl16plus"]["from"] == weights["vit5_small"]["from"] == "publisher"
     assert weights["vit5_small"]["place"].startswith("https://")
     assert weights["vit_huge_patch14_224"] == {"from": "nobody", "place": "", "here": None}
-
-
-def test_weights_that_are_here_already(zoo):
-    """An empty file does, since nothing is read; all places are in tests/weights."""
-    assert "this machine" not in zoo("list", "dinov3_vits16").out
-    path = zoo.here / info("dinov3_vits16").checkpoint
-    path.touch()
-    assert "this machine" in zoo("list", "dinov3_vits16").out
-    assert str(path) in zoo("info", "dinov3_vits16").out
-    assert zoo.json("info", "dinov3_vits16")["weights"]["here"] == str(path)
 
 
 def test_info(zoo, monkeypatch):

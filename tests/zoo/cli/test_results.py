@@ -1,15 +1,11 @@
 """What commands print: one document with `--json`, what a dry run foretells, and who is served."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 
 from weights import open_checkpoint
 from zoo import from_pretrained, preprocess
-from zoo.cli.console import call
-from zoo.cli.export_command import app as alone
 from zoo.images.photograph import photograph
 
 NAME = "dinov3_vits16-opset23.onnx"
@@ -73,17 +69,6 @@ def test_several_models_in_one_run(zoo):
     assert [outcome["error"] for outcome in outcomes] == [None, None]
     assert outcomes[0]["manifests"][0]["variants"]["fused"]["opset"] == 23
     assert (zoo.here / NAME).stat().st_size > 80e6
-
-
-def test_the_module_without_a_model(zoo, capsys):
-    """`python -m zoo.export`: a trained model and a large one, neither of which needs a network."""
-    assert call(alone, ["--no-verify", "--opset", "23"]) == 0
-    told = capsys.readouterr().out
-    assert "vit_digits: fused: 4 Attention, " in told
-    assert "dinov3_vits16: weights: random (seed 0)" in told
-    found = [json.loads(path.read_text()) for path in sorted(zoo.here.glob("*.json"))]
-    kinds = [(record["model"], record["weights"]["kind"]) for record in found]
-    assert kinds == [("dinov3_vits16", "random"), ("vit_digits", "meta")]
 
 
 def test_checkpoints(vits16, zoo):

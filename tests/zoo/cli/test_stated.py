@@ -6,7 +6,6 @@ from inspect import signature
 import pytest
 from typer.main import get_command
 
-from weights.parameters import parameter, spelled
 from zoo import embed, search, to_onnx
 from zoo.architectures.kinds import TOWER_NAMES
 from zoo.bench.bench_options import BenchOptions
@@ -79,13 +78,6 @@ def test_a_docstring_says_what_each_parameter_is(function):
     told = " ".join(function.__doc__.split())
     for name, (_, option) in stated(function).items():
         assert f"- `{name}`: {option.meaning}" in told
-
-
-def test_messages_name_options_only_where_a_command_runs():
-    assert parameter("extra") == "`extra`"
-    with spelled({"extra": "--with"}):
-        assert (parameter("extra"), parameter("append_model")) == ("--with", "--append-model")
-    assert parameter("extra") == "`extra`"
 
 
 def test_each_says_it_in_its_own_words(zoo):

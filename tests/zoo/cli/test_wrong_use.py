@@ -107,11 +107,6 @@ def test_it_is_one_sentence(line, place, zoo):
     assert WRONG_USE[line] in said.error
 
 
-def test_a_build_tells_it_of_each_model(place, zoo):
-    said = zoo("build", "vit_digits", "--out", "mine.md/x", code=2)
-    assert "directory): make room there" in said.out
-
-
 @pytest.mark.full
 def test_a_scheduler_that_is_not_there(place, zoo):
     said = zoo("build", "vit_digits", "--scheduler", "tcp://127.0.0.1:1", code=2)

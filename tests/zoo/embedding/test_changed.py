@@ -179,22 +179,6 @@ def test_pictures_in_a_list_change(tmp_path, stub, pictures):
     assert [*rows(tmp_path / "x.lance")] == [*names[2:4], *lines[::-1]]
 
 
-def test_what_cannot_be_read_is_tried_again_when_it_changes(tmp_path, stub, pictures):
-    """Or may be read, which changes neither size nor time."""
-    folder = folders.write(tmp_path / "in", pictures | {"no.jpg": b"no"})
-    out = tmp_path / "x.lance"
-    assert package.embed(folder, model=stub, out=out).errors == 1
-    (folder / "more.jpg").write_bytes(pictures["a/000.jpg"])
-    done = package.embed(folder, model=stub, out=out)
-    assert (done.computed, done.added, done.errors) == (1, 1, 1)
-    (folder / "no.jpg").write_bytes(pictures["a/000.jpg"])
-    done = package.embed(folder, model=stub, out=out)
-    assert (done.computed, done.added, done.errors) == (1, 1, 0)
-    (folder / "no.jpg").chmod(0o600)
-    done = package.embed(folder, model=stub, out=out)
-    assert (done.computed, done.kept) == (0, 42)
-
-
 def test_a_table_that_somebody_else_changed(tmp_path, stub, pictures):
     """Is not made anew: what was done to it would be lost."""
     folder, out = folders.write(tmp_path / "in", pictures), tmp_path / "x.lance"

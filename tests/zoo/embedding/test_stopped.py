@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests import folders
 from tests.command import Command
-from tests.killed import Order
+from tests.killed import STOPPED, Order
 from tests.zoo.embedding.conftest import jpegs, stub_folder
 from tests.zoo.embedding.test_embed import rows
 
@@ -94,17 +94,22 @@ def test_killed_at_some_moment(count, begin, run, quiet):
         finish(folder, run, quiet)
 
 
+ACTIONS = ("SIGKILL", "SIGINT")
+
+
 def killed(count, begin, run, prepare, command):
-    """Folders after a second run that was killed at some change, what was there before it, and what
-    is there in the end; it goes on when the next one is asked for."""
+    """Folders after a second run that was stopped at some change, what was there before it and is
+    there in the end; it goes on when the next one is asked for."""
     wanted = changes = None
     for index in range(count + 1):
         folder = begin()
         prepare(folder)
         order, first = Order(str(folder), command, output=str(folder / "said")), content(folder)
         if wanted is not None:
-            at = 1 + (2 * index - 1) * changes // (2 * count)
-            run(replace(order, action="SIGKILL", at=at))
+            at, action = 1 + (2 * index - 1) * changes // (2 * count), ACTIONS[index % 2]
+            status, *_ = run(replace(order, action=action, at=at))
+            assert status == STOPPED[action]
+            assert action == "SIGKILL" or "interrupted; " in (folder / "said.err").read_text()
             yield folder, first, wanted
         status, made, *_ = run(order)
         assert status == 1, (folder / "said.err").read_text()

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.checkpoints.weights_argument import Given, Seed, read_weights
 from zoo.errors import BadOutput, BadRequest
 from zoo.export.request import FileSpec, Options, read_files, read_request
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
@@ -34,20 +33,6 @@ def test_what_cannot_be(told, options, tmp_path):
     with pytest.raises(BadRequest, match=told) as error:
         ask(tmp_path, **options)
     assert "--" not in str(error.value)
-
-
-def test_weights():
-    wanted = {
-        "auto": "auto",
-        "random": Seed(0),
-        "random:7": Seed(7),
-        "a/b.pth": Given(Path("a/b.pth")),
-    }
-    wanted["~/b.pth"] = Given(Path.home() / "b.pth")
-    assert {text: read_weights(text) for text in wanted} == wanted
-    for text in ("random:", "random:x", "random:-1", f"random:{10**40}"):
-        with pytest.raises(BadRequest, match="no seed"):
-            read_weights(text)
 
 
 def test_files():

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 import converter
 import zoo
-from weights.files import sha256
 from zoo.architectures.builder import batched
 from zoo.cli.app import app
 from zoo.cli.console import call
@@ -94,15 +93,6 @@ def test_parameters_of_bfloat16_keep_their_values(digits, tmp_path):
     pixels = zoo.preprocess(model, photographs(1))
     float32 = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model)
     assert_outputs(tmp_path / "mine.onnx", pixels, outputs(float32, pixels))
-
-
-def test_the_manifest_has_the_digest_of_equinoxs_file(fine_tuned, tmp_path):
-    eqx.tree_serialise_leaves(tmp_path / "mine.eqx", fine_tuned)
-    manifest = zoo.to_onnx(fine_tuned, tmp_path / "mine.onnx", verify=False)
-    assert (
-        manifest.weights.sha256 == sha256(tmp_path / "mine.eqx")
-        and manifest.only.verification is None
-    )
 
 
 def test_a_model_of_the_zoo_gives_the_bytes_of_the_command(digits, tmp_path):

@@ -24,7 +24,7 @@ from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.verify import reference, verify_file
 from zoo.images.in_graph import front
-from zoo.images.photograph import photograph, photographs
+from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values, resized_size
 
 HOW = {name: package.info(name).preprocessing for name in package.list_models()}
@@ -144,13 +144,6 @@ def test_the_command(zoo, tmp_path):
         np.testing.assert_allclose(got[output], want, rtol=0, atol=1e-5)
 
 
-def test_the_photograph():
-    image, images = photograph(), photographs(6)
-    assert (image.mode, image.size) == ("RGB", (336, 224))
-    assert len({(image.size, image.tobytes()) for image in images}) == 6
-    assert images[0].tobytes() == image.tobytes()
-
-
 def test_timms_resize_and_crop():
     """ViT: 224 / 0.9 for the shorter edge, bicubic; Pillow's own functions as timm calls them."""
     image = photograph()  # 336 x 224
@@ -169,16 +162,3 @@ def test_a_crop_of_another_size_is_covered(size, image):
     assert max(shares) == pytest.approx(224 / 256, abs=0.02)
     stretched = (resized[0] / image[0]) / (resized[1] / image[1])
     assert stretched == pytest.approx(1, abs=0.02)
-
-
-def test_settings_for_another_size():
-    for name, size, resize in (
-        ("dinov2_vits14", (448, 448), 512),
-        ("dinov2_vits14", (336, 448), 512),
-        ("dinov3_vits16", (96, 480), None),
-    ):
-        how, other = HOW[name], HOW[name].at(size)
-        assert (other.size, other.resize, how.at(how.size)) == (size, resize, how)
-        for image in PICTURES if size != (336, 448) else ():
-            want = pixel_values([image], how, size)
-            np.testing.assert_array_equal(pixel_values([image], other, size), want)

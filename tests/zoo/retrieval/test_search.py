@@ -19,7 +19,6 @@ from tests.vector_datasets import table_of, write_dataset
 from tests.zoo.embedding.conftest import stub_folder
 from weights.progress import Quiet
 from zoo.errors import BadRequest
-from zoo.font import font
 from zoo.images.photograph import photograph
 from zoo.retrieval import near_duplicates, search_rows, vector_index, vector_table
 from zoo.retrieval.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
@@ -282,10 +281,3 @@ def test_keys_have_their_accents(tmp_path):
     below = sheet[top : top + TEXT_HEIGHT // 2]
     words = [below[:, GAP + row * (CELL_SIDE + GAP) :][:, :CELL_SIDE] for row in range(len(KEYS))]
     assert len({word.tobytes() for word in words}) == 4 and (words[0] == words[-1]).all()
-
-
-def test_letters_of_europe_are_none_of_them_a_box():
-    letters = font(12)
-    box = bytes(letters.getmask("\uffff"))
-    for text in ("àçéîñöøßþÿ", "ąćđěğłňőřşťůźž", "αβγδέώ", "абвгжщыя", "ảạẽ", "…“”€"):
-        assert all(bytes(letters.getmask(letter)) != box for letter in text)
