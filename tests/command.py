@@ -12,6 +12,9 @@ PROGRAM = [
     "import sys; sys.argv[0] = 'zoo'; from zoo.cli import main; main()",
 ]
 
+PASSED = ("PATH", "LANG", "JAX_", "XLA_FLAGS", "PYTHONWARNINGS")
+"""Variables that a user has, and those of the tests, by which no function is compiled twice."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -22,7 +25,7 @@ class Command:
 
     def environment(self, **variables: str) -> dict[str, str]:
         """What it gets to see."""
-        own = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        own = {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
         own |= {"HOME": str(self.folder), "HF_ENDPOINT": self.url, "ZOO_HUB": "somebody"}
         return own | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
 

@@ -15,6 +15,7 @@ from tests import folders
 from tests.command import Command
 from tests.killed import STOPPED, Order
 from tests.zoo.embedding.conftest import jpegs, stub_folder
+from tests.zoo.embedding.test_changed import content as content_of
 from tests.zoo.embedding.test_embed import rows
 
 OUT = "x.lance"
@@ -22,11 +23,8 @@ COMMAND = ["embed", "pictures", "--model", "model", "--out", OUT, "--shard", "5"
 
 
 def content(folder):
-    """Every file of a dataset, and of its errors, but Lance's list of parts, which has a time."""
-    places = {path for path in folder.glob("x.*/**/*") if path.is_file()}
-    names = {path.relative_to(folder).as_posix(): path for path in places | {*folder.glob("x.e*")}}
-    own = {f"{OUT}/_versions", f"{OUT}/_transactions"}
-    return {n: path.read_bytes() for n, path in names.items() if n.rpartition("/")[0] not in own}
+    """Every file of its dataset."""
+    return content_of(folder / OUT)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def quiet(begin, run):
     assert status == 1 and changes > 40, (folder / "said.err").read_text()
     found = content(folder)
     assert len(rows(folder / OUT)) == 60
-    assert {f"{OUT}/embed.json", "x.errors.parquet"} < found.keys() and len(found) == 16
+    assert {"embed.json", "errors"} < found.keys() and len(found) == 16
     return neutral(found, folder), changes, seconds
 
 
@@ -130,7 +128,7 @@ def test_killed_while_a_model_is_appended(count, begin, run):
 
     command = ["embed", "pictures", "--model", "other", *COMMAND[4:], "--append-model"]
     for folder, first, wanted in killed(count, begin, run, prepare, command):
-        kept = content(folder)[f"{OUT}/embed.json"]
+        kept = content(folder)["embed.json"]
         assert kept in first.values() or kept.replace(str(folder).encode(), b"") in wanted.values()
         assert len(rows(folder / OUT)) == 60
     column = "vector_dinov3_vits16_fp32"
@@ -154,9 +152,9 @@ def test_killed_while_pictures_are_added(count, begin, run):
             (pictures / name).unlink()
 
     for folder, first, _ in killed(count, begin, run, prepare, COMMAND):
-        own, about = content(folder), f"{OUT}/embed.json"
-        if about in own:
-            assert own[about] != first[about] or first.items() <= own.items()
+        own = content(folder)
+        if "embed.json" in own:
+            assert own["embed.json"] != first["embed.json"] or first.items() <= own.items()
     assert len(rows(folder / OUT)) == 75
 
 
