@@ -5,13 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.conftest import GOLDEN
-from tests.synthetic import digest, make_state, save_pth
-from weights import open_checkpoint
-from weights.progress import Quiet
-from weights.synthetic import write_checkpoint
+from tests.synthetic import save_pth
 from zoo.files.golden_file import read_golden
 
 MODEL = ("--model", "dinov3_vits16")
@@ -54,15 +50,6 @@ def test_wrong_use(vits16, zoo):
     ):
         assert message in zoo(*arguments, code=2).error
     assert [path.name for path in zoo.here.iterdir()] == ["small.pth"]
-
-
-def test_a_streamed_checkpoint_is_the_recipes(vits16, tmp_path):
-    shapes = {key: value.shape for key, value in vits16.state.items() if ".1" not in key}
-    write_checkpoint(tmp_path / "w.pth", shapes, 3, Quiet(), {})
-    want = make_state(shapes, 3)
-    got = torch.load(tmp_path / "w.pth", weights_only=True)
-    assert digest({key: value.float().numpy() for key, value in got.items()}) == digest(want)
-    assert open_checkpoint(tmp_path / "w.pth").tensors["rope_embed.periods"].dtype == "bfloat16"
 
 
 @pytest.mark.full

@@ -10,8 +10,6 @@ from jaxtyping import Array, Float
 import converter
 import zoo
 from zoo.architectures.builder import batched
-from zoo.cli.app import app
-from zoo.cli.console import call
 from zoo.errors import BadRequest, NotVerified
 from zoo.images.photograph import photographs
 from zoo.manifest.read import read_manifest
@@ -93,17 +91,6 @@ def test_parameters_of_bfloat16_keep_their_values(digits, tmp_path):
     pixels = zoo.preprocess(model, photographs(1))
     float32 = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model)
     assert_outputs(tmp_path / "mine.onnx", pixels, outputs(float32, pixels))
-
-
-def test_a_model_of_the_zoo_gives_the_bytes_of_the_command(digits, tmp_path):
-    """Beside a file that somebody else called so."""
-    (tmp_path / "mine.json").write_text("{}")
-    assert call(app, ["export", "vit_digits", "--no-verify", "--out", str(tmp_path)]) == 0
-    written = (tmp_path / "vit_digits-opset23.onnx").read_bytes()
-    for _ in range(2):
-        zoo.to_onnx(digits, tmp_path / "mine.onnx", verify=False)
-    assert (tmp_path / "mine.onnx").read_bytes() == written
-    assert (tmp_path / "mine.json").read_text() == "{}"
 
 
 def test_what_cannot_be(digits, tmp_path):
