@@ -1,4 +1,4 @@
-"""`zoo verify` on built folders and single files: what is right passes, and no damage goes unnoticed."""
+"""`zoo verify` on folders and files: what is right passes, and no damage goes unnoticed."""
 
 import hashlib
 import json

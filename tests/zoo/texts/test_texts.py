@@ -92,8 +92,8 @@ def in_pytorch(name, config, inputs):
 @pytest.mark.parametrize(
     "name",
     [
-        *("tipsv2_vitb14_dual", CLIP),
-        pytest.param("dinov3_vitl16_dinotxt_dual", marks=pytest.mark.full),
+        CLIP,
+        *(pytest.param(name, marks=pytest.mark.full) for name in DUALS if name != CLIP),
     ],
 )
 def test_files_agree_with_pytorch(name, tmp_path):
