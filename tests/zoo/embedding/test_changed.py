@@ -3,7 +3,10 @@ work than there are new pictures."""
 
 import os
 import random
+import re
 import shutil
+from itertools import count
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -13,6 +16,8 @@ import zoo as package
 from tests import folders
 from tests.zoo.embedding.conftest import jpegs, stub_folder, write_parquet, write_tar
 from tests.zoo.embedding.test_embed import check, rows
+from weights.progress import Quiet
+from zoo.embedding import shard_work
 from zoo.embedding.about import read_about
 from zoo.errors import BadFile, BadOutput
 
@@ -177,6 +182,28 @@ def test_pictures_in_a_list_change(tmp_path, stub, pictures):
     done = package.embed(folder / "list.txt", **asked)
     assert (done.computed, done.kept, done.added, done.errors) == (3, 10, 3, 0)
     assert [*rows(tmp_path / "x.lance")] == [*names[2:4], *lines[::-1]]
+
+
+def test_interrupted_while_it_changes(tmp_path, stub, pictures, monkeypatch):
+    """It says what is done, and the dataset is as it was until the same call has gone on."""
+    folder = folders.write(tmp_path / "in", dict([*pictures.items()][:20]))
+    asked = {"model": stub, "out": tmp_path / "x.lance", "shard": 5}
+    package.embed(folder, **asked)
+    before, folder = rows(asked["out"]), folders.write(folder, pictures)
+    write, said, notes = shard_work.WorkFolder.write_note, Mock(Quiet), count()
+
+    def noted(work, note):
+        if next(notes):
+            raise KeyboardInterrupt
+        write(work, note)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shard_work.WorkFolder, "write_note", noted)
+        package.embed(folder, **asked, progress=said)
+    assert re.search(r"not finished: \d of \d parts are done", str(said.note.mock_calls))
+    assert rows(asked["out"]) == before
+    package.embed(folder, **asked)
+    check(rows(asked["out"]), pictures)
 
 
 def test_a_table_that_somebody_else_changed(tmp_path, stub, pictures):

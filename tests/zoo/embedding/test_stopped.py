@@ -92,7 +92,7 @@ def test_killed_at_some_moment(count, begin, run, quiet):
         finish(folder, run, quiet)
 
 
-ACTIONS = ("SIGKILL", "SIGINT")
+ACTIONS = ("SIGINT", "SIGKILL")
 
 
 def killed(count, begin, run, prepare, command):
