@@ -48,7 +48,6 @@ KNOWN: dict[Runtime, dict[str, str]] = {
     "onnx.reference": {
         "control scan reversed 23": FROM_THE_END,
         "control scan without operands 23": "Scalars that a loop collects",
-        "control scan reversed without operands 23": "Scalars that a loop collects",
         "control gradient of a scan 23": FROM_THE_END,
         "elementwise pow 23": "The square root of minus infinity as a power",
         **dict.fromkeys((f"window {name} 23" for name in GROUPED), GROUPS),

@@ -58,9 +58,6 @@ MASKS = [
     *(masked(f"filled with {fill:.1g}", lambda s, m, fill=fill: jnp.where(m, s, fill), VISIBLE,
              size=1.0 if fill == -1e4 else 9.0) for fill in FILLS),
     *(masked(f"added {number:.1g}", jnp.add, hidden(number)) for number in ADDED),
-    *(masked(f"added {number:.1g} to heads", jnp.add,
-             np.broadcast_to(hidden(number), BIAS.shape) + np.zeros_like(BIAS), tags=frozenset())
-      for number in ADDED),
     *(masked(f"filled with {fill:.1g} {where} adding {more.min():.1g}", partial(change, fill),
              VISIBLE, more, tags=DEFAULT if fill == LOWEST else frozenset())
       for fill in (LOWEST, -1e30, -math.inf) for more in MORE for where, change in (

@@ -50,12 +50,7 @@ INLINED = {
     "pmap": lambda x: jax.pmap(lambda x: x - lax.psum(x, "i"), "i", devices=jax.devices()[:1])(
         x[None]
     ),
-    "psum": sharded(lambda x: lax.psum(2 * x, "d") + lax.pmax(x, "d") * lax.axis_index("d")),
-    "psum without types": sharded(lambda x: lax.psum(x, "d") + lax.pmin(x, "d"), False),
     "ppermute": sharded(lambda x: lax.ppermute(x, "d", [(0, 0)]) + lax.ppermute(x, "d", [])),
-    "all_gather": sharded(lambda x: lax.all_gather(x, "d", axis=1)),
-    "all_to_all": sharded(lambda x: lax.all_to_all(x[:1], "d", 0, 1)),
-    "psum_scatter": sharded(lambda x: lax.psum_scatter(x[:, :1], "d", scatter_dimension=1)),
     "linear_call": lambda x: jax.custom_derivatives.linear_call(
         lambda r, x: x * r, lambda r, t: t * r, 3.0, x
     ),
@@ -95,7 +90,6 @@ def checked(x, index=0):
 
 
 CHECKS = {
-    "plain": checked,
     "in a branch": lambda x: lax.cond(x[0, 0] > 99, lambda y: checked(y + 99), jnp.sin, x),
     "of what is known": lambda x: lax.cond(
         x[0, 0] > 99, lambda y: eqx.error_if(y, jnp.arange(3) > 1, "known"), jnp.sin, x
@@ -107,9 +101,6 @@ CHECKS = {
     "checkify": lambda x: checkify.checkify(
         lambda y: (checkify.check(y[0, 0] < 99, "no"), y * 2)[1]
     )(x)[1],
-    "a bounded loop": lambda x: eqxi.while_loop(
-        lambda c: c.sum() < 50, lambda c: c + 9, x, max_steps=16, kind="bounded"
-    ),
 }
 PROGRAMS = [
     *(Case(name, fn, [X], ops={"If": 0}) for name, fn in INLINED.items()),

@@ -38,12 +38,8 @@ PROGRAMS = [
         lambda c, v: (jnp.tanh(c) + v, c - v), x[0], x, reverse=True), (LONG,)),
     Case("scan without operands", lambda x: lax.scan(
         lambda c, _: (jnp.tanh(c) + 1, c.sum()), x, None, length=40), (X,)),
-    Case("scan reversed without operands",
-         lambda x: lax.scan(lambda c, _: (jnp.tanh(c) + 1, c.sum()), x, None, length=40,
-                            reverse=True), (X,)),
     Case("scan of length zero", lambda x: lax.scan(lambda c, v: (c + v, c * 2), x[0], x[:0]), (X,),
          tags=DEFAULT),
-    Case("scan without carry", lambda x, y: lax.map(lambda v: v @ y, x), ((5, 4), (4, 3))),
     Case("scan constant output", lambda x: lax.scan(lambda c, v: (c, 7.0), x[0], x), (X,)),
     Case("scan inside scan", lambda x: lax.scan(
         lambda c, v: (c + v.sum(), lax.scan(lambda d, w: (d + w * c, d), 0.0, v)[1]), 0.0, x),

@@ -108,10 +108,6 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
         ragged(((1, 2), (0, 2)), ((0,), (1,)), 2),
         (normal(2, 3, 11, 5), normal(3, 2, 11, 6), RNG.integers(0, 4, (2, 3, 4), np.int32)),
     ),
-    "mapped": (
-        jax.vmap(lax.ragged_dot),
-        (normal(2, 11, 5), normal(2, 4, 5, 6), np.stack([SIZES, SIZES[::-1]])),
-    ),
     "gradient": (jax.grad(lambda x, y, n: jnp.sin(lax.ragged_dot(x, y, n)).sum(), (0, 1)), PLAIN),
     "scaled": (
         lambda x, y, s, t: lax.scaled_dot(
@@ -129,10 +125,7 @@ UNCOMMON: dict[str, Callable[..., Any]] = {
         lax.linalg.lu(x)[1], 4
     ),
     "name": lambda x: checkpoint_name(x * 2, "twice"),
-    "remat": lambda x: jax.grad(lambda y: jax.checkpoint(jnp.sin)(y).sum())(x),
     "symmetric_product": lambda x: lax.linalg.symmetric_product(x, x.T @ x),
-    "unstack": lambda x: jnp.unstack(x),
-    "stack": lambda x: jnp.stack([x, x + 1]),
     "reduce_window": lambda x: lax.reduce_window(x, 2.0, lax.mul, (2, 2), (1, 1), "SAME"),
     "copy": lambda x: primitives.copy_p.bind(x) * 2,
 }

@@ -25,7 +25,6 @@ EQUINOX = [
          tags=DEFAULT | {JUDGES}),
     Case("gradient of an MLP", jax.grad(eqx.nn.MLP(3, "scalar", 8, 1, key=KEY)), ((3,),),
          tags=DEFAULT),
-    Case("jacobian", jax.jacfwd(eqx.nn.MLP(3, 2, 8, 1, activation=jnp.tanh, key=KEY)), ((3,),)),
 ]  # fmt: skip
 FLAX = [
     Case("nnx Conv", nnx.Conv(3, 5, (3, 3), rngs=RNGS), (("B", 8, 9, 3),),

@@ -94,18 +94,22 @@ def lerped(x, points, tap=clipped):
     return above * (1 - b) + below * b
 
 
+def mixed(tap, top, left, b, a, step=1):
+    """Between columns, and then between rows, by these weights."""
+    above = tap(top, left) * (1 - a) + tap(top, left + step) * a
+    below = tap(top + 1, left) * (1 - a) + tap(top + 1, left + step) * a
+    return above * (1 - b) + b * below
+
+
 def batched(x, points):
     """Of several images, whose numbers are gathered too."""
     which = jnp.arange(x.shape[0])[:, None]
-    row, column = at(points)
-    top, left = (jnp.floor(each).astype(jnp.int32) for each in (row, column))
-    b, a = (row - top)[..., None], (column - left)[..., None]
+    _, _, top, left, b, a = around(points)
 
     def tap(rows, columns):
         return x[which, jnp.clip(rows, 0, x.shape[1] - 1), jnp.clip(columns, 0, x.shape[2] - 1)]
 
-    above = tap(top, left) * (1 - a) + tap(top, left + 1) * a
-    return above * (1 - b) + b * (tap(top + 1, left) * (1 - a) + tap(top + 1, left + 1) * a)
+    return mixed(tap, top, left, b[..., None], a[..., None])
 
 
 def warped(x, points):
@@ -116,9 +120,6 @@ def warped(x, points):
     where = jnp.broadcast_arrays(rows, columns)
     return jax.vmap(lambda c: map_coordinates(c, where, order=1, mode="nearest"))(x)
 
-
-ONE_SAMPLE = {"GridSample": 1, "GatherND": 0}
-"""What each of these becomes."""
 
 SPELLED = {
     "coordinates": (coordinates, (CHW, POINTS)),
@@ -167,48 +168,39 @@ def truncated(x, points):
     """Indices towards zero, which are others below it."""
     row, column = at(points)
     top, left = row.astype(jnp.int32), column.astype(jnp.int32)
-    b, a = (row - top)[:, None], (column - left)[:, None]
-    above = clipped(x, top, left) * (1 - a) + clipped(x, top, left + 1) * a
-    below = clipped(x, top + 1, left) * (1 - a) + clipped(x, top + 1, left + 1) * a
-    return above * (1 - b) + below * b
+    return mixed(partial(clipped, x), top, left, (row - top)[:, None], (column - left)[:, None])
 
 
 def clipped_weights(x, points):
     """Weights of clipped indices: beyond the edge both neighbours are one pixel, and weights of any
     size sum to one, which no rule proves."""
     row, column, top, left, _, _ = around(points)
-    rows = [jnp.clip(top + step, 0, x.shape[0] - 1) for step in (0, 1)]
-    columns = [jnp.clip(left + step, 0, x.shape[1] - 1) for step in (0, 1)]
-    b, a = (row - rows[0])[:, None], (column - columns[0])[:, None]
-    above = x[rows[0], columns[0]] * (1 - a) + x[rows[0], columns[1]] * a
-    return above * (1 - b) + (x[rows[1], columns[0]] * (1 - a) + x[rows[1], columns[1]] * a) * b
+    b = (row - jnp.clip(top, 0, x.shape[0] - 1))[:, None]
+    a = (column - jnp.clip(left, 0, x.shape[1] - 1))[:, None]
+    return mixed(partial(clipped, x), top, left, b, a)
 
 
 def smoothed(x, points):
     """By the cube of what is left."""
     _, _, top, left, b, a = around(points)
     b, a = ((s * s * (3 - 2 * s))[:, None] for s in (b, a))
-    above = clipped(x, top, left) * (1 - a) + clipped(x, top, left + 1) * a
-    below = clipped(x, top + 1, left) * (1 - a) + clipped(x, top + 1, left + 1) * a
-    return above * (1 - b) + below * b
+    return mixed(partial(clipped, x), top, left, b, a)
 
 
 def exchanged(x, points):
     """With the weights of rows for columns."""
     _, _, top, left, b, a = around(points)
-    b, a = a[:, None], b[:, None]
-    above = clipped(x, top, left) * (1 - a) + clipped(x, top, left + 1) * a
-    below = clipped(x, top + 1, left) * (1 - a) + clipped(x, top + 1, left + 1) * a
-    return above * (1 - b) + below * b
+    return mixed(partial(clipped, x), top, left, a[:, None], b[:, None])
 
 
 def apart(x, points):
     """Neighbours two pixels apart."""
     _, _, top, left, b, a = around(points)
-    b, a = b[:, None], a[:, None]
-    above = clipped(x, top, left) * (1 - a) + clipped(x, top, left + 2) * a
-    below = clipped(x, top + 1, left) * (1 - a) + clipped(x, top + 1, left + 2) * a
-    return above * (1 - b) + below * b
+    return mixed(partial(clipped, x), top, left, b[:, None], a[:, None], 2)
+
+
+def of_scipy(x, points, **how):
+    return map_coordinates(x[..., 0], at(points), order=1, **how)
 
 
 LOOK_ALIKES = {
@@ -221,9 +213,9 @@ LOOK_ALIKES = {
     "smoothed": smoothed,
     "exchanged": exchanged,
     "apart": apart,
-    "mirrored": lambda x, points: map_coordinates(x[..., 0], at(points), order=1, mode="mirror"),
-    "reflected": lambda x, points: map_coordinates(x[..., 0], at(points), order=1, mode="reflect"),
-    "wrapped": lambda x, points: map_coordinates(x[..., 0], at(points), order=1, mode="wrap"),
-    "filled": lambda x, points: map_coordinates(x[..., 0], at(points), order=1, cval=0.5),
+    "mirrored": partial(of_scipy, mode="mirror"),
+    "reflected": partial(of_scipy, mode="reflect"),
+    "wrapped": partial(of_scipy, mode="wrap"),
+    "filled": partial(of_scipy, cval=0.5),
 }
 """Of an image of the shape ``HWC``: none of these is a ``GridSample``."""
