@@ -20,6 +20,7 @@ from converter.targets import Target, find_target
 from converter.weight_folding.weight_programs import weight_values
 from tests.rules import canonical
 from tests.rules.canonical import LAX
+from tests.rules.moved import moves
 from tests.rules.programs import FLOATS, INTEGERS, Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
 
@@ -377,9 +378,7 @@ CASES: dict[str, Case] = {
     **{f"legalize.dtype_fallback.dtype_fallback_rules {name}": case for name, case in fallbacks()},
     # -------------------------------------------------------------------------------------- layout
     **{
-        f"layout.chains.RULES[{op}]": Case(
-            canonical.moves(*TURNS, op, most=0), prepare=[canonicalize]
-        )
+        f"layout.chains.RULES[{op}]": Case(moves(*TURNS, op, most=0), prepare=[canonicalize])
         for op in (ops.reshape, ops.transpose, ops.slice)
     },
     "layout.chains.SELECT[reshape]": Case(entry, prepare=[canonicalize]),

@@ -17,15 +17,13 @@ from converter.canonicalize.slicing import interleaved
 from converter.fuse import attention, layer_norm, resize, rotary, softmax
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
-from converter.layout import channels, heads, norm_layout, siblings
-from converter.loops import intervals, rules
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
-from converter.weight_folding import affine_folding, weight_programs
 from tests.programs.sampling import HWC, LOOK_ALIKES, POINTS
 from tests.programs.sampling import SPELLED as SAMPLED
 from tests.programs.spellings import dot_product, rotate_full, rotate_interleaved, rotate_rest
 from tests.rules import canonical
+from tests.rules.moved import moves
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
 
@@ -315,137 +313,16 @@ def sampled(d: Drawn) -> Expr:
     return d.apply(fn, *inputs)
 
 
-# ------------------------------------------------------------------------------ layout and weights
-
-
-def convolutions(d: Drawn) -> Expr:
-    """Two in channels-last order, and between them what treats every element alike."""
-    x = d.input((1, 5, 6, 2), "float32", PLAIN)
-    ws = [d.param((2, 2, 2, 3), "float32", PLAIN), d.param((1, 2, 3, 2), "float32", PLAIN)]
-    b = d.param((3,), "float32", PLAIN)
-    how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
-    kept = d.pick(
-        (jnp.tanh, lambda a: a * 2 + a, lambda a: jnp.pad(a, ((0, 0), (1, 0), (0, 0), (0, 0))))
-    )
-
-    def run(a: Any, v: Any, w: Any, c: Any) -> Any:
-        y = lax.conv_general_dilated(a, v, (1, 1), "SAME", **how)
-        return lax.conv_general_dilated(kept(y + c), w, (1, 1), "VALID", **how)
-
-    return d.apply(run, x, *ws, b)
-
-
-def heads_of(d: Drawn) -> list[Expr]:
-    """Queries, keys and values from one product, each turned to its heads."""
-    x, w = d.input((2, 5, 12), "float32", PLAIN), d.param((12, 36), "float32", PLAIN)
-    turned = d.pick(((0, 2, 1, 3), (0, 2, 3, 1)))
-
-    def run(a: Any, b: Any, i: int) -> Any:
-        part = jnp.split(a @ b, 3, -1)[i].reshape(2, 5, 3, 4)
-        return part.transpose(turned if i == 1 else (0, 2, 1, 3))
-
-    return [d.apply(partial(run, i=i), x, w) for i in range(3)]
-
-
-def scaled(d: Drawn) -> Expr:
-    """Something linear, through views perhaps, and then factors, divisors and shifts of weights."""
-    x = d.input((2, 3, 4), "float32", PLAIN)
-    large = d.pick((PLAIN, PLAIN, (*PLAIN, 1e30)))
-    w, b = d.param((4, 5), "float32", large), d.param((5,), "float32", large)
-    y = d.apply(lambda a, v, c: a @ v + c, x, w, b) if d.chance() else d.apply(jnp.matmul, x, w)
-    if d.chance():
-        y = d.apply(lambda a: -a[:, 1:, 2:].transpose(2, 0, 1) if d else a, y)
-        shape: tuple[int, ...] = d.pick([(3, 1, 1), (1, 1, 1), (3, 2, 2), (2,)])
-    else:
-        shape = d.pick([(5,), (1,), (3, 1), (2, 3, 5), ()])
-    for _ in range(d.integer(1, 2)):
-        how = d.pick((lax.mul, lax.div, lax.add, lax.sub))
-        kind = d.pick((d.param, d.number, d.param))
-        s = kind(shape, "float32", (0.5, 2.0, -1.5, 3.0, *(HUGE if d.chance() else ())))
-        flip = d.chance() and how is not lax.div
-        y = d.apply(
-            lambda a, c, how=how, flip=flip: how(
-                *((jnp.broadcast_to(c, a.shape), a) if flip else (a, jnp.broadcast_to(c, a.shape)))
-            ),
-            y,
-            s,
-        )
-    return y
-
-
-def convolved(d: Drawn) -> Expr:
-    """A convolution, of either kind, and a factor and a shift of its channels."""
-    x, w = d.input((1, 4, 5), "float32", PLAIN), d.param((2, 4, 2), "float32", PLAIN)
-    spread = d.pick(((1,), (2,)))
-    s = d.param(d.pick([(2, 1), (1, 1), (2, 1)]), "float32", d.pick(((0.5, 2.0, -1.5), HUGE)))
-    t = d.param((2, 1), "float32", PLAIN)
-    how = d.pick((lambda a, c, e: a * c + e, lambda a, c, e: (a - e) / c, lambda a, c, e: a + e))
-
-    def run(a: Any, b: Any, c: Any, e: Any) -> Any:
-        y = lax.conv_general_dilated(a, b, (1,), ((1, 1),), lhs_dilation=spread)
-        return how(y, c, e)
-
-    return d.apply(run, x, w, s, t)
-
-
-def folded(graph: Graph) -> bool:
-    found = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
-    changed = swept(found)(graph)
-    weight_programs.weights_first(graph)
-    return changed
-
-
-def of_weights(d: Drawn) -> Expr:
-    x, w = d.input((3, 4), "float32", PLAIN), d.param((4, 2), "float32", PLAIN)
-    return d.apply(lambda a, b: a @ (jnp.tanh(b.T) * 2).T + jnp.sum(b), x, w)
-
-
-# ------------------------------------------------------------------------------------------- loops
-
-
-def loop(d: Drawn) -> list[Expr]:
-    """States that count, that are kept, scaled and added to, and what depends on none."""
-    x, c = d.input((4, 2), "float32", PLAIN), d.input((2,), "float32", PLAIN)
-    step, by = d.integer(1, 2), d.pick((0.5, -1.0, 1.0, 0.25, *(HUGE if d.chance() else ())))
-    reverse, more = d.chance(), d.integer(0, 2)
-
-    def body(state: Any, row: Any) -> Any:
-        i, h, kept = state
-        wide = jnp.sin(kept) * row + i
-        after = (lambda: h * by + wide, lambda: h + row * 2, lambda: jnp.tanh(h) - row)[more]()
-        return (i + step, after, kept), (h * 2, wide, row - i)
-
-    def run(a: Any, b: Any) -> list[Any]:
-        state, stacked = lax.scan(body, (np.int32(0), b, b + 1), a, reverse=reverse)
-        return [*state, *stacked]
-
-    return [d.apply(lambda a, b, i=i: run(a, b)[i], x, c) for i in range(6)]
-
-
-def mapped(d: Drawn) -> Expr:
-    x = d.input((3, 4), "float32", PLAIN)
-    fn = d.pick((jnp.sin, lambda r: r @ r, lambda r: jnp.sort(r), lambda r: r[::-1] * 2))
-    return d.apply(lambda a: lax.map(fn, a), x)
-
-
-def counted_down(d: Drawn) -> Expr:
-    x, most = d.input((), "int32", (0, 1, 3)), d.integer(1, 5)
-    run = lambda a: lax.while_loop(lambda s: s < most, lambda s: s + 1, a)  # noqa: E731
-    return d.apply(
-        lambda a: jnp.where(run(a) >= 0, 1, 0) + lax.fori_loop(0, most, lambda i, s: s + i, a), x
-    )
-
-
 MANY = 16
 """Of factors of which some are huge."""
 
 CASES: dict[str, Case] = {
-    "canonicalize.canonicalize": Case(canonical.moves(), changes(canonicalize)),
+    "canonicalize.canonicalize": Case(moves(), changes(canonicalize)),
     "canonicalize.canonicalize product_of_one": Case(
         canonical.product_of_one, changes(canonicalize), enough=MANY
     ),
     "canonicalize.fold_constants": Case(canonical.elementwise(ops.add), fold_constants, zeros=True),
-    "canonicalize.emptiness.fill_empty": Case(canonical.moves(), changes(fill_empty)),
+    "canonicalize.emptiness.fill_empty": Case(moves(), changes(fill_empty)),
     "canonicalize.slicing.interleaved": Case(
         canonical.by_turns, swept({ops.add: interleaved, ops.or_: interleaved}), zeros=True
     ),
@@ -521,84 +398,8 @@ CASES: dict[str, Case] = {
     "fuse.softmax.LOG_SOFTMAX": Case(
         of(jax.nn.log_softmax, partial(jax.nn.log_softmax, axis=0)), prepare=[canonicalize], units=8
     ),
-    # -------------------------------------------------------------------------- layout and weights
-    "layout.channels.turn_channels": Case(
-        convolutions, channels.turn_channels, prepare=[until("channels")], units=64
-    ),
-    **{
-        f"layout.heads.rotary_operands{' plain' * (not has)}": Case(
-            ROTARY,
-            swept({ops.rotary: partial(heads.rotary_operands, has=lambda *_, has=has: has)}),
-            prepare=[until("operands")],
-            units=16,
-        )
-        for has in (True, False)
-    },
-    **{
-        f"layout.heads.{rule.__name__}": Case(
-            attended,
-            swept({ops.attention: rule}),
-            prepare=[until("attention 3d")],
-            units=64,
-        )
-        for rule in (heads.attention_3d, heads.attention_3d_of_turned)
-    },
-    **{
-        f"layout.norm_layout.group_norm_operands {has}": Case(
-            grouped(False),
-            swept(
-                {ops.group_norm: partial(norm_layout.group_norm_operands, has=lambda *_, h=has: h)}
-            ),
-            prepare=[until("operands", target="standard")],
-            units=64,
-        )
-        for has in (True, False)
-    },
-    "layout.norm_layout.BATCH[batch_norm]": Case(
-        batch_norm, prepare=[until("batch norm operands")], units=64
-    ),
-    "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
-    "layout.siblings.share_transposes": Case(
-        heads_of, siblings.share_transposes, prepare=[until("share transposes")], units=64
-    ),
-    **{
-        f"weight_folding.affine_folding.folding_rules {draw.__name__}": Case(
-            draw, folded, prepare=[until("weight folding")], units=64, enough=MANY
-        )
-        for draw in (scaled, convolved)
-    },
     "A mask of each head where heads share keys[attention]": Case(
         sharing, prepare=[until("quirks")], units=64
     ),
     "An infinity that has a slope[leaky_relu]": Case(with_slopes, prepare=[until("deviations")]),
-    "Weights of a convolution that overflow with a factor behind it[mul]": Case(
-        convolved, prepare=[until("quirks")], units=64
-    ),
-    "weight_folding.weight_programs.weights_first": Case(
-        of_weights,
-        changes(weight_programs.weights_first),
-        prepare=[until("weight folding")],
-        units=64,
-    ),
-    "weight_folding.weight_programs.hoist_weight_programs": Case(
-        of_weights,
-        changes(weight_programs.hoist_weight_programs),
-        prepare=[until("weight programs")],
-        units=64,
-    ),
-    # --------------------------------------------------------------------------------------- loops
-    "loops.rules.batch_loops": Case(mapped, rules.batch_loops, prepare=[until("batch")], units=16),
-    "loops.rules.shorten_loops": Case(
-        loop, rules.shorten_loops, prepare=[until("loops")], units=64, zeros=True
-    ),
-    "loops.rules.unrolled": Case(
-        loop,
-        swept({ops.scan: partial(rules.unrolled, inside=False)}),
-        prepare=[until("loops")],
-        units=4,
-        zeros=True,
-    ),
-    "loops.intervals.bound_states": Case(
-        counted_down, intervals.bound_states, prepare=[canonicalize]
-    ),
 }

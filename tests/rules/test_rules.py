@@ -7,7 +7,7 @@ import pytest
 from converter.fuse.match import Recogniser
 from converter.ir import ops
 from converter.ir.op import Op
-from tests.rules import arranged, canonical, recognised
+from tests.rules import arranged, canonical, laid_out, recognised
 from tests.rules.prove import Case, Check, Step, by_recogniser, keeps_numbers, search, swept
 from tests.rules.registered import registered
 from tests.since import needs
@@ -34,7 +34,7 @@ def cases_of(name: str) -> dict[str, Case]:
         return {name: canonical.case_of(operation(name))}
     return {
         name.replace(short, key): case
-        for table in (arranged.CASES, recognised.CASES)
+        for table in (arranged.CASES, laid_out.CASES, recognised.CASES)
         for key, case in table.items()
         if key == short or key.startswith(f"{short} ")
     }
