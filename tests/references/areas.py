@@ -63,11 +63,7 @@ def patches(folder: Path) -> Own:
     interpolates them by another rule."""
     config = replace(nano(zoo.info("dinov2_vits14_ade20k_ms").config), classes=len(CLASSES))
     model = write_patches(folder, "dinov2_vits14_ade20k_ms", config)
-
-    def outputs(pictures: torch.Tensor) -> Values:
-        with torch.no_grad():
-            return {"logits": model(pictures).numpy()}
-
+    outputs = torch.no_grad()(lambda pictures: {"logits": model(pictures).numpy()})
     return Own(folder, outputs, config.native, "dinov2_segmentation")
 
 

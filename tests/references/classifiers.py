@@ -181,36 +181,27 @@ def dinov2_by(name: str, size: tuple[int, int], folder: Path) -> Own:
     return Own(path, partial(on_features, model, head, 1, False), size)
 
 
-SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-SIZED = {**SIZES, "image_size": 40, "patch_size": 8}
+SIZED = {
+    **{"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4},
+    **{"image_size": 40, "patch_size": 8},
+}
+PLAIN = {**SIZED, "intermediate_size": 80}
+VIT = partial(saved, "ViTForImageClassification")
 STAGES = {"depths": [1, 2, 1, 1], "hidden_sizes": [16, 24, 32, 40]}
 
 OWN: dict[str, Callable[[Path], Own]] = {
-    "vit": partial(*(saved, "ViTForImageClassification", (32, 56)), **SIZED, intermediate_size=80),
-    "vit without biases": partial(
-        *(saved, "ViTForImageClassification", (32, 56)),
-        **SIZED,
-        intermediate_size=80,
-        qkv_bias=False,
-    ),
-    "vit on no square": partial(
-        *(saved, "ViTForImageClassification", (32, 56)),
-        **SIZES,
-        **{"image_size": [32, 56], "patch_size": 8, "intermediate_size": 80},
-    ),
+    "vit": partial(VIT, (32, 56), **PLAIN),
+    "vit without biases": partial(VIT, (32, 56), **PLAIN, qkv_bias=False),
+    "vit on no square": partial(VIT, (32, 56), **PLAIN | {"image_size": [32, 56]}),
     "vit on as many places as a square has": partial(
-        *(saved, "ViTForImageClassification", (16, 64)),
-        **SIZES,
-        **{"image_size": [16, 64], "patch_size": 8, "intermediate_size": 80},
+        VIT, (16, 64), **PLAIN | {"image_size": [16, 64]}
     ),
-    "deit": partial(
-        *(saved, "DeiTForImageClassification", (32, 56)), **SIZED, intermediate_size=80
-    ),
+    "deit": partial(saved, "DeiTForImageClassification", (32, 56), **PLAIN),
     "deit with two heads": partial(
-        *(saved, "DeiTForImageClassificationWithTeacher", (32, 56)), **SIZED, intermediate_size=80
+        saved, "DeiTForImageClassificationWithTeacher", (32, 56), **PLAIN
     ),
     "vit of a known size": partial(
-        *(saved, "ViTForImageClassification", (224, 160)),
+        *(VIT, (224, 160)),
         **{"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768},
     ),
     "dinov2": partial(saved, "Dinov2ForImageClassification", (48, 32), **SIZED, mlp_ratio=3),
@@ -222,10 +213,7 @@ OWN: dict[str, Callable[[Path], Own]] = {
     "dinov2, gated": partial(
         saved, "Dinov2ForImageClassification", (40, 40), **SIZED, use_swiglu_ffn=True
     ),
-    "siglip": partial(
-        *(saved, "SiglipForImageClassification", (32, 56)),
-        vision_config={**SIZED, "intermediate_size": 80},
-    ),
+    "siglip": partial(saved, "SiglipForImageClassification", (32, 56), vision_config=PLAIN),
     "convnext": partial(saved, "ConvNextForImageClassification", (96, 64), **STAGES),
     "convnextv2": partial(saved, "ConvNextV2ForImageClassification", (96, 64), **STAGES),
     "swinv2": partial(

@@ -36,9 +36,5 @@ def deim(folder: Path, **settings: Any) -> Own:
             elif name.endswith("running_var"):
                 value.mul_(0.5 + torch.rand_like(value))
     model.save_pretrained(folder)
-
-    def outputs(pictures: torch.Tensor) -> dict[str, Any]:
-        with torch.no_grad():
-            return named(model(pictures))
-
+    outputs = torch.no_grad()(lambda pictures: named(model(pictures)))
     return Own(folder, outputs, (64, 96), "deimv2")

@@ -50,11 +50,7 @@ def rf_detr(folder: Path, windows: int = 2, masks: bool = False, **settings: Any
     """By `save_pretrained`."""
     model = network(windows, masks, **settings)
     model.save_pretrained(folder)
-
-    def outputs(pictures: torch.Tensor) -> dict[str, Any]:
-        with torch.no_grad():
-            return named(model(pictures))
-
+    outputs = torch.no_grad()(lambda pictures: named(model(pictures)))
     return Own(folder, outputs, (48, 48) if windows > 1 else (40, 56), "rf_detr")
 
 
