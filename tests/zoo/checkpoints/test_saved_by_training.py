@@ -7,7 +7,7 @@ import argparse
 import json
 import pathlib
 from collections import OrderedDict, defaultdict
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -117,15 +117,20 @@ class Way:
         return ", ".join(map(str, astuple(self)))
 
 
-CONTAINERS = ("pth", "safetensors", "bin", "shards", "safetensors in shards", "a variant")
+TABLES = ("pth", "bin")
+"""Containers of more than tensors."""
+
+CONTAINERS = (*TABLES, "safetensors", "shards", "safetensors in shards", "a variant")
 
 
 def drawn() -> list[Way]:
     """Ways with every pair of choices between them."""
     rng = np.random.default_rng(11)
     options = (KINDS, CONTAINERS, NESTINGS, PREFIXES, DTYPES, EXTRAS, (True, False))
-    rows = [[[*each][rng.integers(len(each))] for each in options] for _ in range(1500)]
-    return [Way(*rows[at]) for at in covering([dict(enumerate(row)) for row in rows], 2)]
+    ways = [Way(*([*each][rng.integers(len(each))] for each in options)) for _ in range(1500)]
+    plain = {"nesting": "plain", "extra": "nothing"}
+    ways = [way if way.container in TABLES else replace(way, **plain) for way in ways]
+    return [ways[at] for at in covering([vars(way) for way in ways], 2)]
 
 
 @cache
@@ -185,7 +190,7 @@ def save(way: Way, folder: Path) -> Path:
         torch.save(OPTIMIZER, out / "optimizer.pt")
     if way.container in SHARDS:
         in_shards(state, out, *SHARDS[way.container])
-    if way.container not in ("pth", "bin"):
+    if way.container not in TABLES:
         return out
     content = NESTINGS[way.nesting](state)
     extra = EXTRAS[way.extra]
