@@ -40,7 +40,7 @@ def _projector(theirs: str, convs: tuple[str, str], norm: str, bottleneck: str) 
 
 
 def chosen_points(cross: str) -> tuple[Rule, ...]:
-    """Which points of maps attention chooses."""
+    """Points of maps that attention chooses, and how it weighs them."""
     return (
         Rule("blocks.{i}.cross.offsets.{p}", (f"{cross}sampling_offsets.{{p}}",)),
         Rule("blocks.{i}.cross.weights.{p}", (f"{cross}attention_weights.{{p}}",)),
