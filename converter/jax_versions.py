@@ -34,6 +34,7 @@ MISSING_RESIZES = frozenset(() if jax.__version_info__ >= (0, 10) else ("cubic-p
 """Methods of ``jax.image.resize`` that the installed JAX has not."""
 
 DIGAMMA_OF_ZERO = -math.inf if jax.__version_info__ >= (0, 11, 2) else math.nan
+"""What ``lax.digamma`` gives for zeros of either sign."""
 
 IGAMMA_OF_INFINITY = jax.__version_info__ >= (0, 11)
 """Whether the incomplete gamma functions have a limit where their first operand is infinite."""

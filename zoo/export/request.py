@@ -160,8 +160,9 @@ def check_quantized(options: Options, runtime: "Runtime", opsets: Sequence[int])
 
 def newest_quantized(target: Target, runtime: "Runtime") -> int:
     """Newest opset of whose `QuantizeLinear` the versions that are named have a kernel."""
+    newest = runtime.opsets[-1]
     named = runtime.name == DEFAULT_TARGET != target
-    return 22 if named and "1.23.1" in runtime.versions else runtime.opsets[-1]
+    return min(newest, 22) if named and runtime.versions.low < (1, 24) else newest
 
 
 def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | None:

@@ -51,7 +51,7 @@ MOVES = 8
 """How often the inputs of a network that ranks what it finds are moved by rounding."""
 
 MOVED = 4e-6
-"""By how much, as a share of each number: what comes of it is some times float32's own noise."""
+"""By how much, as a share of each number: what comes of it is a few times float32's own noise."""
 
 VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""

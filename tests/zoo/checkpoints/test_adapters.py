@@ -134,6 +134,7 @@ def test_what_peft_merges(trained, tmp_path):
     )
     output = forward(model, pictures)
     got = np.asarray(output.logits if hasattr(found, "logits") else output.last_hidden_state)
+    # 3.1e-6 at most of those that were measured, with jax 0.7.2.
     assert np.abs(got - wanted).max() < 4e-6 * np.abs(wanted).max()
 
 
