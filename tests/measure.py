@@ -137,7 +137,7 @@ def measure(name: str) -> Iterator[Row]:
     runtime = {}
     for opset, live in files(abstract(entry.config), values, Signature(size, None)):
         got = {output: value[0] for output, value in run(live, [image[None]]).items()}
-        runtime[str(opset)], _ = worst(*within_rounding(got, wanted, moved))
+        runtime[str(opset)], _ = worst(got, within_rounding(got, wanted, moved))
     yield {
         **{"model": name, "family": entry.family, "size": list(size)},
         **{"parameters": entry.parameters, "against": against, "onnxruntime": runtime},

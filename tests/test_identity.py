@@ -13,12 +13,22 @@ def compared_by_identity(source: str) -> Iterator[str]:
     """The comparisons by ``is`` of a number, a truth or a text, or of a name that the function
     around it gives one."""
     tree = ast.parse(source)
+    if not any(map(_asks_for_one_object, ast.walk(tree))):
+        return
     for scope in ast.walk(tree):
         if scope is tree or isinstance(scope, ast.FunctionDef | ast.Lambda):
             names = set[str]().union(*map(_named, ast.walk(scope) if scope is not tree else ()))
             for node in ast.walk(scope):
                 if isinstance(node, ast.Compare) and _compares_values(node, names):
                     yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def _asks_for_one_object(node: ast.AST) -> bool:
+    """Whether it compares by ``is``, with more than None."""
+    return isinstance(node, ast.Compare) and any(
+        isinstance(op, ast.Is | ast.IsNot) and ast.unparse(side) != "None"
+        for op, side in zip(node.ops, node.comparators, strict=True)
+    )
 
 
 def _compares_values(node: ast.Compare, names: set[str]) -> bool:

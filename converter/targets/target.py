@@ -100,12 +100,13 @@ class Lag:
     """Kernels that ``versions`` of a runtime do not have yet, and opsets after the ``newest``.
 
     ``casts`` are dtypes to compute in instead; ``model`` writes the ONNX model without what needs
-    more than that, in place.
+    more than that, in place; ``lacks`` are operators that they do not have at all.
     """
 
     versions: str
     casts: Casts = field(default_factory=dict)
     newest: int = OPSETS[-1]
+    lacks: tuple[Lack, ...] = ()
     model: Callable[[ir.Model], None] | None = None
 
 
@@ -203,13 +204,15 @@ class Target:
         quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & left)
         lags = [lag for lag in self.lags if versions(lag.versions) & left]
         # Who asks for an opset and no versions means those that have it.
-        newest = min([self.opsets[-1], *(lag.newest for lag in lags if version_text)])
+        held = lags if version_text else []
+        newest = min([self.opsets[-1], *(lag.newest for lag in held)])
         opsets = range(self.opsets[0], newest + 1)
         return replace(
             self,
             versions=left,
             quirks=quirks,
             lags=tuple(lags),
+            lacks=self.lacks + tuple(lacks for lag in held for lacks in lag.lacks),
             opsets=opsets,
             opset=min(self.opset, opsets[-1]),
         )

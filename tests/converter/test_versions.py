@@ -124,6 +124,13 @@ def test_the_opset_is_one_that_every_version_loads(text, opset, newest):
         converter.to_onnx(jnp.tanh, [(3,)], target=target, opset=newest + 1)
 
 
+@pytest.mark.parametrize(("text", "is_there"), [("==1.23.2", False), (">=1.24", True), ("", True)])
+def test_an_operator_that_older_versions_lack_at_an_opset(text, is_there):
+    target = find_target(f"onnxruntime{text}")
+    assert target.takes("QuantizeLinear", "float32", 23) == is_there
+    assert target.takes("QuantizeLinear", "float32", 22)
+
+
 def test_a_plain_name_means_what_files_are_checked_in():
     assert OLDEST_RUNTIME in find_target("onnxruntime").versions
     assert "1.22.1" not in find_target("onnxruntime").versions

@@ -151,18 +151,16 @@ def check_scales(options: Options, has_int8: bool) -> None:
 def check_quantized(options: Options, runtime: "Runtime", opsets: Sequence[int]) -> None:
     """**Raises** `BadRequest` where a version that is asked for has no `QuantizeLinear`."""
     fixed = options.scales == "row" or options.calibrate is not None
-    if fixed and max(opsets) > newest_quantized(options.target, runtime):
+    if fixed and max(opsets) > newest_quantized(runtime):
         raise BadRequest(
             f"int8 with scales of its own is not for {options.target} at opset 23, whose "
             "QuantizeLinear came with 1.24: ask for opset 22."
         )
 
 
-def newest_quantized(target: Target, runtime: "Runtime") -> int:
+def newest_quantized(runtime: "Runtime") -> int:
     """Newest opset of whose `QuantizeLinear` the versions that are named have a kernel."""
-    newest = runtime.opsets[-1]
-    named = runtime.name == DEFAULT_TARGET != target
-    return min(newest, 22) if named and runtime.versions.low < (1, 24) else newest
+    return max(o for o in runtime.opsets if runtime.takes("QuantizeLinear", "float32", o))
 
 
 def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | None:

@@ -53,6 +53,10 @@ MOVES = 8
 MOVED = 4e-6
 """By how much, as a share of each number: what comes of it is a few times float32's own noise."""
 
+MOST_EXCUSED = 0.05
+"""Largest share of an output that may be right for moved inputs alone. Two places of 300 that are
+as good as each other are 0.016 of what DEIMv2 gives with random weights."""
+
 VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""
 
@@ -74,18 +78,11 @@ class Sample:
         """Inputs that a file gets."""
         return self.inputs if self.images is None else {"image": self.images}
 
-    def in_full(self) -> "Sample":
-        """The sample that files in float32 are judged by."""
-        near = partial(within_rounding, moved=self.moved) if self.moved else as_they_are
-        return replace(self, compared=near)
 
-
-def within_rounding(
-    got: Outputs, wanted: Outputs, moved: Sequence[Outputs]
-) -> tuple[Outputs, Outputs]:
-    """Outputs, and what is nearest to each number of all that lies between what JAX has for the
-    inputs and for moved ones. Rows that are as good as each other change places there."""
-    return got, {name: _nearest(got[name], [e[name] for e in (wanted, *moved)]) for name in wanted}
+def within_rounding(got: Outputs, wanted: Outputs, moved: Sequence[Outputs]) -> Outputs:
+    """What is nearest to each number of a file of all that lies between what JAX has for the inputs
+    and for moved ones. Rows that are as good as each other change places there."""
+    return {name: _nearest(got[name], [e[name] for e in (wanted, *moved)]) for name in wanted}
 
 
 def _nearest(got: ArrayLike, found: Sequence[ArrayLike]) -> NDArray[Any]:
@@ -180,18 +177,22 @@ def verify_file(
     takes_images = any(sample.images is not None for sample in samples)
     inside = _compared_inside(file, samples, provider) if takes_images else []
     asked, run = limit or PRECISIONS[precision].limit, runnable(file, precision)
-    if asked.measure != "cosine":
-        samples = [sample.in_full() for sample in samples]
     lower = [
-        [*_compared(below, samples[:1], level)]
+        [*_compared(below, samples[:1], asked, level)]
         for level, below in runtime.lower_sessions(run, provider)
     ]
     live = opened() if opened else runtime.session(run, provider)
-    first, *others = [[*_compared(live, [sample])] for sample in samples]
-    again = [*_compared(live, samples[:1])]
-    outputs = [asked.worst(comparisons) for comparisons in zip(*lower, first, again, strict=True)]
+    first, *others = [[*_compared(live, [sample], asked)] for sample in samples]
+    again = [*_compared(live, samples[:1], asked)]
+    outputs = [_worst(tried, asked) for tried in zip(*lower, first, again, strict=True)]
     fed = VERIFIED_IMAGES if takes_images else words(samples[0])
     return judge(fed, asked, [*outputs, *chain.from_iterable(others)], inside, levels(run))
+
+
+def _worst(tried: Sequence[Comparison], asked: Limit) -> Comparison:
+    """The comparison with the largest error, and the largest share that any of them excuses."""
+    worst, most = asked.worst(tried), max(each.excused for each in tried)
+    return worst.model_copy(update={"excused": most}) if most else worst
 
 
 def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> list[Comparison]:
@@ -199,7 +200,8 @@ def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> li
     model = ir.load(file)
     graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
     live = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
-    return [*_compared(live, samples)]
+    plain = [replace(sample, compared=as_they_are) for sample in samples]
+    return [*_compared(live, plain, PRECISIONS["fp32"].limit)]
 
 
 def words(sample: Sample) -> str:
@@ -220,40 +222,65 @@ def judge(
         input=input,
         measure=limit.measure,
         limit=limit.value,
-        passed=all(map(limit.holds, outputs)) and all(map(PRECISIONS["fp32"].limit.holds, inside)),
+        passed=all(map(limit.holds, outputs))
+        and all(each.excused <= MOST_EXCUSED for each in outputs)
+        and all(map(PRECISIONS["fp32"].limit.holds, inside)),
         comparisons=(*inside, *outputs),
         levels=tried,
     )
 
 
 def _compared(
-    live: runtime.Session, samples: Sequence[Sample], level: Level = "all"
+    live: runtime.Session, samples: Sequence[Sample], asked: Limit, level: Level = "all"
 ) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
         expected = sample.inputs if names == ["pixel_values"] else sample.outputs
-        errors = _errors(live, sample, expected)
+        errors = _errors(live, sample, expected, asked)
         numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(expected)]
-        for (output, error), is_number in zip(errors.items(), numbers, strict=True):
+        for (output, (error, excused)), is_number in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
-            yield compared(sample.fed, output, error if is_number else NOT_COMPARED, level)
+            known = error if is_number else NOT_COMPARED
+            yield compared(sample.fed, output, known, level, excused)
 
 
-def _errors(live: runtime.Session, sample: Sample, expected: Any) -> Mapping[str, converter.Errors]:
-    """How far each output is from what is expected."""
+def _errors(
+    live: runtime.Session, sample: Sample, expected: Any, asked: Limit
+) -> Mapping[str, tuple[converter.Errors, float]]:
+    """How far each output is from what is expected, and what share of it is excused."""
     fed = [*sample.fed.values()]
     if sample.compared is as_they_are:
-        return converter.check(live, lambda *_: expected, fed)
+        found = converter.check(live, lambda *_: expected, fed)
+        return {name: (error, 0.0) for name, error in found.items()}
     arrays = {name: np.asarray(value) for name, value in expected.items()}
-    got, wanted = sample.compared(converter.run(live, fed), arrays)
-    return {name: converter.compare(got[name], wanted[name]) for name in wanted}
+    outputs = converter.run(live, fed)
+    if asked.measure == "cosine":
+        got, wanted = sample.compared(outputs, arrays)
+        return {name: (converter.compare(got[name], wanted[name]), 0.0) for name in wanted}
+    near = within_rounding(outputs, arrays, sample.moved)
+    return {
+        name: (converter.compare(outputs[name], near[name]), excused(near[name], array, asked))
+        for name, array in arrays.items()
+    }
+
+
+def excused(near: NDArray[Any], wanted: NDArray[Any], asked: Limit) -> float:
+    """Share of the numbers that are right for moved inputs alone."""
+    size = abs(wanted).max(initial=0) if asked.measure == "max_rel" else 1
+    return float(np.mean(abs(near - wanted) > asked.value * size))
 
 
 NOT_COMPARED = converter.Errors(math.nan, math.nan, math.nan)
 """What is known of an output that is not all numbers in JAX."""
 
 
-def compared(fed: Inputs, output: str, error: converter.Errors, level: Level = "all") -> Comparison:
+def compared(
+    fed: Inputs,
+    output: str,
+    error: converter.Errors,
+    level: Level = "all",
+    excused: float = 0,
+) -> Comparison:
     """The record of one comparison."""
     sizes: dict[str, int] = {}
     if "input_ids" in fed:
@@ -262,4 +289,5 @@ def compared(fed: Inputs, output: str, error: converter.Errors, level: Level = "
         sizes["batch"], _, sizes["height"], sizes["width"] = fed["pixel_values"].shape
     if "image" in fed:
         sizes["batch"], sizes["height"], sizes["width"], _ = fed["image"].shape
-    return Comparison(output=output, **sizes, **asdict(error), level=level)
+    record = Comparison(output=output, **sizes, **asdict(error), level=level)
+    return record.model_copy(update={"excused": excused}) if excused else record

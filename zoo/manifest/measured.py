@@ -32,6 +32,13 @@ class Comparison(Model):
         description="How much of ONNX Runtime's optimiser ran; of several that were tried, where "
         "the error was largest.",
     )
+    excused: float = Field(
+        default=0,
+        ge=0,
+        le=1,
+        description="What share of its numbers is right only as what JAX gives for inputs that are "
+        "moved by rounding, which is asked of networks that rank what they find.",
+    )
 
     @field_validator("max_abs", "max_rel", "cosine", mode="before")
     @classmethod

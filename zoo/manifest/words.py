@@ -35,10 +35,12 @@ def worst_of(variant: Variant) -> str:
 
 
 def limit(verification: Verification) -> str:
-    """Limit that was asked of a file."""
+    """Limit that was asked of a file, and how much of an output is right for moved inputs alone."""
     if verification.measure == "cosine":
         return f"cosine ≥ {verification.limit}"
-    return f"≤ {verification.limit:.0e}"
+    excused = max((each.excused for each in verification.comparisons), default=0)
+    but = f"; {excused:.1%} of an output as for inputs moved by rounding" if excused else ""
+    return f"≤ {verification.limit:.0e}{but}"
 
 
 def tried_levels(verification: Verification) -> str:

@@ -8,8 +8,9 @@ products along axes and norms of float64 before 1.20.
 import numpy as np
 import onnx_ir as ir
 
+from converter.opsets import OPSETS
 from converter.targets.casts import ModelWriter, inferred_dtypes
-from converter.targets.target import Lag
+from converter.targets.target import Lag, lack
 
 WORDS = {
     **dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32"),
@@ -68,12 +69,14 @@ def _times(writer: ModelWriter, node: ir.Node, x: ir.Value, y: ir.Value) -> ir.V
     return writer.before(node, "Mul", x, y, dtype=ir.DataType.DOUBLE)
 
 
+QUANTIZED_SINCE_23 = lack("QuantizeLinear", opsets=range(23, OPSETS.stop))
+
 LAGS = (
     Lag("<1.31", {"Where": {"int8": "int32", "uint32": "int64"}}),
     Lag("<1.30", {"Trilu": {"int32": "int64"}}, model=without_cosines),
     Lag("<1.26", {"TopK": {**BYTES, "int16": "int32"}}),
     Lag("<1.25", newest=23),  # 1.24 loads 24 and 25, and has no TensorScatter
-    Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTES)),
+    Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTES), lacks=(QUANTIZED_SINCE_23,)),
     Lag("<1.23.1", newest=22),  # 1.23.0 loads 23, and mixes up heads that share keys
     Lag(
         "<1.21",

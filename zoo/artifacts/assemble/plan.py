@@ -51,7 +51,7 @@ class FolderPlan:
         if has_scales and self.target != DEFAULT_TARGET:
             import converter
 
-            return newest_quantized(self.target, converter.find_target(self.target))
+            return newest_quantized(converter.find_target(self.target))
         return newest_opset(self.target)
 
 
