@@ -168,10 +168,11 @@ def test_known_indices_that_are_written():
     assert_same(fn, TABLE, -TABLE[:2] - 1)
 
 
+ROUNDS_TWICE = "XLA without its fusion emitters, as tests run it, rounds twice before jax 0.10"
 SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"]
 
 
-@pytest.mark.skipif(is_older(jax.__version__, "0.8"), reason="XLA rounded twice before jax 0.8")
+@pytest.mark.skipif(is_older(jax.__version__, "0.10"), reason=ROUNDS_TWICE)
 @pytest.mark.each("target")
 @pytest.mark.parametrize("source", ["float32", "float16"])
 @pytest.mark.parametrize("target", SMALL)
