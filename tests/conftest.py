@@ -1,5 +1,6 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
+import re
 import sys
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -66,6 +67,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run so many tests that follow from the seed, and start none after so many minutes",
     )
     parser.addoption("--seed", type=int, default=1, help="of changed files and random commands")
+
+
+WHOLLY_FULL = re.compile(r"^pytestmark = \[?pytest\.mark\.full\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file for the default tier that has nothing in it."""
+    by_default = config.option.markexpr == "not full" and collection_path.suffix == ".py"
+    return True if by_default and WHOLLY_FULL.search(collection_path.read_text()) else None
 
 
 @pytest.hookimpl(tryfirst=True)

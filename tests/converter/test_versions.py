@@ -83,14 +83,18 @@ def test_operators_of_one_operand(operator, dtype):
 
 
 def test_cosines_of_float64():
-    x = np.concatenate([np.linspace(-9, 9, 101), np.pi / 2 * np.arange(1, 9), [1e8, np.inf]])
+    zeros, eps = np.pi / 2 * np.arange(-9, 999), np.finfo(np.float64).eps
+    x = np.concatenate([np.linspace(-9, 9, 101), zeros, [1e8, 1.7e308, -1e301, 1e-310, np.inf]])
     with jax.enable_x64(True):
         found = converter.to_onnx(jnp.cos, [x], target="onnxruntime==1.22")
         assert "Cos" not in found.report.histogram
         (got,) = converter.run(found, [x]).values()
     with np.errstate(invalid="ignore"):
         wanted = np.cos(x)
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=4 * np.finfo(np.float64).eps)
+    # ONNX Runtime's own sine of pi is 0, and that of 10 pi is right to the last digit.
+    least = np.where(abs(x) > 5, 0, 1)
+    np.testing.assert_array_less(abs(got - wanted)[:-1], (4 * eps * (abs(wanted) + least))[:-1])
+    assert np.isnan(got[-1])
     assert converter.to_onnx(jnp.cos, [(3,)], target="onnxruntime==1.22").report.histogram["Cos"]
 
 

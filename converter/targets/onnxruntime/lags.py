@@ -5,6 +5,8 @@ here, and does not load: quotients of uint64 before 1.21; places of the largest 
 products along axes and norms of float64 before 1.20.
 """
 
+from functools import partial
+
 import numpy as np
 import onnx_ir as ir
 
@@ -21,20 +23,27 @@ BYTES = dict.fromkeys(("int8", "uint8"), "int32")
 
 
 def without_cosines(model: ir.Model) -> None:
-    """Write 1 - 2 sin(x / 2)² for cosines of float64; to halve x is exact."""
-    double = ir.DataType.DOUBLE
+    """Write sines for cosines of float64: 1 - 2 sin²(x / 2), and sin(2 x) / (2 sin(x)) where that
+    cancels. To halve and to double are exact, unless the double is infinite."""
+    double, truth = ir.DataType.DOUBLE, ir.DataType.BOOL
     if all(node.op_type != "Cos" for node in model.graph.all_nodes()):
         return
     writer, dtypes = ModelWriter(model), inferred_dtypes(model)
+    half, one, large = (writer.number(number, double) for number in (0.5, 1.0, 1e300))
     for node in list(model.graph.all_nodes()):
         x = node.inputs[0] if node.inputs else None
         if node.op_type != "Cos" or node.domain or x is None or dtypes[x] != double:
             continue
-        half, two, one = (writer.number(number, double) for number in (0.5, 2.0, 1.0))
-        sine = writer.before(node, "Sin", _times(writer, node, x, half), dtype=double)
-        square = _times(writer, node, _times(writer, node, sine, sine), two)
+        write = partial(writer.before, node, dtype=double)
+        less = partial(writer.before, node, "Less", dtype=truth)
+        half_sine, sine = write("Sin", write("Mul", x, half)), write("Sin", x)
+        square = write("Mul", half_sine, half_sine)
+        rest = write("Add", write("Neg", write("Add", square, square)), one)
+        near = write("Div", write("Sin", write("Add", x, x)), write("Add", sine, sine))
+        cancels, doubles = less(write("Abs", rest), half), less(write("Abs", x), large)
+        chosen = writer.before(node, "And", cancels, doubles, dtype=truth)
         (old,) = node.outputs
-        made = ir.node("Sub", [one, square], num_outputs=1, name=node.name)
+        made = ir.node("Where", [chosen, near, rest], num_outputs=1, name=node.name)
         (new,) = made.outputs
         new.name, new.dtype, new.shape = old.name, double, old.shape
         assert node.graph is not None
@@ -63,10 +72,6 @@ def _is_number(value: ir.Value) -> bool:
     """Whether it is known that it holds no NaN."""
     constant = value.const_value
     return constant is not None and constant.size <= 1024 and not np.isnan(constant.numpy()).any()
-
-
-def _times(writer: ModelWriter, node: ir.Node, x: ir.Value, y: ir.Value) -> ir.Value:
-    return writer.before(node, "Mul", x, y, dtype=ir.DataType.DOUBLE)
 
 
 QUANTIZED_SINCE_23 = lack("QuantizeLinear", opsets=range(23, OPSETS.stop))
