@@ -1,6 +1,6 @@
 """What an operation is: its name, whose it is, what it means in JAX and what is known of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, TypeAlias
@@ -41,7 +41,9 @@ class Op:
     data gives the elements of its first operand in other places, or only some of them. What
     ``reduces`` makes one of all elements along its ``axes``. Where
     ``forwards`` holds the results are the operands. The sign of a zero is open where
-    ``any_zero`` holds. What ``calls`` runs somebody's code, which a conversion never does.
+    ``any_zero`` holds. ``triangle`` says of parameters which triangle is read of the first operand:
+    whether it is the lower one, and is without the diagonal.
+    What ``calls`` runs somebody's code, which a conversion never does.
     Reports count ``operator``, as which a composite is written, or ``otherwise``. ``structure`` is
     the name by which ``fuse=`` chooses it, and ``needs`` are the structures that it is made of.
     """
@@ -61,6 +63,7 @@ class Op:
     linear: Linear = Linear.NOT
     rounding: Rounding = Rounding.INSIDE
     any_zero: bool = False
+    triangle: Callable[[Mapping[str, Any]], tuple[bool, bool]] | None = None
     calls: bool = False
     operator: str = ""
     otherwise: str = ""

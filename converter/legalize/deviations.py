@@ -118,7 +118,9 @@ TABLE: dict[Op, Deviation] = {
     ops.top_k: Deviation(
         "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of top_k", _top_k
     ),
-    ops.approx_top_k: Deviation("NaN is not the largest in the order of approx_max_k"),
+    ops.approx_top_k: Deviation(
+        "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of approx_max_k"
+    ),
     ops.gelu: Deviation(
         "a GELU is off by up to 1e-6, which far below zero is all of it",
         _gelu,

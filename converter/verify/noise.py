@@ -134,7 +134,7 @@ class _Mover:
         if rounding is Rounding.CANCELS:
             return [self._cancelling(node, args, sizes)]
         if rounding is Rounding.NORMWISE:
-            args = [self._off_as_a_whole(x, node) for x in args]
+            args = [self._off_as_a_whole(x, node, i == 0) for i, x in enumerate(args)]
         elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in self._ran(node, args, sizes)]
@@ -262,8 +262,8 @@ class _Mover:
         moved = xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), moved)
         return moved.astype(value.dtype)  # ml_dtypes 0.5.0 makes float32 of bfloat16 and a number
 
-    def _off_as_a_whole(self, value: Any, node: Node) -> Any:
-        """Every element of a matrix off as much as its largest; in a large matrix more.
+    def _off_as_a_whole(self, value: Any, node: Node, is_first: bool) -> Any:
+        """Every element of a matrix off as much as the largest that is read; in a large one more.
 
         In an element meet as many roundings as the matrix has rows, and they add up as the square
         root of that (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8).
@@ -273,6 +273,8 @@ class _Mover:
         parts = 2 if isinstance(node.meaning, OfHeld) else 1  # of its numbers
         axes = parts + 1
         finite = self._np.where(self._np.isfinite(value), abs(value), 0)
+        if is_first and node.op.triangle:
+            finite = finite * _triangle(node, value.shape[-axes:])
         size = finite.max(tuple(range(-value.ndim, 0))[-axes:], keepdims=True, initial=0)
         rows = max(value.shape[-axes:], default=1)
         return self._off(value, False, 8 * size * math.sqrt(parts * rows))
@@ -283,6 +285,17 @@ class _Mover:
         if start + size <= POOL:
             return self._pool[start : start + size].reshape(shape)
         return self._np.resize(self._pool[start:], shape)
+
+
+def _triangle(node: Node, shape: Sequence[int]) -> np.ndarray:
+    """Elements that are read of a matrix, [rows, columns, *1]: of two factors that lie in one the
+    other may be a million times as large."""
+    assert node.op.triangle is not None
+    lower, strict = node.op.triangle(node.params)
+    rows, columns, *parts = shape
+    ends = (rows, columns) if lower else (columns, rows)
+    below = np.tri(*ends, -int(strict), dtype=bool)
+    return (below if lower else below.T).reshape(rows, columns, *[1] * len(parts))
 
 
 def _flushed_below(info: Any) -> float:

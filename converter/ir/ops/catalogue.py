@@ -33,7 +33,8 @@ def of_kind(name: str, kind: str) -> Op:
     computes = base.elementwise and not base.broadcasts and base.linear is Linear.NOT
     stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
     rounding = base.rounding if stays else Rounding.INSIDE
-    return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides))
+    traits: dict[str, Any] = {"divides": base.divides, "triangle": base.triangle}
+    return _others.setdefault(full, Op(full, rounding=rounding, **traits))
 
 
 @cache

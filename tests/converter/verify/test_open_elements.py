@@ -18,9 +18,9 @@ from converter.verify.watch import Changed, Watch
 X = np.array([0.1, 0.3, 0.88, 2, 3], np.float32)
 
 
-def checked(wrong, fn, x, **how):
+def checked(wrong, fn, *args, **how):
     """The verdict on a file that computes `wrong`."""
-    return converter.check(converter.to_onnx(wrong, [x]).model, fn, [x], **how)
+    return converter.check(converter.to_onnx(wrong, [*args]).model, fn, [*args], **how)
 
 
 def test_infinity_is_not_excused_by_a_moved_evaluation():
@@ -147,3 +147,24 @@ def test_a_matrix_that_roundings_leave_without_factors_is_judged_by_float64():
     )
     assert verdict.passed, verdict.differences[:1]
     assert not any(other.passed for other in others)
+
+
+LARGE = 1e6 * (np.eye(4) + np.random.default_rng(6).standard_normal((2, 4, 4)) / 9)
+SIDES = np.random.default_rng(7).standard_normal((2, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (jax.scipy.linalg.expm, [np.float32(LARGE / 2e6)]),
+        (jnp.linalg.solve, [np.float32(LARGE), np.float32(SIDES)]),
+        (jnp.linalg.inv, [np.complex64(LARGE * (1 + 0.3j))]),
+        (lambda x: lax.linalg.triangular_solve(x * x, x, lower=True), [np.float32(LARGE)]),
+    ],
+    ids=["expm", "solve", "complex inv", "triangular"],
+)
+def test_a_factor_beside_a_larger_one_is_no_excuse(fn, args):
+    """Both triangles of a factorization lie in one matrix, and here all of one is below 1."""
+    assert checked(fn, fn, *args).passed
+    assert not checked(lambda *xs: fn(*xs) * 1.001, fn, *args).passed
+    assert not checked(lambda *xs: fn(*xs).at[..., 0, 1].multiply(1.001), fn, *args).passed
