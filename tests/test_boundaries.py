@@ -94,6 +94,7 @@ def modules(path: Path) -> Iterator[tuple[ast.stmt, str]]:
                 yield from ((node, name if is_module(name) else module) for name in inner)
 
 
+@cache
 def is_module(name: str) -> bool:
     """Whether this is a module of ours and not something in one."""
     place = ROOT / name.replace(".", "/")

@@ -38,7 +38,7 @@ def content(folder, hidden=False):
 @pytest.mark.parametrize(
     ("name", "points"),
     [
-        ("convert", 4),
+        ("convert", 2),
         *(pytest.param(name, 8, marks=pytest.mark.full) for name in COMMANDS),
     ],
 )

@@ -19,7 +19,7 @@ from tests.fuzz.steps import STEPS
 @pytest.mark.parametrize(
     ("indices", "seed", "steps", "least"),
     [
-        (range(25), 11, 4, 20),
+        (range(15), 11, 4, 12),
         pytest.param(range(25, 225), 11, 4, 165, marks=pytest.mark.full),
         *(pytest.param(range(500), seed, 12, 350, marks=pytest.mark.full) for seed in range(6)),
     ],

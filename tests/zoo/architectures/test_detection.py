@@ -106,6 +106,7 @@ def test_is_what_transformers_computes(kind, size, saved):
     assert_near(run(zoo.from_pretrained(None, own.path), images), own.outputs(images))
 
 
+@pytest.mark.full
 def test_one_that_norms_less_and_tells_no_places(tmp_path):
     """DEIMv2 as transformers' script makes it of the smaller networks, which have no registers."""
     own = deim(
@@ -163,7 +164,7 @@ def test_what_does_not_fit(saved, tmp_path):
         zoo.from_pretrained(None, deim(tmp_path / "other", decoder_offset_scale=0.25).path)
 
 
-@pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize("masks", [pytest.param(False, marks=pytest.mark.full), True])
 def test_checkpoint_of_its_authors(masks, tmp_path):
     own = detection.of_authors(tmp_path, masks=masks)
     settings = own.path.parent / "transformers" / "config.json"

@@ -316,7 +316,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+SLOW = ("a backbone that its name contradicts",)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.full] * (case in SLOW)) for case in WRONG]
+)
 def test_what_cannot_be_known(case, zoo, tmp_path):
     """One sentence, and nothing is written."""
     kind, spoil, message = WRONG[case]

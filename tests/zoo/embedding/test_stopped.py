@@ -72,7 +72,7 @@ def finish(folder, run, quiet):
     assert not [*(folder / OUT).rglob(".zoo-*")]
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
 def test_killed_at_some_change(count, begin, run, quiet):
     """Of its files, and gone on with; every second time it is killed twice."""
     for index in range(count):
@@ -135,7 +135,7 @@ def test_killed_while_a_model_is_appended(count, begin, run):
     assert all(row[column] is not None for row in rows(folder / OUT).values())
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
 def test_killed_while_pictures_are_added(count, begin, run):
     """At some change: until all is done the dataset is as it was, or is said to be unfinished."""
 
