@@ -51,14 +51,14 @@ class Made:
 class AnswerNetwork:
     """`size` is that of the pictures of which speed and cosines are measured, `others` are those
     that differences are measured at too; both (height, width). `task` is what Optimum calls it.
-    `chooser` is the layer whose numbers rank places, of which a network goes on with the best."""
+    One that `ranks` goes on with the places that are best, of which several may be as good."""
 
     make: Callable[[Path], Made]
     size: Size = (224, 224)
     others: tuple[Size, ...] = ((224, 160), (160, 256))
     takes: tuple[str, ...] = ("pixel_values",)
     task: str = ""
-    chooser: str = ""
+    ranks: bool = False
 
 
 class ByName(torch.nn.Module):
@@ -183,19 +183,6 @@ def boxes_of_digits(folder: Path) -> Made:
     return Made(folder, ByName(model, ("pixel_values",), names, {}).eval(), names)
 
 
-def apart_enough(made: Made, chooser: str, pixels: torch.Tensor, least: float = 5e-5) -> bool:
-    """Whether no two of the places that are chosen, and the next, are as good but for rounding,
-    which may put them in another order."""
-    ranked: list[torch.Tensor] = []
-    layer = dict(made.module.named_modules())[f"model.{chooser}"]
-    hook = layer.register_forward_hook(lambda *found: ranked.append(found[-1]))
-    with torch.no_grad():
-        queries = made.module(pixels)[0].shape[1]
-    hook.remove()
-    best = ranked[0].max(dim=-1).values.sort(dim=-1, descending=True).values[:, : queries + 1]
-    return bool((-best.diff(dim=-1)).min() > least)
-
-
 CLASSES = "image-classification"
 INTERPOLATES = ("interpolate_pos_encoding",)
 DUAL = {"text_config": TEXT, "vision_config": VISION}
@@ -205,7 +192,6 @@ ON_VISION = {"vision_config": VISION}
 VIT = {**SMALL, "image_size": 224, "patch_size": 16, "intermediate_size": 1536}
 STAGES = {"depths": [3, 3, 9, 3], "hidden_sizes": [96, 192, 384, 768]}
 
-CHOOSER = "model.enc_out_class_embed.0"
 REGISTERS = OF_14 | {"num_register_tokens": 4}
 
 NETWORKS = {
@@ -266,27 +252,27 @@ NETWORKS = {
         size=(64, 64),
         others=((96, 96),),
         task="object-detection",
-        chooser=CHOOSER,
+        ranks=True,
     ),
     "RF-DETR nano": AnswerNetwork(
         partial(boxes, "rf_detr_nano", "RfDetrForObjectDetection"),
         size=(384, 384),
         others=((512, 512),),
         task="object-detection",
-        chooser=CHOOSER,
+        ranks=True,
     ),
     "RF-DETR nano with masks": AnswerNetwork(
         partial(boxes, "rf_detr_seg_nano", "RfDetrForInstanceSegmentation", masks=True),
         size=(312, 312),
         others=((384, 384),),
-        chooser=f"model.{CHOOSER}",
+        ranks=True,
     ),
     "DEIMv2 small on DINOv3": AnswerNetwork(
         partial(boxes, "deimv2_s", "Deimv2ForObjectDetection"),
         size=(320, 320),
         others=((256, 384),),
         task="object-detection",
-        chooser="model.enc_score_head",
+        ranks=True,
     ),
     "DINOv2 ViT-S/14, classes of patches": AnswerNetwork(patches, size=(518, 518), others=()),
 }
