@@ -141,7 +141,8 @@ def by_torch(network: AnswerNetwork, made: Made, place: Path, opset: int) -> Row
             verbose=False,
         )
     except torch.onnx.OnnxExporterError as error:
-        return {"failed": next(line for line in str(error).splitlines()[::-1] if line)[:300]}
+        said = [line for line in str(error).splitlines() if line and not line.startswith("(")]
+        return {"failed": said[-1][:300]}
     told = {"processors": round(time.process_time() - began, 2), "file": file.name}
     return told | beside(network, made, file, feeds)
 
