@@ -94,6 +94,24 @@ def test_samples_are_of_every_size_and_type():
     assert np.abs(drawn["large"][1]).max() > 20
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_loop_turns_a_few_times(dtype, inside):
+    """Of all 32 bits it would be up to 2**31 times, which takes hours."""
+
+    def turned(n, x):
+        return lax.fori_loop(jnp.zeros_like(n), n * 2 + 1, lambda i, y: y * 1.01 + 1, x)
+
+    def fn(n, x, free):
+        rows = lax.map(lambda row: turned(n, row), x) if inside else turned(n, x)
+        return rows, free + 1
+
+    export = converter.to_onnx(fn, [((), dtype), (2, 3), ((3,), dtype)])
+    drawn = dict(samples(export.graph))["large"]
+    assert abs(int(drawn[0])) < 100 < np.abs(drawn[2].astype(np.int64)).max()
+    assert converter.check(export, fn).passed
+
+
 # ------------------------------------------------------------------------------ no false alarm
 
 
