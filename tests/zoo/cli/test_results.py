@@ -63,6 +63,7 @@ def test_several_models_in_one_run(zoo):
     command = ("export", "dinov3_vits16", "vit_digits", *QUICK)
     said = zoo(*command, code=2)
     assert "dinov3_vits16: dinov3_vits16-opset23.onnx exists already" in said.out
+    assert "2/2 vit_digits: " in said.err
     assert (zoo.here / name).stat().st_size == pytest.approx(size, rel=0.1)
     outcomes = zoo.json(*command, "--force")
     assert [outcome["model"] for outcome in outcomes] == ["dinov3_vits16", "vit_digits"]

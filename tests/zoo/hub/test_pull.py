@@ -1,5 +1,7 @@
 """`zoo pull` against a hub on loopback that cuts, stalls, refuses and lies."""
 
+from pathlib import Path
+
 import pytest
 
 from tests import folders
@@ -109,6 +111,29 @@ def test_a_file_that_differs(zoo, at):
     assert content(zoo.here / MODEL) == expected("fp32", files=new)
     zoo(*PULL, "--revision", COMMIT, "--force")
     assert content(zoo.here / MODEL) == expected("fp32")
+
+
+def test_the_manifest_goes_first(zoo, at):
+    """Who is stopped while a folder changes leaves none that says that it is whole."""
+    hub = at(serve())
+    zoo(*PULL)
+    new = folders.contents(1)
+    hub.files |= {f"{REPOSITORY}@{OTHER}/{k}": v for k, v in folders.published(new).items()}
+    hub.branches = {f"{REPOSITORY}@main": [OTHER]}
+    unlink = Path.unlink
+
+    def stopped(path, missing_ok=False):
+        if path.suffix == ".onnx":
+            raise OSError("stopped")
+        unlink(path, missing_ok)
+
+    with zoo.patch.context() as patch:
+        patch.setattr(Path, "unlink", stopped)
+        zoo(*PULL, "--force", code=2)
+    left = content(zoo.here / MODEL).keys()
+    assert "onnx/model.onnx" in left and "manifest.json" not in left
+    zoo(*PULL, "--force")
+    assert content(zoo.here / MODEL) == expected("fp32", files=new)
 
 
 @pytest.mark.parametrize("name", ["onnx", ".zoo-pull", ".zoo-pull/manifest.json", ".zoo-pull/a/b"])
