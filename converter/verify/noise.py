@@ -134,7 +134,7 @@ class _Mover:
         if rounding is Rounding.CANCELS:
             return [self._cancelling(node, args, sizes)]
         if rounding is Rounding.NORMWISE:
-            args = [self._off_as_a_whole(x, node, i == 0) for i, x in enumerate(args)]
+            args = [self._off_as_a_whole(x, node, i) for i, x in enumerate(args)]
         elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
             args = [self._off(x, exact) for x in args]
         results = [self._here(y) for y in self._ran(node, args, sizes)]
@@ -262,20 +262,25 @@ class _Mover:
         moved = xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), moved)
         return moved.astype(value.dtype)  # ml_dtypes 0.5.0 makes float32 of bfloat16 and a number
 
-    def _off_as_a_whole(self, value: Any, node: Node, is_first: bool) -> Any:
-        """Every element of a matrix off as much as the largest that is read; in a large one more.
+    def _off_as_a_whole(self, value: Any, node: Node, place: int) -> Any:
+        """Every element of a matrix, or of one of its columns or rows where these are each for
+        themselves, off as much as the largest that is read; in a large matrix more.
 
         In an element meet as many roundings as the matrix has rows, and they add up as the square
-        root of that (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8).
+        root of that (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8;
+        section 19.3 for columns that are orthogonalized).
         """
         if not is_float(value.dtype):
             return value
         parts = 2 if isinstance(node.meaning, OfHeld) else 1  # of its numbers
         axes = parts + 1
         finite = self._np.where(self._np.isfinite(value), abs(value), 0)
-        if is_first and node.op.triangle:
+        if place == 0 and node.op.triangle:
             finite = finite * _triangle(node, value.shape[-axes:])
-        size = finite.max(tuple(range(-value.ndim, 0))[-axes:], keepdims=True, initial=0)
+        alike = list(range(-value.ndim, 0))[-axes:]
+        if vectors := node.op.vectors and node.op.vectors(place, node.params):
+            alike.pop(1 if vectors == "columns" else 0)
+        size = finite.max(tuple(alike), keepdims=True, initial=0)
         rows = max(value.shape[-axes:], default=1)
         return self._off(value, False, 8 * size * math.sqrt(parts * rows))
 

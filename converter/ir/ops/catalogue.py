@@ -33,8 +33,8 @@ def of_kind(name: str, kind: str) -> Op:
     computes = base.elementwise and not base.broadcasts and base.linear is Linear.NOT
     stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
     rounding = base.rounding if stays else Rounding.INSIDE
-    traits: dict[str, Any] = {"divides": base.divides, "triangle": base.triangle}
-    return _others.setdefault(full, Op(full, rounding=rounding, **traits))
+    traits: dict[str, Any] = {"triangle": base.triangle, "vectors": base.vectors}
+    return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides, **traits))
 
 
 @cache

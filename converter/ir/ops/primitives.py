@@ -145,10 +145,25 @@ for _name in ("call_exported", "ffi_call", "io_callback", "outside_call", "pure_
 
 # -------------------------------------------------------------------------------------- matrices
 
-_normwise = partial(state, rounding=Rounding.NORMWISE)
 
-for _name in ("cholesky", "eigh", "geqp3", "geqrf", "lu", "qr", "svd", "tridiagonal_solve"):
+def _sides(is_right: bool, left: bool) -> Any:
+    """What is by itself of a matrix of right-hand sides; nothing of another."""
+    return ("columns" if left else "rows") if is_right else ""
+
+
+_normwise = partial(state, rounding=Rounding.NORMWISE)
+_by_columns = partial(_normwise, vectors=lambda place, _: "" if place else "columns")
+_reflecting = partial(_normwise, triangle=lambda _: (True, True))
+
+for _name in ("cholesky", "eigh", "lu", "svd"):
     _normwise(_name)
-for _name in ("householder_product", "ormqr"):
-    _normwise(_name, triangle=lambda _: (True, True))
-_normwise("triangular_solve", triangle=lambda p: (p["lower"], p["unit_diagonal"]))
+for _name in ("geqp3", "geqrf", "qr"):
+    _by_columns(_name)
+_reflecting("householder_product")
+_reflecting("ormqr", vectors=lambda place, p: _sides(place == 2, p["left"]))
+_normwise("tridiagonal_solve", vectors=lambda place, _: _sides(place == 3, True))
+_normwise(
+    "triangular_solve",
+    triangle=lambda p: (p["lower"], p["unit_diagonal"]),
+    vectors=lambda place, p: _sides(place == 1, p["left_side"]),
+)

@@ -168,3 +168,26 @@ def test_a_factor_beside_a_larger_one_is_no_excuse(fn, args):
     assert checked(fn, fn, *args).passed
     assert not checked(lambda *xs: fn(*xs) * 1.001, fn, *args).passed
     assert not checked(lambda *xs: fn(*xs).at[..., 0, 1].multiply(1.001), fn, *args).passed
+
+
+SCALED = SIDES[0] * [1e7, 1, 1e-3]
+DIAGONALS = np.float32(LARGE[0] / 1e6)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda b: jnp.linalg.solve(DIAGONALS, b),
+        lambda b: lax.linalg.triangular_solve(DIAGONALS, b.T).T,
+        lambda b: lax.linalg.tridiagonal_solve(*DIAGONALS[1:], b),
+        lambda b: jnp.linalg.qr(b)[1].at[1:, 0].set(0),
+        lambda b: jnp.linalg.solve(DIAGONALS * (1 + 2j), b + 0j),
+    ],
+    ids=["solve", "on the right", "tridiagonal", "qr", "complex"],
+)
+def test_a_column_beside_a_larger_one_is_no_excuse(fn):
+    """Each is solved for by itself, whatever the others are."""
+    scaled = np.float32(SCALED)
+    assert checked(fn, fn, scaled).passed
+    assert not checked(lambda b: fn(b).at[0, 1].multiply(1.001), fn, scaled).passed
+    assert not checked(lambda b: fn(b).at[1, 2].multiply(1.001), fn, scaled).passed
