@@ -27,6 +27,7 @@ import converter
 import zoo
 from zoo import runtime
 from zoo.answers.boxes import as_answered
+from zoo.architectures.kinds import architecture_of
 from zoo.bench import floor
 from zoo.bench.bench_options import BenchOptions
 from zoo.bench.inputs import settle_inputs
@@ -117,8 +118,11 @@ def ours(network: AnswerNetwork, made: Made, place: Path) -> dict[str, Row]:
         rows[f"zoo, opset {opset}"] = counted(file) | worst | {"file": file.name}
     for precision in ("int8", "fp16"):
         file = place / f"zoo-{precision}.onnx"
-        derive(place / f"zoo-{OPSETS[-1]}.onnx", file, precision, [*feeds.values()])
-        row = apart(network, made, file, feeds, low=True)
+        source, exact = place / f"zoo-{OPSETS[-1]}.onnx", architecture_of(model.config).exact
+        derive(source, file, precision, [*feeds.values()], exact=exact)
+        row = apart(network, made, file, feeds, low=True) | (
+            {"ranks": True} if network.ranks else {}
+        )
         rows[f"zoo, {precision}"] = counted(file) | row | {"file": file.name}
     return rows
 

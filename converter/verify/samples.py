@@ -75,7 +75,7 @@ def samples(
     cases = [(what, "") for what in DISTRIBUTIONS]
     if names:
         cases += [("normal", size) for size in sizes_by_name if size]
-    counts = _counts(graph)
+    counts = _counting_inputs(graph)
     allowed = {size: _allowed(evaluated or graph, sizes_by_name[size]) for size in sizes_by_name}
     for index, (what, size) in enumerate(cases):
         drawn = draw_inputs(graph.inputs, allowed[size], DISTRIBUTIONS[what], seed + index)
@@ -83,7 +83,7 @@ def samples(
         yield what + size, [np.fmod(x, x.dtype.type(TURNS)) if few else x for x, few in pairs]
 
 
-def _counts(graph: Graph) -> list[bool]:
+def _counting_inputs(graph: Graph) -> list[bool]:
     """Which inputs are whole numbers that a loop depends on: 2**31 turns would take hours."""
     around = (node for node in graph.nodes if any(map(_turns, _bodies(node))))
     loops = chain(around, filter(_turns, graph.walk()))  # what is held has no node that gives it

@@ -80,8 +80,8 @@ class Sample:
 
 
 def within_rounding(got: Outputs, wanted: Outputs, moved: Sequence[Outputs]) -> Outputs:
-    """What is nearest to each number of a file of all that lies between what JAX has for the inputs
-    and for moved ones. Rows that are as good as each other change places there."""
+    """Choose what is nearest to each number of a file, of all that lies between what JAX has for
+    the inputs and for moved ones. Rows that are as good as each other change places there."""
     return {name: _nearest(got[name], [e[name] for e in (wanted, *moved)]) for name in wanted}
 
 
