@@ -115,11 +115,24 @@ class Judge:
         return gap.max(-1, keepdims=True) + 0 * gap if is_complex(expected.dtype) else gap
 
     def run(self, run: int) -> list[np.ndarray]:
-        """The outputs with nothing moved, and then with one error after the other."""
+        """The outputs with nothing moved, and then with one error after the other.
+
+        Where errors keep a loop from ending, floats are NaN, as where they lead out of the finite
+        numbers, and integers as if nothing had been moved.
+        """
         assert self._noise is not None
+        exact, turns = self._exact
         while len(self._known) <= run:
-            self._known.append(self._noise.outputs(self.inputs, len(self._known)))
+            moved = self._noise.moved(self.inputs, len(self._known), turns)
+            self._known.append(moved or [_unknown(y) for y in exact])
         return self._known[run]
+
+    @cached_property
+    def _exact(self) -> tuple[list[np.ndarray], int]:
+        assert self._noise is not None
+        exact, turns = self._noise.exact(self.inputs)
+        self._known.append(exact)
+        return exact, turns
 
     @cached_property
     def _truth(self) -> list[np.ndarray] | None:
@@ -134,6 +147,10 @@ class Judge:
             return None
         shapes = [np.shape(y) for y in self.run(0)]
         return leaves if [y.shape for y in leaves] == shapes else None
+
+
+def _unknown(output: np.ndarray) -> np.ndarray:
+    return np.full_like(output, np.nan) if is_float(output.dtype) else output
 
 
 def _row_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:

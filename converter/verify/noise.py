@@ -28,9 +28,10 @@ from converter.frontend.array_forms import OfHeld
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
+    ENDLESS,
     Sizes,
     all_nodes,
-    evaluate,
+    evaluate_bounded,
     precision,
     run_node,
     run_uncompiled,
@@ -46,6 +47,10 @@ UNITS = 2
 SHORTEST_DOT, MOST_TERMS = 1024, 1 << 22
 """From so many terms in each of its sums on, and up to so many in all, a product of matrices is
 added up one term after the other besides: shorter sums lose less than their roundings scatter."""
+
+LONGER, SOME_TURNS = 4, 256
+"""How many times as often as without errors a loop may turn with them, and how often it may in any
+case: of errors that are drawn, a loop that waits for something exact may never see an end."""
 
 POOL = 1 << 16
 """So many random numbers serve all steps of an evaluation, each from another place on."""
@@ -84,23 +89,33 @@ class Noise:
         return {v.name: v.bound for v in self._graph.params} | dict(drawn)
 
     @cached_property
-    def _run(self) -> Callable[..., list[Any]]:
+    def _run(self) -> Callable[..., tuple[list[Any], Any]]:
         graph = self._graph
 
-        def run(args: Sequence[Any], params: Mapping[str, Any], pool: Any) -> list[Any]:
-            return evaluate(graph, args, params, _Mover(pool, self._divided))
+        def run(args: Sequence[Any], params: Mapping[str, Any], pool: Any, most: Any) -> Any:
+            return evaluate_bounded(graph, args, params, _Mover(pool, self._divided), most)
 
         # Node by node, what the layers of a network have in common is compiled once. Loops would be
         # compiled anew each time.
         loops = any(node.bodies for node in graph.nodes)
         return jax.jit(run) if loops else run
 
-    def outputs(self, args: Sequence[Any], seed: int) -> list[np.ndarray]:
-        """The outputs, with other errors for each ``seed``; with none for zero."""
+    def exact(self, args: Sequence[Any]) -> tuple[list[np.ndarray], int]:
+        """The outputs with no errors, and how often a loop may turn in what is a little off."""
+        outputs, turns = self._outputs(args, 0, ENDLESS)
+        return outputs, min(LONGER * turns + SOME_TURNS, ENDLESS)
+
+    def moved(self, args: Sequence[Any], seed: int, most: int) -> list[np.ndarray] | None:
+        """The outputs, with other errors for each ``seed``; None if a loop was not at its end."""
+        outputs, turns = self._outputs(args, seed, most)
+        return outputs if turns < most else None
+
+    def _outputs(self, args: Sequence[Any], seed: int, most: int) -> tuple[list[np.ndarray], int]:
         units = UNITS if seed else 0
         pool = np.random.default_rng(seed).uniform(-units, units, POOL).astype(np.float32)
         with precision(all_nodes(self._graph)), np.errstate(all="ignore"):
-            return [np.asarray(y) for y in self._run(list(args), self.params, pool)]
+            outputs, turns = self._run(list(args), self.params, pool, np.int32(most))
+            return [np.asarray(y) for y in outputs], int(turns)
 
 
 class _Mover:

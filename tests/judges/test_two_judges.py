@@ -16,6 +16,7 @@ import pytest
 
 import converter
 import zoo
+from converter.frontend.array_forms import graph_numbers
 from tests.conformance import JUDGES, Case, assert_close, inputs, results
 from tests.judges.evaluator import evaluate
 from tests.judges.habits import Arrays, Runtime
@@ -29,9 +30,12 @@ from zoo.architectures.builder import batched
 
 Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
 
-OF_ONE_RUNTIME = ("attention ", "lookalikes ", "recurrent ")
-"""Subjects with rows of NaN and with operators that only ONNX Runtime has."""
-JUDGED = {name: case for name, case in PROGRAMS.items() if not name.startswith(OF_ONE_RUNTIME)}
+pytestmark = pytest.mark.filterwarnings("ignore:left out")
+
+LEFT_OUT = ("attention ", "lookalikes ", "recurrent ", "calls checkify.check")
+"""Subjects with rows of NaN and with operators that only ONNX Runtime has, and what JAX does not
+compile."""
+JUDGED = {name: case for name, case in PROGRAMS.items() if not name.startswith(LEFT_OUT)}
 ROWS = at_opsets(JUDGES, JUDGED)
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
@@ -40,47 +44,80 @@ FROM_THE_END = "Scanning from the end"
 GROUPS = "Transposed convolutions with several kernels a group"
 NEW = "Operators of opset 26"
 GROUPED = ("groups, dilated input", "gradient with groups", "ConvTranspose2d groups")
+DOUBLES = "Doubles"
 EMPTY = "A constant without elements"
-SHIFTS = "Shifting unsigned integers to the right"
+NEVER = "A loop that does not turn"
+OUTSIDE = "A scan whose body reads a value outside of it"
+EQUALS = "Equals among the smallest"
+UNREAD = "A scan of what its body does not read"
 COMPARED, MAXIMUM, EXP = "NaN compared", "NaN through a maximum", "NaN through exp"
+
+OF_NOTHING = (
+    *("program of which parts are used", "lost in a sort", "of an empty map", "standardized"),
+    *("norm of nothing", "repeated never", "linear to nothing", "attention of no queries"),
+    *("selected", "slope of cummin"),
+)
+OF_FLOAT64 = (
+    *("epsilon of float64", "scale of float64", "dot of float64", "small epsilon of float64"),
+    "rotated float64",
+)
+UNTURNED = (
+    *("linalg.eigh_tridiagonal", "stats.gennorm.cdf", "stats.gamma.logsf", "stats.gamma.sf"),
+    *(f"stats.beta.{name}" for name in ("cdf", "logcdf", "logsf", "sf")),
+    *(f"special.{name}" for name in ("exp1", "expi", "expn", "gammaincc", "betainc")),
+    "stats.poisson.cdf",
+)
 
 KNOWN: dict[Runtime, dict[str, str]] = {
     "onnx.reference": {
         "control scan reversed 23": FROM_THE_END,
         "control scan without operands 23": "Scalars that a loop collects",
         "control gradient of a scan 23": FROM_THE_END,
+        "decompositions tridiagonal_solve, complex 23": FROM_THE_END,
+        "calls buffers, gradient 23": FROM_THE_END,
+        "public scipy.special.bessel_jn 23": FROM_THE_END,
         "elementwise pow 23": "The square root of minus infinity as a power",
         **dict.fromkeys((f"window {name} 23" for name in GROUPED), GROUPS),
         "channels transposed, 2 groups 23": GROUPS,
     },
     "openvino": {
-        "control cond inside scan 23": "A scan whose body reads a value outside of it",
+        "control cond inside scan 23": OUTSIDE,
+        "complex numbers arithmetic 23": OUTSIDE,
+        **{f"public scipy.special.{name} 23": OUTSIDE for name in ("bessel_jn", "wofz")},
         "control scan of length zero 23": EMPTY,
         "window nothing left of a window 18": EMPTY,
         "window nothing left of a window 23": EMPTY,
+        **{f"found {name} 23": EMPTY for name in OF_NOTHING},
+        **{f"public scipy.{name} 23": NEVER for name in UNTURNED},
+        **{f"found branch chosen by a {name} 23": UNREAD for name in ("number", "parameter")},
         "elementwise reduce_precision 23": "Rounding to float16",
-        **{
-            f"elementwise {name} {opset}": SHIFTS
-            for name in ("population_count", "clz", "shift")
-            for opset in (18, 26)
-        },
         "elementwise uint8 arithmetic 17": "Integers of 8 bits beyond their range",
         "elementwise uint8 arithmetic 23": "Integers of 8 bits beyond their range",
-        **{f"elementwise {n} 17": SHIFTS for n in ("and or xor not", "frexp", "ldexp", "signs")},
         **{f"elementwise bitcast{n} 26": NEW for n in ("", " back")},
         **{f"elementwise {n} 23": MAXIMUM for n in ("max", "min", "relu", "erf_inv")},
         "elementwise compare 23": COMPARED,
         "elementwise exp 23": EXP,
         "elementwise pow 23": EXP,
-        **dict.fromkeys(("elementwise bitcast 17", "elementwise lgamma 23"), "Doubles"),
+        **{
+            f"public scipy.stats.{name} 23": EXP
+            for name in ("bernoulli.pmf", "binom.pmf", "nbinom.pmf", "geom.pmf", "dirichlet.pdf")
+        },
+        **dict.fromkeys(("elementwise bitcast 17", "elementwise lgamma 23"), DOUBLES),
+        **{f"found {name} 23": DOUBLES for name in OF_FLOAT64},
         "indexing filler is an input 23": "A padding with a number that is not a constant",
         "reduce int sum wraps 23": "64-bit integers",
-        "reduce uint32 extremes 23": "Doubles",
-        "reduce empty operand 23": "Extremes of nothing",
-        **{f"reduce {name} 26": NEW for name in ("cumprod", "cumprod op", "uint16")},
+        "reduce uint32 extremes 23": DOUBLES,
+        **{
+            f"reduce {n} 26": NEW
+            for n in ("cumprod", "cumprod op", "cumprod over a name", "uint16")
+        },
         **{f"reduce {n} 23": COMPARED for n in ("cummax nan", "nan is last", "two keys nan")},
-        "reduce lexsort 23": "Equals among the smallest",
-        **{f"window {name} of float64 23": "Doubles" for name in FORMS},
+        "reduce lexsort 23": EQUALS,
+        **{
+            f"public numpy.{name} 23": EQUALS
+            for name in ("extract", "intersect1d", "setxor1d", "unique_all")
+        },
+        **{f"window {name} of float64 23": DOUBLES for name in FORMS},
         "window gradient with groups 23": "Two convolutions with the same kernels, the first one "
         "scaled",
     },
@@ -88,11 +125,27 @@ KNOWN: dict[Runtime, dict[str, str]] = {
 """By table, name and opset: the entry of `docs/runtimes.md`."""
 
 
-def ignored_attributes(model: ir.Model) -> bool:
-    """Whether OpenVINO resizes in another way: it looks at neither of these attributes."""
-    resizes = [node for node in model.graph.all_nodes() if node.op_type == "Resize"]
+def differs_in_openvino(model: ir.Model) -> bool:
+    """Whether OpenVINO shifts unsigned integers to the right, which gives zeros, or resizes in
+    another way: it looks at neither of these attributes."""
+    nodes = list(model.graph.all_nodes())
+    resizes = [node for node in nodes if node.op_type == "Resize"]
     given = [r.attributes.get(n) for r in resizes for n in ("antialias", "exclude_outside")]
-    return any(attribute and attribute.as_int() for attribute in given)
+    shifts = any(node.op_type == "BitShift" for node in nodes)
+    return shifts or any(attribute and attribute.as_int() for attribute in given)
+
+
+def samples_bilinearly(model: ir.Model) -> bool:
+    """Whether a mode of sampling has the name that the evaluator does not know."""
+    samples = [node for node in model.graph.all_nodes() if node.op_type == "GridSample"]
+    return any(node.attributes["mode"].as_string() == "bilinear" for node in samples)
+
+
+DIFFERS: dict[Runtime, Callable[[ir.Model], bool]] = {
+    "onnx.reference": samples_bilinearly,
+    "openvino": differs_in_openvino,
+}
+"""What a runtime does not read as the standard has it, in any file: `docs/runtimes.md`."""
 
 
 def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseException:
@@ -135,12 +188,13 @@ def test_programs(case: Case, opset: int, judges, request):
     name, arrays = request.node.callspec.id, inputs(case.specs)
     with jax.enable_x64(case.x64):
         model, wanted = case.export(opset).model, results(case, arrays)
+        given = [graph_numbers(array) for array in arrays]
     for judge_name, judge in judges.items():
-        if judge_name == "openvino" and ignored_attributes(model):
+        if DIFFERS[judge_name](model):
             continue
         reason = KNOWN[judge_name].get(name)
         with pytest.raises(AssertionError) if reason else nullcontext():
-            assert_right(judge, model, arrays, wanted, case.tolerance)
+            assert_right(judge, model, given, wanted, case.tolerance)
             if reason:
                 pytest.fail(f"{judge_name} has mended: {reason}")
 

@@ -191,3 +191,33 @@ def test_a_column_beside_a_larger_one_is_no_excuse(fn):
     assert checked(fn, fn, scaled).passed
     assert not checked(lambda b: fn(b).at[0, 1].multiply(1.001), fn, scaled).passed
     assert not checked(lambda b: fn(b).at[1, 2].multiply(1.001), fn, scaled).passed
+
+
+def down_to_zero(x):
+    """Powers, and how many: what is a little off never meets the zero at which its loop ends."""
+
+    def turn(state):
+        left, power, count = state
+        return left - 1, power * 1.1, count + 1
+
+    start = x * 30, x, jnp.int32(0)  # 3.0 of 0.1, which is not exact in binary
+    return lax.while_loop(lambda state: state[0] != 0, turn, start)[1:]
+
+
+def within(fn):
+    """A loop in a branch of a loop."""
+
+    def step(carry, x):
+        return carry, lax.cond(x > 0, fn, lambda x: (x, jnp.int32(0)), x)
+
+    return lambda x: lax.scan(step, 0, x)[1]
+
+
+@pytest.mark.parametrize("fn", [lambda x: down_to_zero(x[0]), within(down_to_zero)])
+def test_a_loop_that_roundings_keep_from_its_end_is_left(fn):
+    """Its floats are open and its integers have to be right."""
+    x = np.array([0.1, 0.2], np.float32)
+    assert checked(fn, fn, x).passed
+    for wrong in (lambda y, n: (y * 1.001, n), lambda y, n: (y, n + 1)):
+        verdict = checked(lambda x, wrong=wrong: wrong(*fn(x)), fn, x)
+        assert not verdict.passed, verdict
