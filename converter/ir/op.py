@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 Formula: TypeAlias = Callable[..., Any]
+Vectors: TypeAlias = Literal["rows", "columns", "both", ""]
 
 
 class Rounding(Enum):
@@ -43,7 +44,8 @@ class Op:
     ``forwards`` holds the results are the operands. The sign of a zero is open where
     ``any_zero`` holds. ``triangle`` says of parameters which triangle is read of the first operand:
     whether it is the lower one, and is without the diagonal. ``vectors`` says of the place of an
-    operand whether its columns or rows are each for themselves, so that none is off by another.
+    operand whether its columns or rows are each for themselves, so that none is off by another, or
+    both, so that an element is off by the diagonal's of its row and its column.
     What ``calls`` runs somebody's code, which a conversion never does.
     Reports count ``operator``, as which a composite is written, or ``otherwise``. ``structure`` is
     the name by which ``fuse=`` chooses it, and ``needs`` are the structures that it is made of.
@@ -65,7 +67,7 @@ class Op:
     rounding: Rounding = Rounding.INSIDE
     any_zero: bool = False
     triangle: Callable[[Mapping[str, Any]], tuple[bool, bool]] | None = None
-    vectors: Callable[[int, Mapping[str, Any]], Literal["rows", "columns", ""]] | None = None
+    vectors: Callable[[int, Mapping[str, Any]], Vectors] | None = None
     calls: bool = False
     operator: str = ""
     otherwise: str = ""

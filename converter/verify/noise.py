@@ -36,7 +36,7 @@ from converter.ir.evaluation import (
     run_node,
     run_uncompiled,
 )
-from converter.ir.op import Rounding
+from converter.ir.op import Rounding, Vectors
 from converter.ir.rewrite import drop_dead
 from converter.jax_versions import enable_x64
 from converter.verify.samples import draw_inputs
@@ -278,26 +278,34 @@ class _Mover:
         return moved.astype(value.dtype)  # ml_dtypes 0.5.0 makes float32 of bfloat16 and a number
 
     def _off_as_a_whole(self, value: Any, node: Node, place: int) -> Any:
-        """Every element of a matrix, or of one of its columns or rows where these are each for
-        themselves, off as much as the largest that is read; in a large matrix more.
+        """Every element of a matrix off as much as the largest that is read, or as what bounds it
+        where rows and columns are each for themselves; in a large matrix more.
 
         In an element meet as many roundings as the matrix has rows, and they add up as the square
         root of that (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8;
-        section 19.3 for columns that are orthogonalized).
+        section 19.3 for columns that are orthogonalized, 9.3 for those that are eliminated and 10.1
+        for Cholesky's factor).
         """
         if not is_float(value.dtype):
             return value
         parts = 2 if isinstance(node.meaning, OfHeld) else 1  # of its numbers
-        axes = parts + 1
         finite = self._np.where(self._np.isfinite(value), abs(value), 0)
+        if parts > 1:
+            finite = finite.max(-1)
         if place == 0 and node.op.triangle:
-            finite = finite * _triangle(node, value.shape[-axes:])
-        alike = list(range(-value.ndim, 0))[-axes:]
-        if vectors := node.op.vectors and node.op.vectors(place, node.params):
-            alike.pop(1 if vectors == "columns" else 0)
-        size = finite.max(tuple(alike), keepdims=True, initial=0)
-        rows = max(value.shape[-axes:], default=1)
-        return self._off(value, False, 8 * size * math.sqrt(parts * rows))
+            finite = finite * _triangle(node, finite.shape[-2:])
+        size = self._largest(finite, node.op.vectors(place, node.params) if node.op.vectors else "")
+        rows = max(finite.shape[-2:], default=1)
+        size = 8 * size * math.sqrt(parts * rows)
+        return self._off(value, False, size[..., None] if parts > 1 else size)
+
+    def _largest(self, size: Any, apart: Vectors) -> Any:
+        """The largest element of matrices, or of what is by itself of them: an axis of one."""
+        if apart == "both":
+            root = self._np.sqrt(self._np.diagonal(size, 0, -2, -1))
+            return root[..., :, None] * root[..., None, :]
+        axes = {"rows": (-1,), "columns": (-2,), "": (-2, -1)[-size.ndim :]}[apart]
+        return size.max(axes, keepdims=True, initial=0)
 
     def _units(self, shape: tuple[int, ...]) -> Any:
         """Random numbers, other ones for each step."""
@@ -307,15 +315,14 @@ class _Mover:
         return self._np.resize(self._pool[start:], shape)
 
 
-def _triangle(node: Node, shape: Sequence[int]) -> np.ndarray:
-    """Elements that are read of a matrix, [rows, columns, *1]: of two factors that lie in one the
-    other may be a million times as large."""
+def _triangle(node: Node, shape: tuple[int, int]) -> np.ndarray:
+    """Elements that are read of a matrix: of two factors that lie in one the other may be a million
+    times as large."""
     assert node.op.triangle is not None
     lower, strict = node.op.triangle(node.params)
-    rows, columns, *parts = shape
-    ends = (rows, columns) if lower else (columns, rows)
-    below = np.tri(*ends, -int(strict), dtype=bool)
-    return (below if lower else below.T).reshape(rows, columns, *[1] * len(parts))
+    rows, columns = shape if lower else shape[::-1]
+    below = np.tri(rows, columns, -int(strict), dtype=bool)
+    return below if lower else below.T
 
 
 def _flushed_below(info: Any) -> float:

@@ -1,6 +1,6 @@
 """Faults that are planted into outputs and graphs, and whether the judge of files finds them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import Timer
@@ -14,6 +14,7 @@ import converter
 from converter.errors import ConverterError
 from converter.ir.complex_pairs import packed
 from converter.verify.checking import Case as Compared
+from converter.verify.checking import Compared as Output
 from converter.verify.checking import judged_cases
 from converter.verify.sessions import run
 from tests.conformance import Case, inputs
@@ -24,7 +25,6 @@ Fault = Callable[[Numbers, np.random.Generator], Numbers | None]
 
 ABOVE = 64
 """So many times what JAX is off itself, by float64 and by rounding, a fault has to be to count."""
-
 
 SECONDS = 3
 """How long a file with a fault may run."""
@@ -122,14 +122,17 @@ def planted(name: str, program: Case, each: int = 1) -> Iterator[Planted]:
         if any(isinstance(spec, np.ndarray) for spec in program.specs):
             given = inputs(program.specs)
         cases = judged_cases(export, program.call, given)
-        live = converter.session(export)
-        yield Planted(name, NOTHING, False, any(_is_found(live, case) for case in cases))
-        for kind, seen, found in (*_in_outputs(cases[0]), *_in_graph(export, cases, each)):
+        right = [*map(partial(_results, converter.session(export)), cases)]
+        yield Planted(name, NOTHING, False, any(map(_is_blamed, right)))
+        for kind, seen, found in (*_in_outputs(cases[0]), *_in_graph(export, cases, right, each)):
             yield Planted(name, kind, seen, found)
 
 
-def _is_found(live: ort.InferenceSession, case: Compared) -> bool:
-    results = case.compared(run(live, case.judge.inputs))
+def _results(live: ort.InferenceSession, case: Compared) -> list[Output]:
+    return list(case.compared(run(live, case.judge.inputs)))
+
+
+def _is_blamed(results: Iterable[Output]) -> bool:
     return any((each.judgement.wrong | each.judgement.open).any() for each in results)
 
 
@@ -145,7 +148,7 @@ def _in_outputs(case: Compared) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _in_graph(
-    export: converter.Export, cases: list[Compared], each: int
+    export: converter.Export, cases: list[Compared], right: list[list[Output]], each: int
 ) -> Iterator[tuple[str, bool, bool]]:
     done: dict[str, int] = {}
     for node in list(export.model.graph.all_nodes()):
@@ -157,11 +160,11 @@ def _in_graph(
         try:
             live = _ending(converter.session(export.model))
             seen = found = False
-            for case in cases:
-                found = found or _is_found(live, case)
-                seen = seen or any(
-                    _differs(case, i, each.got, each.expected) for i, each in enumerate(case.last)
-                )
+            for case, unchanged in zip(cases, right, strict=True):
+                results = _results(live, case)
+                found = found or _is_blamed(results)
+                pairs = enumerate(zip(results, unchanged, strict=True))
+                seen = seen or any(_differs(case, i, a.got, b.got) for i, (a, b) in pairs)
             yield f"{kind} as {SWAPS[kind]}", seen or found, found
         except (*ERRORS, ConverterError):
             pass  # such a file does not run

@@ -155,10 +155,11 @@ _normwise = partial(state, rounding=Rounding.NORMWISE)
 _by_columns = partial(_normwise, vectors=lambda place, _: "" if place else "columns")
 _reflecting = partial(_normwise, triangle=lambda _: (True, True))
 
-for _name in ("cholesky", "eigh", "lu", "svd"):
+for _name in ("eigh", "svd"):
     _normwise(_name)
-for _name in ("geqp3", "geqrf", "qr"):
+for _name in ("geqp3", "geqrf", "lu", "qr"):
     _by_columns(_name)
+_normwise("cholesky", vectors=lambda *_: "both")
 _reflecting("householder_product")
 _reflecting("ormqr", vectors=lambda place, p: _sides(place == 2, p["left"]))
 _normwise("tridiagonal_solve", vectors=lambda place, _: _sides(place == 3, True))

@@ -58,6 +58,12 @@ def test_open_elements_are_refused_unless_they_are_accepted():
     assert "open, not judged" in repr(verdict)
 
 
+def test_a_number_in_place_of_a_pole_is_a_large_one():
+    """Evaluations beside the pole give millions, and what is small is none of them."""
+    assert checked(pole, pole, POLES[:1]).passed
+    assert not checked(lambda x: x * 0 + 1, pole, POLES[:1]).passed
+
+
 def test_open_elements_are_named_by_export_and_bisect(monkeypatch):
     wrong = converter.to_onnx(beside_infinity, [POLES])
 
@@ -191,6 +197,57 @@ def test_a_column_beside_a_larger_one_is_no_excuse(fn):
     assert checked(fn, fn, scaled).passed
     assert not checked(lambda b: fn(b).at[0, 1].multiply(1.001), fn, scaled).passed
     assert not checked(lambda b: fn(b).at[1, 2].multiply(1.001), fn, scaled).passed
+
+
+def spread(size, far):
+    """A symmetric matrix whose rows and columns are of such sizes, the same correlations."""
+    x = np.random.default_rng(8).standard_normal((size, size))
+    sizes = np.geomspace(1, far, size)
+    return (x @ x.T / size + np.eye(size)) * sizes * sizes[:, None]
+
+
+def factors(a):
+    """Both, each by itself: no pivot is another for roundings."""
+    packed, _, _ = lax.linalg.lu(a)
+    return jnp.tril(packed, -1), jnp.triu(packed)
+
+
+@pytest.mark.parametrize(
+    ("fn", "matrix", "places"),
+    [
+        (jnp.linalg.cholesky, spread(5, 1e6), [(0, 0), (2, 1), (4, 0)]),
+        (jnp.linalg.cholesky, spread(5, 1e6) + 0j, [(0, 0), (2, 1), (4, 0)]),
+        (lambda a: factors(a)[1], spread(5, 1) * np.geomspace(1, 1e7, 5), [(0, 0), (1, 1), (0, 2)]),
+    ],
+    ids=["cholesky", "complex cholesky", "lu"],
+)
+def test_a_row_or_column_beside_a_larger_one_is_no_excuse(fn, matrix, places):
+    """A pivot of Cholesky's is as exact as its row is large, one of Gauss's as its column is."""
+    matrix = np.asarray(matrix, np.complex64 if np.iscomplexobj(matrix) else np.float32)
+    assert checked(fn, fn, matrix).passed
+    for place in places:
+        wrong = checked(lambda a, place=place: fn(a).at[place].multiply(1.001), fn, matrix)
+        assert not wrong.passed, (place, wrong)
+
+
+REFLECTORS = np.float32(np.tril(SIDES[0], -1) + 1e6 * np.triu(np.ones((4, 3))))
+TAUS = np.float32([0.9, 1.2, 0.4])
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, t: lax.linalg.householder_product(a, t),
+        lambda a, t: lax.linalg.ormqr(a, t, np.float32(SIDES[1]))[:, :1],
+        lambda a, t: lax.linalg.ormqr(a, t, np.float32(SCALED))[:, 1:],
+    ],
+    ids=["product", "applied", "applied to columns"],
+)
+def test_a_triangle_beside_reflectors_is_no_excuse(fn):
+    """What `geqrf` gives holds both, and only what is below the diagonal is read."""
+    assert checked(fn, fn, REFLECTORS, TAUS).passed
+    wrong = checked(lambda a, t: fn(a, t).at[2, 0].multiply(1.001), fn, REFLECTORS, TAUS)
+    assert not wrong.passed, wrong
 
 
 def down_to_zero(x):
