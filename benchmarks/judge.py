@@ -40,22 +40,27 @@ def table(faults: Sequence[Planted]) -> str:
     kinds = defaultdict[str, Counter[bool]](Counter)
     for fault in counted:
         kinds[fault.kind if fault.kind in OUTPUT_FAULTS else IN_GRAPHS][fault.found] += 1
-    lines = ["| fault | planted | found |", "|---|---:|---:|"]
+    lines = ["| fault | planted | not found |", "|---|---:|---:|"]
     for kind in (*OUTPUT_FAULTS, IN_GRAPHS):
-        found, total = kinds[kind][True], kinds[kind].total()
-        if total:
-            lines.append(f"| {kind} | {total:,} | {100 * found / total:.1f} % |")
+        if total := kinds[kind].total():
+            lines.append(f"| {kind} | {total:,} | {kinds[kind][False]:,} |")
     operators = len({fault.kind for fault in counted} - OUTPUT_FAULTS.keys())
     right = [fault for fault in faults if fault.kind == NOTHING]
-    blamed = [fault.program for fault in right if fault.found]
+    blamed = [f"`{fault.program}`" for fault in right if fault.found]
+    share = 100 * sum(fault.found for fault in counted) / max(len(counted), 1)
     lines += [
         "",
-        f"Planted into {len(right)} programs; {operators} pairs of operators such as `Add` and "
-        f"`Sub`. Right files that are blamed: {', '.join(blamed) or 'none'}. Not found:",
+        f"Planted into {len(right):,} programs, {len(counted):,} in all, of which {share:.2f} % "
+        f"were found; {operators} pairs of operators such as `Add` and `Sub`. Right files that are "
+        f"blamed: {', '.join(blamed) or 'none'}. Not found:",
         "",
     ]
-    lost = [f"- {fault.program}: {fault.kind}" for fault in counted if not fault.found]
-    return "\n".join([*lines, *(lost or ["- none"])])
+    lost = defaultdict[str, list[str]](list)
+    for fault in counted:
+        if not fault.found and fault.kind not in lost[fault.program]:
+            lost[fault.program].append(fault.kind)
+    told = [f"- `{program}`: {', '.join(kinds)}" for program, kinds in lost.items() if kinds]
+    return "\n".join([*lines, *(told or ["- none"])])
 
 
 def with_table(page: str, written: str) -> str:
