@@ -6,10 +6,14 @@ Exports that are stopped are in tests/test_killed.py.
 import json
 import os
 
+import pytest
 from safetensors.numpy import load_file, save_file
 
 from weights.files import sha256
+from zoo import info
 from zoo.architectures.entry import DATA
+from zoo.export.describe import sizes
+from zoo.export.request import Signature
 
 NAME = "vit_digits-opset23.onnx"
 
@@ -61,6 +65,20 @@ def test_an_export(zoo):
     (zoo.here / "mine.safetensors").rename("other.safetensors")
     assert "mine.safetensors" in zoo("verify", path, code=2).error
     assert "other weights" in zoo("verify", path, "--weights", "random", code=2).error
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("tips_vits14_hr_text", "none: a text is 64 words, a shorter one is padded"),
+        ("clip_vitb32_text", "none: a text is 77 words, or fewer"),
+        ("tips_vits14_hr_dual", "any height and width"),
+        ("dinov3_vits16", "any height and width from 16 on"),
+    ],
+)
+def test_words_about_sizes(name, begins):
+    """A network of both has pictures, which have sizes."""
+    assert sizes(info(name), Signature(None, None)).startswith(begins)
 
 
 def test_one_file_for_every_size(zoo):
