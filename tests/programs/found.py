@@ -27,6 +27,16 @@ def rotated(x):
     return rotary(x, jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype))
 
 
+ANGLES = np.outer(np.arange(16.0), 10000.0 ** -(np.arange(4) / 4)).astype(np.float32)
+
+
+def rotated_at(x, places):
+    """By rows of tables that have each column twice."""
+    cos, sin = (jnp.tile(f(ANGLES), 2)[places][:, None] for f in (np.cos, np.sin))
+    first, second = jnp.split(x, 2, -1)
+    return x * cos + jnp.concatenate([-second, first], -1) * sin
+
+
 def windows(start, how, *where, **more):
     return lambda x: lax.reduce_window(x, start, how, *where, **more)
 
@@ -233,6 +243,14 @@ PROGRAMS = [
     of_weights("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)], tags={SAMPLES}),
     Case("turned output", turned_output, [(2, 4), (5, 2), (5,)], tags={SAMPLES}),
     Case("rotated float64", rotated, [((2, 4), F64)], x64=True),
+    Case(
+        "rotated at places",
+        rotated_at,
+        [(2, 3, 5, 8), np.arange(10).reshape(2, 5) * 3 % 16],
+        opsets=(23,),
+        ops={"RotaryEmbedding": 1, "Gather": 2},
+        tags=DEFAULT,
+    ),
     Case("sine of bfloat16", lambda x: jnp.sin(x), [((5,), "bfloat16")], opsets=(21,)),
     Case(
         "products of one in a loop",

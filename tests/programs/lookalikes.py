@@ -98,6 +98,8 @@ MISSES = {
         (products_of_nothing, MASKED, "hidden throughout is NaN"),
         (attention(lambda s, m: jnp.where(m > 0, s, -50.0)), MASKED, "not negative enough"),
         (attention(lambda s, m: jnp.tanh((s + m) / 5) * 5), MASKED, "before they are capped"),
+        (attention(lambda s, m: jnp.tanh(s / 5) * m[:, :1]), MASKED, "before they are multiplied"),
+        (attention(lambda s, m: (s + m) * m[:, :1]), MASKED, "before they are multiplied"),
         (attention(lambda s: -0.5 * s), QKV, "not positive"),
         (attention(lambda s: s.astype(int).astype(float)), QKV, "not understood"),
         (shared_chain, ((5, 7), (7, 3)), "scores are used elsewhere"),

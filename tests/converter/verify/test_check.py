@@ -8,7 +8,7 @@ from jax import lax
 
 import converter
 from converter.ir.evaluation import COPIES, memory
-from converter.model.verdict import LEVELS
+from converter.model.verdict import LEVELS, Difference, Elements, Errors, Verdict
 from converter.verify.samples import BUDGET, samples
 
 RNG = np.random.default_rng(3)
@@ -307,3 +307,10 @@ def test_a_zero_may_have_either_sign(name):
 def test_numbers_of_python_are_inputs():
     export = converter.to_onnx(lambda x, y: x * y, [(), ()])
     assert converter.check(export, lambda x, y: x * y, [2.0, 3.5]).passed
+
+
+def test_one_difference_is_told():
+    verdict = Verdict()
+    verdict.differences.append(Difference("given", "all", "y", (0, 1), "2.0", "1.0", False))
+    verdict["y"], verdict.elements["y"] = Errors(1.0, 1.0, 1.0), Elements(6, 0, 0)
+    assert "not passed, 1 differences: y[0, 1] is 2.0 in ONNX Runtime" in repr(verdict)

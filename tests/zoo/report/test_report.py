@@ -5,6 +5,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -20,7 +21,17 @@ from weights.progress import Quiet
 from zoo import runtime
 from zoo.digits.data import split_digits
 from zoo.manifest.measured import worst
-from zoo.report import budget, content, kit, labelled, matching, page, providers, received
+from zoo.report import (
+    box_precision,
+    budget,
+    content,
+    kit,
+    labelled,
+    matching,
+    page,
+    providers,
+    received,
+)
 from zoo.report.accuracy import measure_model
 from zoo.report.providers import FILE, NOT_STARTED, ProvidersRequest, Ran, report_providers
 
@@ -191,6 +202,19 @@ def test_classes_of_folders():
     assert labelled.class_order(folders, ("tench", "goldfish")) == [0, 1]
     assert labelled.class_order(("b", "a"), ("a", "b")) == [1, 0]
     assert labelled.class_order(("a", "c"), ("a", "b")) is None
+
+
+@pytest.mark.parametrize(
+    ("outputs", "name"),
+    [(("logits", "pred_boxes"), "thing"), (("logits", "image_embeds"), "person")],
+    ids=["other classes", "no boxes"],
+)
+def test_boxes_that_cannot_be_judged(outputs, name):
+    """Nothing is run of a file without boxes, or of other classes than those of the pictures."""
+    live = SimpleNamespace(get_outputs=lambda: [SimpleNamespace(name=each) for each in outputs])
+    known = SimpleNamespace(categories=(SimpleNamespace(id=1, name=name),))
+    task = SimpleNamespace(known=known, paths=())
+    assert box_precision.box_precision(live, task, zoo.info("rf_detr_nano")) is None
 
 
 ABSENT = "CUDAExecutionProvider"

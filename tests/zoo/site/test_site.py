@@ -158,6 +158,7 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     for told, arguments in {
         "add --force": (*again, "--runtime", runtime),
         "are both of vit_digits": (digits, folders[0], "--out", zoo.here / "2"),
+        f"{digits} are both of vit_digits": (digits, digits, "--out", zoo.here / "2"),
         "is not onnxruntime-web": (*again, "--runtime", wrong, "--force"),
         "is no archive of": (*again, "--runtime", wrong / "package.tgz", "--force"),
     }.items():
