@@ -214,3 +214,10 @@ def test_what_is_unheard_of_is_named(kind, file, changes, said, zoo, tmp_path):
 def change(path, changes):
     settings = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(settings | changes))
+
+
+def test_pictures_of_which_timm_says_nothing():
+    """Defaults of `timm.models.PretrainedCfg` (1.0.31)."""
+    told = TimmPictures()
+    assert (told.input_size, told.crop_pct, told.crop_mode) == ((3, 224, 224), 0.875, "center")
+    assert told.interpolation == "bicubic"

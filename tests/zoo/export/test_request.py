@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 import zoo
+from converter.targets import find_target
 from zoo.errors import BadOutput, BadRequest
-from zoo.export.request import FileSpec, Options, read_files, read_request
+from zoo.export.request import FileSpec, Options, check_quantized, read_files, read_request
 from zoo.files.staging import manifest_path, publish, sidecar_path, staged
 
 BAD = {
@@ -102,3 +103,12 @@ def test_a_target_says_what_it_takes(tmp_path):
     ):
         with pytest.raises(BadRequest, match=said):
             ask(tmp_path, **{**portable, **changes})
+
+
+def test_int8_with_scales_of_its_own_for_a_version_without_their_kernel():
+    """ONNX Runtime 1.23 has no `QuantizeLinear` of opset 23; that of opset 22 it has."""
+    options = Options(scales="row", target="onnxruntime==1.23.1")
+    runtime = find_target(options.target)
+    check_quantized(options, runtime, [22])
+    with pytest.raises(BadRequest, match="ask for opset 22"):
+        check_quantized(options, runtime, [22, 23])
