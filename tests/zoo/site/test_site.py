@@ -47,6 +47,24 @@ def test_folders_that_no_build_makes(more, changes, message, tmp_path):
         read_all([folder], Lines())
 
 
+def test_folders_of_one_model(tmp_path):
+    """The same files go beside each other if they were measured on another machine."""
+
+    def built(name, machine, **more):
+        held = folders_of_files.contents() | more
+        speeds = {"runtime": "", "machine": machine, "input": [1], "rounds": 1, "variants": {}}
+        told = json.dumps(folders_of_files.manifest(held, speeds=speeds)).encode()
+        return folders_of_files.write(tmp_path / name, held | {"manifest.json": told})
+
+    one, again, elsewhere = (built(m, m[:1]) for m in ("one", "once more", "elsewhere"))
+    (found,) = read_all([one, elsewhere], Lines())
+    assert [each.machine for each in found.elsewhere] == ["e"]
+    other = built("other", "x", **{"onnx/model.onnx": b"another"})
+    for second in (again, other):
+        with pytest.raises(BadRequest, match="are both of dinov3_vits16"):
+            read_all([one, second], Lines())
+
+
 def test_a_file_has_no_page(tmp_path):
     """It is there, unlike what is not."""
     (tmp_path / "gpt.onnx").write_bytes(b"")
@@ -158,7 +176,6 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     for told, arguments in {
         "add --force": (*again, "--runtime", runtime),
         "are both of vit_digits": (digits, folders[0], "--out", zoo.here / "2"),
-        f"{digits} are both of vit_digits": (digits, digits, "--out", zoo.here / "2"),
         "is not onnxruntime-web": (*again, "--runtime", wrong, "--force"),
         "is no archive of": (*again, "--runtime", wrong / "package.tgz", "--force"),
     }.items():
