@@ -1,6 +1,6 @@
 """How fast files are beside the `jax.jit` of what they were made from, program by program.
 
-    python benchmarks/against_jit.py [--groups loops,draws] \\
+    python benchmarks/against_jit.py [--groups loops draws] \\
         [--json benchmarks/results/performance.json]
     python benchmarks/performance.py benchmarks/results/performance.json
 
@@ -12,9 +12,8 @@ own already, ONNX Runtime numpy's.
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import jax
@@ -24,7 +23,7 @@ import onnx_ir as ir
 
 import converter
 from benchmarks.jit_networks import LARGE
-from benchmarks.jit_page import SIZES
+from benchmarks.jit_page import SIZES, Row, key
 from benchmarks.jit_programs import NUMBERS, Program
 from zoo.bench.rounds import interleave, resting_session, run_once
 
@@ -35,7 +34,7 @@ SECONDS = 0.4
 FEWEST, MOST = 8, 400
 """Rounds."""
 
-Row = dict[str, Any]
+PROGRAMS = (*NUMBERS, *LARGE)
 
 
 def measure(program: Program, size: str) -> Row:
@@ -82,53 +81,28 @@ def apart(expected: Any, got: Any) -> float:
     return float(np.nanmax(difference, initial=0) / scale)
 
 
-def chosen(asked: argparse.Namespace) -> Iterator[tuple[Program, str]]:
-    groups = asked.groups.split(",") if asked.groups else None
-    for program in (*NUMBERS, *LARGE):
-        if (groups is None or program.group in groups) and asked.only in program.name:
-            for size in asked.sizes.split(","):
-                yield program, size
-
-
-def summary(found: Sequence[Row]) -> Iterator[str]:
-    """A line for each group and size."""
-    for group in dict.fromkeys(row["group"] for row in found):
-        for size in SIZES:
-            ratios = [r["ratio"] for r in found if (r["group"], r["size"]) == (group, size)]
-            if ratios:
-                told = f"median {median(ratios):6.2f}, most {max(ratios):7.2f}"
-                yield f"{group:24} {size:10} {len(ratios):3} programs: {told}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--groups", default="", help="their names, with commas; else all")
+    parser.add_argument("--groups", nargs="+", default=[*dict.fromkeys(p.group for p in PROGRAMS)])
     parser.add_argument("--only", default="", help="part of the names of those to run")
-    parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--json", type=Path, metavar="FILE", help="performance.json, changed")
     asked = parser.parse_args()
-    found = []
-    for program, size in chosen(asked):
-        row = measure(program, size)
-        found.append(row)
+    for program in PROGRAMS:
+        if program.group not in asked.groups or asked.only not in program.name:
+            continue
+        found = [measure(program, size) for size in SIZES]
+        for row in found:
+            print(*(f"{name} {told}" for name, told in row.items()), sep=", ", flush=True)
         if asked.json:
             record(asked.json, found)
-        print(
-            f"{row['group']:22} {row['name']:26} {size:9} jit {row['jit_ms']:9.3f} "
-            f"file {row['file_ms']:9.3f} ratio {row['ratio']:7.2f} nodes {row['nodes']:5} "
-            f"{row['seconds']:5.2f} s error {row['error']:.0e}",
-            flush=True,
-        )
-    print("\n".join(summary(found)))
 
 
 def record(path: Path, found: Sequence[Row]) -> None:
     """Put the rows in the place of those of the same programs."""
     content = json.loads(path.read_text())
-    table = {tuple(r[k] for k in ("group", "name", "size")): r for r in content.get("jit", ())}
-    table |= {tuple(r[k] for k in ("group", "name", "size")): r for r in found}
-    known = [(p.group, p.name, size) for p in (*NUMBERS, *LARGE) for size in SIZES]
-    content["jit"] = [table[key] for key in known if key in table]
+    table = {key(row): row for row in (*content.get("jit", ()), *found)}
+    known = [(program.group, program.name, size) for program in PROGRAMS for size in SIZES]
+    content["jit"] = [table[each] for each in known if each in table]
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 

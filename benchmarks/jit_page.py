@@ -1,6 +1,7 @@
 """The part of the page about performance that has files beside `jax.jit`, and its picture."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -19,7 +20,7 @@ BESIDE = """Functions whose parameters are closed over, converted with the usual
 `jax.jit` of the same function, at two sizes of inputs: `python benchmarks/against_jit.py --json
 benchmarks/results/performance.json`. File and function took turns in one process on two threads; a
 ratio is the fastest run of the file over the fastest run of XLA's. XLA is given arrays that are its
-own already.
+own already. Of each group the programs that are slowest are among them.
 It was measured with ONNX Runtime 1.32 on two cores.
 """
 
@@ -54,35 +55,32 @@ LEFT = """What is far above 1 is so for one of these reasons.
 """
 
 
-def of_both_sizes(rows: Sequence[Row]) -> list[Row]:
-    """What a measurement that was ended early has no other half of is not shown."""
-    known = set(map(key, rows))
-    return [row for row in rows if all((*key(row)[:2], size) in known for size in SIZES)]
+def by_group(rows: Sequence[Row]) -> dict[str, list[list[float]]]:
+    """The ratios of each group at each size."""
+    return {
+        group: [[r["ratio"] for r in rows if key(r)[::2] == (group, size)] for size in SIZES]
+        for group in dict.fromkeys(row["group"] for row in rows)
+    }
 
 
-def jit_section(measured: Sequence[Row]) -> Iterator[str]:
+def jit_section(rows: Sequence[Row]) -> Iterator[str]:
     """The groups, then every program."""
-    rows = of_both_sizes(measured)
     yield f"\n## Beside jax.jit\n\n{BESIDE}"
     yield f"![{SHOWN_JIT}](images/against_jit.png)\n"
     yield f"| group | programs | {' | '.join(f'{s}, median | {s}, most' for s in SIZES)} |"
     yield "|---" + "|---:" * 5 + "|"
-    for group in dict.fromkeys(row["group"] for row in rows):
-        found = [[r["ratio"] for r in rows if key(r)[::2] == (group, size)] for size in SIZES]
+    groups = by_group(rows)
+    groups["all"] = [[*chain(*each)] for each in zip(*groups.values(), strict=True)]
+    for group, found in groups.items():
         told = " | ".join(f"{median(each):.2f} | {max(each):.1f}" for each in found)
         yield f"| {group} | {len(found[0])} | {told} |"
-    found = [[r["ratio"] for r in rows if r["size"] == size] for size in SIZES]
-    told = " | ".join(f"{median(each):.2f} | {max(each):.1f}" for each in found)
-    yield f"| all | {len(found[0])} | {told} |\n"
-    yield LEFT
+    yield f"\n{LEFT}"
     yield f"Times, nodes and conversion are those of the {SIZES[1]} size.\n"
     yield "| program | small | realistic | jit, ms | file, ms | nodes | conversion, s |"
     yield "|---" + "|---:" * 6 + "|"
-    table = {key(row): row for row in rows}
-    for group, name in dict.fromkeys(key(row)[:2] for row in rows):
-        small, large = (table[group, name, size] for size in SIZES)
+    for small, large in zip(rows[::2], rows[1::2], strict=True):
         yield (
-            f"| {group}: {name} | {small['ratio']:.2f} | {large['ratio']:.2f} "
+            f"| {large['group']}: {large['name']} | {small['ratio']:.2f} | {large['ratio']:.2f} "
             f"| {large['jit_ms']:.3f} | {large['file_ms']:.3f} | {large['nodes']} "
             f"| {large['seconds']:.1f} |"
         )
@@ -92,14 +90,11 @@ def key(row: Row) -> tuple[str, str, str]:
     return row["group"], row["name"], row["size"]
 
 
-def jit_picture(measured: Sequence[Row]) -> Figure:
+def jit_picture(rows: Sequence[Row]) -> Figure:
     """The medians of each group, in logarithms."""
-    rows = of_both_sizes(measured)
     groups = {
-        group: {
-            size: median(r["ratio"] for r in rows if key(r)[::2] == (group, size)) for size in SIZES
-        }
-        for group in dict.fromkeys(row["group"] for row in rows)
+        group: dict(zip(SIZES, map(median, found), strict=True))
+        for group, found in by_group(rows).items()
     }
     chart = bars(SHOWN_JIT, groups, mark=1)
     chart.axes[0].set_xscale("log")
