@@ -22,9 +22,8 @@ import numpy as np
 import onnx_ir as ir
 
 import converter
-from benchmarks.jit_networks import LARGE
 from benchmarks.jit_page import SIZES, Row, key
-from benchmarks.jit_programs import NUMBERS, Program
+from benchmarks.jit_programs import PROGRAMS, Program
 from zoo.bench.rounds import interleave, resting_session, run_once
 
 THREADS = 2
@@ -33,8 +32,6 @@ SECONDS = 0.4
 
 FEWEST, MOST = 8, 400
 """Rounds."""
-
-PROGRAMS = (*NUMBERS, *LARGE)
 
 
 def measure(program: Program, size: str) -> Row:

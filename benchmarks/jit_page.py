@@ -20,7 +20,7 @@ BESIDE = """Functions whose parameters are closed over, converted with the usual
 `jax.jit` of the same function, at two sizes of inputs: `python benchmarks/against_jit.py --json
 benchmarks/results/performance.json`. File and function took turns in one process on two threads; a
 ratio is the fastest run of the file over the fastest run of XLA's. XLA is given arrays that are its
-own already. Of each group the programs that are slowest are among them.
+own already.
 It was measured with ONNX Runtime 1.32 on two cores.
 """
 

@@ -1,4 +1,4 @@
-"""Programs of numbers for `against_jit.py`: loops, draws, matrices, images, functions, physics.
+"""Programs for `against_jit.py`: of numbers, and networks.
 
 Each is a plain function of JAX at two sizes. Inputs are drawn from a seed.
 """
@@ -8,15 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+import equinox as eqx
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as jsp
 import numpy as np
+import optax
 from jax import lax
 from jax.experimental.ode import odeint
 
+import zoo
+
 Array: TypeAlias = jax.Array
 Make: TypeAlias = Callable[[int], tuple[Callable[..., Any], tuple[Any, ...]]]
+
+KEY = jax.random.key(0)
+WIDTH = 64
 
 
 @dataclass(frozen=True)
@@ -65,18 +73,6 @@ def collatz(x: Array) -> Array:
     return lax.while_loop(lambda s: s[0] > 1, step, (x, 0))[1]
 
 
-def mandelbrot(x: Array) -> Array:
-    re, im = jnp.meshgrid(x, x)
-
-    def step(_: Any, state: Any) -> Any:
-        a, b, count = state
-        a, b = a * a - b * b + re, 2 * a * b + im
-        return jnp.clip(a, -9, 9), jnp.clip(b, -9, 9), count + (a * a + b * b < 4)
-
-    zero = jnp.zeros_like(re)
-    return lax.fori_loop(0, 30, step, (zero, zero, jnp.zeros(re.shape, jnp.int32)))[2]
-
-
 def branches(x: Array) -> Array:
     def step(total: Array, x: Array) -> tuple[Array, Array]:
         total = lax.cond(x > 0, lambda t: t + x, lambda t: t * 0.5, total)
@@ -94,7 +90,6 @@ LOOPS = rows(
     (8, 1024),
     {
         "collatz": of(collatz, lambda n: np.int32(n - 1)),
-        "mandelbrot": of(mandelbrot, lambda n: np.linspace(-2, 1, min(n, 128), dtype=np.float32)),
         "branches in a scan": of(branches, normal),
         "written by index": of(written, normal),
         "map": of(
@@ -238,10 +233,6 @@ def energy(x: Array) -> Array:
     return (4 * (inverse**2 - inverse)).sum() / 2
 
 
-def pendulum(y: Array, _: Any) -> Array:
-    return jnp.stack([y[1], -jnp.sin(y[0])])
-
-
 def oscillator(y: Array, _: Any) -> Array:
     return jnp.stack([y[1], 2 * (1 - y[0] ** 2) * y[1] - y[0]])
 
@@ -259,10 +250,174 @@ EQUATIONS = rows("differential equations", (8, 100), {
     "lorenz, rk4": steps(partial(rk4, lorenz, 0.01), lambda n: positive(3)),
     "hunters, rk4": steps(partial(rk4, hunted, 0.05), lambda n: positive(2)),
     "euler": steps(lambda s: s + 0.01 * lorenz(s), lambda n: positive(3)),
-    "pendulum, odeint": adaptive(pendulum, np.array([0.5, 0.0], np.float32)),
     "oscillator, odeint": adaptive(oscillator, np.array([1.0, 0.0], np.float32)),
-    "neural field, euler": steps(
-        lambda s: s + 0.1 * jnp.tanh(s @ jnp.asarray(normal(32, 32)) / 6), lambda n: normal(8, 32)),
+})  # fmt: skip
+
+# ------------------------------------------------------------------------------------ frameworks
+
+
+def linen(module: nn.Module, *inner: int) -> Make:
+    """A module of Flax Linen on a batch."""
+
+    def made(n: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        params = module.init(KEY, normal(1, *inner))
+        return partial(module.apply, params), (normal(n, *inner),)
+
+    return made
+
+
+class Block(nn.Module):
+    """A block of a transformer."""
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        y = nn.LayerNorm()(x)
+        x = x + nn.MultiHeadDotProductAttention(4)(y, y)
+        y = nn.LayerNorm()(x)
+        return x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(y)))
+
+
+LAYERS = rows("layers", (1, 32), {
+    "Linen LayerNorm": linen(nn.LayerNorm(), 49, WIDTH),
+    "Linen GroupNorm": linen(nn.GroupNorm(8), 16, 16, 32),
+    "Linen transformer block": linen(Block(), 49, WIDTH),
+    "Linen RNN": linen(nn.RNN(nn.LSTMCell(WIDTH)), 32, WIDTH),
+})  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------- zoo
+
+
+def zoo_network(name: str) -> Make:
+    """A network of the zoo on pictures; its first output."""
+
+    def made(n: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        model = zoo.create(name, key=KEY)
+        return jax.vmap(lambda x: jax.tree.leaves(model(x))[0]), (normal(n, 3, 224, 224),)
+
+    return made
+
+
+NAMES = ("dinov3_vits16", "dinov2_vits14", "dinov3_convnext_tiny", "siglip2_vitb16_224")
+NETWORKS = rows("zoo", (1, 8), {name: zoo_network(name) for name in NAMES})
+
+
+# -------------------------------------------------------------------------------------- training
+
+
+def training(optimiser: Any) -> Make:
+    """A step of training a perceptron: what its parameters become."""
+    model = eqx.nn.MLP(16, 10, WIDTH, 2, key=KEY)
+    arrays, static = eqx.partition(model, eqx.is_inexact_array)
+    state = optimiser.init(arrays)
+
+    def loss(arrays: Any, x: Array, labels: Array) -> Array:
+        logits = jax.vmap(eqx.combine(arrays, static))(x)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    def step(x: Array, labels: Array) -> Any:
+        gradient = jax.grad(loss)(arrays, x, labels)
+        updates, _ = optimiser.update(gradient, state, arrays)
+        return jax.tree.leaves(eqx.apply_updates(arrays, updates))
+
+    return of(step, lambda n: normal(n, 16), lambda n: integers(10, n))
+
+
+TRAINING = rows("training", (4, 128), {
+    "sgd": training(optax.sgd(0.1)),
+    "adam": training(optax.adam(1e-3)),
+    "adamw, clipped": training(optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))),
+    "linear regression": of(
+        lambda x, y: lax.fori_loop(
+            0, 20, lambda _, w: w - 0.1 * x.T @ (x @ w - y) / len(y), jnp.zeros(16)),
+        lambda n: normal(n, 16), normal),
+})  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------- sequences
+
+
+def kalman(seen: Array) -> Array:
+    move, noise = jnp.array([[1.0, 0.1], [0.0, 1.0]]), 0.01 * jnp.eye(2)
+
+    def step(state: Any, y: Array) -> Any:
+        mean, spread = state
+        mean, spread = move @ mean, move @ spread @ move.T + noise
+        gain = spread[:, 0] / (spread[0, 0] + 0.1)
+        mean = mean + gain * (y - mean[0])
+        return (mean, spread - jnp.outer(gain, spread[0])), mean
+
+    return lax.scan(step, (jnp.zeros(2), jnp.eye(2)), seen)[1]
+
+
+def edit_distance(a: Array, b: Array) -> Array:
+    def line_of(above: Array, x: Array) -> tuple[Array, None]:
+        cost = jnp.minimum(above[:-1] + (b != x), above[1:] + 1)
+
+        def along(left: Array, c: Array) -> tuple[Array, Array]:
+            here = jnp.minimum(left + 1, c)
+            return here, here
+
+        first = above[0] + 1
+        return jnp.concatenate([first[None], lax.scan(along, first, cost)[1]]), None
+
+    start = jnp.arange(b.shape[0] + 1)
+    return lax.scan(line_of, start, a)[0][-1]
+
+
+def smoothed(x: Array) -> Array:
+    def step(mean: Array, x: Array) -> tuple[Array, Array]:
+        mean = 0.9 * mean + 0.1 * x
+        return mean, mean
+
+    return lax.scan(step, x[0], x)[1]
+
+
+SEQUENCES = rows("sequences", (8, 128), {
+    "kalman filter": of(kalman, normal),
+    "edit distance": of(edit_distance, lambda n: integers(4, min(n, 32)),
+                        lambda n: integers(4, min(n, 40))),
+    "moving average": of(smoothed, lambda n: normal(n, 16)),
+    "cumulative sum": of(lambda x: jnp.cumsum(x, 0), lambda n: normal(n, 16)),
+    "ctc loss": of(
+        lambda x: optax.ctc_loss(x[None], jnp.zeros(x.shape[:1])[None],
+                                 jnp.array([[1, 2, 3, 2]]), jnp.zeros((1, 4))),
+        lambda n: normal(n, 8)),
+    "discounted returns": of(
+        lambda r: lax.scan(lambda g, r: ((r + 0.9 * g,) * 2), 0.0, r, reverse=True)[1], normal),
+})  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------- detection
+
+
+def boxes(n: int) -> np.ndarray:
+    corners, sides = positive(n, 2), positive(n, 2)
+    return np.concatenate([corners, corners + sides[::-1]], 1)
+
+
+def overlaps(a: Array, b: Array) -> Array:
+    low, high = jnp.maximum(a[:, None, :2], b[:, :2]), jnp.minimum(a[:, None, 2:], b[:, 2:])
+    shared = jnp.prod(jnp.clip(high - low, 0), -1)
+    areas = [jnp.prod(x[:, 2:] - x[:, :2], -1) for x in (a, b)]
+    return shared / (areas[0][:, None] + areas[1] - shared)
+
+
+def pooled_regions(features: Array, boxes: Array) -> Array:
+    def one(box: Array) -> Array:
+        ys, xs = (jnp.linspace(box[i], box[i + 2], 7) * 4 for i in (0, 1))
+        places = jnp.stack(jnp.meshgrid(ys, xs, indexing="ij"))
+        return jax.vmap(lambda f: jax.scipy.ndimage.map_coordinates(f, places, 1))(features)
+
+    return jax.vmap(one)(boxes)
+
+
+DETECTION = rows("detection", (8, 256), {
+    "overlaps": of(overlaps, boxes, boxes),
+    "regions, pooled": of(pooled_regions, lambda n: normal(8, 16, 16), boxes),
+    "focal loss": of(
+        lambda x: optax.sigmoid_focal_loss(x, jnp.zeros_like(x)).sum(), lambda n: normal(n, 20)),
 })  # fmt: skip
 
 NUMBERS = (*LOOPS, *DRAWS, *MATRICES, *IMAGES, *FUNCTIONS, *PHYSICS, *EQUATIONS)
+PROGRAMS = (*NUMBERS, *LAYERS, *NETWORKS, *TRAINING, *SEQUENCES, *DETECTION)

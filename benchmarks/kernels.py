@@ -31,11 +31,19 @@ def kernels(profile: Path) -> Mapping[str, float]:
     return found
 
 
-def profiled(file: Path, threads: int, rounds: int, pixels: np.ndarray) -> dict[str, float]:
-    """Of a file that takes ``pixels``; the slowest operator first."""
+def profiled(
+    files: Mapping[str, Path], threads: int, rounds: int, pixels: np.ndarray
+) -> dict[str, dict[str, float]]:
+    """Of files that take ``pixels`` by turns; the slowest operator of each first."""
     with tempfile.TemporaryDirectory() as folder:
-        live = session(file, threads, Path(folder) / "profile")
+        live = {
+            name: session(file, threads, Path(folder) / "profile") for name, file in files.items()
+        }
         for _ in range(rounds):
-            live.run(None, {live.get_inputs()[0].name: pixels})
-        found = kernels(Path(live.end_profiling()))
-    return {name: round(time, 3) for name, time in sorted(found.items(), key=lambda x: -x[1])}
+            for each in live.values():
+                each.run(None, {each.get_inputs()[0].name: pixels})
+        found = {name: kernels(Path(each.end_profiling())) for name, each in live.items()}
+    return {
+        name: {kind: round(time, 3) for kind, time in sorted(kinds.items(), key=lambda x: -x[1])}
+        for name, kinds in found.items()
+    }

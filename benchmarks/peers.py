@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from kernels import profiled
 
 import converter
 import zoo
+from benchmarks.kernels import profiled
 from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
@@ -271,10 +271,10 @@ def measure_kernels(results: Results, asked: argparse.Namespace) -> None:
     place, files = asked.files / MODELS[0], results.content["files"][MODELS[0]]
     for label, batch in product(PROFILED, asked.batches):
         pixels = np.random.default_rng(0).standard_normal((batch, 3, SIDE, SIDE), np.float32)
-        file = place / files[label]["file"]
+        file = {"": place / files[label]["file"]}
         results.fill(
             *("kernels", f"{label}, batch {batch}"),
-            make=lambda f=file, p=pixels: profiled(f, THREADS[-1], asked.rounds, p),
+            make=lambda f=file, p=pixels: profiled(f, THREADS[-1], asked.rounds, p)[""],
         )
 
 
