@@ -11,18 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
 
 import zoo
 from tests.references import areas, classifiers
-from weights.progress import Quiet
-from zoo.architectures.entry import DATA
-from zoo.checkpoints.convert import convert_file
 from zoo.checkpoints.settings.huggingface import transformers_config
-from zoo.checkpoints.weights_argument import Given
 
 Size = tuple[int, int]
+Settings = dict[str, Any]
 
 SMALL = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 6}
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -77,11 +73,11 @@ class ByName(torch.nn.Module):
 
 def of_transformers(
     kind: str,
-    settings: dict[str, Any],
+    settings: Settings,
+    asks: tuple[str, ...],
+    takes: tuple[str, ...],
+    names: tuple[str, ...],
     folder: Path,
-    takes: tuple[str, ...] = ("pixel_values",),
-    names: tuple[str, ...] = ("logits",),
-    asks: tuple[str, ...] = (),
 ) -> Made:
     """A class of transformers; it is saved in the folder."""
     model = classifiers.seeded(kind, settings)
@@ -89,16 +85,33 @@ def of_transformers(
     return Made(folder, ByName(model, takes, names, dict.fromkeys(asks, True)).eval(), names)
 
 
-class Mean(torch.nn.Module):
-    """A linear layer on the mean of the patches."""
+def in_transformers(
+    kind: str,
+    settings: Settings,
+    asks: tuple[str, ...] = (),
+    takes: tuple[str, ...] = ("pixel_values",),
+    names: tuple[str, ...] = ("logits",),
+    **more: Any,
+) -> AnswerNetwork:
+    """A class of transformers with some settings, which is asked for what takes a flag."""
+    make = partial(of_transformers, kind, settings, asks, takes, names)
+    return AnswerNetwork(make, takes=takes, **more)
 
-    def __init__(self, backbone: Any, head: torch.nn.Linear):
+
+class Called(torch.nn.Module):
+    """A function of pictures and modules, as a module of one output."""
+
+    def __init__(self, call: Callable[..., torch.Tensor], *parts: torch.nn.Module):
         super().__init__()
-        self.backbone, self.head = backbone, head
+        self.call, self.parts = call, torch.nn.ModuleList(parts)
 
     def forward(self, pictures: torch.Tensor) -> tuple[torch.Tensor]:
-        patches = self.backbone(pictures).last_hidden_state[:, 5:]
-        return (self.head(patches.mean(dim=1)),)
+        return (self.call(pictures, *self.parts),)
+
+
+def of_mean(pictures: torch.Tensor, backbone: Any, head: Any) -> torch.Tensor:
+    """A linear layer on the mean of the patches."""
+    return head(backbone(pictures).last_hidden_state[:, 5:].mean(dim=1))
 
 
 def dinov3(folder: Path) -> Made:
@@ -107,24 +120,13 @@ def dinov3(folder: Path) -> Made:
     backbone, head = own.logits.args[0], own.logits.args[1]
     linear = torch.nn.Linear(384, len(head["bias"]))
     linear.load_state_dict({name: torch.from_numpy(value) for name, value in head.items()})
-    return Made(own.path, Mean(backbone, linear).eval(), ("logits",))
-
-
-class Whole(torch.nn.Module):
-    """A module that returns one tensor, as a tuple."""
-
-    def __init__(self, model: Any):
-        super().__init__()
-        self.model = model
-
-    def forward(self, pictures: torch.Tensor) -> tuple[torch.Tensor]:
-        return (self.model(pictures),)
+    return Made(own.path, Called(of_mean, backbone, linear).eval(), ("logits",))
 
 
 def patches(folder: Path) -> Made:
     """Meta's linear classifier of DINOv2's patches."""
     model = areas.write_patches(folder, "dinov2_vits14_ade20k_linear")
-    return Made(folder, Whole(model).eval(), ("logits",))
+    return Made(folder, Called(lambda x, model: model(x), model).eval(), ("logits",))
 
 
 class SizedByName(ByName):
@@ -137,10 +139,10 @@ class SizedByName(ByName):
 
 def eomt(folder: Path) -> Made:
     """EoMT on DINOv3."""
-    config = zoo.info("eomt_dinov3_coco_panoptic_small_640").config
-    settings = transformers_config(config, (), key_bias=True, size=(320, 320))
+    name = "eomt_dinov3_coco_panoptic_small_640"
+    settings = settings_of(name, key_bias=True, size=(320, 320))
     names = ("class_queries_logits", "masks_queries_logits")
-    model = classifiers.seeded("EomtDinov3ForUniversalSegmentation", unnamed(settings))
+    model = classifiers.seeded("EomtDinov3ForUniversalSegmentation", settings)
     model.attn_mask_probs.zero_()
     model.save_pretrained(folder)
     sides = {"shortest_edge": 320, "longest_edge": 320}
@@ -152,94 +154,64 @@ def eomt(folder: Path) -> Made:
     return Made(folder, SizedByName(model, ("pixel_values",), names, {}).eval(), names)
 
 
-def depth() -> dict[str, Any]:
-    """The settings of Depth Anything V2, small."""
-    config = zoo.info("depth_anything_v2_vits").config
-    return unnamed(transformers_config(config, (), key_bias=False))
-
-
-def unnamed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings without the names of the class and of its classes, which a class adds itself."""
+def settings_of(name: str, **more: Any) -> Settings:
+    """transformers' for a network of the zoo, without the names of the class and of its classes,
+    which a class adds itself."""
+    settings = transformers_config(zoo.info(name).config, (), **{"key_bias": False, **more})
     added = ("architectures", "model_type", "dtype", "id2label", "label2id")
     return {name: value for name, value in settings.items() if name not in added}
 
 
-def boxes(name: str, kind: str, folder: Path, masks: bool = False) -> Made:
+def finder(
+    name: str, kind: str, side: int, other: tuple[int, int], *masks: str, task: str = ""
+) -> AnswerNetwork:
     """A network that finds things, in full size, its boxes anywhere."""
-    entry = zoo.info(name)
-    settings = transformers_config(entry.config, (), key_bias=False)
-    model = classifiers.seeded(kind, unnamed(settings))
-    model.save_pretrained(folder)
-    names = ("logits", "pred_boxes", *(("pred_masks",) if masks else ()))
-    return Made(folder, ByName(model, ("pixel_values",), names, {}).eval(), names)
-
-
-def boxes_of_digits(folder: Path) -> Made:
-    """The trained network of the package, as transformers' class."""
-    entry = zoo.info("boxes_digits")
-    convert_file(Given(DATA / entry.checkpoint), folder, entry.name, False, Quiet())
-    model = transformers.RfDetrForObjectDetection.from_pretrained(folder).eval()
-    names = ("logits", "pred_boxes")
-    return Made(folder, ByName(model, ("pixel_values",), names, {}).eval(), names)
+    return in_transformers(
+        *(kind, settings_of(name)),
+        names=("logits", "pred_boxes", *masks),
+        size=(side, side),
+        others=(other,),
+        task=task,
+        ranks=True,
+    )
 
 
 CLASSES = "image-classification"
 INTERPOLATES = ("interpolate_pos_encoding",)
-DUAL = {"text_config": TEXT, "vision_config": VISION}
-BOTH = ("pixel_values", "input_ids")
 SIZES_OF_14 = ((224, 168), (154, 252))
-ON_VISION = {"vision_config": VISION}
 VIT = {**SMALL, "image_size": 224, "patch_size": 16, "intermediate_size": 1536}
 STAGES = {"depths": [3, 3, 9, 3], "hidden_sizes": [96, 192, 384, 768]}
 
-REGISTERS = OF_14 | {"num_register_tokens": 4}
+DETECTION = "object-detection"
 
 NETWORKS = {
-    "ViT-S/16, classes": AnswerNetwork(
-        partial(of_transformers, "ViTForImageClassification", VIT, asks=INTERPOLATES), task=CLASSES
+    "ViT-S/16, classes": in_transformers(
+        "ViTForImageClassification", VIT, INTERPOLATES, task=CLASSES
     ),
-    "DINOv2 ViT-S/14, classes": AnswerNetwork(
-        partial(of_transformers, "Dinov2ForImageClassification", OF_14),
-        others=SIZES_OF_14,
-        task=CLASSES,
-    ),
-    "DINOv2 ViT-S/14 with registers, classes": AnswerNetwork(
-        partial(of_transformers, "Dinov2WithRegistersForImageClassification", REGISTERS),
-        others=SIZES_OF_14,
-        task=CLASSES,
+    "DINOv2 ViT-S/14, classes": in_transformers(
+        "Dinov2ForImageClassification", OF_14, others=SIZES_OF_14, task=CLASSES
     ),
     "DINOv3 ViT-S/16, classes": AnswerNetwork(dinov3),
-    "SigLIP 2 ViT-B/16, classes": AnswerNetwork(
-        partial(of_transformers, "SiglipForImageClassification", ON_VISION, asks=INTERPOLATES),
-        task=CLASSES,
+    "SigLIP 2 ViT-B/16, classes": in_transformers(
+        "SiglipForImageClassification", {"vision_config": VISION}, INTERPOLATES, task=CLASSES
     ),
-    "ConvNeXt V2 tiny, classes": AnswerNetwork(
-        partial(of_transformers, "ConvNextV2ForImageClassification", STAGES), task=CLASSES
+    "ConvNeXt V2 tiny, classes": in_transformers(
+        "ConvNextV2ForImageClassification", STAGES, task=CLASSES
     ),
-    "SigLIP 2 base, texts": AnswerNetwork(
-        partial(
-            *(of_transformers, "SiglipTextModel", TEXT),
-            takes=("input_ids",),
-            names=("pooler_output",),
-        ),
+    "SigLIP 2 base, texts": in_transformers(
+        *("SiglipTextModel", TEXT, (), ("input_ids",), ("pooler_output",)),
         others=(),
-        takes=("input_ids",),
         task="feature-extraction",
     ),
-    "SigLIP 2 ViT-B/16, pictures and texts": AnswerNetwork(
-        partial(
-            *(of_transformers, "SiglipModel", DUAL),
-            takes=BOTH,
-            names=("logits_per_image", "text_embeds", "image_embeds"),
-            asks=INTERPOLATES,
-        ),
-        takes=BOTH,
+    "SigLIP 2 ViT-B/16, pictures and texts": in_transformers(
+        *("SiglipModel", {"text_config": TEXT, "vision_config": VISION}, INTERPOLATES),
+        takes=("pixel_values", "input_ids"),
+        names=("logits_per_image", "text_embeds", "image_embeds"),
         task="zero-shot-image-classification",
     ),
-    "Depth Anything V2 small": AnswerNetwork(
-        partial(
-            of_transformers, "DepthAnythingForDepthEstimation", depth(), names=("predicted_depth",)
-        ),
+    "Depth Anything V2 small": in_transformers(
+        *("DepthAnythingForDepthEstimation", settings_of("depth_anything_v2_vits")),
+        names=("predicted_depth",),
         others=SIZES_OF_14,
         task="depth-estimation",
     ),
@@ -247,32 +219,14 @@ NETWORKS = {
         eomt, size=(320, 320), others=((320, 256), (192, 320)), task="image-segmentation"
     ),
     # transformers mixes up the windows of what is no square.
-    "RF-DETR of digits": AnswerNetwork(
-        boxes_of_digits,
-        size=(64, 64),
-        others=((96, 96),),
-        task="object-detection",
-        ranks=True,
+    "RF-DETR nano": finder(
+        "rf_detr_nano", "RfDetrForObjectDetection", 384, (512, 512), task=DETECTION
     ),
-    "RF-DETR nano": AnswerNetwork(
-        partial(boxes, "rf_detr_nano", "RfDetrForObjectDetection"),
-        size=(384, 384),
-        others=((512, 512),),
-        task="object-detection",
-        ranks=True,
+    "RF-DETR nano with masks": finder(
+        "rf_detr_seg_nano", "RfDetrForInstanceSegmentation", 312, (384, 384), "pred_masks"
     ),
-    "RF-DETR nano with masks": AnswerNetwork(
-        partial(boxes, "rf_detr_seg_nano", "RfDetrForInstanceSegmentation", masks=True),
-        size=(312, 312),
-        others=((384, 384),),
-        ranks=True,
-    ),
-    "DEIMv2 small on DINOv3": AnswerNetwork(
-        partial(boxes, "deimv2_s", "Deimv2ForObjectDetection"),
-        size=(320, 320),
-        others=((256, 384),),
-        task="object-detection",
-        ranks=True,
+    "DEIMv2 small on DINOv3": finder(
+        "deimv2_s", "Deimv2ForObjectDetection", 320, (256, 384), task=DETECTION
     ),
     "DINOv2 ViT-S/14, classes of patches": AnswerNetwork(patches, size=(518, 518), others=()),
 }

@@ -1,14 +1,12 @@
 """The tables of the page about answers, from what `answers.py` measured."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.performance import number, table
+from benchmarks.pages import number, table, with_part
 
 Row = dict[str, Any]
 
-MARKS = ("<!-- answers: written by benchmarks/answers.py -->", "<!-- end -->")
 PEERS = ("zoo, opset 23", "torch, opset 23", "zoo, opset 18", "torch, opset 18", "Optimum")
 TIMED = (*PEERS[:2], "zoo, int8", *PEERS[2:])
 
@@ -31,11 +29,7 @@ network's matrix products alone, in turns in one process. A ratio can be below 1
 
 def with_answers(page: str, content: Row) -> str:
     """A page with the tables of now between its marks."""
-    first, last = map(re.escape, MARKS)
-    lines = "\n".join(measured(content)).strip().splitlines()
-    told = "\n".join(line.rstrip() for line in lines)
-    made = f"{MARKS[0]}\n\n{told}\n\n{MARKS[1]}"
-    return re.sub(f"{first}.*?{last}", lambda _: made, page, flags=re.DOTALL)
+    return with_part(page, "answers", measured(content))
 
 
 def measured(content: Row) -> Iterator[str]:

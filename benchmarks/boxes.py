@@ -7,23 +7,24 @@ part needs Node, and onnxruntime-web from npm (`tests/clients`); it runs the pag
 """
 
 import json
-import re
-import sys
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 import zoo
-from benchmarks.performance import number, table
+from benchmarks.pages import number, table, with_part
 from notebooks.training.box_training import boxes_in, measure, precision
 from notebooks.training.classifier import normalised
 from tests.clients import environments, folders
 from tests.clients.tensors import encode
 from zoo import runtime
 from zoo.answers.boxes import Box
+from zoo.architectures.builder import batched
 from zoo.bench.machine import machine
 from zoo.digits.data import split_digits
 from zoo.digits.scattered import Scattered, scatter
@@ -35,7 +36,6 @@ SURE, SAME = 0.5, 0.5
 
 RESULTS = Path(__file__).with_name("results") / "boxes.json"
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "answers.md"
-MARKS = ("<!-- boxes: written by benchmarks/boxes.py -->", "<!-- end of boxes -->")
 
 Found = list[list[Box]]
 
@@ -61,16 +61,12 @@ def in_browser(
     told = {name: str(file) for name, file in files.items()}
     asked = {"files": told, "pixel_values": encode(pixels), "size": [side, side]}
     answer = folders.ask(["node", programs / "run_boxes_web.mjs"], asked)
-    return {
-        name: [
-            [
-                Box(each["label"], each["score"], tuple(side * edge for edge in each["corners"]))
-                for each in picture
-            ]
-            for picture in found
-        ]
-        for name, found in answer["found"].items()
-    }
+
+    def box(each: dict) -> Box:
+        return Box(each["label"], each["score"], tuple(side * edge for edge in each["corners"]))
+
+    pictures = answer["found"].items()
+    return {name: [[*map(box, picture)] for picture in found] for name, found in pictures}
 
 
 def moved(found: Found, wanted: Found) -> dict[str, float]:
@@ -97,12 +93,10 @@ def measured(canvases: Scattered) -> Iterator[tuple[str, dict[str, float]]]:
     side = canvases.images.shape[1]
     with TemporaryDirectory() as folder:
         here, files = Path(folder), dict[str, Path]()
-        for opset in OPSETS:
-            for name in PRECISIONS:
-                files[f"{name}, opset {opset}"] = here / f"{name}-{opset}.onnx"
-                place = files[f"{name}, opset {opset}"]
-                zoo.to_onnx(model, place, opset=opset, precision=name)
-        wanted = boxes_in(model_outputs(model, pixels), (side, side))
+        for opset, name in product(OPSETS, PRECISIONS):
+            files[f"{name}, opset {opset}"] = place = here / f"{name}-{opset}.onnx"
+            zoo.to_onnx(model, place, opset=opset, precision=name)
+        wanted = boxes_in(eqx.filter_jit(batched)(model, jnp.asarray(pixels)), (side, side))
         yield "JAX", {"precision": 100 * measure(model, entry, canvases)}
         found = {name: in_runtime(file, pixels, (side, side)) for name, file in files.items()}
         told = {f"{name}, in the browser": file for name, file in files.items()}
@@ -111,24 +105,12 @@ def measured(canvases: Scattered) -> Iterator[tuple[str, dict[str, float]]]:
             yield name, {"precision": 100 * precision(boxes, canvases)} | moved(boxes, wanted)
 
 
-def model_outputs(
-    model: zoo.architectures.base.Network, pixels: np.ndarray
-) -> dict[str, np.ndarray]:
-    """The network's outputs in JAX."""
-    import equinox as eqx
-
-    from zoo.architectures.builder import batched
-
-    return eqx.filter_jit(batched)(model, jnp.asarray(pixels))
-
-
 def render(content: dict) -> Iterator[str]:
     """The table, and where it was measured."""
     yield WORDS.format(sure=SURE, **content["canvases"])
+    forms = {"precision": ".2f", "largest": ".3f", "mean": ".3f", "missing": ""}
     rows = [
-        [name, number(row["precision"], ".2f")]
-        + [number(row[key], ".3f") if key in row else "" for key in ("largest", "mean")]
-        + [str(row.get("missing", ""))]
+        [name, *(number(row.get(key), form) for key, form in forms.items())]
         for name, row in content["ways"].items()
     ]
     yield from table(["", "average precision", "largest move", "mean move", "not found"], rows)
@@ -147,11 +129,8 @@ def main() -> None:
         "ways": dict(measured(canvases)),
     }
     RESULTS.write_text(json.dumps(content, indent=1) + "\n")
-    first, last = map(re.escape, MARKS)
-    made = "\n".join((MARKS[0], "", *"\n".join(render(content)).strip().splitlines(), "", MARKS[1]))
-    page = PAGE.read_text()
-    PAGE.write_text(re.sub(f"{first}.*?{last}", lambda _: made, page, flags=re.DOTALL))
+    PAGE.write_text(with_part(PAGE.read_text(), "boxes", render(content)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

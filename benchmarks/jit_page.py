@@ -7,10 +7,19 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks.pages import number, table
 from zoo.show.chart import bars
 
 SIZES = ("small", "realistic")
 """Of each program's inputs."""
+
+COLUMNS = (
+    ("jit, ms", "jit_ms", ".3f"),
+    ("file, ms", "file_ms", ".3f"),
+    ("nodes", "nodes", ""),
+    ("conversion, s", "seconds", ".1f"),
+)
+"""Of each program at the larger size: headings, fields, and the forms of numbers."""
 
 SHOWN_JIT = "Time of files over that of jax.jit, the median of each group"
 
@@ -67,23 +76,27 @@ def jit_section(rows: Sequence[Row]) -> Iterator[str]:
     """The groups, then every program."""
     yield f"\n## Beside jax.jit\n\n{BESIDE}"
     yield f"![{SHOWN_JIT}](images/against_jit.png)\n"
-    yield f"| group | programs | {' | '.join(f'{s}, median | {s}, most' for s in SIZES)} |"
-    yield "|---" + "|---:" * 5 + "|"
     groups = by_group(rows)
     groups["all"] = [[*chain(*each)] for each in zip(*groups.values(), strict=True)]
-    for group, found in groups.items():
-        told = " | ".join(f"{median(each):.2f} | {max(each):.1f}" for each in found)
-        yield f"| {group} | {len(found[0])} | {told} |"
-    yield f"\n{LEFT}"
+    headings = chain(*((f"{size}, median", f"{size}, most") for size in SIZES))
+    shown = (
+        [group, str(len(found[0])), *chain(*((f"{median(x):.2f}", f"{max(x):.1f}") for x in found))]
+        for group, found in groups.items()
+    )
+    yield from table(["group", "programs", *headings], shown)
+    yield LEFT
     yield f"Times, nodes and conversion are those of the {SIZES[1]} size.\n"
-    yield "| program | small | realistic | jit, ms | file, ms | nodes | conversion, s |"
-    yield "|---" + "|---:" * 6 + "|"
-    for small, large in zip(rows[::2], rows[1::2], strict=True):
-        yield (
-            f"| {large['group']}: {large['name']} | {small['ratio']:.2f} | {large['ratio']:.2f} "
-            f"| {large['jit_ms']:.3f} | {large['file_ms']:.3f} | {large['nodes']} "
-            f"| {large['seconds']:.1f} |"
-        )
+    yield from table(
+        ["program", *SIZES, *(heading for heading, _, _ in COLUMNS)],
+        [
+            [
+                f"{large['group']}: {large['name']}",
+                *(number(row["ratio"], ".2f") for row in (small, large)),
+                *(number(large[field], form) for _, field, form in COLUMNS),
+            ]
+            for small, large in zip(rows[::2], rows[1::2], strict=True)
+        ],
+    )
 
 
 def key(row: Row) -> tuple[str, str, str]:

@@ -6,8 +6,8 @@ python benchmarks/performance.py benchmarks/results/performance.json
 
 import argparse
 import json
-import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from benchmarks.jit_page import jit_picture, jit_section
+from benchmarks.pages import number, table, with_part
 from zoo.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
@@ -32,8 +33,16 @@ FILLED = (ROOT / "README.md", DOCS / "index.md")
 HIDDEN = ("zoo build", "zoo export")
 """Commands that are no file."""
 
-MARKED = "<!-- {}: written by benchmarks/performance.py -->", "<!-- end -->"
-"""What stands before and after a part of README, or of the first page, that is written here."""
+EXPORTED = (
+    ("seconds", "seconds", ".1f"),
+    ("of processors", "processors", ".1f"),
+    ("peak MB", "peak_mb", ",.0f"),
+    ("file, MB", "mb", ".1f"),
+    ("nodes", "nodes", ","),
+    ("error", "max_abs", ".1e"),
+    ("cosine", "cosine", ".5f"),
+)
+"""Columns: their headings, the fields, and the forms of numbers."""
 
 Row = dict[str, Any]
 
@@ -71,21 +80,12 @@ def about(content: Row) -> Iterator[str]:
         yield f"The environment of {peer} has {told}."
 
 
-def table(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
-    """Markdown; all columns but the first to the right."""
-    yield "| " + " | ".join(headings) + " |"
-    yield "|---" + "|---:" * (len(headings) - 1) + "|"
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""
-
-
 def speed_table(model: str, found: Row) -> Iterator[str]:
     """A row a file, a column for each batch and number of threads."""
-    names = list(dict.fromkeys(name for each in found.values() for name in each["files"]))
+    files = [each["files"] for each in found.values()]
     rows = [
-        [name, *(ratio(each["files"].get(name, {}).get("to_products")) for each in found.values())]
-        for name in names
+        [name, *(number(each.get(name, {}).get("to_products"), ".2f") for each in files)]
+        for name in dict.fromkeys(chain(*files))
     ]
     rows.append(["products, ms", *(f"{each['products_ms']:.1f}" for each in found.values())])
     yield f"**{model}**\n"
@@ -109,38 +109,20 @@ def kernels_table(found: Row) -> Iterator[str]:
     )
 
 
-def ratio(value: float | None) -> str:
-    """Two digits behind the point."""
-    return "" if value is None else f"{value:.2f}"
-
-
 def export_table(model: str, found: Row) -> Iterator[str]:
     """A row for each command and file."""
-    rows = [
-        [
-            name,
-            number(row.get("seconds"), ".1f"),
-            number(row.get("processors"), ".1f"),
-            number(row.get("peak_mb"), ",.0f"),
-            number(row.get("mb"), ".1f"),
-            number(row.get("nodes"), ","),
-            number(row.get("max_abs"), ".1e"),
-            number(row.get("cosine"), ".5f"),
-        ]
-        for name, row in found.items()
-        if "failed" not in row
-    ]
-    headings = ["", "seconds", "of processors", "peak MB", "file, MB", "nodes", "error", "cosine"]
+    made = {name: row for name, row in found.items() if "failed" not in row}
     yield f"**{model}**\n"
-    yield from table(headings, rows)
+    yield from table(
+        ["", *(heading for heading, _, _ in EXPORTED)],
+        [
+            [name, *(number(row.get(key), form) for _, key, form in EXPORTED)]
+            for name, row in made.items()
+        ],
+    )
     for name, row in found.items():
         if "failed" in row:
             yield f"{name} failed: {row['failed'].replace('`', '')}\n"
-
-
-def number(value: float | None, form: str) -> str:
-    """Empty where nothing was measured."""
-    return "" if value is None else f"{value:{form}}"
 
 
 def render(content: Row) -> str:
@@ -241,14 +223,8 @@ def headline(content: Row) -> str:
 
 def with_numbers(page: str, content: Row) -> str:
     """A page with the numbers of now between its marks."""
-    written = {"performance": "\n".join(map(str.rstrip, readme_table(content)))}
-    written |= {"headline": headline(content)} if FIRST in content["speed"] else {}
-    for name, text in written.items():
-        first, last = MARKED[0].format(name), MARKED[1]
-        pattern = f"{re.escape(first)}.*?{re.escape(last)}"
-        made = f"{first}\n\n{text}\n\n{last}"
-        page = re.sub(pattern, lambda _, made=made: made, page, flags=re.DOTALL)
-    return page
+    page = with_part(page, "performance", readme_table(content))
+    return with_part(page, "headline", [headline(content)]) if FIRST in content["speed"] else page
 
 
 INTRODUCTION = """# Performance

@@ -8,8 +8,6 @@ Needs tract, OpenCV and IREE (the extra `[test]`), and about ten minutes.
 from __future__ import annotations
 
 import argparse
-import re
-import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -19,15 +17,15 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
 import zoo
+from benchmarks.pages import table, with_part
 from tests.judges.runtimes import Apart
 from tests.runtimes import load
 from tests.runtimes.networks import NETWORKS, furthest, pixels, size_of, write
 from tests.seeded import values_of
 from tests.synthetic import make_image
 from zoo.architectures.builder import abstract
+from zoo.bench.rounds import interleave
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.manifest.choices import Precision, Target
@@ -36,7 +34,6 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "q4")
 TIMED = ("dinov3_vits16", "dinov3_convnext_tiny")
 ROUNDS = 5
 TITLES = {"tract": "tract", "opencv": "OpenCV, new engine", "iree": "IREE"}
-MARKS = ("<!-- runtimes: written by benchmarks/runtimes.py -->", "<!-- end -->")
 
 
 @dataclass(frozen=True)
@@ -61,11 +58,10 @@ PORTABLE = Kind("`--target portable --batch 1`", "portable", 18, fixed=True)
 
 def kinds(runtime: Target) -> tuple[Kind, ...]:
     """The usual files, those for the runtime and the portable ones."""
-    own = f"`--target {runtime}`"
     return (
         *USUAL,
-        Kind(f"{own}, open", runtime, 23),
-        Kind(f"{own} --batch 1".replace("` --batch 1", " --batch 1`"), runtime, 23, fixed=True),
+        Kind(f"`--target {runtime}`, open", runtime, 23),
+        Kind(f"`--target {runtime} --batch 1`", runtime, 23, fixed=True),
         PORTABLE,
     )
 
@@ -97,19 +93,10 @@ def ratio(runtime: str, model: str, kind: Kind, folder: Path) -> str:
         export.save(files[each.target], values_of(config))
     runs = (load.RUNTIMES[runtime](files[kind.target]), load.onnxruntime(files["onnxruntime"]))
     images = [make_image(0, *size)[None]]
-    times = np.array([[_seconds(run, images) for run in runs] for _ in range(ROUNDS)])
-    theirs, ours = times.min(0)
-    return f"{theirs / ours:.1f}"
-
-
-def _seconds(run: load.Run, images: list[np.ndarray]) -> float:
-    """The fastest of three in a row."""
-    found = []
-    for _ in range(3):
-        start = time.perf_counter()
-        run(images)
-        found.append(time.perf_counter() - start)
-    return min(found)
+    # Three in a row, since the threads of the other runtime may wait busily for a while.
+    several = [lambda run=run: [run(images) for _ in range(3)] for run in runs]
+    times = interleave(dict(enumerate(several)), ROUNDS)
+    return f"{min(times[0]) / min(times[1]):.1f}"
 
 
 def rows(runtime: Target, folder: Path) -> Iterator[list[str]]:
@@ -122,15 +109,12 @@ def rows(runtime: Target, folder: Path) -> Iterator[list[str]]:
             yield [*row, *errors, *times]
 
 
-def table(folder: Path) -> Iterator[str]:
+def measured(folder: Path) -> Iterator[str]:
     """All of it, in Markdown."""
-    yield "| " + " | ".join(["runtime", "file", *PRECISIONS, "ViT-S/16", "ConvNeXt-T"]) + " |"
-    yield "|---|---" + "|---:" * (len(PRECISIONS) + len(TIMED)) + "|"
-    for runtime in load.RUNTIMES:
-        for row in rows(runtime, folder):
-            print(*row, sep=" | ", flush=True)
-            yield "| " + " | ".join(row) + " |"
-    yield f"\nMeasured on {date.today()}, with ONNX Runtime {version('onnxruntime')}."
+    headings = ["runtime", "file", *PRECISIONS, "ViT-S/16", "ConvNeXt-T"]
+    found = (row for runtime in load.RUNTIMES for row in rows(runtime, folder))
+    yield from table(headings, found, words=2)
+    yield f"Measured on {date.today()}, with ONNX Runtime {version('onnxruntime')}."
 
 
 def main() -> None:
@@ -138,9 +122,7 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     page = parser.parse_args().page
     with TemporaryDirectory() as folder:
-        made = "\n".join([MARKS[0], "", *table(Path(folder)), "", MARKS[1]])
-    between = "{}.*?{}".format(*map(re.escape, MARKS))
-    page.write_text(re.sub(between, lambda _: made, page.read_text(), flags=re.DOTALL))
+        page.write_text(with_part(page.read_text(), "runtimes", measured(Path(folder))))
 
 
 if __name__ == "__main__":
