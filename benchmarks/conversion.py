@@ -2,25 +2,18 @@
 
     python benchmarks/conversion.py [ROUNDS]
 
-Every round converts each network twice in a new process, by `converter.to_onnx` and stage by
-stage. `first` is what a user waits for; `again` is without what JAX and Python do only once;
-`processor` is the time of all threads in `first`, which a busy machine changes least. The fastest
-round of each row counts, so that `all` may be more than its parts.
+Every round converts each network twice in a new process. `first` is what a user waits for; `again`
+is without what JAX and Python do only once; `processor` is the time of all threads in `first`,
+which a busy machine changes least. The fastest round of each row counts, so that `all` may be more
+than its parts.
 """
 
 import argparse
 import multiprocessing
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from itertools import pairwise
-from typing import Any
 
-import equinox as eqx
-import jax
-
-import converter
 import zoo
 from converter.api.conversion import tidy
 from converter.frontend.trace import trace
@@ -34,41 +27,21 @@ from zoo.architectures.builder import abstract, batched
 OPSET = 23
 TARGET = find_target(DEFAULT_TARGET)
 SHAPE = ("B", 3, 224, 224)
+NETWORKS = ("dinov3_vits16", "dinov3_convnext_tiny")
 
-Function = Callable[..., Any]
 Times = dict[str, tuple[float, float]]
 """By stage: seconds on the clock, and of all threads together."""
 
 
-def of_the_zoo(name: str) -> tuple[Function, Any]:
-    """A network of the zoo, as its export converts it."""
-    return batched, abstract(zoo.info(name).config)
-
-
-def of_equimo(name: str) -> tuple[Function, Any]:
-    """Unmodified Equimo: dropout, keys and all."""
-    from equimo.models.vit import _build_vit
-
-    key = jax.random.PRNGKey(0)
-    model = eqx.filter_eval_shape(lambda key: _build_vit(name, key=key), key)
-    return lambda model, images: jax.vmap(partial(model, key=key, inference=True))(images), model
-
-
-NETWORKS: dict[str, tuple[Callable[[str], tuple[Function, Any]], str]] = {
-    "dinov3_vits16": (of_the_zoo, "dinov3_vits16"),
-    "dinov3_convnext_tiny": (of_the_zoo, "dinov3_convnext_tiny"),
-    "Equimo's dinov3_vits16": (of_equimo, "dinov3_vits16_pretrain_lvd1689m"),
-}
-
-
-def convert(fn: Function, model: Any) -> tuple[Times, int, int]:
+def convert(name: str) -> tuple[Times, int, int]:
     """How long every stage takes; the nodes of the trace and of the file."""
+    model = abstract(zoo.info(name).config)
     moments = [("", time.perf_counter(), time.process_time())]
 
     def mark(stage: str, _: Graph | None = None) -> None:
         moments.append((stage, time.perf_counter(), time.process_time()))
 
-    graph = trace(fn, [SHAPE], model)
+    graph = trace(batched, [SHAPE], model)
     mark("trace")
     traced = len(graph.nodes)
     passes.run_passes(graph, passes.PassSettings(opset=OPSET), mark)
@@ -83,23 +56,8 @@ def convert(fn: Function, model: Any) -> tuple[Times, int, int]:
 
 
 def twice(name: str) -> tuple[Times, Times, int, int]:
-    make, variant = NETWORKS[name]
-    fn, model = make(variant)
-    first, *nodes = convert(fn, model)
-    again, *_ = convert(fn, model)
-    return first, again, *nodes
-
-
-def whole(name: str) -> tuple[Times, Times]:
-    """`converter.to_onnx`, as users call it."""
-    make, variant = NETWORKS[name]
-    fn, model = make(variant)
-    found = []
-    for _ in range(2):
-        wall, processor = time.perf_counter(), time.process_time()
-        converter.to_onnx(fn, [SHAPE], params=model, opset=OPSET)
-        found.append((time.perf_counter() - wall, time.process_time() - processor))
-    return {"to_onnx": found[0]}, {"to_onnx": found[1]}
+    first, *nodes = convert(name)
+    return first, convert(name)[0], *nodes
 
 
 def main() -> None:
@@ -110,15 +68,11 @@ def main() -> None:
     for name in NETWORKS:
         with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
             runs = list(pool.map(twice, [name] * rounds))
-            calls = list(pool.map(whole, [name] * rounds))
         *_, traced, written = runs[0]
         print(f"\n{name}: {traced} nodes traced, {written} written at opset {OPSET}")
         print(f"{'ms':<24}{'first':>10}{'again':>10}{'processor':>10}")
-        for stage in ("to_onnx", *runs[0][0]):
-            rows = [
-                (first[stage][0], again[stage][0], first[stage][1])
-                for first, again, *_ in (calls if stage == "to_onnx" else runs)
-            ]
+        for stage in runs[0][0]:
+            rows = [(a[stage][0], b[stage][0], a[stage][1]) for a, b, *_ in runs]
             fastest = (min(column) for column in zip(*rows, strict=True))
             print(f"{stage:<24}" + "".join(f"{1e3 * seconds:10.1f}" for seconds in fastest))
 

@@ -17,12 +17,15 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import lance
 import numpy as np
 import psutil
+import torch
 from PIL import Image
+from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
 from zoo.cli.app import app
@@ -33,6 +36,7 @@ from zoo.runtime import RESTING, open_session
 
 MODEL = "dinov3_vits16"
 BATCHES = 1, 8, 32
+PRECISIONS = "fp32", "int8"
 EXACT = 60
 """Pictures that are embedded in every way there is."""
 
@@ -62,25 +66,29 @@ def draw(folder: Path, count: int, seed: int = 0) -> list[Path]:
     return paths
 
 
+def built(model: str, folder: Path, variants: str) -> Path:
+    """A model with random weights as a folder, which is made once."""
+    if not (folder / model / "manifest.json").exists():
+        wanted = ["--weights", "random", "--variant", variants, "--out", str(folder)]
+        assert call(app, ["build", model, *wanted]) == 0
+    return folder / model
+
+
 class Alone:
     """The network by itself, on all cores, at its best batch."""
 
     def __init__(self, path: Path):
-        self.session, self.batch = open_session(path, settings=RESTING), 1
-        self.rate(8)
-        self.batch = max(BATCHES, key=lambda batch: self._at(batch).rate(32))
+        self.session = open_session(path, settings=RESTING)
+        self.rate(8, 1)
+        self.batch = max(BATCHES, key=partial(self.rate, 32))
 
-    def _at(self, batch: int) -> "Alone":
-        self.batch = batch
-        return self
-
-    def rate(self, count: int) -> float:
+    def rate(self, count: int, batch: int) -> float:
         """Pictures a second."""
-        pixels = np.random.default_rng(0).random((self.batch, 3, 224, 224), np.float32)
-        runs, began = max(1, count // self.batch), time.perf_counter()
+        pixels = np.random.default_rng(0).random((batch, 3, 224, 224), np.float32)
+        runs, began = count // batch, time.perf_counter()
         for _ in range(runs):
             self.session.run(["pooler_output"], {"pixel_values": pixels})
-        return runs * self.batch / (time.perf_counter() - began)
+        return runs * batch / (time.perf_counter() - began)
 
 
 def plain_loop(model: zoo.VisionModel, paths: list[Path]) -> float:
@@ -95,18 +103,14 @@ class Torch:
     """transformers' network, fed by torch's DataLoader with two processes."""
 
     def __init__(self) -> None:
-        from transformers import DINOv3ViTConfig, DINOv3ViTModel
-
         sizes = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536}
         config = DINOv3ViTConfig(**sizes, num_hidden_layers=12, num_register_tokens=4)
         self.model = DINOv3ViTModel(config).eval()
 
     def rate(self, paths: list[Path]) -> float:
         """Pictures a second, without the start of the processes."""
-        import torch
-
         loaded = torch.utils.data.DataLoader(
-            Files(paths), batch_size=8, num_workers=2, multiprocessing_context="spawn"
+            *(paths, 8), num_workers=2, collate_fn=prepared, multiprocessing_context="spawn"
         )
         with torch.inference_mode():
             batches = iter(loaded)
@@ -117,20 +121,11 @@ class Torch:
         return count / (time.perf_counter() - began)
 
 
-class Files:
-    """Pictures as torch's examples prepare them: Pillow, numpy, a tensor."""
-
-    def __init__(self, paths: list[Path]):
-        self.paths = paths
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int):
-        import torch
-
-        image = pictures(self.paths[index])[0].resize((224, 224), Image.Resampling.BILINEAR)
-        return torch.from_numpy(np.asarray(image, np.float32).transpose(2, 0, 1) / 255)
+def prepared(paths: list[Path]) -> torch.Tensor:
+    """Pictures as torch's examples prepare them: Pillow, numpy, tensors, a batch of them."""
+    images = [pictures(path)[0].resize((224, 224), Image.Resampling.BILINEAR) for path in paths]
+    tensors = [np.asarray(image, np.float32).transpose(2, 0, 1) / 255 for image in images]
+    return torch.from_numpy(np.stack(tensors))
 
 
 class Memory(threading.Thread):
@@ -176,9 +171,8 @@ def start(place: Path, path: Path, work: Path) -> float:
 def exactness(paths: list[Path], place: Path, work: Path) -> None:
     """Print the least cosine with vectors of pictures that are resized in one step, in float32."""
     made = {}
-    for how in itertools.product(("fp32", "int8"), (False, True)):
-        precision, draft = how
-        out, wanted = work / "exact.lance", {"precision": precision, "draft": draft}
+    for how in itertools.product(PRECISIONS, (False, True)):
+        out, wanted = work / "exact.lance", dict(zip(("precision", "draft"), how, strict=True))
         zoo.embed(paths, model=place, out=out, dtype="float32", force=True, **wanted)
         vectors = lance.dataset(out).to_table(columns=["vector"]).column(0).combine_chunks()
         rows = np.reshape(vectors.flatten(), (len(paths), -1))
@@ -189,40 +183,35 @@ def exactness(paths: list[Path], place: Path, work: Path) -> None:
 
 
 def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
-    precisions = "fp32", "int8"
-    models = {name: zoo.load(str(place), name) for name in precisions}
+    models = {name: zoo.load(str(place), name) for name in PRECISIONS}
     alone = {name: Alone(model.path) for name, model in models.items()}
-    torch_way, rates, busy, most = Torch(), defaultdict(list), defaultdict(list), 0.0
+    torch_way, rates, most = Torch(), defaultdict(list), 0.0
     for index in range(rounds):
         share = paths[index::rounds]
         sample = share[:SAMPLE]
         torch_rate = torch_way.rate(sample)
-        for name in precisions:
+        for name in PRECISIONS:
             memory = Memory()
             made = embedded(share, place, name, work)
             most = max(most, memory.stop())
             told = {
                 "zoo embed": made.rate,
-                "the network alone": alone[name].rate(SAMPLE),
+                "zoo embed, of one core": made.rate / made.cores,
+                "the network alone": alone[name].rate(SAMPLE, alone[name].batch),
                 "a loop with zoo.load": plain_loop(models[name], sample),
                 "DataLoader, float32": torch_rate,
             }
             for way, rate in told.items():
                 rates[name, way].append((rate, made.rate / rate))
-            busy[name].append(made.rate / made.cores)
             print(index, name, {way: round(rate, 1) for way, rate in told.items()}, flush=True)
     for (name, way), found in rates.items():
-        rate = statistics.median(rate for rate, _ in found)
-        ratio = statistics.median(ratio for _, ratio in found)
-        low, high = min(found, key=lambda x: x[1])[1], max(found, key=lambda x: x[1])[1]
-        batch = f" (batch {alone[name].batch})" if "alone" in way else ""
-        print(f"{name} {way}{batch}: {rate:.1f}/s, embed x {ratio:.2f} ({low:.2f} to {high:.2f})")
-    for name, found in busy.items():
-        print(f"{name}: {statistics.median(found):.1f} pictures in a second of one core")
+        each, ratios = zip(*found, strict=True)
+        print(f"{name} {way}: {statistics.median(each):.1f}/s, embed x", end=" ")
+        print(f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     total = sum(made.seconds.values())
     print({stage: f"{seconds / total:.1%}" for stage, seconds in made.seconds.items()}, "of int8")
     memory = Memory()
-    held = [open_session(models[name].path, settings=RESTING) for name in precisions]
+    held = [open_session(models[name].path, settings=RESTING) for name in PRECISIONS]
     print(f"memory of {len(held)} sessions by themselves: {memory.stop():.0f} MB")
     print(f"one picture, from the command's start to its end: {start(place, paths[0], work):.2f} s")
     print(f"memory beyond what was held before a run: {most:.0f} MB at most")
@@ -234,10 +223,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "embed")
     asked = parser.parse_args()
-    place = asked.folder / MODEL
-    if not (place / "manifest.json").exists():
-        wanted = ["--weights", "random", "--variant", "fp32,int8", "--out", str(asked.folder)]
-        assert call(app, ["build", MODEL, *wanted]) == 0
+    place = built(MODEL, asked.folder, "fp32,int8")
     paths = draw(asked.folder / "pictures", asked.pictures)
     exactness(paths[:EXACT], place, asked.folder)
     measure(paths, place, asked.rounds, asked.folder)

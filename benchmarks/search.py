@@ -1,7 +1,6 @@
 """How fast a dataset of vectors is searched, and how much of what is nearest is found.
 
     python benchmarks/search.py [ROWS…]
-    python benchmarks/search.py duplicates [ROWS…]
     python benchmarks/search.py digits
     python benchmarks/search.py words FOLDER
 
@@ -12,25 +11,25 @@ whose vectors lie in memory. Each way has a process of its own. `recall` is the 
 rows; `ms` the median of single queries, `at once` that of a query among a hundred; `MB` what the
 process takes more than after its imports, files that the system caches included; `build` seconds.
 
-`duplicates` compares every row with every other, of 25,000 and 50,000: seconds, and MB as above.
-
 `digits` asks by pictures of digits that `vit_digits` was never trained on for those that it was
 trained on: the share of the ten nearest that show the same digit. `words` asks by "a photo of the
 number three" and the like for those held-out digits, by a built folder of towers for digits.
 """
 
-import json
 import multiprocessing
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from benchmarks.pages import number, table
 
 DIM, EACH, ASKED, NEAREST = 384, 200, 100, 10
 SPREAD = 1.0  # of points around a centre, whose own numbers have the deviation 1
@@ -150,7 +149,14 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def measure(way: str, place: Path) -> dict[str, object]:
+def seconds(task: Callable[[], object]) -> float:
+    """What a run takes."""
+    began = time.perf_counter()
+    task()
+    return time.perf_counter() - began
+
+
+def measure(way: str, place: Path) -> dict[str, Any]:
     """One way, in this process alone."""
     import lance  # noqa: F401
 
@@ -163,61 +169,33 @@ def measure(way: str, place: Path) -> dict[str, object]:
     search = WAYS[way](place)
     built = time.perf_counter() - began
     found = search(queries)  # which warms up
-    singles = []
-    for query in queries[:TIMED]:
-        began = time.perf_counter()
-        search(query[None])
-        singles.append(time.perf_counter() - began)
-    began = time.perf_counter()
-    search(queries)
-    at_once = (time.perf_counter() - began) / len(queries)
-    times = {"ms": 1e3 * float(np.median(singles)), "at once": 1e3 * at_once, "build": built}
+    single = np.median([seconds(partial(search, query[None])) for query in queries[:TIMED]])
+    at_once = seconds(partial(search, queries)) / len(queries)
+    times = {"ms": 1e3 * single, "at once": 1e3 * at_once, "build": built}
     return {"way": way, "found": found.tolist(), "MB": peak() - before, **times}
 
 
-def compare(rows: int) -> None:
+def apart(task: Callable[..., Any], *given: object) -> Any:
+    """What a task returns in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(task, *given).result()
+
+
+def compare(rows: int) -> Iterator[list[str]]:
     """All ways on so many rows, as lines of a table."""
-    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
-            pool.submit(draw, rows, place).result()
+        apart(draw, rows, place)
         wanted: list[list[int]] = []
         for way in WAYS:
-            with ProcessPoolExecutor(1, mp_context=context) as pool:
-                told = pool.submit(measure, way, place).result()
+            told = apart(measure, way, place)
             wanted = wanted or told["found"]
             pairs = zip(told["found"], wanted, strict=True)
             recall = np.mean([len(set(ours) & set(theirs)) / NEAREST for ours, theirs in pairs])
-            print(
-                f"| {rows:,} | {way} | {recall:.3f} | {told['ms']:.1f} | {told['at once']:.2f} "
-                f"| {told['MB']:.0f} | {told['build']:.0f} |",
-                flush=True,
-            )
-
-
-def measure_duplicates(place: Path) -> tuple[int, float, float]:
-    """Groups, seconds and MB, in this process alone."""
-    import lance  # noqa: F401
-
-    from weights.progress import Quiet
-    from zoo.retrieval.near_duplicates import find_duplicates
-    from zoo.retrieval.vector_table import open_vectors
-
-    before, began = peak(), time.perf_counter()
-    groups = find_duplicates(open_vectors(place / "x.lance"), 0.6, None, Quiet())
-    return len(groups), time.perf_counter() - began, peak() - before
-
-
-def duplicates(rows: int) -> None:
-    """A line of a table."""
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        for task in (partial(draw, rows), measure_duplicates):
-            with ProcessPoolExecutor(1, mp_context=context) as pool:
-                told = pool.submit(task, Path(folder)).result()
-    groups, seconds, megabytes = told
-    print(f"| {rows:,} | {groups:,} | {seconds:.0f} | {megabytes:.0f} |", flush=True)
+            forms = {"ms": ".1f", "at once": ".2f", "MB": ".0f", "build": ".0f"}
+            numbers = (number(told[name], form) for name, form in forms.items())
+            print(way, recall, told["ms"], file=sys.stderr, flush=True)
+            yield [f"{rows:,}", way, f"{recall:.3f}", *numbers]
 
 
 def digits() -> None:
@@ -241,10 +219,7 @@ def digits() -> None:
         write_dataset(place, [table_of(keys, vectors.astype(np.float16))])
         found = exact_nearest(open_vectors(place), unit(queries), NEAREST).rows
     right = known.labels[found] == asked.labels[:, None]
-    by_digit = {int(d): round(float(right[asked.labels == d].mean()), 4) for d in range(10)}
-    print(
-        f"precision@{NEAREST} of {len(queries)} digits: {right.mean():.4f}; {json.dumps(by_digit)}"
-    )
+    print(f"precision@{NEAREST} of {len(queries)} digits: {right.mean():.4f}")
 
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -264,14 +239,12 @@ def words(folder: str) -> None:
         for row, (image, label) in enumerate(zip(asked.images, asked.labels, strict=True)):
             Image.fromarray(image).save(pictures / f"{label}-{row:03}.png")
         zoo.embed(pictures, model=folder, out=dataset)
-        right = {
-            name: sum(
-                each.key.startswith(str(digit))
-                for each in zoo.search(dataset, text=f"a photo of the number {name}")
-            )
+        right = [
+            each.key.startswith(str(digit))
             for digit, name in enumerate(NAMES)
-        }
-    print(f"precision@{NEAREST} by words: {sum(right.values()) / 100:.2f}; {json.dumps(right)}")
+            for each in zoo.search(dataset, text=f"a photo of the number {name}")
+        ]
+    print(f"precision@{NEAREST} by words: {np.mean(right):.2f}")
 
 
 if __name__ == "__main__":
@@ -280,13 +253,7 @@ if __name__ == "__main__":
         digits()
     elif given[0] == "words":
         words(given[1])
-    elif given[0] == "duplicates":
-        print("| rows | groups | seconds | MB |\n|---|---|---|---|")
-        for each in given[1:] or ["25000", "50000"]:
-            duplicates(int(each))
     else:
-        print(
-            "| rows | way | recall@10 | ms | at once | MB | build |\n|---|---|---|---|---|---|---|"
-        )
-        for each in given:
-            compare(int(each))
+        headings = ["rows", "way", "recall@10", "ms", "at once", "MB", "build"]
+        rows = (row for each in given for row in compare(int(each)))
+        print(*table(headings, rows, words=2), sep="\n")
