@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import torch
-from answer_networks import LONG, NETWORKS, WORDS, AnswerNetwork, Made, Size
-from answer_table import with_answers
-from peers import MAKERS, Results, Row, cold, header, peer_versions
 
 import converter
 import zoo
+from benchmarks.answer_networks import LONG, NETWORKS, WORDS, AnswerNetwork, Made, Size
+from benchmarks.answer_table import with_answers
+from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
 from zoo import runtime
 from zoo.answers.boxes import as_answered
 from zoo.architectures.kinds import architecture_of
@@ -93,13 +93,6 @@ def apart(network: AnswerNetwork, made: Made, file: Path, feeds: Arrays, low: bo
     }
 
 
-def counted(file: Path) -> Row:
-    """Nodes of a file, and its operators that newer opsets have."""
-    operators = [node.op_type for node in ir.load(file).graph.all_nodes()]
-    fused = {name: operators.count(name) for name in FUSED if name in operators}
-    return {"nodes": len(operators), "fused": fused}
-
-
 def ours(network: AnswerNetwork, made: Made, place: Path) -> dict[str, Row]:
     """The zoo's files: at the size that is timed, and open for the differences at all sizes."""
     model = zoo.from_pretrained(None, made.path)
@@ -109,21 +102,17 @@ def ours(network: AnswerNetwork, made: Made, place: Path) -> dict[str, Row]:
     for opset in OPSETS:
         file, opened = place / f"zoo-{opset}.onnx", place / f"zoo-{opset}-open.onnx"
         zoo.to_onnx(model, file, opset=opset, size=size, verify=False)
-        errors = [apart(network, made, file, feeds)]
+        row = rows[f"zoo, opset {opset}"] = beside(network, made, file, feeds)
         if network.others:
             zoo.to_onnx(model, opened, opset=opset, size="dynamic", verify=False)
-        for other in network.others:
-            errors.append(apart(network, made, opened, given(network, other, None)))
-        worst = max(errors, key=lambda row: row["max_abs"])
-        rows[f"zoo, opset {opset}"] = counted(file) | worst | {"file": file.name}
+        errors = [apart(network, made, opened, given(network, it, None)) for it in network.others]
+        row |= max([row, *errors], key=lambda error: error["max_abs"])
     for precision in ("int8", "fp16"):
         file = place / f"zoo-{precision}.onnx"
         source, exact = place / f"zoo-{OPSETS[-1]}.onnx", architecture_of(model.config).exact
         derive(source, file, precision, [*feeds.values()], exact=exact)
-        row = apart(network, made, file, feeds, low=True) | (
-            {"ranks": True} if network.ranks else {}
-        )
-        rows[f"zoo, {precision}"] = counted(file) | row | {"file": file.name}
+        row = rows[f"zoo, {precision}"] = beside(network, made, file, feeds, low=True)
+        row |= {"ranks": True} if network.ranks else {}
     return rows
 
 
@@ -147,29 +136,26 @@ def by_torch(network: AnswerNetwork, made: Made, place: Path, opset: int) -> Row
     except torch.onnx.OnnxExporterError as error:
         said = [line for line in str(error).splitlines() if line and not line.startswith("(")]
         return {"failed": said[-1][:300]}
-    told = {"processors": round(time.process_time() - began, 2), "file": file.name}
-    return told | beside(network, made, file, feeds)
+    seconds = round(time.process_time() - began, 2)
+    return {"processors": seconds} | beside(network, made, file, feeds)
 
 
 def by_optimum(network: AnswerNetwork, made: Made, place: Path, python: str) -> Row:
     """Optimum's export at opset 18, or why there is none."""
-    folder = place / "optimum"
-    folder.mkdir(exist_ok=True)
-    file = folder / "written.onnx"
+    file = place / "optimum" / "written.onnx"
+    file.parent.mkdir(exist_ok=True)
     command = [python, str(MAKERS), "optimum", str(made.path), "", "18", str(file), network.task]
     told = cold(command)
     if "failed" in told:
         return told
-    return {
-        **told,
-        "file": f"optimum/{file.name}",
-        **beside(network, made, file, given(network, network.size, None)),
-    }
+    row = beside(network, made, file, given(network, network.size, None))
+    return told | row | {"file": f"optimum/{file.name}"}
 
 
-def beside(network: AnswerNetwork, made: Made, file: Path, feeds: Arrays) -> Row:
-    """Nodes of another exporter's file, and how far it is from PyTorch where names are ours."""
-    return counted(file) | apart(network, made, file, feeds)
+def beside(network: AnswerNetwork, made: Made, file: Path, feeds: Arrays, low: bool = False) -> Row:
+    """Nodes of a file, and how far it is from PyTorch where names are ours."""
+    error = apart(network, made, file, feeds, low)
+    return counted(file, FUSED) | error | {"file": file.name}
 
 
 def speed(
@@ -179,18 +165,16 @@ def speed(
     clock = time.thread_time if asked.busy else time.perf_counter
     feeds = {name: value[:1] for name, value in given(network, network.size, None).items()}
     feeds["attention_mask"] = np.ones((1, LONG), np.int64)
-    tasks, products = {}, None
-    for label, row in rows.items():
-        if "file" not in row:
-            continue
-        file = place / row["file"]
-        live = resting_session(file, THREADS)
-        inputs = live.get_inputs()
-        tasks[label] = run_once(live, {each.name: feeds[each.name] for each in inputs})
-        if products is None:
-            specs = settle_inputs(file, inputs, BenchOptions(batch=1, size=network.size))
-            products = timed_products(ir.load(file), specs)
-    assert products is not None
+    files = {label: place / row["file"] for label, row in rows.items() if "file" in row}
+    live = {label: resting_session(file, THREADS) for label, file in files.items()}
+    tasks = {
+        label: run_once(each, {it.name: feeds[it.name] for it in each.get_inputs()})
+        for label, each in live.items()
+    }
+    label, file = next(iter(files.items()))
+    options = BenchOptions(batch=1, size=network.size)
+    specs = settle_inputs(file, live[label].get_inputs(), options)
+    products = timed_products(ir.load(file), specs)
     times = interleave(tasks | floor.tasks(products, THREADS), asked.rounds, clock)
     total = floor.floor(products, times).total
     return {
@@ -222,23 +206,14 @@ def measure(label: str, results: Results, asked: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, metavar="FILE", required=True)
-    parser.add_argument("--files", type=Path, metavar="FOLDER", default=Path(".cache/answers"))
-    parser.add_argument("--networks", nargs="+", default=[*NETWORKS], choices=NETWORKS)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--optimum", metavar="PYTHON")
-    told = "count what one thread computes, not how long it waits; the page says so"
-    parser.add_argument("--busy", action="store_true", help=told)
-    asked = parser.parse_args()
+    asked = arguments(__doc__, ".cache/answers", 10, "networks", NETWORKS).parse_args()
     torch.set_num_threads(THREADS)
-    pythons = {"optimum": asked.optimum} if asked.optimum else {}
-    peers = {"torch": f"torch, {torch.__version__}"} | peer_versions(pythons)
-    results = Results(asked.json, header(asked.busy) | {"peers": peers, "networks": {}})
+    pythons = {"torch": sys.executable} | ({"optimum": asked.optimum} if asked.optimum else {})
+    results = Results(asked.json, header(asked.busy, pythons) | {"networks": {}})
     for label in asked.networks:
         measure(label, results, asked)
     PAGE.write_text(with_answers(PAGE.read_text(), results.content))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -73,14 +73,6 @@ def collatz(x: Array) -> Array:
     return lax.while_loop(lambda s: s[0] > 1, step, (x, 0))[1]
 
 
-def branches(x: Array) -> Array:
-    def step(total: Array, x: Array) -> tuple[Array, Array]:
-        total = lax.cond(x > 0, lambda t: t + x, lambda t: t * 0.5, total)
-        return total, total
-
-    return lax.scan(step, jnp.float32(0), x)[1]
-
-
 def written(x: Array) -> Array:
     return lax.fori_loop(0, x.shape[0], lambda i, y: y.at[i].set(x[i] * 2 + i), jnp.zeros_like(x))
 
@@ -90,7 +82,6 @@ LOOPS = rows(
     (8, 1024),
     {
         "collatz": of(collatz, lambda n: np.int32(n - 1)),
-        "branches in a scan": of(branches, normal),
         "written by index": of(written, normal),
         "map": of(
             lambda x: lax.map(lambda r: jnp.tanh(r) @ r, x), lambda n: normal(min(n, 256), 16)
@@ -144,8 +135,6 @@ MATRICES = rows("linear algebra", (4, 32), {
                 lambda n: normal(2 * n)),
     "det": of(jnp.linalg.det, square),
     "pinv": of(jnp.linalg.pinv, lambda n: normal(2 * n, n)),
-    "conjugate gradient": of(
-        lambda a, b: jax.scipy.sparse.linalg.cg(a, b, maxiter=20)[0], symmetric, normal),
     "einsum": of(lambda a: jnp.einsum("ij,kj,kl->il", a, a, a), square),
 })  # fmt: skip
 
@@ -326,7 +315,6 @@ def training(optimiser: Any) -> Make:
 TRAINING = rows("training", (4, 128), {
     "sgd": training(optax.sgd(0.1)),
     "adam": training(optax.adam(1e-3)),
-    "adamw, clipped": training(optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))),
     "linear regression": of(
         lambda x, y: lax.fori_loop(
             0, 20, lambda _, w: w - 0.1 * x.T @ (x @ w - y) / len(y), jnp.zeros(16)),
@@ -365,19 +353,10 @@ def edit_distance(a: Array, b: Array) -> Array:
     return lax.scan(line_of, start, a)[0][-1]
 
 
-def smoothed(x: Array) -> Array:
-    def step(mean: Array, x: Array) -> tuple[Array, Array]:
-        mean = 0.9 * mean + 0.1 * x
-        return mean, mean
-
-    return lax.scan(step, x[0], x)[1]
-
-
 SEQUENCES = rows("sequences", (8, 128), {
     "kalman filter": of(kalman, normal),
     "edit distance": of(edit_distance, lambda n: integers(4, min(n, 32)),
                         lambda n: integers(4, min(n, 40))),
-    "moving average": of(smoothed, lambda n: normal(n, 16)),
     "cumulative sum": of(lambda x: jnp.cumsum(x, 0), lambda n: normal(n, 16)),
     "ctc loss": of(
         lambda x: optax.ctc_loss(x[None], jnp.zeros(x.shape[:1])[None],

@@ -20,19 +20,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import onnx_ir as ir
 
 import converter
 import zoo
-from benchmarks.kernels import profiled
 from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
@@ -58,14 +59,17 @@ SIDE = 224
 OURS = tuple(name for name in USUAL_VARIANTS if VARIANTS[name].precision != "fp16")
 """The files of a folder that are measured; no CPU computes in float16."""
 
-PROFILED = ("zoo, fused", "zoo, int8")
-"""The files whose operators are timed one by one, of the first model and on two threads."""
-
 PEERS = {
     "torch, opset 23": ("torch", 23),
     "torch, opset 18": ("torch", 18),
     "Optimum": ("optimum", 18),
     "jax2onnx": ("jax2onnx", 23),
+}
+LIBRARIES = {
+    "zoo": ("jax", "onnxruntime", "onnx-ir", "numpy"),
+    "torch": ("torch", "transformers"),
+    "optimum": ("optimum-onnx", "torch", "transformers"),
+    "jax2onnx": ("jax2onnx", "jax"),
 }
 MAKERS = Path(__file__).with_name("peer_makers.py")
 PATIENCE = 1200
@@ -113,17 +117,17 @@ def write_checkpoint(model: str, folder: Path) -> None:
 def exports(model: str, place: Path, pythons: dict[str, str]) -> dict[str, Callable[[], Row]]:
     """How to make each file of a model; each is described in a row."""
     checkpoint = place / "checkpoint"
-    ours = [sys.executable, "-m", "zoo"]
-    given = [model, "--weights", str(checkpoint), "--size", str(SIDE), "--out", str(place)]
-    build = [*ours, "build", *given, "--force", *(f"--variant={name}" for name in OURS)]
-    export = [*ours, "export", *given, "--no-verify", "--force"]
+    ours, given = [sys.executable, "-m", "zoo"], [model, "--weights", str(checkpoint)]
+    given += ["--size", str(SIDE), "--out", str(place), "--force"]
+    build = [*ours, "build", *given, *(f"--variant={name}" for name in OURS)]
+    export = [*ours, "export", *given, "--no-verify"]
     file = place / f"{model}-opset23.onnx"
     made: dict[str, Callable[[], Row]] = {
         "zoo export": lambda: cold(export) | described(file, model, checkpoint),
         "zoo build": lambda: cold(build),
     }
     for name in OURS:
-        path = place / model / VARIANTS[name].file
+        path = place / model / VARIANTS[name].path
         made[f"zoo, {name}"] = lambda path=path: described(path, model, checkpoint)
     for label, (exporter, opset) in PEERS.items():
         if exporter in pythons:
@@ -135,22 +139,22 @@ def exports(model: str, place: Path, pythons: dict[str, str]) -> dict[str, Calla
     return made
 
 
+def counted(file: Path, names: Sequence[str]) -> Row:
+    """Nodes of a file, and its operators of these names."""
+    operators = [node.op_type for node in ir.load(file).graph.all_nodes()]
+    fused = {name: operators.count(name) for name in names if name in operators}
+    return {"nodes": len(operators), "fused": fused}
+
+
 def described(file: Path, model: str, checkpoint: Path) -> Row:
     """Size, nodes and exactness of a file, if it is there and runs."""
     if not file.exists():
         return {}
-    graph = ir.load(file)
     parts = [file, *(p for p in (file.with_name(file.name + "_data"),) if p.exists())]
     told: Row = {
         "file": file.relative_to(checkpoint.parent).as_posix(),
         "mb": round(sum(part.stat().st_size for part in parts) / 1e6, 1),
-        "opset": graph.opset_imports[""],
-        "nodes": sum(1 for _ in graph.graph.all_nodes()),
-        "fused": {
-            name: count
-            for name in ("Attention", "RotaryEmbedding")
-            if (count := sum(node.op_type == name for node in graph.graph))
-        },
+        **counted(file, ("Attention", "RotaryEmbedding")),
     }
     pixels = pixel_values(photographs(2), zoo.info(model).preprocessing, (SIDE, SIDE))
     try:
@@ -166,9 +170,6 @@ def expected(model: str, checkpoint: Path, pixels: np.ndarray) -> np.ndarray:
     """The features in JAX, computed once."""
     kept = checkpoint.with_name("expected.npy")
     if not kept.exists():
-        import equinox as eqx
-        import jax
-
         network = zoo.from_pretrained(model, checkpoint)
         found = eqx.filter_jit(lambda network, x: jax.vmap(network)(x).last_hidden_state)
         np.save(kept, np.asarray(found(network, pixels)))
@@ -202,31 +203,36 @@ def speed(
     return {"rounds": asked.rounds, "products_ms": total, "files": rows}
 
 
-def header(busy: bool) -> Row:
-    """What was measured where, and with what."""
-    libraries = ("jax", "onnxruntime", "onnx-ir", "numpy")
+def header(busy: bool, pythons: Mapping[str, str]) -> Row:
+    """What was measured where, and with what, as the environments of others say too."""
+    script = "import sys; from importlib.metadata import version\n"
+    script += "print(*(f'{name} {version(name)}' for name in sys.argv[1:]), sep=', ')"
+    peers = {
+        exporter: subprocess.check_output([python, "-c", script, *LIBRARIES[exporter]], text=True)
+        for exporter, python in pythons.items()
+    }
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
-        "versions": {library: version(library) for library in libraries},
+        "versions": {library: version(library) for library in LIBRARIES["zoo"]},
         "note": BUSY if busy else None,
+        "peers": {exporter: told.strip() for exporter, told in peers.items()},
     }
 
 
-def peer_versions(pythons: dict[str, str]) -> dict[str, str]:
-    """What the others are, as their environments say."""
-    names = {
-        "torch": ("torch", "transformers"),
-        "optimum": ("optimum-onnx", "torch", "transformers"),
-        "jax2onnx": ("jax2onnx", "jax"),
-    }
-    told = {}
-    for exporter, python in pythons.items():
-        script = "from importlib.metadata import version\n"
-        script += "\n".join(f"print('{name}', version('{name}'))" for name in names[exporter])
-        done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
-        told[exporter] = ", ".join(done.stdout.strip().splitlines())
-    return told
+def arguments(
+    described: str, files: str, rounds: int, kind: str, names: Iterable[str]
+) -> argparse.ArgumentParser:
+    """Options of a program that measures what is not in its JSON file yet."""
+    parser = argparse.ArgumentParser(description=described.splitlines()[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", required=True)
+    parser.add_argument("--files", type=Path, metavar="FOLDER", default=Path(files))
+    parser.add_argument(f"--{kind}", nargs="+", default=[*names], choices=names, metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    told = "count what one thread computes, not how long it waits; the page says so"
+    parser.add_argument("--busy", action="store_true", help=told)
+    parser.add_argument("--optimum", metavar="PYTHON")
+    return parser
 
 
 class Results:
@@ -262,41 +268,20 @@ def measure(results: Results, asked: argparse.Namespace, pythons: dict[str, str]
                 *("speed", model, key),
                 make=lambda p=place, b=batch, t=threads, f=files: speed(p, f, b, t, asked),
             )
-    if MODELS[0] in asked.models:
-        measure_kernels(results, asked)
-
-
-def measure_kernels(results: Results, asked: argparse.Namespace) -> None:
-    """Where the time of the first model goes."""
-    place, files = asked.files / MODELS[0], results.content["files"][MODELS[0]]
-    for label, batch in product(PROFILED, asked.batches):
-        pixels = np.random.default_rng(0).standard_normal((batch, 3, SIDE, SIDE), np.float32)
-        file = {"": place / files[label]["file"]}
-        results.fill(
-            *("kernels", f"{label}, batch {batch}"),
-            make=lambda f=file, p=pixels: profiled(f, THREADS[-1], asked.rounds, p)[""],
-        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, metavar="FILE", required=True)
-    parser.add_argument("--files", type=Path, metavar="FOLDER", default=Path(".cache/peers"))
-    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS, metavar="MODEL")
+    parser = arguments(__doc__, ".cache/peers", 25, "models", MODELS)
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
-    parser.add_argument("--rounds", type=int, default=25)
-    told = "count what one thread computes, not how long it waits; the page says so"
-    parser.add_argument("--busy", action="store_true", help=told)
-    for exporter in ("torch", "optimum", "jax2onnx"):
-        parser.add_argument(f"--{exporter}", metavar="PYTHON")
+    parser.add_argument("--torch", metavar="PYTHON")
+    parser.add_argument("--jax2onnx", metavar="PYTHON")
     asked = parser.parse_args()
     named = {"torch": asked.torch, "optimum": asked.optimum, "jax2onnx": asked.jax2onnx}
     pythons = {exporter: python for exporter, python in named.items() if python}
     if asked.busy:
         asked.threads = [1]
-    first = header(asked.busy) | {"peers": peer_versions(pythons)}
-    first |= {"files": {}, "speed": {}}
+    first = header(asked.busy, pythons) | {"files": {}, "speed": {}}
     measure(Results(asked.json, first), asked, pythons)
 
 

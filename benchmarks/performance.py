@@ -57,9 +57,6 @@ def tables(content: Row) -> Iterator[str]:
     yield f"![{SHOWN}]({IMAGES}/performance.png)\n"
     for model, found in content["speed"].items():
         yield from speed_table(model, found)
-    if found := content.get("kernels"):
-        yield f"\n## Where the time goes\n\n{KERNELS}"
-        yield from kernels_table(found)
     if rows := content.get("jit"):
         yield from jit_section(rows)
     yield "\n## Export\n\n" + EXPORT
@@ -90,23 +87,6 @@ def speed_table(model: str, found: Row) -> Iterator[str]:
     rows.append(["products, ms", *(f"{each['products_ms']:.1f}" for each in found.values())])
     yield f"**{model}**\n"
     yield from table(["fastest run over its products", *found], rows)
-
-
-def kernels_table(found: Row) -> Iterator[str]:
-    """A row an operator; those that take next to nothing together."""
-    operators = dict.fromkeys(name for each in found.values() for name in each)
-    rows = {name: [each.get(name, 0.0) for each in found.values()] for name in operators}
-    totals = [sum(each.values()) for each in found.values()]
-    large = {
-        name: times
-        for name, times in rows.items()
-        if any(time > SMALL * total for time, total in zip(times, totals, strict=True))
-    }
-    rest = [total - sum(times) for total, *times in zip(totals, *large.values(), strict=True)]
-    shown = [*large.items(), ("others", rest), ("all kernels", totals)]
-    yield from table(
-        ["ms", *found], [[name, *(f"{time:.2f}" for time in times)] for name, times in shown]
-    )
 
 
 def export_table(model: str, found: Row) -> Iterator[str]:
@@ -238,18 +218,9 @@ SPEED = """The fastest run of each file, divided by the fastest run of the netwo
 products alone, as ONNX Runtime multiplies them in float32. A ratio of 1.10 means that the products
 take ten parts of the time and everything else takes one. int8 multiplies other numbers, so that it
 can be below 1. The files of a table took turns in one process, on ONNX Runtime's CPU provider, with
-images of 224 x 224 pixels.
+images of 224 x 224 pixels. What each operator takes is
+printed by `python benchmarks/integers.py operators`.
 """
-
-KERNELS = f"""The milliseconds of all kernels of each operator of {FIRST} on two threads, the
-fastest run of each node, as the profile of ONNX Runtime has them. `MatMul`, `Conv` and most of
-`Attention` are the products, and `DynamicQuantizeMatMul` is a product of integers. What the other
-operators take is what keeps a file above its products: they read and write memory, and are so short
-that a second thread makes them little faster or none.
-"""
-
-SMALL = 0.005
-"""The part of the time below which an operator has no row of its own."""
 
 EXPORT = """Each file was made by a process of its own from the same checkpoint of random weights.
 `zoo export` makes the file at opset 23 without checking it, as the others do; `zoo build` makes all
