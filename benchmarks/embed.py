@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from functools import partial
@@ -22,7 +21,6 @@ from pathlib import Path
 
 import lance
 import numpy as np
-import psutil
 import torch
 from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
@@ -128,27 +126,6 @@ def prepared(paths: list[Path]) -> torch.Tensor:
     return torch.from_numpy(np.stack(tensors))
 
 
-class Memory(threading.Thread):
-    """The most that this process holds, beyond what it held at first, in MB."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.process, self.going = psutil.Process(), True
-        self.first = self.most = self.process.memory_info().rss
-        self.start()
-
-    def run(self) -> None:
-        while self.going:
-            self.most = max(self.most, self.process.memory_info().rss)
-            time.sleep(0.02)
-
-    def stop(self) -> float:
-        """End, and tell."""
-        self.going = False
-        self.join()
-        return (self.most - self.first) / 1e6
-
-
 def embedded(paths: list[Path], place: Path, precision: str, work: Path) -> Embedded:
     """A finished dataset of these pictures."""
     (work / "list.txt").write_text("\n".join(map(str, paths)), encoding="utf-8")
@@ -185,15 +162,13 @@ def exactness(paths: list[Path], place: Path, work: Path) -> None:
 def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
     models = {name: zoo.load(str(place), name) for name in PRECISIONS}
     alone = {name: Alone(model.path) for name, model in models.items()}
-    torch_way, rates, most = Torch(), defaultdict(list), 0.0
+    torch_way, rates = Torch(), defaultdict(list)
     for index in range(rounds):
         share = paths[index::rounds]
         sample = share[:SAMPLE]
         torch_rate = torch_way.rate(sample)
         for name in PRECISIONS:
-            memory = Memory()
             made = embedded(share, place, name, work)
-            most = max(most, memory.stop())
             told = {
                 "zoo embed": made.rate,
                 "zoo embed, of one core": made.rate / made.cores,
@@ -210,11 +185,7 @@ def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
         print(f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     total = sum(made.seconds.values())
     print({stage: f"{seconds / total:.1%}" for stage, seconds in made.seconds.items()}, "of int8")
-    memory = Memory()
-    held = [open_session(models[name].path, settings=RESTING) for name in PRECISIONS]
-    print(f"memory of {len(held)} sessions by themselves: {memory.stop():.0f} MB")
     print(f"one picture, from the command's start to its end: {start(place, paths[0], work):.2f} s")
-    print(f"memory beyond what was held before a run: {most:.0f} MB at most")
 
 
 def main() -> None:

@@ -21,21 +21,23 @@ on one image, on two threads, over that of the same runtime in float32; of the d
 """
 
 import argparse
+import json
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-import onnx_ir as ir
+import onnxruntime as ort
 import openvino as ov
+from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from PIL import Image
 
 import converter
 import zoo
-from benchmarks.kernels import profiled
 from benchmarks.pages import table
 from weights.progress import Quiet
 from zoo.bench.rounds import interleave, resting_session, run_once
@@ -43,9 +45,6 @@ from zoo.digits.data import split_digits
 from zoo.export.calibrate.candidates import Calibrator
 from zoo.export.calibrate.ranges import widest, write_fixed
 from zoo.export.precision import derive
-from zoo.export.quantise.columns import LARGEST_INTEGER
-from zoo.export.quantise.fixed_columns import ActivationRange
-from zoo.export.quantise.parameters import added
 from zoo.images.photograph import photographs
 from zoo.images.picture_folder import read_picture_folder
 from zoo.images.pixel_values import pixel_values
@@ -60,54 +59,53 @@ def least_cosine(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
     return min(converter.compare(got[name], wanted[name]).cosine for name in wanted)
 
 
-def convolve_in_integers(model: ir.Model, ranges: list[list[ActivationRange]]) -> None:
-    """Convolutions between tensors of eight bits, whose ranges a photograph gave."""
-    graph = model.graph
-
-    def held(value: ir.Value, name: str, found: ActivationRange) -> tuple[list[ir.Node], ir.Value]:
-        """A value in eight bits and back."""
-        ends = [added(graph, f"{name}_{i}", np.asarray(x)) for i, x in
-                enumerate((found.step, found.zero))]  # fmt: skip
-        levels = ir.node("QuantizeLinear", [value, *ends])
-        floats = ir.node("DequantizeLinear", [*levels.outputs, *ends])
-        return [levels, floats], floats.outputs[0]
-
-    convolutions = [each for each in graph if each.op_type == "Conv"]
-    for node, (taken, given) in zip(convolutions, ranges, strict=True):
-        x, weight, bias = node.inputs
-        (result,) = node.outputs
-        before, operand = held(x, f"{weight.name}_taken", taken)
-        largest = abs(weight.const_value.numpy()).max((1, 2, 3))
-        scale = np.maximum(largest, np.float32(1e-9)) / np.float32(LARGEST_INTEGER)
-        parts = []
-        for part, steps, dtype in ((weight, scale, np.int8), (bias, scale * taken.step, np.int32)):
-            numbers = part.const_value.numpy()
-            levels = np.rint(numbers / steps.reshape(-1, *(1,) * (numbers.ndim - 1)))
-            stored = [added(graph, f"{part.name}_integers", levels.astype(dtype)),
-                      added(graph, f"{part.name}_steps", steps)]  # fmt: skip
-            parts.append(ir.node("DequantizeLinear", stored, {"axis": 0}))
-        conv = ir.node("Conv", [operand, *(p.outputs[0] for p in parts)], node.attributes)
-        after, new = held(conv.outputs[0], f"{weight.name}_given", given)
-        graph.insert_before(node, [*before, *parts, conv, *after])
-        new.type, new.shape = result.type, result.shape
-        ir.convenience.replace_all_uses_with(result, new)
-        graph.remove(node, safe=True)
+def session(model: bytes | Path, threads: int, prefix: Path) -> ort.InferenceSession:
+    """A session whose kernels are timed."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    options.enable_profiling, options.profile_file_prefix = True, str(prefix)
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def convolved(source: Path, pixels: np.ndarray) -> list[list[ActivationRange]]:
-    """From which number to which the operand and the result of every convolution are."""
-    model = ir.load(source)
-    ends = [(n.inputs[0], n.outputs[0]) for n in model.graph if n.op_type == "Conv"]
-    model.graph.outputs.clear()
-    model.graph.outputs.extend({v.name: v for pair in ends for v in pair if v.producer()}.values())
-    seen = {model.graph.inputs[0].name: pixels, **converter.run(model, [pixels])}
-    return [
-        [
-            ActivationRange(float(min(seen[v.name].min(), 0)), float(seen[v.name].max()))
-            for v in pair
-        ]
-        for pair in ends
-    ]
+def kernels(profile: Path) -> Mapping[str, float]:
+    """The sum of the fastest milliseconds of each node, by operator."""
+    times: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for event in json.loads(profile.read_text()):
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            times[event["args"]["op_name"], event["name"]].append(event["dur"] / 1e3)
+    found: dict[str, float] = defaultdict(float)
+    for (operator, _), each in times.items():
+        found[operator] += min(each)
+    return found
+
+
+def profiled(
+    files: Mapping[str, Path], threads: int, rounds: int, pixels: np.ndarray
+) -> dict[str, dict[str, float]]:
+    """Of files that take ``pixels`` by turns; the slowest operator of each first."""
+    with tempfile.TemporaryDirectory() as folder:
+        live = {
+            name: session(file, threads, Path(folder) / "profile") for name, file in files.items()
+        }
+        for _ in range(rounds):
+            for each in live.values():
+                each.run(None, {each.get_inputs()[0].name: pixels})
+        found = {name: kernels(Path(each.end_profiling())) for name, each in live.items()}
+    return {
+        name: {kind: round(time, 3) for kind, time in sorted(kinds.items(), key=lambda x: -x[1])}
+        for name, kinds in found.items()
+    }
+
+
+class Photograph(CalibrationDataReader):
+    """Gives a photograph once."""
+
+    def __init__(self, pixels: np.ndarray):
+        self.left = [{"pixel_values": pixels}]
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return self.left.pop() if self.left else None
 
 
 def variants(folder: Path, name: str, pixels: np.ndarray) -> dict[str, Path]:
@@ -118,10 +116,14 @@ def variants(folder: Path, name: str, pixels: np.ndarray) -> dict[str, Path]:
             files[kind + words] = folder / f"{kind}-{opset}.onnx"
         zoo.to_onnx(model, files[f"float32{words}"], opset=opset, verify=False)
         derive(files[f"float32{words}"], files[f"int8{words}"], "int8", [pixels])
-    made = ir.load(files["int8"])
-    convolve_in_integers(made, convolved(files["float32"], pixels))
     files["convolutions in integers"] = folder / "convolutions.onnx"
-    converter.save(made, files["convolutions in integers"])
+    quantize_static(
+        *(files["int8"], files["convolutions in integers"], Photograph(pixels)),
+        op_types_to_quantize=["Conv"],
+        activation_type=QuantType.QUInt8,
+        per_channel=True,
+        reduce_range=True,
+    )
     return files
 
 

@@ -77,17 +77,11 @@ def written(x: Array) -> Array:
     return lax.fori_loop(0, x.shape[0], lambda i, y: y.at[i].set(x[i] * 2 + i), jnp.zeros_like(x))
 
 
-LOOPS = rows(
-    "loops",
-    (8, 1024),
-    {
-        "collatz": of(collatz, lambda n: np.int32(n - 1)),
-        "written by index": of(written, normal),
-        "map": of(
-            lambda x: lax.map(lambda r: jnp.tanh(r) @ r, x), lambda n: normal(min(n, 256), 16)
-        ),
-    },
-)
+LOOPS = rows("loops", (8, 1024), {
+    "collatz": of(collatz, lambda n: np.int32(n - 1)),
+    "written by index": of(written, normal),
+    "map": of(lambda x: lax.map(lambda r: jnp.tanh(r) @ r, x), lambda n: normal(min(n, 256), 16)),
+})  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------- draws
@@ -103,18 +97,14 @@ def key_step(key: Array, _: Any) -> tuple[Array, Array]:
     return key, jax.random.normal(own, (4,))
 
 
-DRAWS = rows(
-    "draws",
-    (4, 4096),
-    {
-        "normal": draw(lambda k, n: jax.random.normal(k, (n,))),
-        "permutation": draw(lambda k, n: jax.random.permutation(k, n)),
-        "categorical": draw(lambda k, n: jax.random.categorical(k, jnp.zeros((n, 10)))),
-        "gamma": draw(lambda k, n: jax.random.gamma(k, 2.0, (n,))),
-        "poisson": draw(lambda k, n: jax.random.poisson(k, 4.0, (n,))),
-        "keys of a loop": draw(lambda k, n: lax.scan(key_step, k, None, length=min(n, 32))[1]),
-    },
-)
+DRAWS = rows("draws", (4, 4096), {
+    "normal": draw(lambda k, n: jax.random.normal(k, (n,))),
+    "permutation": draw(lambda k, n: jax.random.permutation(k, n)),
+    "categorical": draw(lambda k, n: jax.random.categorical(k, jnp.zeros((n, 10)))),
+    "gamma": draw(lambda k, n: jax.random.gamma(k, 2.0, (n,))),
+    "poisson": draw(lambda k, n: jax.random.poisson(k, 4.0, (n,))),
+    "keys of a loop": draw(lambda k, n: lax.scan(key_step, k, None, length=min(n, 32))[1]),
+})  # fmt: skip
 
 
 # -------------------------------------------------------------------------------- linear algebra
@@ -142,12 +132,6 @@ MATRICES = rows("linear algebra", (4, 32), {
 # ------------------------------------------------------------------------------ image processing
 
 
-def blur(x: Array) -> Array:
-    taps = jnp.exp(-(jnp.arange(-3.0, 4.0) ** 2) / 2)
-    kernel = (taps[:, None] * taps / taps.sum() ** 2)[None, None]
-    return lax.conv_general_dilated(x[:, None], kernel, (1, 1), "SAME")[:, 0]
-
-
 def picture(n: int) -> np.ndarray:
     return positive(3, n, n)
 
@@ -155,7 +139,6 @@ def picture(n: int) -> np.ndarray:
 IMAGES = rows("image processing", (16, 224), {
     "resize, bilinear": of(
         lambda x: jax.image.resize(x, (3, x.shape[1] // 2, x.shape[2] // 2), "bilinear"), picture),
-    "blur": of(blur, picture),
     "histogram": of(lambda x: jnp.histogram(x, 32, (0, 4))[0], picture),
     "equalised": of(lambda x: jnp.interp(x, jnp.linspace(0, 4, 16), jnp.linspace(0, 1, 16)),
                     picture),
@@ -255,21 +238,9 @@ def linen(module: nn.Module, *inner: int) -> Make:
     return made
 
 
-class Block(nn.Module):
-    """A block of a transformer."""
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        y = nn.LayerNorm()(x)
-        x = x + nn.MultiHeadDotProductAttention(4)(y, y)
-        y = nn.LayerNorm()(x)
-        return x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(y)))
-
-
 LAYERS = rows("layers", (1, 32), {
     "Linen LayerNorm": linen(nn.LayerNorm(), 49, WIDTH),
     "Linen GroupNorm": linen(nn.GroupNorm(8), 16, 16, 32),
-    "Linen transformer block": linen(Block(), 49, WIDTH),
     "Linen RNN": linen(nn.RNN(nn.LSTMCell(WIDTH)), 32, WIDTH),
 })  # fmt: skip
 
