@@ -21,8 +21,8 @@ import numpy as np
 import onnx_ir as ir
 
 import converter
-from benchmarks.jit_page import SIZES, Row, key
 from benchmarks.jit_programs import PROGRAMS, Program
+from benchmarks.performance import SIZES, Row, key
 from zoo.bench.rounds import interleave, resting_session, run_once
 
 THREADS = 2

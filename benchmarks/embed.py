@@ -1,15 +1,21 @@
 """How fast `zoo embed` is beside its network alone, a plain loop, and torch's DataLoader.
 
     python benchmarks/embed.py --pictures 3000 [--rounds 12] [--folder FOLDER]
+    python benchmarks/embed.py --pictures 2400 --changes [--folder FOLDER]
 
 Seeded JPEGs of 64 to 2,000 pixels a side are drawn. In every round each way gets pictures of one
 share, in turn: `zoo embed` all of them, from the start to the finished dataset, the others some. A
 ratio is of one round, whose ways ran within seconds of each other; the median of rounds counts. The
 networks are DINOv3 ViT-S/16 with random weights, built into a folder once.
+
+With `--changes`, a twelfth of the pictures stays apart at first. Then as many are removed, as many
+replaced and as many added, and the folder is embedded once more by `vit_digits` into the same
+dataset, and into a new one. Both have to have the same rows.
 """
 
 import argparse
 import itertools
+import shutil
 import statistics
 import subprocess
 import sys
@@ -188,14 +194,55 @@ def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
     print(f"one picture, from the command's start to its end: {start(place, paths[0], work):.2f} s")
 
 
+def rows_of(dataset: Path) -> dict[str, list[float]]:
+    """Vectors by the keys of their pictures."""
+    columns = lance.dataset(dataset).to_table(columns=["key", "vector"]).to_pydict()
+    return dict(zip(columns["key"], columns["vector"], strict=True))
+
+
+def run(pictures: Path, model: Path, out: Path, called: str) -> None:
+    """Embed a folder, and print its rows, bytes and seconds."""
+    began = time.perf_counter()
+    made = zoo.embed(pictures, model=model, out=out, prune=True)
+    seconds = time.perf_counter() - began
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    did = f"{made.kept:,} as they were, {made.added:,} added, {made.again:,} again"
+    print(f"{called}: {seconds:.1f} s, {size:,} bytes ({did})", flush=True)
+
+
+def measure_changes(paths: list[Path], work: Path) -> None:
+    """Embed a folder, and once more after a tenth each was removed, replaced and added."""
+    tenth, place = len(paths) // 12, built("vit_digits", work, "fp32")
+    first, others = paths[: -2 * tenth], paths[-2 * tenth :]
+    names = ("changed", "kept.lance", "anew.lance")
+    folder, kept, anew = (work / name for name in names)
+    for earlier in (folder, kept, anew):
+        shutil.rmtree(earlier, ignore_errors=True)
+    folder.mkdir()
+    for path in first:
+        shutil.copy(path, folder)
+    run(folder, place, kept, "the first run")
+    for path in first[:tenth]:
+        (folder / path.name).unlink()
+    for path, other in zip([*first[-tenth:], *others[tenth:]], others, strict=True):
+        shutil.copy(other, folder / path.name)
+    run(folder, place, kept, "after the changes")
+    run(folder, place, anew, "the same from nothing")
+    print("the same rows" if rows_of(kept) == rows_of(anew) else "OTHER ROWS")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pictures", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "embed")
+    parser.add_argument("--changes", action="store_true", help="measure a folder that changes")
     asked = parser.parse_args()
-    place = built(MODEL, asked.folder, "fp32,int8")
     paths = draw(asked.folder / "pictures", asked.pictures)
+    if asked.changes:
+        measure_changes(paths, asked.folder)
+        return
+    place = built(MODEL, asked.folder, "fp32,int8")
     exactness(paths[:EXACT], place, asked.folder)
     measure(paths, place, asked.rounds, asked.folder)
 
