@@ -13,9 +13,8 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcesso
 
 import converter
 import zoo
-from benchmarks.answer_table import with_answers
+from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
 from tests.references import areas, classifiers
 from zoo import runtime
@@ -104,20 +103,6 @@ class ByName(torch.nn.Module):
         return tuple(found[name] for name in self.names)
 
 
-def of_transformers(
-    kind: str,
-    settings: Settings,
-    asks: tuple[str, ...],
-    takes: tuple[str, ...],
-    names: tuple[str, ...],
-    folder: Path,
-) -> Made:
-    """A class of transformers; it is saved in the folder."""
-    model = classifiers.seeded(kind, settings)
-    model.save_pretrained(folder)
-    return Made(folder, ByName(model, takes, names, dict.fromkeys(asks, True)).eval(), names)
-
-
 def in_transformers(
     kind: str,
     settings: Settings,
@@ -126,8 +111,14 @@ def in_transformers(
     names: tuple[str, ...] = ("logits",),
     **more: Any,
 ) -> AnswerNetwork:
-    """A class of transformers with some settings, which is asked for what takes a flag."""
-    make = partial(of_transformers, kind, settings, asks, takes, names)
+    """A class of transformers with some settings, which is asked for what takes a flag; it is saved
+    in the folder."""
+
+    def make(folder: Path) -> Made:
+        model = classifiers.seeded(kind, settings)
+        model.save_pretrained(folder)
+        return Made(folder, ByName(model, takes, names, dict.fromkeys(asks, True)).eval(), names)
+
     return AnswerNetwork(make, takes=takes, **more)
 
 
@@ -423,6 +414,87 @@ def measure(label: str, results: Results, asked: argparse.Namespace) -> None:
     found = results.content["networks"][label]
     rows = found["zoo"] | {exporter: found[exporter] for exporter in exporters}
     results.fill(*keys, "speed", make=lambda: speed(place, rows, network, asked))
+
+
+PEERS = ("zoo, opset 23", "torch, opset 23", "zoo, opset 18", "torch, opset 18", "Optimum")
+TIMED = (*PEERS[:2], "zoo, int8", *PEERS[2:])
+
+DIFFERENCES = """The largest difference of any output from PyTorch, beside the largest number of an
+output: at the size that is timed, and at two others that are no squares, where PyTorch's network
+takes them. The weights are seeded, and the networks as large as published ones. The cosines are the
+least of all outputs, on two photographs. A network that finds things ranks places first: what
+PyTorch gives for pictures that rounding moves is as right, and low precisions are held to what they
+say of things.
+"""
+
+NODES = """Nodes of each file, and how many of them are `Attention`, beside those of
+`torch.onnx.export(dynamo=True)` and of Optimum.
+"""
+
+SPEED = """The fastest run of each file on one picture, one text, and one thread, over that of the
+network's matrix products alone, in turns in one process. A ratio can be below 1 in int8 alone.
+"""
+
+
+def tables_of(content: Row) -> Iterator[str]:
+    """The tables, and where they were measured."""
+    networks = {name: row for name, row in content["networks"].items() if "speed" in row}
+    yield DIFFERENCES
+    yield from table(
+        ["network", "opset 18", "opset 23", "largest number", "int8, cosine", "fp16, cosine"],
+        [[name, *differences(found["zoo"])] for name, found in networks.items()],
+    )
+    yield NODES
+    rows = {name: {**found["zoo"], **found} for name, found in networks.items()}
+    shown = [[name, *(nodes(row.get(peer, {})) for peer in PEERS)] for name, row in rows.items()]
+    yield from table(["nodes", *PEERS], shown)
+    yield SPEED
+    yield from table(
+        ["time over products", *TIMED, "products, ms"],
+        [[name, *times(found["speed"])] for name, found in networks.items()],
+    )
+    yield from failures(networks)
+    versions = ", ".join(f"{name} {told}" for name, told in content["versions"].items())
+    peers = "; ".join(dict.fromkeys(content["peers"].values()))
+    yield f"Measured on {content['date']}: {content['machine']}; {versions}; beside {peers}."
+    yield f"\n**{content['note']}**" if content["note"] else ""
+
+
+def failures(networks: Row) -> Iterator[str]:
+    """Which exporters write no file of which networks, and why."""
+    for name, found in networks.items():
+        for peer in PEERS:
+            if told := found.get(peer, {}).get("failed"):
+                why = told.replace("`", "").partition(". ")[0].partition(", but")[0]
+                yield f"* {peer} writes no file of {name}: `{why}`"
+    yield ""
+
+
+def differences(found: Row) -> Iterator[str]:
+    """At both opsets, and of the lower precisions."""
+    files = [found["zoo, opset 18"], found["zoo, opset 23"]]
+    yield from (number(row["max_abs"], ".1e") for row in files)
+    yield number(max(row["largest"] for row in files), ".3g")
+    yield from (number(found[f"zoo, {name}"]["cosine"], ".6f") for name in ("int8", "fp16"))
+
+
+def nodes(row: Row) -> str:
+    """How many, and how many of them are attention; nothing of a file that there is not."""
+    if "nodes" not in row:
+        return ""
+    count = row["fused"].get("Attention")
+    return f"{row['nodes']:,}" + (f" ({count})" if count else "")
+
+
+def times(found: Row) -> Iterator[str]:
+    """Ratios of the files, and the milliseconds of the products."""
+    yield from (number(found["to_products"].get(name), ".2f") for name in TIMED)
+    yield number(found["products_ms"], ".1f")
+
+
+def with_answers(page: str, content: Row) -> str:
+    """A page with the tables of now between its marks."""
+    return with_part(page, "answers", tables_of(content))
 
 
 def main() -> None:

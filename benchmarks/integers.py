@@ -59,17 +59,8 @@ def least_cosine(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
     return min(converter.compare(got[name], wanted[name]).cosine for name in wanted)
 
 
-def session(model: bytes | Path, threads: int, prefix: Path) -> ort.InferenceSession:
-    """A session whose kernels are timed."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    options.enable_profiling, options.profile_file_prefix = True, str(prefix)
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def kernels(profile: Path) -> Mapping[str, float]:
-    """The sum of the fastest milliseconds of each node, by operator."""
+def kernels(profile: Path) -> dict[str, float]:
+    """The sum of the fastest milliseconds of each node, by operator; the slowest first."""
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in json.loads(profile.read_text()):
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
@@ -77,25 +68,24 @@ def kernels(profile: Path) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     for (operator, _), each in times.items():
         found[operator] += min(each)
-    return found
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
 
 
 def profiled(
-    files: Mapping[str, Path], threads: int, rounds: int, pixels: np.ndarray
+    files: Mapping[str, Path], rounds: int, pixels: np.ndarray, folder: Path
 ) -> dict[str, dict[str, float]]:
-    """Of files that take ``pixels`` by turns; the slowest operator of each first."""
-    with tempfile.TemporaryDirectory() as folder:
-        live = {
-            name: session(file, threads, Path(folder) / "profile") for name, file in files.items()
-        }
-        for _ in range(rounds):
-            for each in live.values():
-                each.run(None, {each.get_inputs()[0].name: pixels})
-        found = {name: kernels(Path(each.end_profiling())) for name, each in live.items()}
-    return {
-        name: {kind: round(time, 3) for kind, time in sorted(kinds.items(), key=lambda x: -x[1])}
-        for name, kinds in found.items()
-    }
+    """The time of each operator's kernels, as ONNX Runtime's profile has it; files take turns."""
+    live = {}
+    for name, file in files.items():
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = THREADS, 3
+        options.enable_profiling, options.profile_file_prefix = True, str(folder / "profile")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        live[name] = ort.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    for _ in range(rounds):
+        for each in live.values():
+            each.run(None, {"pixel_values": pixels})
+    return {name: kernels(Path(each.end_profiling())) for name, each in live.items()}
 
 
 class Photograph(CalibrationDataReader):
@@ -133,7 +123,7 @@ def operators(name: str, rounds: int, folder: Path) -> None:
     pixels = pixel_values(photographs(1), how, how.size)
     noise = np.random.default_rng(0).standard_normal(pixels.shape, np.float32)
     files = variants(folder, name, pixels)
-    times = profiled(files, THREADS, rounds, noise)
+    times = profiled(files, rounds, noise, folder)
     wanted = converter.run(files["float32"], [pixels])
     floor = sum(times["float32"].get(kind, 0) for kind in PRODUCTS)
     print(f"products and convolutions in float32: {floor:.2f} ms")

@@ -314,8 +314,7 @@ def edit_distance(a: Array, b: Array) -> Array:
         cost = jnp.minimum(above[:-1] + (b != x), above[1:] + 1)
 
         def along(left: Array, c: Array) -> tuple[Array, Array]:
-            here = jnp.minimum(left + 1, c)
-            return here, here
+            return (jnp.minimum(left + 1, c),) * 2
 
         first = above[0] + 1
         return jnp.concatenate([first[None], lax.scan(along, first, cost)[1]]), None

@@ -49,20 +49,14 @@ class Kind:
         return Signature(size, 1) if self.fixed else Signature(None, None)
 
 
-USUAL = (
-    Kind("`model.onnx`: opset 18, open", "onnxruntime", 18),
-    Kind("`model_fused.onnx`: opset 23, open", "onnxruntime", 23),
-)
-PORTABLE = Kind("`--target portable --batch 1`", "portable", 18, fixed=True)
-
-
 def kinds(runtime: Target) -> tuple[Kind, ...]:
     """The usual files, those for the runtime and the portable ones."""
     return (
-        *USUAL,
+        Kind("`model.onnx`: opset 18, open", "onnxruntime", 18),
+        Kind("`model_fused.onnx`: opset 23, open", "onnxruntime", 23),
         Kind(f"`--target {runtime}`, open", runtime, 23),
         Kind(f"`--target {runtime} --batch 1`", runtime, 23, fixed=True),
-        PORTABLE,
+        Kind("`--target portable --batch 1`", "portable", 18, fixed=True),
     )
 
 
