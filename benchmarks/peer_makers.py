@@ -18,8 +18,19 @@ def by_torch(checkpoint: Path, model: str, opset: int, file: Path, task: str) ->
     import torch
     from transformers import AutoModel
 
+    class Features(torch.nn.Module):
+        """Plain tensors in place of transformers' record."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = AutoModel.from_pretrained(checkpoint)
+
+        def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            found = self.network(pixel_values)
+            return found.last_hidden_state, found.pooler_output
+
     torch.onnx.export(
-        AutoModel.from_pretrained(checkpoint, return_dict=False).eval(),
+        Features().train(False),
         (torch.zeros(2, 3, SIDE, SIDE),),
         file,
         input_names=["pixel_values"],
