@@ -27,7 +27,7 @@ import converter
 import zoo
 from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
-from tests.references import areas, classifiers
+from tests.references import classifiers
 from zoo import runtime
 from zoo.answers.boxes import as_answered
 from zoo.architectures.kinds import architecture_of
@@ -147,12 +147,6 @@ def dinov3(folder: Path) -> Made:
     return Made(own.path, Called(of_mean, backbone, linear).eval(), ("logits",))
 
 
-def patches(folder: Path) -> Made:
-    """Meta's linear classifier of DINOv2's patches."""
-    model = areas.write_patches(folder, "dinov2_vits14_ade20k_linear")
-    return Made(folder, Called(lambda x, model: model(x), model).eval(), ("logits",))
-
-
 class SizedByName(ByName):
     """EoMT, whose grid is a setting, of squares, in transformers: here it is that of pictures."""
 
@@ -252,7 +246,6 @@ NETWORKS = {
     "DEIMv2 small on DINOv3": finder(
         "deimv2_s", "Deimv2ForObjectDetection", 320, (256, 384), task=DETECTION
     ),
-    "DINOv2 ViT-S/14, classes of patches": AnswerNetwork(patches, size=(518, 518), others=()),
 }
 """By what a page calls them."""
 

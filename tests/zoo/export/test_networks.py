@@ -84,6 +84,10 @@ def fused(report):
     return {operator: count for operator, count in report.fused.items() if count}
 
 
+SINCE_17 = ("LayerNormalization", "Resize", "GridSample")
+"""What is fused below opset 23 as well."""
+
+
 @pytest.mark.each()
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structure(name):
@@ -95,9 +99,11 @@ def test_structure(name):
     for opset, count in ((18, decomposed), (23, nodes)):
         report = exported(config, size, opset).report
         assert report.nodes == count
-        assert report.near_misses == []
+        # Weights of places that are sampled are a softmax without a second product.
+        missed = {miss.pattern for miss in report.near_misses}
+        assert missed <= ({"Attention"} if "GridSample" in counts else set())
         assert not stray & set(report.histogram)
-        kept = {name: counts[name] for name in ("LayerNormalization", "Resize") if name in counts}
+        kept = {name: counts[name] for name in SINCE_17 if name in counts}
         assert fused(report) == (counts if opset == 23 else kept)
     # Two around each depthwise convolution, one behind or two around the other four.
     assert name != "dinov3_convnext_tiny" or report.histogram["Transpose"] <= 40
