@@ -26,14 +26,16 @@ def without_cosines(model: ir.Model) -> None:
     """Write sines for cosines of float64: 1 - 2 sin²(x / 2), and sin(2 x) / (2 sin(x)) where that
     cancels. To halve and to double are exact, unless the double is infinite."""
     double, truth = ir.DataType.DOUBLE, ir.DataType.BOOL
-    if all(node.op_type != "Cos" for node in model.graph.all_nodes()):
+    named = [n for n in model.graph.all_nodes() if n.op_type == "Cos" and not n.domain]
+    dtypes = inferred_dtypes(model) if named else {}
+    pairs = [
+        (node, x) for node in named if (x := node.inputs[0]) is not None and dtypes[x] == double
+    ]
+    if not pairs:
         return
-    writer, dtypes = ModelWriter(model), inferred_dtypes(model)
+    writer = ModelWriter(model)
     half, one, large = (writer.number(number, double) for number in (0.5, 1.0, 1e300))
-    for node in list(model.graph.all_nodes()):
-        x = node.inputs[0] if node.inputs else None
-        if node.op_type != "Cos" or node.domain or x is None or dtypes[x] != double:
-            continue
+    for node, x in pairs:
         write = partial(writer.before, node, dtype=double)
         less = partial(writer.before, node, "Less", dtype=truth)
         half_sine, sine = write("Sin", write("Mul", x, half)), write("Sin", x)
