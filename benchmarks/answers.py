@@ -485,11 +485,6 @@ def times(found: Row) -> Iterator[str]:
     yield number(found["products_ms"], ".1f")
 
 
-def with_answers(page: str, content: Row) -> str:
-    """A page with the tables of now between its marks."""
-    return with_part(page, "answers", tables_of(content))
-
-
 def main() -> None:
     asked = arguments(__doc__, ".cache/answers", 10, "networks", NETWORKS).parse_args()
     torch.set_num_threads(THREADS)
@@ -497,7 +492,7 @@ def main() -> None:
     results = Results(asked.json, header(asked.busy, pythons) | {"networks": {}})
     for label in asked.networks:
         measure(label, results, asked)
-    PAGE.write_text(with_answers(PAGE.read_text(), results.content))
+    PAGE.write_text(with_part(PAGE.read_text(), "answers", tables_of(results.content)))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.pages import table, with_part
 from tests.judges.planted import NOTHING, OUTPUT_FAULTS, Planted, planted
 from tests.programs.table import PROGRAMS
 from zoo.errors import first_line
@@ -29,27 +30,26 @@ REFUSED = (NotImplementedError, TypeError, *ERRORS)
 """What JAX raises for a program that it does not compile by itself, and ONNX Runtime for indices
 that are drawn out of bounds."""
 
-MARKS = ("<!-- judge: written by benchmarks/judge.py -->", "<!-- end -->")
-
 IN_GRAPHS = "an operator is its neighbour"
 
 
-def table(faults: Sequence[Planted]) -> str:
+def table_of(faults: Sequence[Planted]) -> str:
     """How many were planted and found, by kind, and those that were not."""
     counted = [fault for fault in faults if fault.seen]
     kinds = defaultdict[str, Counter[bool]](Counter)
     for fault in counted:
         kinds[fault.kind if fault.kind in OUTPUT_FAULTS else IN_GRAPHS][fault.found] += 1
-    lines = ["| fault | planted | not found |", "|---|---:|---:|"]
-    for kind in (*OUTPUT_FAULTS, IN_GRAPHS):
-        if total := kinds[kind].total():
-            lines.append(f"| {kind} | {total:,} | {kinds[kind][False]:,} |")
+    rows = [
+        [kind, f"{total:,}", f"{kinds[kind][False]:,}"]
+        for kind in (*OUTPUT_FAULTS, IN_GRAPHS)
+        if (total := kinds[kind].total())
+    ]
     operators = len({fault.kind for fault in counted} - OUTPUT_FAULTS.keys())
     right = [fault for fault in faults if fault.kind == NOTHING]
     blamed = [f"`{fault.program}`" for fault in right if fault.found]
     share = 100 * sum(fault.found for fault in counted) / max(len(counted), 1)
-    lines += [
-        "",
+    told = [
+        *table(["fault", "planted", "not found"], rows),
         f"Planted into {len(right):,} programs, {len(counted):,} in all, of which {share:.2f} % "
         f"were found; {operators} pairs of operators such as `Add` and `Sub`. Right files that are "
         f"blamed: {', '.join(blamed) or 'none'}. Not found:",
@@ -59,15 +59,8 @@ def table(faults: Sequence[Planted]) -> str:
     for fault in counted:
         if not fault.found and fault.kind not in lost[fault.program]:
             lost[fault.program].append(fault.kind)
-    told = [f"- `{program}`: {', '.join(kinds)}" for program, kinds in lost.items() if kinds]
-    return "\n".join([*lines, *(told or ["- none"])])
-
-
-def with_table(page: str, written: str) -> str:
-    """The page with another table between the marks."""
-    before, _, rest = page.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    return f"{before}{MARKS[0]}\n\n{written}\n\n{MARKS[1]}{after}"
+    named = [f"- `{program}`: {', '.join(passed)}" for program, passed in lost.items()]
+    return "\n".join([*told, *(named or ["- none"])])
 
 
 def main() -> int:
@@ -91,9 +84,9 @@ def main() -> int:
             faults += found
             wrong = "; ".join(f"{each.kind} misjudged" for each in found if each.is_misjudged)
             print(f"{name}: {len(found)} planted", wrong, file=sys.stderr, flush=True)
-    written = table(faults)
+    written = table_of(faults)
     if asked.page:
-        asked.page.write_text(with_table(asked.page.read_text(), written))
+        asked.page.write_text(with_part(asked.page.read_text(), "judge", [written]))
     print(written)
     return int(any(fault.is_misjudged for fault in faults))
 

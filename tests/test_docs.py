@@ -9,6 +9,7 @@ import pytest
 
 import zoo
 from benchmarks import answers, performance
+from benchmarks.pages import with_part
 from tests import measure
 from weights.containers import bounds, lz4, npy
 from weights.containers.equimo import LARGEST_METADATA
@@ -56,7 +57,7 @@ def test_pages_and_readme_show_the_numbers():
         assert text == performance.with_numbers(text, content)
         assert "written by benchmarks/performance.py -->" in text
     page = (measure.FOLDER / "how-to" / "answers.md").read_text()
-    assert page == answers.with_answers(page, ANSWERS)
+    assert page == with_part(page, "answers", answers.tables_of(ANSWERS))
 
 
 def test_answers_are_pytorch_s():
