@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
 from converter.frontend.array_forms import OfHeld
 from converter.ir import Graph, Node, ops
@@ -39,6 +40,8 @@ from converter.ir.evaluation import (
 from converter.ir.op import Rounding, Vectors
 from converter.ir.rewrite import drop_dead
 from converter.jax_versions import enable_x64
+from converter.pipeline.settings import PassSettings
+from converter.pipeline.steps import resample
 from converter.verify.samples import draw_inputs
 
 UNITS = 2
@@ -100,6 +103,20 @@ class Noise:
         loops = any(node.bodies for node in graph.nodes)
         return jax.jit(run) if loops else run
 
+    @cached_property
+    def _sampling(self) -> "Noise | None":
+        """Evaluations of the graph as a runtime samples images, if it samples any: between places
+        from -1 to 1, so that it is a rounding off where JAX's places are whole numbers."""
+        graph, settings = self._retrace(), PassSettings(target="standard")
+        if not {ops.floor, ops.gather} <= {node.op for node in graph.walk()}:
+            return None
+        for step in (decompose, canonicalize):
+            step(graph)
+        if not resample(graph, settings) or not graph.count(ops.grid_sample):
+            return None
+        decompose(graph, lambda op: op is ops.grid_sample)
+        return Noise(lambda: graph)
+
     def exact(self, args: Sequence[Any]) -> tuple[list[np.ndarray], int]:
         """The outputs with no errors, and how often a loop may turn in what is a little off."""
         outputs, turns = self._outputs(args, 0, ENDLESS)
@@ -108,7 +125,12 @@ class Noise:
     def moved(self, args: Sequence[Any], seed: int, most: int) -> list[np.ndarray] | None:
         """The outputs, with other errors for each ``seed``; None if a loop was not at its end."""
         outputs, turns = self._outputs(args, seed, most)
-        return outputs if turns < most else None
+        if turns >= most:
+            return None
+        if self._sampling is None:
+            return outputs
+        (exact, _), (moved, _) = (self._sampling._outputs(args, n, most) for n in (0, seed))
+        return [_further(*each) for each in zip(outputs, moved, exact, strict=True)]
 
     def _outputs(self, args: Sequence[Any], seed: int, most: int) -> tuple[list[np.ndarray], int]:
         units = UNITS if seed else 0
@@ -313,6 +335,15 @@ class _Mover:
         if start + size <= POOL:
             return self._pool[start : start + size].reshape(shape)
         return self._np.resize(self._pool[start:], shape)
+
+
+def _further(value: np.ndarray, moved: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Floats, as much further off as others have been moved."""
+    if not is_float(value.dtype):
+        return value
+    with np.errstate(invalid="ignore", over="ignore"):
+        far = moved - exact
+        return np.where(np.isfinite(far), value + far, value)
 
 
 def _triangle(node: Node, shape: tuple[int, int]) -> np.ndarray:

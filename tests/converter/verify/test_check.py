@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.scipy.ndimage import map_coordinates
 
 import converter
 from converter.ir.evaluation import COPIES, memory
@@ -202,6 +203,23 @@ def test_long_sums_of_equal_numbers_may_be_added_up_in_any_order(name):
     export = converter.to_onnx(fn, [EQUALS])
     assert converter.check(export, fn, [EQUALS]).passed
     assert not converter.check(export, lambda x: fn(x) * 1.001, [EQUALS]).passed
+
+
+def test_an_image_is_sampled_at_whole_places():
+    """JAX is exact there, and a runtime a rounding of its own places off, from -1 to 1."""
+
+    def moved(image, flow, far=0.0):
+        rows, columns = jnp.mgrid[:7.0, :51.0]
+        where = [rows + flow[0], columns + flow[1] + far]
+        return map_coordinates(image, where, order=1, mode="nearest")
+
+    image = RNG.standard_normal((7, 51)).astype(np.float32)
+    export = converter.to_onnx(moved, [image, (2, 7, 51)])
+    assert export.report.fused["GridSample"]
+    for far in (0, 1, -3):
+        inputs = [image, np.full((2, 7, 51), far, np.float32)]
+        assert converter.check(export, moved, inputs).passed
+        assert not converter.check(export, lambda *x: moved(*x, far=1e-3), inputs).passed
 
 
 def test_sums_of_nothing():
