@@ -1,5 +1,6 @@
 """Seeded checkpoints in the published layout, and the reference's outputs for them."""
 
+import gc
 import re
 import sys
 from collections.abc import Generator, Iterator
@@ -90,6 +91,11 @@ def pytest_draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         seed, count, minutes = chosen.split("/")
         items[:] = tiers.drawn(items, seed)[: int(count)]
         config.pluginmanager.register(tiers.Deadline(float(minutes)))
+
+
+def pytest_collection_finish() -> None:
+    """Have Python search for garbage less often: there is a million of objects to look at."""
+    gc.set_threshold(10_000, 20, 100)
 
 
 @pytest.hookimpl(wrapper=True)

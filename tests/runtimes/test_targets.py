@@ -1,9 +1,11 @@
 """What is written for a runtime runs there, and gives what JAX gives."""
 
 import onnx
+import onnx_ir as ir
 import pytest
 
 import converter
+from converter.targets.casts import GIVEN, LIKE, inferred_dtypes
 from tests.runtimes import load
 from tests.runtimes.networks import NETWORKS, furthest, pixels, right, size_of, write
 from zoo.export.request import Signature
@@ -19,6 +21,24 @@ PRECISIONS = {
 """What the zoo writes for each, besides float32."""
 
 full = pytest.mark.full
+
+
+@pytest.mark.parametrize("name", [*GIVEN, *LIKE, "TopK", "Add", "Clip", "Gather", "Slice"])
+def test_dtypes_of_results_are_those_of_the_standard(name):
+    """Of operands of a dtype each, where a result has that of one of them or can have one only."""
+    schema = onnx.defs.get_schema(name, 21)
+    dtypes = dict(zip((x.type_str for x in schema.inputs), [*ir.DataType][1:], strict=False))
+    operands = [
+        ir.Value(name=f"x{i}", type=ir.TensorType(dtypes[x.type_str]))
+        for i, x in enumerate(schema.inputs)
+    ]
+    node = ir.Node("", name, operands, num_outputs=len(schema.outputs))
+    found = inferred_dtypes(ir.Model(ir.Graph(operands, node.outputs, nodes=[node]), ir_version=10))
+    for result, stated in zip(node.outputs, schema.outputs, strict=True):
+        if stated.type_str in dtypes:
+            assert found[result] == dtypes[stated.type_str]
+        else:
+            assert {f"tensor({found[result].name.lower()})"} == stated.types
 
 
 def signature_of(target: str, name: str, batch: int, precision: str = "fp32") -> Signature:

@@ -86,6 +86,13 @@ def computed(fn, x=X, **how):
     return export, found, np.asarray(jax.jit(lambda x: fn(x))(x))
 
 
+@pytest.mark.parametrize(("alpha", "named"), [(1 / 17, 0), (1 / 16, 1), (16.0, 1), (17.0, 0)])
+def test_a_celu_whose_curve_has_digits(alpha, named):
+    """Of `exp(x / alpha) - 1` sixteen is how many times as large as a digit less is lost."""
+    fn = lambda x: jax.nn.celu(x, alpha)  # noqa: E731
+    assert ops(converter.to_onnx(fn, [X])).count("Celu") == named
+
+
 SLOPES_OF_INFINITY = pytest.mark.skipif(
     is_older(version("onnxruntime"), "1.27"), reason="an infinity is NaN in its PRelu"
 )

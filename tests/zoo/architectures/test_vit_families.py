@@ -6,6 +6,8 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+import torch
+from transformers import Swinv2Config, Swinv2Model
 
 import zoo
 from tests.conftest import GOLDEN
@@ -123,7 +125,7 @@ def test_convnext_agrees_with_timm():
     assert_near(forward(model_of(config), image)._asdict(), want)
 
 
-@pytest.mark.each()
+@pytest.mark.each("name")
 @pytest.mark.parametrize(
     ("name", "factors"),
     [
@@ -194,6 +196,20 @@ def test_vit5_agrees_with_equimo_2(who, size):
         np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
 
 
+def test_windows_are_those_of_transformers():
+    """Of maps that are no squares, and of maps that are smaller than a window."""
+    for grid in ((40, 24), (24, 40), (8, 64)):
+        stated = {"image_size": [4 * side for side in grid], "window_size": 6, "depths": [2, 2, 2]}
+        with torch.device("meta"):
+            theirs = Swinv2Model(Swinv2Config(**stated, embed_dim=12, num_heads=[2, 2, 2]))
+        config = SwinConfig(12, (2, 2, 2), (2, 2, 2), 6, grid, library="transformers")
+        for stage, windows in zip(theirs.encoder.layers, config.windows, strict=True):
+            sides = {block.window_size for block in stage.blocks}
+            shifts = [block.shift_size for block in stage.blocks]
+            assert [*sides, shifts] == [windows.size[0], [0, windows.shift[0]]]
+            assert windows.size[0] == windows.size[1] and windows.shift[0] == windows.shift[1]
+
+
 TIMM_ATOL = 1.5e-4
 """Four times the difference of float32 and float64 in timm, where scales of cosines are 100."""
 
@@ -213,7 +229,7 @@ NANO_BY_TIMM = {
 }
 
 
-@pytest.mark.each()
+@pytest.mark.each("name")
 @pytest.mark.parametrize(
     ("name", "size"),
     [

@@ -206,6 +206,14 @@ def test_files_that_do_not_belong(folder):
     }
 
 
+@pytest.mark.parametrize(("count", "last"), [(10, "9 is not listed"), (11, "1 more")])
+def test_ten_of_the_files_that_do_not_belong_are_named(folder, count, last):
+    for number in range(count):
+        (folder / f"{number:02}").touch()
+    said = told(audit(folder))["folder: nothing else"]
+    assert said.endswith(last) and said.count(" is not listed") == 10
+
+
 @pytest.mark.parametrize("name", ["golden.safetensors", MODEL])
 def test_damaged_files(folder, name):
     """Cut, empty, or with bits turned where it says what the rest is: never more than a failure."""

@@ -3,7 +3,7 @@ of transformers without what those that are published have: projections, registe
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 
 import equinox as eqx
 import jax
@@ -188,6 +188,28 @@ def test_sizes_that_are_sound_make_a_network():
                 wide = config.classes
             assert output[0].shape[-1] == wide
     assert sound > 15
+
+
+def varied(config, number):
+    """The configuration with another number in each of its fields, and in those of its parts."""
+    for field in fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if type(value) is int:
+            yield name, replace(config, **{name: number})
+        elif isinstance(value, tuple) and value and all(type(each) is int for each in value):
+            yield name, replace(config, **{name: (number, *value[1:])})
+        elif is_dataclass(value):
+            parts = varied(value, number)
+            yield from ((f"{name}.{part}", replace(config, **{name: it})) for part, it in parts)
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_sizes_that_are_not_sound(name):
+    config = package.info(name).config
+    assert config.is_sound and nano(config).is_sound
+    for number in (-1, 10**9):
+        sound = {where for where, made in varied(config, number) if made.is_sound}
+        assert sound <= {"rope.length"}  # what angles are multiplied by
 
 
 @pytest.mark.parametrize("kind", ["vit", "vit on no square"])

@@ -36,7 +36,11 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "deit": ("DeiTForImageClassificationWithTeacher", {**SIZED, "intermediate_size": 80}),
     "swinv2": (
         "Swinv2ForImageClassification",
-        {**{"embed_dim": 12, "depths": [1, 2], "num_heads": [2, 3]}, "window_size": 3},
+        {
+            **{"embed_dim": 12, "depths": [1, 2], "num_heads": [2, 3]},
+            "window_size": 3,
+            "image_size": 8,
+        },
     ),
 }
 

@@ -68,6 +68,7 @@ def test_a_folder(zoo, stub, pictures):
     assert all(each in row["reason"] for each, row in zip(told, errors, strict=True))
     about = read_about(out)
     assert (about.pictures, about.errors, about.dim, about.draft) == (40, 3, 3, False)
+    assert about.size == folders.SIZE
     assert zoo.json(*command, code=1)["computed"] == 0
     assert not (out / "_work").exists()
 

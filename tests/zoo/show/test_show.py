@@ -18,7 +18,7 @@ from zoo.answers.colours import RAMP, components
 from zoo.errors import BadFile
 from zoo.images.photograph import photographs
 from zoo.manifest.measured import Comparison, Verification, busy_words
-from zoo.show.chart import TimedRow, draw_residuals, draw_times, patch_means, summary
+from zoo.show.chart import TimedRow, bars, draw_residuals, draw_times, patch_means, summary
 from zoo.show.draw import WARNING, draw_grid, likeness
 from zoo.show.features import Features, legible, of_file, of_model
 from zoo.show.residual_rows import residual_rows
@@ -119,6 +119,16 @@ def test_times_are_milliseconds():
     (mark,) = (text for text in busy.axes[0].texts if "the machine was busy" in text.get_text())
     box = mark.get_window_extent()
     assert 0 <= box.x0 < box.x1 <= busy.bbox.width
+
+
+def test_bars_are_as_long_as_what_was_measured():
+    chart = bars("Time", {"first": {"zoo": 2.0, "peer": None}, "second": {"peer": 0.5}}, mark=1)
+    (axes,) = chart.axes
+    assert [bar.get_width() for bar in axes.patches] == [2.0, 0, 0.5]
+    assert [text.get_text() for text in axes.texts] == ["2.00", "not run", "0.50"]
+    places = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
+    np.testing.assert_allclose(places, [-0.2, 0.2, 1.2])
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["first", "second"]
 
 
 def assert_apart(texts):
