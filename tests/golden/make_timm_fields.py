@@ -1,5 +1,5 @@
 """Write `timm_fields.json`: the settings of timm's `pretrained_cfg`, and the arguments of the
-classes whose files the zoo reads. Run it where timm (1.0.31) is.
+classes whose files the zoo reads, with their defaults. Run it where timm (1.0.31) is.
 """
 
 import json
@@ -15,8 +15,13 @@ from timm.models.vision_transformer import VisionTransformer
 
 CLASSES = (VisionTransformer, Eva, ConvNeXt, SwinTransformerV2)
 
-names = {"PretrainedCfg": " ".join(each.name for each in fields(PretrainedCfg))}
-for kind in CLASSES:
-    names[kind.__name__] = " ".join([*signature(kind.__init__).parameters][1:])
+found = {
+    kind.__name__: {
+        name: argument.default if isinstance(argument.default, bool | int | float | str) else None
+        for name, argument in [*signature(kind.__init__).parameters.items()][1:]
+    }
+    for kind in CLASSES
+}
+names = {"PretrainedCfg": dict.fromkeys(each.name for each in fields(PretrainedCfg))}
 path = Path(__file__).with_name("timm_fields.json")
-path.write_text(json.dumps(names, indent=1) + "\n")
+path.write_text(json.dumps(names | found, indent=1) + "\n")

@@ -126,11 +126,12 @@ def test_a_setting_is_in_one_table():
         assert len(names) == len({*names})
 
 
-TIMM = {
-    kind: names.split()
-    for kind, names in json.loads((GOLDEN / "timm_fields.json").read_text()).items()
-}
-"""What timm's own classes have, as `golden/make_timm_fields.py` found it."""
+TIMM = json.loads((GOLDEN / "timm_fields.json").read_text())
+"""What timm's own classes have, and the defaults, as `golden/make_timm_fields.py` found them."""
+
+
+OTHER_NETWORKS = {"rope_temperature"}
+"""What the networks of the zoo state otherwise than timm's classes do by themselves."""
 
 
 def test_no_setting_of_timm_is_unheard_of():
@@ -138,6 +139,13 @@ def test_no_setting_of_timm_is_unheard_of():
     assert {*pictures} == {*OF_TIMMS_FILES, *TimmPictures.model_fields}
     arguments = {name for names in classes for name in names}
     assert arguments == TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys()
+    others = {
+        name
+        for defaults in classes
+        for name, value in defaults.items()
+        if name in TIMM_REFUSED_UNLESS and value not in TIMM_REFUSED_UNLESS[name]
+    }
+    assert others == OTHER_NETWORKS
 
 
 CONSTANTS = vars(image_utils) | {"PILImageResampling": image_utils.PILImageResampling}
