@@ -52,6 +52,18 @@ def test_reductions_of_integers(dtype):
             assert_same(lambda x: jnp.sum(x, (0, 1), dtype=x.dtype), x)
 
 
+def test_the_order_of_large_integers():
+    """ONNX Runtime orders no uint64; in int64 numbers from 2**63 on would be below zero."""
+    x = np.array([[1, 2**63, 7, 2**64 - 1], [2**63 - 1, 2**63 + 1, 0, 5]], np.uint64)
+
+    def fn(x):
+        places = lax.argmax(x, 1, np.int32), lax.argmin(x, 1, np.int32)
+        return places, x.max(1), x.min(1), lax.top_k(x, 3), jnp.sort(x, 1), jnp.maximum(x, x[::-1])
+
+    with jax.enable_x64(True):
+        assert_same(fn, x)
+
+
 def test_convolutions():
     """Their products are far beyond 32 bits; sums may be wider than what is added."""
     numbers = [

@@ -56,7 +56,6 @@ def test_as_near_to_the_truth_as_jax(name, dtype):
 EDGES = [0.0, -0.0, 1.0, 0.5, 2.0, 3.0, -1.0, -2.5, 1e-3, 12.0, np.inf, -np.inf, np.nan]
 
 
-@pytest.mark.each()
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_edges(name):
     """To the accuracy that the logarithms of XLA's gamma function leave."""

@@ -214,6 +214,7 @@ WRONG = {
     "--duplicates --above 1.5": "--above 1.5 is no cosine",
     "--key deep/0.png --out sheet.txt": "is no picture",
     "--key deep/0.png --pictures nowhere": "--pictures nowhere is no folder",
+    "--key deep/0.png --where nowhere>1": "used (Schema error: No field named nowhere. Valid",
     "--index": "has 5 rows, too few for an index",
 }
 
