@@ -38,7 +38,8 @@ class MaskConfig(OnBackbone):
         sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST
         joined = 0 < self.query_blocks <= self.depth and self.backbone.is_sound
         # No pixel of a mask is smaller than the picture's.
-        return sized and joined and self.upscalings >= 0 and self.stride % 2**self.upscalings == 0
+        whole = self.upscalings >= 0 and self.mask_stride << self.upscalings == self.stride
+        return sized and joined and whole
 
     @property
     def text(self) -> str:
