@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +33,20 @@ STRUCTURE = "structure"
 """The tag of programs whose operators stay the same under `vmap`, `jit` and `scan`."""
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array: then these very values
+
+
+def drawn(make: Callable[[jax.Array], Any]) -> Any:
+    """What is made of a key, with numbers of numpy's: JAX compiles initializers one by one, which
+    would be half a minute of every run of the tests."""
+    rng = np.random.default_rng(4)
+    return jax.tree.map(
+        lambda leaf: (
+            jnp.asarray(rng.normal(0, 0.4, leaf.shape), leaf.dtype)
+            if isinstance(leaf, jax.ShapeDtypeStruct)
+            else leaf
+        ),
+        eqx.filter_eval_shape(make, jax.random.key(0)),
+    )
 
 
 @dataclass(frozen=True)

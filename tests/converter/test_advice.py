@@ -1,13 +1,13 @@
 """What new users write wrongly, and the word that the sentence about it names."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import converter
 from converter.errors import ConverterError
+from tests.conformance import drawn
 
 BATCH = [("batch", 3)]
 ROWS = ("batch", 3)
@@ -27,9 +27,9 @@ WRONG = {
     "one input": (lambda x: x, ROWS, r"for one input write \[\('batch', 3\)\]"),
     "a dictionary in a shape": (lambda d: d[0]["a"], [({"a": 3}, 3)], r"has a dict in it.*\{\"x\""),
     "numpy": (lambda x: jnp.asarray(np.sin(x)), BATCH, r"write jax\.numpy in place of numpy"),
-    "no batch": (eqx.nn.Linear(3, 4, key=jax.random.key(0)), BATCH, r"convert jax\.vmap"),
+    "no batch": (drawn(lambda key: eqx.nn.Linear(3, 4, key=key)), BATCH, r"convert jax\.vmap"),
     "no batch of pictures": (
-        eqx.nn.Conv2d(3, 4, 3, key=jax.random.key(0)),
+        drawn(lambda key: eqx.nn.Conv2d(3, 4, 3, key=key)),
         [(2, 3, 8, 8)],
         r"without the first dimension, 2: .* jax\.vmap",
     ),

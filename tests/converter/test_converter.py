@@ -13,8 +13,9 @@ import pytest
 import converter
 from converter.pipeline import passes
 from converter.verify.sessions import run
+from tests.conformance import drawn
 
-MLP = eqx.nn.MLP(4, 3, 8, 2, key=jax.random.key(0))
+MLP = drawn(lambda key: eqx.nn.MLP(4, 3, 8, 2, key=key))
 MLP_NAMES = [f"layers.{i}.{leaf}" for i in range(3) for leaf in ("weight", "bias")]
 
 

@@ -15,6 +15,7 @@ from converter.ir import ops
 from converter.targets.schemas import operator
 from converter.targets.target import Quirk, Target, lack
 from converter.targets.versions import versions
+from tests.conformance import drawn
 from tests.converter.fuse.test_activations import ACTIVATIONS
 
 
@@ -25,7 +26,6 @@ def scaled(numbers, x):
     return x * inverse + (bias - mean * inverse)
 
 
-KEY = jax.random.key(0)
 X = (2, 5, 12)
 FUSED = {
     **ACTIVATIONS,
@@ -42,7 +42,7 @@ FUSED = {
     "BatchNormalization": eqx.Partial(scaled, jnp.arange(5.0)),
     "GRU": lambda x: jax.lax.scan(lambda h, v: (CELL(v, h),) * 2, jnp.zeros(4), x[0])[1],
 }
-CELL = eqx.nn.GRUCell(12, 4, key=KEY)
+CELL = drawn(lambda key: eqx.nn.GRUCell(12, 4, key=key))
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from tests.conformance import DEFAULT, JUDGES, Case
+from tests.conformance import DEFAULT, JUDGES, Case, drawn
 
-KEY = jax.random.key(0)
 RNGS = nnx.Rngs(0)
-LSTM = eqx.nn.LSTMCell(3, 5, key=KEY)
+LSTM = drawn(lambda key: eqx.nn.LSTMCell(3, 5, key=key))
 
 
 def lstm_over_time(xs):
@@ -18,12 +17,14 @@ def lstm_over_time(xs):
     return lax.scan(lambda state, x: ((new := LSTM(x, state)), new[0]), start, xs)
 
 
+LINEAR = drawn(lambda key: eqx.nn.Linear(3, 4, key=key))
+MLP = drawn(lambda key: eqx.nn.MLP(3, "scalar", 8, 1, key=key))
 EQUINOX = [
-    Case("Linear", jax.vmap(eqx.nn.Linear(3, 4, key=KEY)), (("B", 3),),
+    Case("Linear", jax.vmap(LINEAR), (("B", 3),),
          ops={"MatMul": 1, "Add": 1, "Transpose": 0}),
     Case("LSTM over time, batched", jax.vmap(lstm_over_time), (("B", 7, 3),), ops={"LSTM": 1},
          tags=DEFAULT | {JUDGES}),
-    Case("gradient of an MLP", jax.grad(eqx.nn.MLP(3, "scalar", 8, 1, key=KEY)), ((3,),),
+    Case("gradient of an MLP", jax.grad(MLP), ((3,),),
          tags=DEFAULT),
 ]  # fmt: skip
 FLAX = [

@@ -9,12 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import DEFAULT, STRUCTURE, Case
+from tests.conformance import DEFAULT, STRUCTURE, Case, drawn
 from tests.programs.resize import to
 from tests.programs.sampling import SPELLED as SAMPLED
 from zoo.architectures.parts.resize import resize_aligned
-
-KEY = jax.random.key(0)
 
 
 def floats(module, change):
@@ -102,7 +100,7 @@ def spelled(name, fn, shapes, fused, *ways):
 NORM = perturbed(eqx.nn.LayerNorm(8))
 OTHER_NORM = perturbed(eqx.nn.LayerNorm(8), seed=1)
 ROPE = eqx.nn.RotaryPositionalEmbedding(8)
-MHA = perturbed(eqx.nn.MultiheadAttention(3, 12, key=KEY))
+MHA = drawn(lambda key: eqx.nn.MultiheadAttention(3, 12, key=key))
 OF_MHA = ((5, 12), (7, 12), (7, 12))
 TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))

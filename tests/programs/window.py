@@ -6,9 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import DEFAULT, JUDGES, Case
+from tests.conformance import DEFAULT, JUDGES, Case, drawn
 
-KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 IMAGE, KERNEL = (2, 4, 9, 8), (6, 4, 3, 2)
 conv = lax.conv_general_dilated
@@ -70,7 +69,7 @@ WITHOUT_KERNELS = [
          ((("B", 4, "H", 7), "int32"), ((6, 2, 3, 5), "int32"))),
 ]  # fmt: skip
 
-SPREAD = eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=KEY)
+SPREAD = drawn(lambda key: eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=key))
 LAYERS = [
     Case("ConvTranspose2d groups", jax.vmap(SPREAD), (("B", 4, 7, 6),),
          ops={"ConvTranspose": 1, "Add": 0, "Transpose": 0}, tags=DEFAULT),

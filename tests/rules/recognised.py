@@ -19,6 +19,7 @@ from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
+from tests.conformance import drawn
 from tests.programs.sampling import HWC, LOOK_ALIKES, POINTS
 from tests.programs.sampling import SPELLED as SAMPLED
 from tests.programs.spellings import dot_product, rotate_full, rotate_interleaved, rotate_rest
@@ -31,8 +32,6 @@ PLAIN = (-1.5, 0.75, 2.5, -0.25, 1.125, 0.5, -2.0, 0.0)
 ODD = (*PLAIN, -0.0, np.inf, -np.inf, np.nan)
 HUGE = (np.inf, -np.inf, np.nan, 1e30, 3e38, 1e-30, 0.0, 2.0, 0.5, -1.5)
 """Factors that make something else of zeros, and of what cancels, on another way."""
-
-KEY = jax.random.key(0)
 
 
 def until(name: str, **how: Any) -> Step:
@@ -281,7 +280,7 @@ def hidden(d: Drawn) -> Expr:
 
 def cell_loop(name: str) -> Draw:
     cell = {"lstm": eqx.nn.LSTMCell, "gru": eqx.nn.GRUCell}.get(name)
-    made = cell(4, 3, key=KEY) if cell else None
+    made = drawn(lambda key: cell(4, 3, key=key)) if cell else None
     w = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(np.float32)
 
     def run(x: Any) -> Any:
