@@ -14,6 +14,9 @@ import pytest
 from jaxtyping import install_import_hook
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
+# A search of Python's for garbage looks at a million objects, most of which stay.
+gc.set_threshold(10_000, 20, 100)
+
 if not hasattr(jax, "enable_x64"):  # before jax 0.8 it has another place
     from jax.experimental import enable_x64
 
@@ -91,11 +94,6 @@ def pytest_draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         seed, count, minutes = chosen.split("/")
         items[:] = tiers.drawn(items, seed)[: int(count)]
         config.pluginmanager.register(tiers.Deadline(float(minutes)))
-
-
-def pytest_collection_finish() -> None:
-    """Have Python search for garbage less often: there is a million of objects to look at."""
-    gc.set_threshold(10_000, 20, 100)
 
 
 @pytest.hookimpl(wrapper=True)
