@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import shutil
 
 import lance
@@ -71,6 +72,14 @@ def test_a_folder(zoo, stub, pictures):
     assert about.size == folders.SIZE
     assert zoo.json(*command, code=1)["computed"] == 0
     assert not (out / "_work").exists()
+
+
+def test_the_size_is_that_of_the_preprocessing_where_the_file_has_none(tmp_path, stub, pictures):
+    manifest = json.loads((stub / "manifest.json").read_text())
+    (stub / "manifest.json").write_text(json.dumps(manifest | {"size": None}))
+    folder = folders.write(tmp_path / "in", dict([*pictures.items()][:1]))
+    package.embed(folder, model=stub, out=tmp_path / "x.lance")
+    assert read_about(tmp_path / "x.lance").size == folders.SIZE
 
 
 def test_every_kind_of_source(tmp_path, stub, pictures):

@@ -1,15 +1,46 @@
 """Names, aliases and what entries say."""
 
+import json
 import pickle
 import re
+from dataclasses import asdict
 
 import pytest
 
 import zoo
+from tests.conftest import GOLDEN
 from zoo.architectures.reported import MEASURED_TASKS
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.errors import BadRequest, UnknownModel
 from zoo.registry.lookup import MODELS
+
+TIMM = json.loads((GOLDEN / "timm_published.json").read_text())
+"""What timm says of its models, as `golden/make_timm_published.py` found it."""
+
+OTHERWISE_IN_TIMM = {
+    # Its files have no token of masks, and the zoo's sizes and filters are those of the publishers.
+    **dict.fromkeys(("dinov3", "dinov2", "eupe"), ("parameters", "size", "interpolation")),
+    "siglip2": ("interpolation",),
+}
+
+
+@pytest.mark.parametrize("called", TIMM)
+def test_a_model_has_the_numbers_that_timm_gives_it(called):
+    entry, said = zoo.info(f"timm/{called}"), TIMM[called]
+    config, pictures = entry.config_for("timm"), entry.preprocessing
+    ours = asdict(config) | {"parameters": entry.parameters, "size": pictures.size}
+    ours |= {"mean": pictures.mean, "std": pictures.std, "interpolation": pictures.resample}
+    gate = getattr(config, "ffn", "")
+    ours["activation"] = (
+        "silu" if "swiglu" in gate else entry.libraries.get("timm", config).activation
+    )
+    if gate == "swiglu_fused":
+        ours["hidden"] *= 2  # one layer makes both parts
+    names = (said.keys() & ours.keys()).difference(OTHERWISE_IN_TIMM.get(entry.family, ()))
+    assert len(names) >= 7
+    for name in names:
+        own = list(ours[name]) if isinstance(ours[name], tuple) else ours[name]
+        assert (name, own) == (name, said[name])
 
 
 @pytest.mark.parametrize("name", zoo.list_models())
