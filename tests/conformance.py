@@ -88,6 +88,12 @@ class Case:
         return jax.jit(lambda params, *xs: self.fn(*xs) if plain else self.fn(params, *xs))
 
 
+def unused(model: ir.Model) -> list[str]:
+    """Names of numbers that no node uses: ONNX Runtime warns of each."""
+    values = (v for graph in model.graphs() for v in graph.initializers.values())
+    return [v.name or "" for v in values if not v.uses() and not v.is_graph_output()]
+
+
 def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
     """The file is valid, gives JAX's numbers in ONNX Runtime, and holds the operators."""
     if (opset or case.opsets[-1]) > NEWEST:
@@ -95,6 +101,7 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
     with jax.enable_x64(case.x64):
         arrays, export = inputs(case.specs), case.export(opset)
         onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
+        assert unused(export.model) == []
         expected = results(case, arrays)
     for (name, actual), wanted in zip(run(export, arrays).items(), expected, strict=True):
         assert_close(actual, wanted, case.tolerance, f"{name} of the file")

@@ -18,13 +18,16 @@ from tests.programs.calls import X, sharded
 TYPE = jax.ShapeDtypeStruct((3, 4), np.float32)
 
 
-@pytest.mark.parametrize("name", calls.DROPPED)
+@pytest.mark.parametrize("name", calls.DROPPED | calls.UNCOMPILED)
 def test_dropped(name):
     """One warning, however many there are."""
+    fn = (calls.DROPPED | calls.UNCOMPILED)[name]
     with pytest.warns(UserWarning, match=rf"left out: jax\..*{name}: ") as caught:
-        export = converter.to_onnx(calls.DROPPED[name], [X])
+        export = converter.to_onnx(fn, [X])
     assert len(caught) == 1
     assert set(export.report.histogram) <= {"Add"}
+    (got,) = converter.run(export, [X]).values()
+    np.testing.assert_allclose(got, fn(jnp.asarray(X)), rtol=1e-6)
 
 
 REFUSED = {

@@ -15,6 +15,7 @@ import converter
 from converter.model.verdict import LEVELS
 from converter.opsets import is_older
 from converter.verify.sessions import run, sessions
+from tests.conformance import unused
 from tests.runtimes.load import needs_quantized_23
 from tests.seeded import NETWORKS, nano, native, values_of
 from tests.synthetic import make_image
@@ -85,6 +86,7 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
         derive(source, file, precision, [image])
         onnx.checker.check_model(file, full_check=True)
         model = ir.load(file)
+        assert unused(model) == []
         assert {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)} == {FLOAT}
         operators = Counter(node.op_type for node in model.graph)
         integers = operators[PRODUCTS[precision]] if precision in PRODUCTS else 0
