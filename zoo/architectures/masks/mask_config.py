@@ -37,7 +37,7 @@ class MaskConfig(OnBackbone):
         """Whether a network can have these sizes."""
         sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST
         joined = 0 < self.query_blocks <= self.depth and self.backbone.is_sound
-        # No pixel of a mask is smaller than the picture's.
+        # No pixel of a mask is smaller than the picture's. A power of two would have no bound.
         whole = self.upscalings >= 0 and self.mask_stride << self.upscalings == self.stride
         return sized and joined and whole
 
