@@ -181,15 +181,19 @@ SPELLED_OUT = (ops.gelu, ops.rotary)
 """What has a name here before there is an operator for it."""
 
 
+def spelled_out(node: Node, editor: Editor) -> Sequence[Value]:
+    """Results of an operation by the formula that says what it means."""
+    specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
+    assert node.op.formula is not None
+    return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
+
+
 def spell_out(graph: Graph, settings: PassSettings) -> bool:
-    """Spell operations out by the formula that says what each of them means."""
+    """Spell out what the target has no operators for."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
-        if settings.takes(operator(node.op), node.out.dtype):
-            return None
-        specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
-        assert node.op.formula is not None
-        return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
+        taken = settings.takes(operator(node.op), node.out.dtype)
+        return None if taken else spelled_out(node, editor)
 
     fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
     return sweep(graph, dict.fromkeys(fused, rule))

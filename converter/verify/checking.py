@@ -28,7 +28,7 @@ from converter.model.verdict import (
     worse,
 )
 from converter.verify.elements import Judge, Judgement, first
-from converter.verify.noise import Noise
+from converter.verify.noise import Noise, resamples
 from converter.verify.samples import refuse_forbidden, samples
 from converter.verify.sessions import Model, run, sessions
 
@@ -214,7 +214,7 @@ def _noise(model: Model, fn: Callable[..., Any], inputs: Sequence[Any]) -> Noise
     """By what an export was traced from; of other models, by what the function itself is."""
     if isinstance(model, Export):
         is_whole = all(v.bound is not None or v.program for v in model.graph.params)
-        return Noise(model.retrace) if is_whole else None
+        return Noise(model.retrace, resamples(model.graph)) if is_whole else None
     try:
         graph = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
     except (*RAISED, ConverterError):  # no function of JAX's

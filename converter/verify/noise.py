@@ -38,10 +38,10 @@ from converter.ir.evaluation import (
     run_uncompiled,
 )
 from converter.ir.op import Rounding, Vectors
-from converter.ir.rewrite import drop_dead
+from converter.ir.rewrite import drop_dead, sweep
 from converter.jax_versions import enable_x64
 from converter.pipeline.settings import PassSettings
-from converter.pipeline.steps import resample
+from converter.pipeline.steps import resample, spelled_out
 from converter.verify.samples import draw_inputs
 
 UNITS = 2
@@ -59,11 +59,25 @@ POOL = 1 << 16
 """So many random numbers serve all steps of an evaluation, each from another place on."""
 
 
-class Noise:
-    """Evaluations of a graph with every step a little off, for as many inputs as there are."""
+def resamples(graph: Graph) -> bool:
+    """Whether operators compute places between pixels."""
+    return any(map(_resamples, graph.walk()))
 
-    def __init__(self, retrace: Callable[[], Graph]) -> None:
+
+def _resamples(node: Node) -> bool:
+    linear = node.op is ops.resize and node.params["kinds"][0][0] != "nearest"
+    return linear or node.op is ops.grid_sample
+
+
+class Noise:
+    """Evaluations of a graph with every step a little off, for as many inputs as there are.
+
+    A file ``resamples`` if operators of its own may compute places between pixels.
+    """
+
+    def __init__(self, retrace: Callable[[], Graph], resamples: bool = True) -> None:
         self._retrace = retrace
+        self._resamples = resamples
 
     @cached_property
     def _graph(self) -> Graph:
@@ -105,17 +119,17 @@ class Noise:
 
     @cached_property
     def _sampling(self) -> "Noise | None":
-        """Evaluations of the graph as a runtime samples images, if it samples any: between places
-        from -1 to 1, so that it is a rounding off where JAX's places are whole numbers."""
-        graph, settings = self._retrace(), PassSettings(target="standard")
-        if not {ops.floor, ops.gather} <= {node.op for node in graph.walk()}:
+        """Evaluations of the graph with places between pixels computed as a runtime does, if there
+        are any: it is a rounding off where JAX's places, or weights, are known exactly."""
+        if not self._resamples:
             return None
-        for step in (decompose, canonicalize):
-            step(graph)
-        if not resample(graph, settings) or not graph.count(ops.grid_sample):
+        graph = self._graph.clone()
+        canonicalize(graph)
+        resample(graph, PassSettings(target="standard"))
+        if not resamples(graph):
             return None
-        decompose(graph, lambda op: op is ops.grid_sample)
-        return Noise(lambda: graph)
+        sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), spelled_out))
+        return Noise(lambda: graph, False)
 
     def exact(self, args: Sequence[Any]) -> tuple[list[np.ndarray], int]:
         """The outputs with no errors, and how often a loop may turn in what is a little off."""

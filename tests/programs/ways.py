@@ -90,7 +90,8 @@ def _vmap_of_grad(case: Case) -> Case:
             raise TypeError("nothing to differentiate")
         return slopes
 
-    return wrapped(replace(case, fn=grad, ops={}), "vmap-1")
+    # What the derivative takes of the program between its steps is another reason.
+    return wrapped(replace(case, fn=grad, ops={}, said=""), "vmap-1")
 
 
 def _vmap_of_cond(case: Case) -> Case:

@@ -11,6 +11,7 @@ import converter
 from converter.ir.evaluation import COPIES, memory
 from converter.model.verdict import LEVELS, Difference, Elements, Errors, Verdict
 from converter.verify.samples import BUDGET, samples
+from tests.programs.resize import half_pixel, hats
 
 RNG = np.random.default_rng(3)
 BASE = RNG.standard_normal((3, 5)).astype(np.float32)
@@ -220,6 +221,20 @@ def test_an_image_is_sampled_at_whole_places():
         inputs = [image, np.full((2, 7, 51), far, np.float32)]
         assert converter.check(export, moved, inputs).passed
         assert not converter.check(export, lambda *x: moved(*x, far=1e-3), inputs).passed
+
+
+def test_an_image_is_resized_by_known_weights():
+    """They are exact in JAX; a runtime computes them of places, which are a rounding off."""
+
+    def resized(x):
+        weights = hats(40, half_pixel(40, 97)), hats(4, half_pixel(4, 7))
+        return jnp.einsum("nchw,hH,wW->nHWc", x, *weights)
+
+    x = RNG.standard_normal((2, 3, 40, 4)).astype(np.float32)
+    export = converter.to_onnx(resized, [x])
+    assert export.report.fused["Resize"]
+    assert converter.check(export, resized, [x]).passed
+    assert not converter.check(export, lambda x: resized(x) * 1.001, [x]).passed
 
 
 def test_sums_of_nothing():
