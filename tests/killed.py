@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -67,6 +68,7 @@ class Watch:
 
     def __init__(self, order: Order, told: connection.Connection) -> None:
         self.order, self.told, self.count, self.struck = order, told, 0, False
+        self.lock = threading.RLock()  # a handler of a signal may change files as well
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         if event not in WRITES or not isinstance(arguments[0], str | os.PathLike):
@@ -75,6 +77,11 @@ class Watch:
             return
         if event == "open" and not int(str(arguments[2])) & (os.O_WRONLY | os.O_RDWR):
             return
+        with self.lock:
+            self.change(event)
+
+    def change(self, event: str) -> None:
+        """Count one, which no other thread does meanwhile, so that the wanted one is met."""
         self.count += 1
         self.told.send(None)
         if self.order.action == "ENOSPC":

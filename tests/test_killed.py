@@ -112,3 +112,19 @@ def check(found, old, new):
             # It lists the files of variants that nobody pulled, too.
             listed = {str(Path(file).parent / item["name"]) for item in json.loads(text)["files"]}
             assert all(found.get(each) == new[each] for each in listed & set(new))
+
+
+MANY = """
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+with ThreadPoolExecutor(8) as threads:
+    list(threads.map(lambda number: Path(str(number)).touch(), range(800)))
+"""
+
+
+def test_threads_cannot_miss_the_change(run, tmp_path):
+    """At which a command is stopped, although they change files at once."""
+    for at in range(100, 800, 100):
+        done = run(Order(str(tmp_path), ["-c", MANY], at=at))
+        assert (done.status, done.changes) == (STOPPED["SIGKILL"], at)
