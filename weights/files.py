@@ -5,6 +5,7 @@ is to be read in a few hundred MB.
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -116,7 +117,9 @@ def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
 def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
     """The sha256 of what is left of an open file; `step` is told the size of each piece."""
     digest = hashlib.sha256()
-    buffer = bytearray(PIECE)
+    # A megabyte of new memory takes as long as hashing one: a small file gets a small buffer.
+    size = os.fstat(file.fileno()).st_size
+    buffer = bytearray(min(max(size, 1 << 16), PIECE))
     while count := file.readinto(buffer):
         digest.update(memoryview(buffer)[:count])
         if step is not None:

@@ -98,7 +98,7 @@ def _tensors(
 ) -> dict[str, LazyTensor]:
     """The arrays by name. **Raises** `WrongDigest` if the metadata has another than they have."""
     arrays = [tensor for tensor in scan(stream, size, source) if tensor.shape]
-    hashed, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
+    hashed, buffer = hashlib.sha256(), memoryview(bytearray(min(size, PIECE)))
     for offset in range(0, size if CHECKSUM in metadata else 0, PIECE):
         piece = buffer[: size - offset]
         source.read_into(offset, piece)
