@@ -15,7 +15,7 @@ from converter.frontend.diagnostics import RAISED
 from converter.ir.complex_pairs import is_complex, packed, real_dtype
 from converter.ir.dtypes import is_float
 from converter.jax_versions import enable_x64
-from converter.verify.noise import Noise
+from converter.verify.noise import Exact, Noise
 
 ROUNDING = 16
 """Units in the last place that an element may be off whatever the graph. Of what ONNX Runtime
@@ -122,19 +122,18 @@ class Judge:
         numbers, and integers as if nothing had been moved.
         """
         assert self._noise is not None
-        exact, turns = self._exact
+        exact = self._exact
+        self._known = self._known or [exact.outputs]
         while len(self._known) <= run:
-            moved = self._noise.moved(self.inputs, len(self._known), turns)
+            moved = self._noise.moved(self.inputs, len(self._known), exact)
             self._is_endless = self._is_endless or moved is None
-            self._known.append(moved or [_unknown(y) for y in exact])
+            self._known.append(moved or [_unknown(y) for y in exact.outputs])
         return self._known[run]
 
     @cached_property
-    def _exact(self) -> tuple[list[np.ndarray], int]:
+    def _exact(self) -> Exact:
         assert self._noise is not None
-        exact, turns = self._noise.exact(self.inputs)
-        self._known.append(exact)
-        return exact, turns
+        return self._noise.exact(self.inputs)
 
     @cached_property
     def _truth(self) -> list[np.ndarray] | None:

@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, reduce
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,23 +61,32 @@ POOL = 1 << 16
 
 def resamples(graph: Graph) -> bool:
     """Whether operators compute places between pixels."""
-    return any(map(_resamples, graph.walk()))
+    return any(map(_computes_places, graph.walk()))
 
 
-def _resamples(node: Node) -> bool:
+def _computes_places(node: Node) -> bool:
     linear = node.op is ops.resize and node.params["kinds"][0][0] != "nearest"
     return linear or node.op is ops.grid_sample
+
+
+class Exact(NamedTuple):
+    """What a graph gives with no errors, and how often its loops may turn with them; ``sampled`` is
+    what it gives with places between pixels computed as a runtime does, if that may differ."""
+
+    outputs: list[np.ndarray]
+    most: int
+    sampled: list[np.ndarray] | None
 
 
 class Noise:
     """Evaluations of a graph with every step a little off, for as many inputs as there are.
 
-    A file ``resamples`` if operators of its own may compute places between pixels.
+    Of ``places`` between pixels the file's own operators may be a rounding off.
     """
 
-    def __init__(self, retrace: Callable[[], Graph], resamples: bool = True) -> None:
+    def __init__(self, retrace: Callable[[], Graph], places: bool = True) -> None:
         self._retrace = retrace
-        self._resamples = resamples
+        self._places = places
 
     @cached_property
     def _graph(self) -> Graph:
@@ -121,7 +130,7 @@ class Noise:
     def _sampling(self) -> "Noise | None":
         """Evaluations of the graph with places between pixels computed as a runtime does, if there
         are any: it is a rounding off where JAX's places, or weights, are known exactly."""
-        if not self._resamples:
+        if not self._places:
             return None
         graph = self._graph.clone()
         canonicalize(graph)
@@ -131,20 +140,22 @@ class Noise:
         sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), spelled_out))
         return Noise(lambda: graph, False)
 
-    def exact(self, args: Sequence[Any]) -> tuple[list[np.ndarray], int]:
-        """The outputs with no errors, and how often a loop may turn in what is a little off."""
+    def exact(self, args: Sequence[Any]) -> Exact:
+        """The outputs with no errors."""
         outputs, turns = self._outputs(args, 0, ENDLESS)
-        return outputs, min(LONGER * turns + SOME_TURNS, ENDLESS)
+        most = min(LONGER * turns + SOME_TURNS, ENDLESS)
+        sampled = None if self._sampling is None else self._sampling._outputs(args, 0, most)[0]
+        return Exact(outputs, most, sampled)
 
-    def moved(self, args: Sequence[Any], seed: int, most: int) -> list[np.ndarray] | None:
+    def moved(self, args: Sequence[Any], seed: int, exact: Exact) -> list[np.ndarray] | None:
         """The outputs, with other errors for each ``seed``; None if a loop was not at its end."""
-        outputs, turns = self._outputs(args, seed, most)
-        if turns >= most:
+        outputs, turns = self._outputs(args, seed, exact.most)
+        if turns >= exact.most:
             return None
-        if self._sampling is None:
+        if self._sampling is None or exact.sampled is None:
             return outputs
-        (exact, _), (moved, _) = (self._sampling._outputs(args, n, most) for n in (0, seed))
-        return [_further(*each) for each in zip(outputs, moved, exact, strict=True)]
+        moved, _ = self._sampling._outputs(args, seed, exact.most)
+        return [_further(*each) for each in zip(outputs, moved, exact.sampled, strict=True)]
 
     def _outputs(self, args: Sequence[Any], seed: int, most: int) -> tuple[list[np.ndarray], int]:
         units = UNITS if seed else 0
