@@ -13,7 +13,7 @@ EMBEDDED = Path(__file__).parents[1] / "zoo" / "data" / "vit_digits.safetensors"
 COMMANDS = {
     "export": ["export", "vit_digits", "--no-verify", "--force"],
     "convert": ["weights", "convert", str(EMBEDDED), "w.eqx", "--force"],
-    "golden": ["golden", "make", "vit_digits", "w.pth", "--force"],
+    "golden": ["golden", "vit_digits", "w.pth", "--force"],
     "pull": ["pull", folders.MODEL, "--out", "out", "--variant", "fp32", "--force"],
     "build": ["build", "vit_digits", "--out", ".", "--variant", "fp32"],
 }

@@ -124,7 +124,7 @@ BUILT = [
     ["show", "vit_digits", "cat.png", "--out", "shown.png"],
     ["embed", "pictures", "--model", FOLDER, "--out", "vectors.lance"],
     ["search", "vectors.lance", "cat.png", "--pictures", "pictures"],
-    ["golden", "make", "vit_digits", "golden.pth"],
+    ["golden", "vit_digits", "golden.pth"],
     ["weights", "inspect", "golden.pth"],
     ["weights", "convert", "golden.pth", "golden.eqx"],
     ["cache", "list"],

@@ -41,7 +41,7 @@ def writes(line: str, suffix: str = "") -> Door:
 
 NEW = "--out new"
 EXPORT = "export vit_digits --no-verify"
-MADE = "golden make vit_digits new.safetensors"
+MADE = "golden vit_digits new.safetensors"
 READ = f"{MADE} --reference reference.npz --weights"
 BUILD = "build vit_digits --variant fp32"
 INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
@@ -70,6 +70,7 @@ DOORS = {
     "verify FILE|DIR": Door("verify {}", FOLDER),
     "verify --weights": Door(f"verify {MODEL} --weights {{}}", DIGITS),
     "verify --base": Door(f"verify adapted.onnx --weights {ADAPTER} --base {{}}", DIGITS),
+    "verify --onnx": Door(f"verify {GOLDEN} --onnx {{}}", MODEL),
     "verify --plot": writes(f"verify {MODEL} --plot {{}}", ".png"),
     "show MODEL|FILE|FOLDER": Door("show {} photo.png --out new.png", MODEL, ".onnx"),
     "show IMAGE": Door("show vit_digits {} --out new.png", "photo.png", ".png"),
@@ -115,13 +116,10 @@ DOORS = {
     "weights inspect --base": Door(f"weights inspect {ADAPTER} --base {{}}", DIGITS),
     "weights convert DST": writes(f"weights convert {DIGITS} {{}}", ".eqx"),
     "weights download --out": writes("weights download dinov3_vits16 --out {}"),
-    "golden make DST": writes("golden make vit_digits {}", ".pth"),
-    "golden make --weights": Door(f"{READ} {{}}", DIGITS),
-    "golden make --image": Door(f"{READ} {DIGITS} --image {{}}", "photo.png", ".png"),
-    "golden make --reference": Door(f"{GIVEN} --reference {{}}", "reference.npz", ".npz"),
-    "golden check FILE": Door(f"golden check {{}} --onnx {MODEL}", GOLDEN),
-    "golden check --weights": Door(f"golden check {GOLDEN} --weights {{}}", DIGITS),
-    "golden check --onnx": Door(f"golden check {GOLDEN} --onnx {{}}", MODEL),
+    "golden DST": writes("golden vit_digits {}", ".pth"),
+    "golden --weights": Door(f"{READ} {{}}", DIGITS),
+    "golden --image": Door(f"{READ} {DIGITS} --image {{}}", "photo.png", ".png"),
+    "golden --reference": Door(f"{GIVEN} --reference {{}}", "reference.npz", ".npz"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`zoo golden`: what a reference makes of an image and a checkpoint, kept to compare with."""
+"""Golden numbers: what a reference makes of an image and a checkpoint, kept to compare with."""
 
 from functools import partial
 from importlib.metadata import version
@@ -78,12 +78,14 @@ def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
     return differences(golden, run(model, *map(jnp.asarray, golden.fed.values())))
 
 
-def check_onnx(golden: Golden, file: Path) -> dict[str, float]:
-    """Largest absolute difference of an exported file, by output. **Raises** `BadFile`."""
-    from zoo.runtime import ERRORS, session
+def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
+    """Largest absolute difference of an exported file, by output. **Raises** `BadFile`, or
+    `BadRequest` for a provider that is not there."""
+    from zoo.runtime import ERRORS, check_provider, session
 
+    check_provider(provider)
     try:
-        outputs = converter.run(session(file), [*golden.fed.values()])
+        outputs = converter.run(session(file, provider), [*golden.fed.values()])
     except ERRORS as error:
         raise BadFile(
             f"{file} does not run on the golden file's input ({first_line(error)}): name the file "

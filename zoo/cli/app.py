@@ -5,13 +5,14 @@ from typing import Annotated
 import typer
 
 import zoo
-from zoo.cli import cache_command, golden_command, weights_command
+from zoo.cli import cache_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
 from zoo.cli.common_options import SpreadOpsets, examples
 from zoo.cli.console import help_alone, run_command_line
 from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export
+from zoo.cli.golden_command import golden
 from zoo.cli.models_command import describe, list_command
 from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
@@ -48,7 +49,14 @@ BUILT = "artifacts/dinov3_vits16"
 app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(list_command)
 app.command("info", epilog=examples("zoo info dinov3_vits16"))(describe)
 app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
-app.command(epilog=examples("zoo verify dinov3_vits16-opset23.onnx", f"zoo verify {BUILT}"))(verify)
+app.command(
+    epilog=examples(
+        "zoo verify dinov3_vits16-opset23.onnx",
+        f"zoo verify {BUILT}",
+        "zoo verify vits16.safetensors --weights PATH --onnx FILE",
+    )
+)(verify)
+app.command(epilog=examples("zoo golden dinov3_vits16 vits16.safetensors --weights PATH"))(golden)
 app.command(
     epilog=examples(
         "zoo show dinov3_vits16 cat.png dog.png", "zoo show vit_digits-opset23.onnx 3.png"
@@ -86,7 +94,6 @@ app.command(
 app.command(epilog=examples("zoo reports received/* --out reports.html"))(reports)
 app.add_typer(weights_command.app, name="weights")
 app.add_typer(cache_command.app, name="cache")
-app.add_typer(golden_command.app, name="golden")
 
 
 def main() -> None:

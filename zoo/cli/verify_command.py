@@ -1,9 +1,11 @@
 """`zoo verify`: is a folder, or a file, still what its manifest says, and still right?"""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
@@ -15,6 +17,9 @@ from zoo.terminal import complain, say
 
 if TYPE_CHECKING:
     from zoo.artifacts.audit.findings import AuditReport, Finding
+    from zoo.checkpoints.weights_argument import Choice
+
+ONNX = Option("FILE", "An exported file to compare golden numbers with.")
 
 
 @options_of()
@@ -23,13 +28,15 @@ def verify(
         Path,
         argument(
             "FILE|DIR",
-            "A built or pulled folder, a file in one, or a file that `zoo export` wrote.",
+            "A built or pulled folder, a file in one, a file that `zoo export` wrote, or golden "
+            "numbers, NAME.safetensors.",
         ),
     ],
     weights: Annotated[str | None, weights_from("those that the manifest names")] = None,
     take: Annotated[str, TAKE] = "",
     without_head: Annotated[bool, WITHOUT_HEAD] = False,
     base: Annotated[Path | None, ADAPTER_BASE] = None,
+    onnx: Annotated[Path | None, ONNX] = None,
     provider: Annotated[
         str, Option("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",
@@ -39,21 +46,32 @@ def verify(
     """Check that a file or a folder is what its manifest says, and that its numbers are right.
 
     A folder is compared with the outputs that it holds. A file of `zoo export` is compared with the
-    model in JAX.
+    model in JAX. Golden numbers, which `zoo golden` writes, are compared with the model in JAX that
+    --weights names (within 3e-5) and with the file that --onnx names (within 1e-4).
     """
     from zoo.show.chart import check_plot
 
     check_plot(plot)
     if not target.exists():
         raise BadFile(f"{target} does not exist: give a folder or an .onnx file.")
+    golden = target.suffix == ".safetensors" and target.is_file()
+    if onnx is not None and not golden:
+        raise BadRequest(
+            f"--onnx {onnx} is compared with golden numbers: give {target} without it, or name a "
+            "file of golden numbers."
+        )
     alone = target.is_file() and manifest_path(target).is_file()
-    if weights is not None and not alone:
+    if weights is not None and not (alone or golden):
         raise BadRequest(
             f"--weights {weights} has no effect on a folder, which is compared with the golden "
             "numbers that it holds: leave it out."
         )
     how = {"take": take, "without_head": without_head, "base": base}
     chosen = read_weights("auto" if weights is None else weights, **how)
+    if golden and plot is not None:
+        raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
+    if golden:
+        return _verify_golden(target, chosen if weights else None, onnx, provider, json)
     from zoo.artifacts.audit.checks import audit_export, audit_folder, audit_one
     from zoo.cli.tables.export_table import show_verification
 
@@ -69,6 +87,34 @@ def verify(
         _draw(report, plot)
     print_result(json, report, show_audit, report_record)
     return 0 if report.passed else FAILED_CHECK
+
+
+def _verify_golden(
+    file: Path, chosen: "Choice | None", onnx: Path | None, provider: str, json: bool
+) -> int:
+    from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx
+    from zoo.checkpoints.load import open_weights
+    from zoo.cli.tables.golden_table import golden_errors, show_differences
+    from zoo.files.golden_file import read_golden
+
+    reference = read_golden(file)
+    rows: list[dict[str, Any]] = []
+    if chosen is not None:
+        with progress_bar() as progress:
+            entry, choice = find_entry(reference.model, chosen)
+            loaded = open_weights(choice, entry, progress)
+        rows += golden_errors("JAX", check_jax(reference, loaded), JAX_ATOL)
+    if onnx is not None:
+        rows += golden_errors("ONNX", check_onnx(reference, onnx, provider), ONNX_ATOL)
+    if not rows:
+        raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
+    passed = all(row["passed"] for row in rows)
+    facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
+    show = partial(
+        show_differences, f"{reference.model} against {reference.reference} ({file.name})"
+    )
+    print_result(json, rows, show, lambda rows: facts | {"comparisons": rows})
+    return 0 if passed else FAILED_CHECK
 
 
 def _draw(report: "AuditReport", plot: Path) -> None:

@@ -84,7 +84,7 @@ class ModelProof:
                 live = made.live or runtime.session(runnable(file, spec.precision))
                 results = self.scores(live, spec.name, len(chosen) - done)
                 if chosen[spec] == COMPARED_FILE and outputs:
-                    self.in_file = worst_error(golden.check_onnx(outputs, file))
+                    self.in_file = worst_error(golden.check_onnx(outputs, file, runtime.CPU))
                 self.note_residuals(live, samples[0], chosen[spec], made)
                 yield chosen[spec], one_file(spec, file, made, results)
 

@@ -104,7 +104,7 @@ def test_outputs_that_were_asked_for(zoo):
     assert "- `class_attention`" in text and "- `last_hidden_state`" not in text
     assert "FAILED" not in zoo("verify", folder).out
     files = (folder / "golden.safetensors", "--onnx", folder / "onnx/model.onnx")
-    zoo("golden", "check", *files, "--weights", "auto")
+    zoo("verify", *files, "--weights", "auto")
     assert "other outputs" in zoo(*BUILD, code=2).out
 
 

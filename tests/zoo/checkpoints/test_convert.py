@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import GOLDEN
 from tests.synthetic import save_pth
 from zoo.files.golden_file import read_golden
 
@@ -37,30 +36,33 @@ def test_force_replaces_what_the_command_writes_and_nothing_else(vits16, zoo):
 
 def test_wrong_use(vits16, zoo):
     save_pth(zoo.here / "small.pth", {"layer.weight": np.ones((3, 4), np.float32)})
-    convert, archive = ("weights", "convert"), GOLDEN / "equimo_v1_dinov3_nano.tar.lz4"
+    (zoo.here / "no.safetensors").write_bytes(b"no")
+    convert = ("weights", "convert")
     for arguments, message in (
         ((*convert, vits16.path, "a.txt"), "does not say which format to write"),
         ((*convert, "small.pth", "a.pth"), "holds no network of an architecture of the zoo"),
         ((*convert, vits16.path, "a.pth", "--model", "dinov3_vitb16"), "not like dinov3_vitb16"),
         # EUPE's file of this size has the same keys and shapes, and another licence.
         ((*convert, vits16.path, "a.pth"), "may be of dinov3_vits16 or eupe_vits16"),
-        (("golden", "make", "dinov3_vits16", "a.safetensors"), "--weights"),
-        (("golden", "check", "nothing.safetensors", "--weights", "w.pth"), "is missing"),
-        (("golden", "check", archive, "--onnx", "w"), "no sound"),
+        (("golden", "dinov3_vits16", "a.safetensors"), "--weights"),
+        (("verify", "nothing.safetensors", "--weights", "w.pth"), "does not exist"),
+        (("verify", "no.safetensors", "--onnx", "w"), "no sound"),
+        (("verify", "no.safetensors", "--plot", "a.png"), "leave it out"),
+        (("verify", "small.pth", "--onnx", "w"), "golden numbers"),
     ):
         assert message in zoo(*arguments, code=2).error
-    assert [path.name for path in zoo.here.iterdir()] == ["small.pth"]
+    assert sorted(path.name for path in zoo.here.iterdir()) == ["no.safetensors", "small.pth"]
 
 
 @pytest.mark.full
 def test_transformers_as_reference(vits16, zoo):
-    make = ("golden", "make", "dinov3_vits16", "a.safetensors", "--weights", vits16.path)
+    make = ("golden", "dinov3_vits16", "a.safetensors", "--weights", vits16.path)
     zoo(*make)
     made = read_golden(Path("a.safetensors"))
     assert made.fed["pixel_values"].shape == (1, 3, 224, 224)
     assert made.outputs["last_hidden_state"].shape == (1, 201, 384)
     assert made.reference.startswith("transformers ")
-    assert "FAILED" not in zoo("golden", "check", "a.safetensors", "--weights", vits16.path).out
+    assert "FAILED" not in zoo("verify", "a.safetensors", "--weights", vits16.path).out
     zoo("export", "dinov3_vits16", "--weights", vits16.path, "--no-verify", "--out", "a.onnx")
-    assert "FAILED" not in zoo("golden", "check", "a.safetensors", "--onnx", "a.onnx").out
+    assert "FAILED" not in zoo("verify", "a.safetensors", "--onnx", "a.onnx").out
     assert "exists already" in zoo(*make, code=2).error

@@ -201,7 +201,7 @@ def by_equimo(name, entry, config, path, image):
 
 
 def by_transformers(name, entry, config, path, image):
-    """As `zoo golden make --reference transformers` runs what was written."""
+    """As `zoo golden --reference transformers` runs what was written."""
     from transformers import AutoModelForImageClassification
 
     loaded = Loaded(config, weights_of(leaves(name, "huggingface")))

@@ -91,15 +91,15 @@ def test_golden(zoo):
     tokens, pooled, *_ = jax.vmap(model)(preprocess("vit_digits", "a.png"))
     parts = {"x_storage_tokens": tokens[:, 1:5], "x_norm_patchtokens": tokens[:, 5:]}
     np.savez("reference.npz", x_norm_clstoken=pooled, **parts)
-    make = ("golden", "make", "vit_digits", "g.safetensors", "--weights", "auto")
+    make = ("golden", "vit_digits", "g.safetensors", "--weights", "auto")
     made = zoo.json(*make, "--image", "a.png", "--reference", "reference.npz")
     assert made == {"file": "g.safetensors", "model": "vit_digits", "reference": "reference.npz"}
-    assert zoo.json("golden", "check", "g.safetensors", "--weights", "auto")["passed"]
+    assert zoo.json("verify", "g.safetensors", "--weights", "auto")["passed"]
     np.savez("whole.npz", last_hidden_state=np.arange(3), pooler_output=np.arange(3))
     assert "in floats" in zoo(*make, "--force", "--reference", "whole.npz", code=2).error
-    zoo("golden", "make", "vit_digits", "other.pth", "--seed", 9)
-    checked = zoo.json("golden", "check", "g.safetensors", "--weights", "other.pth", code=1)
+    zoo("golden", "vit_digits", "other.pth", "--seed", 9)
+    checked = zoo.json("verify", "g.safetensors", "--weights", "other.pth", code=1)
     assert not checked["passed"]
     outputs = [row["output"] for row in checked["comparisons"]]
     assert outputs == ["last_hidden_state", "pooler_output"]
-    assert "FAILED" in zoo("golden", "check", "g.safetensors", "--weights", "random", code=1).out
+    assert "FAILED" in zoo("verify", "g.safetensors", "--weights", "random", code=1).out
