@@ -153,8 +153,11 @@ def _verified(
         )
     verdict = check(export, subject.call, inputs, accept_open=accept_open)
     if not verdict.passed:
-        first = verdict.differences[0]
-        advice = f"; accept_open=[{first.output!r}] accepts that" if first.open else ""
+        first, advice = verdict.differences[0], ""
+        if first.open:
+            advice = f"; accept_open=[{first.output!r}] accepts that"
+        elif export.report.deviations and not subject.strict:
+            advice = f"; strict=True may mend it, since {export.report.deviations[0]}"
         raise CheckError(
             f"the file is not what JAX computes: {first}{advice}; "
             "converter.bisect names the step that changes it"

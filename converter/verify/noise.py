@@ -70,8 +70,8 @@ def _computes_places(node: Node) -> bool:
 
 
 class Exact(NamedTuple):
-    """What a graph gives with no errors, and how often its loops may turn with them; ``sampled`` is
-    what it gives with places between pixels computed as a runtime does, if that may differ."""
+    """Outputs of a graph with no errors, and how often its loops may turn with them; ``sampled``
+    are those with places between pixels computed as a runtime does, if these may differ."""
 
     outputs: list[np.ndarray]
     most: int

@@ -91,6 +91,13 @@ def test_nothing_is_written_that_is_wrong(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_deviation_that_shows_is_named():
+    numbers = [-np.logspace(-6, -2, 50, dtype=np.float32)]
+    with pytest.raises(converter.CheckError, match=r"strict=True may mend it, since an expon"):
+        converter.to_onnx(jax.nn.elu, [(50,)], verify=numbers)
+    assert converter.to_onnx(jax.nn.elu, [(50,)], verify=numbers, strict=True).verdict.passed
+
+
 def test_what_cannot_be_verified():
     abstract = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
     with pytest.raises(converter.SpecError, match="w has no value"):

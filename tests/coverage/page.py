@@ -1,7 +1,5 @@
 """The page: a row for every primitive, and the reason of every refusal."""
 
-from itertools import chain, islice
-
 import jax
 
 from converter.errors import Unsupported
@@ -42,7 +40,7 @@ Your browser finds a name with Ctrl+F.
   other primitives. *Inlined*: it only wraps a function, which is converted.
 - **Opsets**: the oldest opset that has it; a second number is a newer opset with a better operator.
 - **Dtypes** are those that a test finds right in ONNX Runtime, or *all* that JAX has for it.
-- **Operators** are those that one test's file has, with the opset where they depend on it.
+- **Operators** are those that the file of a short test has, with the opset where they depend on it.
 """
 
 FLOATS = ("float32", "float16", "bfloat16")
@@ -50,6 +48,9 @@ INTEGERS = tuple(d for d in DTYPES if "int" in d)
 MEASURED = (17, 18, 23, 26)
 SEVERAL = 8
 """So many operators are named."""
+
+LONG = 25
+"""So many steps of a function are too many to tell which operators are of one of them."""
 
 
 def page() -> str:
@@ -88,9 +89,11 @@ def _dtypes(found: set[str]) -> str:
 
 
 def _operators(uses: list[Use]) -> str:
-    """Those of an opset that differ from those of the one before, where there are numbers."""
-    some = (use for use in uses if all(x.size for x in use.draw()))
-    found = [_at(use, opset) for use in islice(chain(some, uses), 1) for opset in MEASURED]
+    """Those of an opset that differ from those of the one before, in the shortest function that is
+    given numbers; a long one says nothing of its primitives."""
+    some = [use for use in uses if all(x.size for x in use.draw())]
+    shortest = sorted(some or uses, key=lambda use: use.steps)[:1]
+    found = [_at(use, opset) for use in shortest if use.steps < LONG for opset in MEASURED]
     pairs = zip(MEASURED, found, ["", *found], strict=False)
     told = [f"{opset}: {text}" for opset, text, before in pairs if text != before]
     return "; ".join(told) if len(told) > 1 else "".join(found[-1:])

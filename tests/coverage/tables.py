@@ -29,11 +29,12 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Use:
-    """A function that a test tries, what draws its inputs, and their dtypes."""
+    """A function that a test tries, what draws its inputs, their dtypes, and how long it is."""
 
     fn: Callable[..., Any]
     draw: Callable[[], Sequence[np.ndarray]]
     dtypes: set[str]
+    steps: float = 0
 
     def operators(self, opset: int) -> list[str]:
         """What the file holds."""
@@ -65,14 +66,15 @@ def _functions() -> Iterator[tuple[str, Use]]:
         for case in cases if subject != "public" else ():
             if case.params is None and not case.x64:
                 args = inputs(case.specs)
-                for name, dtypes in _held(case.fn, args).items():
-                    yield name, Use(case.fn, partial(list, args), dtypes)
+                eqns = list(equations(jax.make_jaxpr(case.fn)(*args).jaxpr))
+                for name, dtypes in _held(eqns).items():
+                    yield name, Use(case.fn, partial(list, args), dtypes, len(eqns))
 
 
-def _held(fn: Callable[..., Any], args: Sequence[np.ndarray]) -> dict[str, set[str]]:
+def _held(eqns: Sequence[Any]) -> dict[str, set[str]]:
     """The primitives of a function, and the dtypes of what each reads."""
     held: dict[str, set[str]] = {}
-    for eqn in equations(jax.make_jaxpr(fn)(*args).jaxpr):
+    for eqn in eqns:
         names = {v.aval.dtype.name for v in eqn.invars if v.aval.dtype.name in DTYPES}
         held.setdefault(eqn.primitive.name, set()).update(names)
     return held
@@ -83,5 +85,5 @@ def _harness() -> Iterator[tuple[str, Use]]:
     for name, harness in sample(whole(), SAMPLE).items():
         if reason(name) is None:
             group, dtypes = harness.group_name, {np.dtype(harness.dtype).name}
-            use = Use(harness.dyn_fun, partial(arguments, harness), dtypes)
+            use = Use(harness.dyn_fun, partial(arguments, harness), dtypes, 1)
             yield GROUPS.get(group, group), use

@@ -80,7 +80,8 @@ def _jvp(case: Case) -> Case:
         tangents = tuple(jnp.cos(x) if eqx.is_inexact_array(x) else None for x in xs)
         return eqx.filter_jvp(case.fn, xs, tangents)
 
-    return replace(case, fn=jvp, ops={})
+    # What a derivative takes of the program between its steps is another reason than that it has.
+    return replace(case, fn=jvp, ops={}, said="")
 
 
 def _vmap_of_grad(case: Case) -> Case:
@@ -90,7 +91,6 @@ def _vmap_of_grad(case: Case) -> Case:
             raise TypeError("nothing to differentiate")
         return slopes
 
-    # What the derivative takes of the program between its steps is another reason.
     return wrapped(replace(case, fn=grad, ops={}, said=""), "vmap-1")
 
 

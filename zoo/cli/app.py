@@ -12,7 +12,7 @@ from zoo.cli.common_options import SpreadOpsets, examples
 from zoo.cli.console import help_alone, run_command_line
 from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export
-from zoo.cli.golden_command import golden
+from zoo.cli.golden_command import golden_command
 from zoo.cli.models_command import describe, list_command
 from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
@@ -56,7 +56,9 @@ app.command(
         "zoo verify vits16.safetensors --weights PATH --onnx FILE",
     )
 )(verify)
-app.command(epilog=examples("zoo golden dinov3_vits16 vits16.safetensors --weights PATH"))(golden)
+app.command(
+    "golden", epilog=examples("zoo golden dinov3_vits16 vits16.safetensors --weights PATH")
+)(golden_command)
 app.command(
     epilog=examples(
         "zoo show dinov3_vits16 cat.png dog.png", "zoo show vit_digits-opset23.onnx 3.png"

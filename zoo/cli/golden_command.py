@@ -22,7 +22,7 @@ REFERENCE = Option("transformers|FILE", "What computes the outputs, or an .npz t
 
 
 @options_of()
-def golden(
+def golden_command(
     model: Model,
     target: Target,
     weights: Annotated[str | None, weights_from(False)] = None,
