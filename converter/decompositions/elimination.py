@@ -166,7 +166,8 @@ def triangular_solve(
     """``X`` of ``op(a) X = b``, or of ``X op(a) = b`` unless ``left_side``.
 
     Rows are divided by the diagonal first. The other triangle of ``a`` is not read, and with
-    ``unit_diagonal`` the diagonal neither. From a zero on the diagonal on, rows are NaN.
+    ``unit_diagonal`` the diagonal neither. Where that has a zero, infinities and NaN go from row to
+    row as they do in BLAS.
     """
     if conjugate_a:
         a = jnp.conj(a)
@@ -175,13 +176,32 @@ def triangular_solve(
     b = b if left_side else b.mT
     if unit_diagonal:
         x = unit_solve(a, b, lower=lower)
+    elif b.shape[-2] <= matrices.UNROLLED:
+        x = _substituted(a, b, lower)
     else:
         pivots = matrices.diagonal(a)[..., None]
-        safe = jnp.where(pivots == 0, jnp.ones_like(pivots), pivots)
-        lost = jnp.where(pivots == 0, jnp.nan, jnp.zeros_like(pivots.real))
-        x = unit_solve(a / safe, b / safe, lower=lower)
-        x = x + lax.cumsum(lost, lost.ndim - 2, reverse=not lower)
+        x = lax.cond(
+            jnp.any(pivots == 0),
+            lambda: _substituted(a, b, lower),
+            lambda: unit_solve(a / pivots, b / pivots, lower=lower),
+        )
     return x if left_side else x.mT
+
+
+def _substituted(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
+    """``x`` of ``a @ x = b`` for a triangle, row by row (Golub and Van Loan, algorithm 3.1.3)."""
+    size = b.shape[-2]
+    rows = lax.iota(jnp.int32, size)[:, None]
+
+    def step(count: Index, left: jax.Array) -> jax.Array:
+        k = count if lower else size - 1 - count
+        column = entry(a, k, -1)
+        solved = entry(left, k, -2) / entry(column, k, -2)
+        following = rows > k if lower else rows < k
+        rest = jnp.where(following, left - column * solved, left)
+        return jnp.where(rows == k, solved, rest)
+
+    return iterate(size, step, b)
 
 
 @decomposition("tridiagonal_solve", of_complex=True)

@@ -15,7 +15,14 @@ from zoo.embedding.network import FoundNetwork, Runner, find_network, lane_sessi
 from zoo.errors import BadFile, BadRequest
 from zoo.hub.found_variant import is_built
 from zoo.hub.session import open_file, open_folder
-from zoo.images.pictures import ReadPicture, Sides, pictures, read_picture, reduced_picture
+from zoo.images.pictures import (
+    ReadPicture,
+    Sides,
+    check_begins,
+    pictures,
+    read_picture,
+    reduced_picture,
+)
 from zoo.images.pixel_values import Float32
 from zoo.retrieval.vector_table import VectorTable, unit_rows
 
@@ -38,12 +45,9 @@ def _read(picture: Picture, least: Callable[[int, int], Sides] | None) -> ReadPi
         (image,) = pictures(picture)
         return reduced_picture(image, least)
     name = repr(os.fspath(picture))
-    try:
-        with open_regular(picture) as file:
-            data = file.read()
-    except OSError as error:
-        raise BadRequest(f"{name} cannot be read ({error.strerror}): name a picture.") from error
-    return read_picture(data, name, least)
+    check_begins(Path(picture))  # before there is memory for all of it
+    with open_regular(picture) as file:
+        return read_picture(file.read(), name, least)
 
 
 def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:

@@ -1,6 +1,7 @@
 """Writing a site: all of it in a hidden folder first, then in one step in its place."""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -87,7 +88,7 @@ def write_site(
 
 def refuse_strangers(out: Path, force: bool) -> None:
     """**Raises** `BadOutput` where something is that must not be replaced."""
-    if Path.cwd().is_relative_to(out.resolve()):
+    if Path.cwd().is_relative_to(os.path.realpath(out)):  # of a link to itself, too
         raise BadOutput(
             f"{out} holds the folder that this command works in, which would be replaced: name "
             f"another one with {parameter('out')}."

@@ -225,6 +225,14 @@ def test_what_cannot_be_searched(words, colours, zoo):
     assert WRONG[words] in said.error and said.out == ""
 
 
+def test_no_picture_is_refused_before_it_is_read(colours, zoo):
+    """There is not the memory for all of it."""
+    with open(zoo.here / "hole", "wb") as file:
+        file.truncate(1 << 37)
+    said = zoo("search", colours / "colours.lance", "hole", code=2)
+    assert "begins as none does" in said.error
+
+
 def test_pictures_of_a_sheet_stay_below_their_folder(colours, zoo):
     """A key of a stranger's dataset leads nowhere else."""
     root = colours / "root"
