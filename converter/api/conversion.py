@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -16,7 +16,6 @@ from onnx_ir.passes import Sequential, common
 
 from converter.api.request import FileRequest, asked_by
 from converter.errors import CheckError, SpecError
-from converter.frontend.interface import ConvertedFunction
 from converter.frontend.trace import source_line
 from converter.fuse.match import grouped_near_misses
 from converter.ir import Graph
@@ -117,7 +116,7 @@ def to_onnx(request: FileRequest) -> Export:
     verify = request.verify
     if not isinstance(verify, bool) or verify:
         drawn = None if isinstance(verify, bool) else verify
-        export = _verified(export, request, drawn, request.accept_open)
+        export = _verified(export, request, drawn)
     if request.path is not None:
         export.save(request.path, external_data=request.external_data)
     return export
@@ -139,24 +138,19 @@ def _searching_new_objects() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _verified(
-    export: Export,
-    subject: ConvertedFunction,
-    inputs: Sequence[Any] | None,
-    accept_open: Collection[str],
-) -> Export:
+def _verified(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
     """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
     if absent := saving.missing(export.model, export.graph):
         raise SpecError(
             f"a file without weights cannot be verified: {absent[0]} has no value; "
             "give arrays in params, or check the file that Export.save writes"
         )
-    verdict = check(export, subject.call, inputs, accept_open=accept_open)
+    verdict = check(export, request.call, inputs, accept_open=request.accept_open)
     if not verdict.passed:
         first, advice = verdict.differences[0], ""
         if first.open:
             advice = f"; accept_open=[{first.output!r}] accepts that"
-        elif export.report.deviations and not subject.strict:
+        elif export.report.deviations and not request.strict:
             advice = f"; strict=True may mend it, since {export.report.deviations[0]}"
         raise CheckError(
             f"the file is not what JAX computes: {first}{advice}; "

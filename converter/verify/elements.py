@@ -219,7 +219,7 @@ def _beside_truth(
     got: np.ndarray, expected: np.ndarray, truth: np.ndarray, reach: np.ndarray, info: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where a file is as near to the truth as JAX is, where JAX is far from it, and where JAX has
-    zero instead of it and the file does not."""
+    instead of it zero, or the infinity that a zero leads to, and the file does not."""
     size = np.where(np.isfinite(truth), abs(truth), 0.0)
     own = ROUNDING * float(info.eps) * size
     off = _gap(expected, truth)
@@ -229,7 +229,8 @@ def _beside_truth(
     is_edge = np.isinf(got) & (np.sign(got) == np.sign(truth)) & (size + own >= float(info.max))
     is_right = (_gap(got, truth) <= allowed) | is_edge
     is_far = off > np.maximum(own, FLUSHED)
-    return is_right, is_far, is_far & (expected == 0) & (_gap(got, truth) <= rounded)
+    is_zero = (expected == 0) | np.isinf(expected)
+    return is_right, is_far, is_far & is_zero & (_gap(got, truth) <= rounded)
 
 
 def _could_be(got: np.ndarray, seen: np.ndarray, reach: np.ndarray) -> np.ndarray:

@@ -157,7 +157,7 @@ _reflecting = partial(_normwise, triangle=lambda _: (True, True))
 
 for _name in ("eigh", "svd"):
     _normwise(_name)
-for _name in ("geqp3", "geqrf", "lu", "qr"):
+for _name in ("geqp3", "geqrf", "lu", "qr", "cholesky_update"):
     _by_columns(_name)
 _normwise("cholesky", vectors=lambda *_: "both")
 _reflecting("householder_product")

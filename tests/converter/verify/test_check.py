@@ -164,6 +164,19 @@ def test_another_number_than_what_is_flushed_is_an_error():
     assert not converter.check(converter.to_onnx(fn(2e20), [x]), fn(1e20), [x]).passed
 
 
+def test_where_a_zero_of_jax_leads_to_infinity():
+    """And the file, which has no zero, has the number of float64."""
+    x = [np.float32([463.74625, 5.0]), np.float32([996.89984, 3.0])]
+
+    def fn(k, x, factor=1.0):
+        return jax.jit(jax.scipy.stats.chi2.logsf)(x, k) * factor
+
+    assert np.isneginf(fn(*x)[0])
+    assert converter.check(converter.to_onnx(fn, x), fn, x).passed
+    wrong = converter.to_onnx(lambda *xs: fn(*xs, jnp.array([1.001, 1])), x)
+    assert not converter.check(wrong, fn, x).passed
+
+
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
 def test_where_jax_itself_is_off(name):
     """XLA's formulas cancel near the zeros; a file that is nearer to the truth is right."""
