@@ -15,7 +15,6 @@ from tests.conformance import (
     SAMPLES,
     Case,
     assert_exports,
-    assert_operators,
     assert_runs,
     inputs,
 )
@@ -143,7 +142,8 @@ def test_every_way(name: str, way: str):
     except converter.Unsupported:
         assert may_be_refused
         return
-    assert_operators(case, export)
+    # A transformation may bring a reason before the program's own.
+    assert not case.said or export.report.near_misses
     # What is open has the numbers that it has where it is known: indices that are in range.
     known = wrapped(PLAIN[name], "vmap0") if way == "open batch" else case
     verdict = converter.check(export, case.fn, inputs(known.specs))
