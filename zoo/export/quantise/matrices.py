@@ -24,8 +24,10 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         # A step that is too small for float16 becomes zero, and so do the numbers.
         scales = np.where(factors == 0, 1, factors).astype(np.float32)
         lost = means[product.name] @ (matrix - codec.rounded(matrix, scales))
-        lost = lost * (not _is_padded(product.left))
         bias = _bias(product)
+        if _is_padded(product.left):
+            # A key of cosine attention that is nearly zero, in place of zero, has a direction.
+            lost = np.where(0 if bias is None else array(bias), lost, 0)
         shape, how = codec.stored(*product.shape), partial(codec.integers, scales=scales)
         integers = later(product.matrix, codec.dtype, shape, how)
         del graph.initializers[product.name]
@@ -47,8 +49,7 @@ MOVING = frozenset(("Concat", "Gather", "Reshape", "Slice", "Split", "Squeeze", 
 
 
 def _is_padded(value: ir.Value) -> bool:
-    """Whether there may be rows of zeros, of which no product has lost anything: a key of cosine
-    attention that is nearly zero, in place of zero, has a direction."""
+    """Whether there may be rows of zeros, of which no product has lost anything."""
     node = value.producer()
     if node is None or node.op_type not in MOVING:
         return node is not None and node.op_type == "Pad"
