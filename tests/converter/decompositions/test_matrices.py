@@ -248,9 +248,9 @@ def test_triangular(code):
 def test_triangular_with_zeros_on_the_diagonal(size, lower):
     """Infinities of either sign and NaN are where BLAS has them; whole numbers are not rounded."""
     rng = np.random.default_rng(size)
-    a = rng.integers(-1, 2, (20, size, size)) * (rng.random((20, size, size)) < 0.4)
+    a = rng.integers(-1, 2, (20, size, size)) * (rng.random((20, size, size)) < 0.4) * 1.0
     a[:, range(size), range(size)] = rng.choice([0, 1, 1, 1, -1], (20, size))
-    b = rng.integers(-2, 3, (20, size, 3))
+    b = rng.integers(-2, 3, (20, size, 3)) * 1.0
     solve = partial(lax.linalg.triangular_solve, left_side=True, lower=lower)
     (ours,), (theirs,) = both(solve, typed([a, b], np.float32), 23)
     assert {np.inf, -np.inf, 1.0} < {*theirs[~np.isnan(theirs)]} and np.isnan(theirs).any()
