@@ -109,6 +109,9 @@ def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
         with pytest.raises(BadOutput, match="holds the folder that this command works in"):
             write_site([], Path(place), None, True, Lines())
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(BadOutput, match="loop is no folder"):
+        write_site([], Path("loop"), None, True, Lines())
     nested = tmp_path / "nested"
     nested.mkdir()
     (nested / "catalogue.json").write_text("[" * 100_000)
