@@ -19,8 +19,10 @@ from weights.synthetic import write_checkpoint
 from weights.tensors import FLOATS
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.load import Loaded, model_shapes
+from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.load import Loaded, model_shapes, open_weights
 from zoo.checkpoints.transformers import run_transformers
+from zoo.checkpoints.weights_argument import Choice
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.files.golden_file import Golden
 from zoo.files.staging import replacing
@@ -31,6 +33,12 @@ JAX_ATOL = 3e-5
 ONNX_ATOL = 1e-4
 
 Arrays = dict[str, NDArray[np.float32]]
+
+
+def load_known(model: str, choice: Choice, progress: Progress) -> Loaded:
+    """Weights for a model of this name. **Raises** a `ZooError` or a `WeightsError`."""
+    entry, choice = find_entry(model, choice)
+    return open_weights(choice, entry, progress)
 
 
 def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli.common_options import Json, Model
 from zoo.cli.console import print_result, progress_bar
@@ -34,7 +33,7 @@ def golden_command(
 ) -> None:
     """Write the outputs of another implementation, which `zoo verify` compares with."""
     entry = info(model)
-    from zoo.checkpoints.golden import make, make_checkpoint
+    from zoo.checkpoints.golden import load_known, make, make_checkpoint
     from zoo.files.staging import check_free, replacing
 
     check_free(target, force)
@@ -51,7 +50,6 @@ def golden_command(
     elif weights is None:
         raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
     else:
-        from zoo.checkpoints.load import open_weights
         from zoo.files.golden_file import write_golden
         from zoo.images.photograph import photographs
         from zoo.images.pictures import pictures
@@ -60,8 +58,7 @@ def golden_command(
         how = entry.preprocessing
         pixels = pixel_values(pictures(image) if image else photographs(1), how, how.size)
         with progress_bar() as progress:
-            entry, choice = find_entry(entry.name, read_weights(weights))
-            loaded = open_weights(choice, entry, progress)
+            loaded = load_known(entry.name, read_weights(weights), progress)
         made = make(entry, loaded, pixels, reference)
         with replacing(target) as place:
             write_golden(place, made)

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
@@ -54,24 +53,21 @@ def verify(
     check_plot(plot)
     if not target.exists():
         raise BadFile(f"{target} does not exist: give a folder or an .onnx file.")
-    golden = target.suffix == ".safetensors" and target.is_file()
-    if onnx is not None and not golden:
+    how = {"take": take, "without_head": without_head, "base": base}
+    chosen = read_weights("auto" if weights is None else weights, **how)
+    if target.suffix == ".safetensors" and target.is_file():
+        return _verify_golden(target, chosen if weights else None, onnx, provider, plot, json)
+    if onnx is not None:
         raise BadRequest(
             f"--onnx {onnx} is compared with golden numbers: give {target} without it, or name a "
             "file of golden numbers."
         )
     alone = target.is_file() and manifest_path(target).is_file()
-    if weights is not None and not (alone or golden):
+    if weights is not None and not alone:
         raise BadRequest(
             f"--weights {weights} has no effect on a folder, which is compared with the golden "
             "numbers that it holds: leave it out."
         )
-    how = {"take": take, "without_head": without_head, "base": base}
-    chosen = read_weights("auto" if weights is None else weights, **how)
-    if golden and plot is not None:
-        raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
-    if golden:
-        return _verify_golden(target, chosen if weights else None, onnx, provider, json)
     from zoo.artifacts.audit.checks import audit_export, audit_folder, audit_one
     from zoo.cli.tables.export_table import show_verification
 
@@ -90,10 +86,16 @@ def verify(
 
 
 def _verify_golden(
-    file: Path, chosen: "Choice | None", onnx: Path | None, provider: str, json: bool
+    file: Path,
+    chosen: "Choice | None",
+    onnx: Path | None,
+    provider: str,
+    plot: Path | None,
+    json: bool,
 ) -> int:
-    from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx
-    from zoo.checkpoints.load import open_weights
+    if plot is not None:
+        raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
+    from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
     from zoo.cli.tables.golden_table import golden_errors, show_differences
     from zoo.files.golden_file import read_golden
 
@@ -101,8 +103,7 @@ def _verify_golden(
     rows: list[dict[str, Any]] = []
     if chosen is not None:
         with progress_bar() as progress:
-            entry, choice = find_entry(reference.model, chosen)
-            loaded = open_weights(choice, entry, progress)
+            loaded = load_known(reference.model, chosen, progress)
         rows += golden_errors("JAX", check_jax(reference, loaded), JAX_ATOL)
     if onnx is not None:
         rows += golden_errors("ONNX", check_onnx(reference, onnx, provider), ONNX_ATOL)
