@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from converter.ir.nodes import Node, Value
+from converter.ir.nodes import Graph, Node, Value
 from converter.ir.op import Op
 
 
@@ -17,6 +17,16 @@ def ancestors(value: Value) -> Iterator[Value]:
             seen.add(id(current))
             yield current
             stack.extend(reversed(current.node.inputs if current.node is not None else ()))
+
+
+def given_to_bodies(graph: Graph) -> dict[int, Value]:
+    """Operands of nodes by the ids of what their bodies call them; bodies inside of others too."""
+    return {
+        id(inner): value
+        for node in graph.walk()
+        for body in node.bodies.values()
+        for inner, value in zip(body.inputs, node.inputs, strict=False)
+    }
 
 
 def rests_on(value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]) -> bool:

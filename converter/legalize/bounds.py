@@ -22,6 +22,7 @@ from jax import lax
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.dims import Dim, Shape
 from converter.ir.op import Op
+from converter.ir.origins import given_to_bodies
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.layout.convolution import pad_space
@@ -64,12 +65,7 @@ def _unpromised(graph: Graph) -> set[int]:
 def _masked(graph: Graph) -> set[int]:
     """ids of the values of which a selection or a mask leaves elements out, bodies included."""
     nodes = list(graph.walk())
-    outside = {
-        id(inner): value
-        for node in nodes
-        for body in node.bodies.values()
-        for inner, value in zip(body.inputs, node.inputs, strict=False)
-    }
+    outside = given_to_bodies(graph)
     stack = [value for node in nodes for _, value in _masked_operands(node)]
     masked: set[int] = set()
     while stack:

@@ -30,7 +30,7 @@ from converter.model.verdict import (
 from converter.verify.elements import Judge, Judgement, first
 from converter.verify.noise import Noise, resamples
 from converter.verify.samples import refuse_forbidden, samples
-from converter.verify.sessions import Model, run, sessions
+from converter.verify.sessions import Model, run_judged, sessions
 
 
 def check(
@@ -56,8 +56,9 @@ def check(
             that a kernel does not set is not the same twice.
         fn: called with the inputs; its leaves are compared with the outputs in order.
         inputs: arrays as the function takes them, or pytrees of them; without them several are
-            drawn (ordinary, repeated, zero and large numbers, at the extremes of named
-            dimensions for which evaluations take at most 4 GiB), which takes an export.
+            drawn (ordinary, repeated, zero and large numbers, indices within bounds, at the
+            extremes of named dimensions for which evaluations take at most 4 GiB), which takes an
+            export.
         seed: of the inputs that are drawn.
         accept_open: names of outputs whose open elements are accepted.
 
@@ -65,13 +66,13 @@ def check(
         A dictionary from outputs to errors, with ``passed``, ``differences`` and ``elements``.
 
     Raises:
-        CheckError: inputs or outputs do not fit the model, JAX cannot evaluate the function, or two
-            calls of it differ.
+        CheckError: inputs or outputs do not fit the model, JAX cannot evaluate the function, ONNX
+            Runtime cannot run the model, or two calls of the function differ.
     """
     verdict, cases = Verdict(), judged_cases(model, fn, inputs, seed, accept_open)
     for level, live in sessions(model):
         for case in (*cases, cases[0]):
-            got = run(live, case.judge.inputs)
+            got = run_judged(live, case.judge.inputs, case.judge.name)
             with _evaluating(case.judge.name, case.judge.inputs):
                 _note(case.compared(got), case, level, verdict)
     if not verdict.passed:

@@ -1,16 +1,15 @@
 """What a file is tried on: ordinary numbers, and those that show what ordinary ones hide."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from converter.errors import CheckError
-from converter.ir import Graph, Node, Value, dims, named_sizes, ops
+from converter.ir import Graph, Value, dims, named_sizes
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import memory
-from converter.ir.origins import ancestors
+from converter.verify.whole_numbers import whole_numbers
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
 
@@ -47,9 +46,6 @@ DISTRIBUTIONS: dict[str, Draw] = {
     "large": _large,
 }
 
-TURNS = 100
-"""Below so many in size are whole numbers that may say how often a loop turns."""
-
 BUDGET = 4 << 30
 """Bytes that the evaluation of a sample may take, by the shapes of all values: sizes of named
 dimensions are drawn smaller until it does."""
@@ -75,29 +71,12 @@ def samples(
     cases = [(what, "") for what in DISTRIBUTIONS]
     if names:
         cases += [("normal", size) for size in sizes_by_name if size]
-    counts = _counting_inputs(graph)
+    whole = whole_numbers(graph)
     allowed = {size: _allowed(evaluated or graph, sizes_by_name[size]) for size in sizes_by_name}
     for index, (what, size) in enumerate(cases):
         drawn = draw_inputs(graph.inputs, allowed[size], DISTRIBUTIONS[what], seed + index)
-        pairs = zip(drawn, counts, strict=True)
-        yield what + size, [np.fmod(x, x.dtype.type(TURNS)) if few else x for x, few in pairs]
-
-
-def _counting_inputs(graph: Graph) -> list[bool]:
-    """Which inputs are whole numbers that a loop depends on: 2**31 turns would take hours."""
-    around = (node for node in graph.nodes if any(map(_turns, _bodies(node))))
-    loops = chain(around, filter(_turns, graph.walk()))  # what is held has no node that gives it
-    asked = chain.from_iterable(node.inputs for node in loops)
-    found = {id(value) for value in chain.from_iterable(map(ancestors, asked))}
-    return [id(value) in found and value.dtype.kind in "iu" for value in graph.inputs]
-
-
-def _turns(node: Node) -> bool:
-    return node.op is ops.while_
-
-
-def _bodies(node: Node) -> Iterator[Node]:
-    return chain.from_iterable(body.walk() for body in node.bodies.values())
+        pairs = zip(drawn, whole, strict=True)
+        yield what + size, [each.brought(x, allowed[size]) for x, each in pairs]
 
 
 def _allowed(graph: Graph, asked: named_sizes.Sizes) -> dict[str, int]:

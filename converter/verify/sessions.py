@@ -66,8 +66,37 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     if len(names) != len(inputs):
         raise CheckError(f"the model takes {len(names)} inputs, received {len(inputs)}")
     feeds: Mapping[str, Any] = {n: _fed(packed(a)) for n, a in zip(names, inputs, strict=True)}
-    outputs = live.run_with_ort_values(None, feeds)
+    outputs = live.run_with_ort_values(None, feeds, _silent())
     return {o.name: _fetched(v) for o, v in zip(live.get_outputs(), outputs, strict=True)}
+
+
+def run_judged(
+    live: ort.InferenceSession, inputs: Sequence[np.ndarray], sample: str
+) -> dict[str, np.ndarray]:
+    """The outputs by name, for inputs that a judge has drawn or was given.
+
+    **Raises** `CheckError` where ONNX Runtime does not run them.
+    """
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    try:
+        return run(live, inputs)
+    except (state.Fail, state.InvalidArgument, state.NotImplemented, state.RuntimeException) as e:
+        shapes = ", ".join(str(list(x.shape)) for x in inputs)
+        why = str(e).partition("Status Message: ")[2] or str(e)
+        raise CheckError(
+            f"ONNX Runtime does not run it on {sample} inputs of {shapes}: {why.splitlines()[0]}. "
+            "Where these are none that your function is made for, pass inputs"
+        ) from e
+
+
+def _silent() -> ort.RunOptions:
+    """Options of a run that raises what is wrong, and does not print it besides."""
+    import onnxruntime as ort
+
+    options = ort.RunOptions()
+    options.log_severity_level = 4
+    return options
 
 
 def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:

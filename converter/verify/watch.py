@@ -17,7 +17,7 @@ from converter.model.verdict import OPEN
 from converter.pipeline.passes import distinct
 from converter.verify.elements import Judge, first
 from converter.verify.noise import Noise
-from converter.verify.sessions import run, sessions
+from converter.verify.sessions import run_judged, sessions
 
 MALFORMED = (AssertionError, IndexError, KeyError, TypeError, ValueError)
 """What evaluating a graph raises whose parts do not fit."""
@@ -92,7 +92,7 @@ class Watch:
         for level, live in sessions(model):
             how = "file" if level == "disabled" else "optimised file"
             for judge in self._judges:
-                _unchanged(judge, how, [*run(live, judge.inputs).values()])
+                _unchanged(judge, how, [*run_judged(live, judge.inputs, judge.name).values()])
 
 
 def _unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:

@@ -19,7 +19,7 @@ from converter.frontend.trace import trace
 from converter.ir import Graph, Node, ops
 from converter.ir.evaluation import Sizes, evaluate, run_node
 from converter.verify.samples import samples
-from tests.fuzz.errors import ANY, IN_JAX
+from tests.fuzz.errors import ANY, IN_JAX, IN_ONNX_RUNTIME
 from tests.fuzz.flushed import right_if_flushed
 from tests.fuzz.program import Program, function
 
@@ -129,13 +129,16 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
     except Invalid as error:
         return Outcome("invalid", str(error))
     except converter.CheckError as error:
+        if isinstance(error.__cause__, IN_ONNX_RUNTIME):
+            return _unfit(program, error.__cause__)
         kind = "no rounds" if NOTHING.match(str(error)) and "scan" in str(program) else "wrong"
         return Outcome(kind, str(error), "type")
     except ANY as error:
         return _unfit(program, error)
     if verdict.passed or converter.check(export, _eager(program)).passed:
         return Outcome("right")
-    sample = verdict.differences[0].sample
+    first = verdict.differences[0]
+    inputs = dict(samples(export.graph, 0, export.retrace()))[first.sample]
     for word, what, kind in (
         ("float16", _is_extreme, "overflows"),
         ("-1e9", _is_below_masks, "deviates"),
@@ -143,16 +146,16 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         (SIGNED, _holds_nan, "sign of NaN"),
         (f"{SIGNED}|top_k", _has_both_zeros, "sign of zero"),
     ):
-        if re.search(word, str(program)) and _meets(program, sample, what):
+        if re.search(word, str(program)) and _meets(program, inputs, what):
             return Outcome(kind)
-    if "Normalization" in str(export.report.fused) and _meets(program, sample, _overflows):
+    if "Normalization" in str(export.report.fused) and _meets(program, inputs, _overflows):
         return Outcome("overflows")
-    if _meets(program, sample, _is_huge) and converter.check(export, _dividing(program)).passed:
+    if _meets(program, inputs, _is_huge) and converter.check(export, _dividing(program)).passed:
         return Outcome("reciprocal")
-    if is_open(program, verdict.differences[0]):
+    if is_open(program, first, inputs):
         return Outcome("open")
     plain = any(d.level == "disabled" for d in verdict.differences)
-    return Outcome("wrong" if plain else "wrong if optimised", str(verdict.differences[0]))
+    return Outcome("wrong" if plain else "wrong if optimised", str(first))
 
 
 def _traced(program: Program) -> Graph:
@@ -160,11 +163,12 @@ def _traced(program: Program) -> Graph:
     return trace(fn, [(s.shape, s.dtype) for s in program.inputs.values()], params)
 
 
-def is_open(program: Program, difference: converter.Difference) -> bool:
+def is_open(
+    program: Program, difference: converter.Difference, inputs: Sequence[np.ndarray]
+) -> bool:
     """Whether JAX has two numbers for the element: compiled as one and step by step, or for inputs
     that are one rounding away."""
     graph = _traced(program)
-    inputs = dict(samples(graph))[difference.sample]
     output = [f"output_{i}" for i in range(len(graph.outputs))].index(difference.output)
     rng = np.random.default_rng(0)
     near = [_moved(np.asarray(x), rng) for x in inputs]
@@ -184,7 +188,9 @@ def _moved(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return (x + step * rng.choice([-1, 0, 1], x.shape)).astype(x.dtype)
 
 
-def _meets(program: Program, sample: str, what: Callable[[np.ndarray], bool]) -> bool:
+def _meets(
+    program: Program, inputs: Sequence[np.ndarray], what: Callable[[np.ndarray], bool]
+) -> bool:
     """Whether there is such an array on the way, in loops too, or at its end."""
     graph = _traced(program)
     found = False
@@ -201,7 +207,7 @@ def _meets(program: Program, sample: str, what: Callable[[np.ndarray], bool]) ->
     # a loop of no rounds is taken compiled only.
     for steps in (jax.disable_jit(), contextlib.nullcontext()):
         with contextlib.suppress(*IN_JAX), steps:
-            ends = evaluate(graph, dict(samples(graph))[sample], apply=apply)
+            ends = evaluate(graph, inputs, apply=apply)
             break
     return found or any(what(np.asarray(y)) for y in ends)
 

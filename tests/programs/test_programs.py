@@ -48,13 +48,16 @@ def test_exports(case: Case, opset: int):
 
 OTHERWISE = {
     "reduce approx_top_k": "0.0 and -0.0 are equal, as its report says, and strict keeps that",
+    "computations in order": "what is associative for digits is not for larger numbers",
     "complex numbers derivatives": "a product of infinities has NaN in another part",
+    "public scipy.special.expn": "a negative order is none",
+    "public scipy.special.polygamma": "JAX has NaN at an order of 10**8, the file infinity",
     "public scipy.special.wofz": "a product of infinities has NaN in another part",
     "public scipy.special.zeta": "the derivative at a pole is a sum of infinities",
 }
 """Programs that differ from JAX on numbers that the judge draws, and why."""
 
-ENDLESS = {"complex numbers control"}
+ENDLESS = {"complex numbers control", "public random.binomial"}
 """Programs that do not come back in JAX from numbers that are drawn."""
 
 
@@ -62,9 +65,8 @@ ENDLESS = {"complex numbers control"}
 def test_samples(case: Case, request: pytest.FixtureRequest):
     """Ordinary, repeated, zero and large numbers, at the extremes of named dimensions."""
     name = request.node.callspec.id
-    are_whole = any(x.dtype.kind in "iu" for x in inputs(case.specs))
-    if SAMPLES not in case.tags and (are_whole or name in ENDLESS):
-        pytest.skip("drawn numbers are no indices, and no counts of a loop")
+    if name in ENDLESS:
+        pytest.skip("JAX itself does not come back from numbers that are drawn")
     with jax.enable_x64(case.x64):
         verdict = judged(case, case.export(), case.call)
     assert verdict.passed == (name not in OTHERWISE), verdict.differences[:1]

@@ -1,5 +1,7 @@
 """The judge finds what is wrong and does not complain about what is right."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,6 +114,52 @@ def test_a_loop_turns_a_few_times(dtype, inside):
     drawn = dict(samples(export.graph))["large"]
     assert abs(int(drawn[0])) < 100 < np.abs(drawn[2].astype(np.int64)).max()
     assert converter.check(export, fn).passed
+
+
+TABLE = RNG.standard_normal((5, 3)).astype(np.float32)
+INDEXED = {
+    "rows": lambda i, x: jnp.asarray(TABLE)[i],
+    "of a named axis": lambda i, x: x[i],
+    "of two axes": lambda i, x: x[i, i[::-1] + 0],
+    "in a loop": lambda i, x: lax.fori_loop(0, 3, partial(turned_rows, x), (i, x[0])),
+    "written": lambda i, x: x.at[i].set(1.0, **UNWRAPPED),
+}
+UNWRAPPED = {"mode": "promise_in_bounds", "wrap_negative_indices": False}
+
+
+def turned_rows(x, _, carry):
+    i, row = carry
+    return i[::-1], jnp.sin(row + x.at[i].get(**UNWRAPPED).T @ jnp.arange(4.0))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+@pytest.mark.parametrize("name", INDEXED)
+def test_indices_are_drawn_within_bounds(name, dtype):
+    """Plain indexing promises that they are, and ONNX Runtime runs nothing else."""
+    export = converter.to_onnx(INDEXED[name], [((4,), dtype), ("B", 3)], verify=True)
+    assert export.verdict.passed
+    for sample, (indices, x) in samples(export.graph):
+        size = len(TABLE) if name == "rows" else min(x.shape) if "two" in name else len(x)
+        assert indices.dtype == dtype and (indices < size).all() and (indices >= 0).all()
+        assert (indices > 0).any() or sample in ("zeros", "normal, small")
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+def test_indices_that_the_file_brings_within_bounds_are_any(mode):
+    export = converter.to_onnx(
+        lambda i, x: jnp.take(x, i, 0, mode=mode), [((9,), "int32"), ("B", 3)], verify=True
+    )
+    drawn = dict(samples(export.graph))
+    assert drawn["large"][0].max() > 9 and drawn["normal"][0].min() < 0
+
+
+def test_what_the_runtime_does_not_run_is_said_in_a_sentence(capfd):
+    what = (
+        r"does not run it on normal inputs of \[3\], \[5, 3\]: .* out of data bounds.*pass inputs$"
+    )
+    with pytest.raises(converter.CheckError, match=what):
+        converter.to_onnx(lambda i, x: x[i * 100], [((3,), "int32"), (5, 3)], verify=True)
+    assert capfd.readouterr() == ("", "")
 
 
 # ------------------------------------------------------------------------------ no false alarm

@@ -1,0 +1,108 @@
+"""What inputs of whole numbers may be: a loop turns as often, or an index points there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+from jax import lax
+
+from converter.ir import Graph, Node, Value, dims, named_sizes, ops
+from converter.ir.dims import Dim
+from converter.ir.origins import ancestors, given_to_bodies
+
+TURNS = 100
+"""Below so many in size are whole numbers that may say how often a loop turns."""
+
+PASSES = frozenset(
+    {*(op for op in ops.stated() if op.elementwise or op.moves), ops.concatenate, ops.pad}
+    - {ops.clamp}
+)
+"""Operations behind which an index is still as large as what it is made of, or nearly."""
+
+
+@dataclass
+class WholeNumbers:
+    """Numbers that an input may have: all of its dtype, but for a count or an index, which points
+    into axes of these sizes."""
+
+    counts: bool = False
+    axes: list[Dim] = field(default_factory=list)
+
+    def brought(self, x: np.ndarray, sizes: named_sizes.Sizes) -> np.ndarray:
+        """Numbers in place of those that are drawn; what is allowed stays as it is."""
+        if self.counts:
+            x = np.fmod(x, x.dtype.type(TURNS))
+        if not self.axes:
+            return x
+        size = max(1, min(dims.concrete(tuple(self.axes), sizes)))
+        return (
+            np.mod(x, x.dtype.type(size))
+            if size <= np.iinfo(x.dtype).max
+            else x & np.iinfo(x.dtype).max
+        )
+
+
+def whole_numbers(graph: Graph) -> list[WholeNumbers]:
+    """Say of each input of a graph what it may be; floats may be anything."""
+    found = {id(v): WholeNumbers() for v in graph.inputs}
+    are_whole = {id(v) for v in graph.inputs if v.dtype.kind in "iu"}
+    for value in _loop_operands(graph):
+        if id(value) in are_whole:
+            found[id(value)].counts = True
+    outside = given_to_bodies(graph)
+    for node in graph.walk():
+        for index, axes in _indexed(node):
+            for value in _made_of(index, outside):
+                if id(value) in are_whole:
+                    found[id(value)].axes += axes
+    return [found[id(v)] for v in graph.inputs]
+
+
+def _loop_operands(graph: Graph) -> Iterator[Value]:
+    """Values that loops depend on: 2**31 turns would take hours."""
+    around = (node for node in graph.nodes if any(map(_turns, _bodies(node))))
+    loops = chain(around, filter(_turns, graph.walk()))  # what is held has no node that gives it
+    asked = chain.from_iterable(node.inputs for node in loops)
+    return chain.from_iterable(map(ancestors, asked))
+
+
+def _turns(node: Node) -> bool:
+    return node.op is ops.while_
+
+
+def _bodies(node: Node) -> Iterator[Node]:
+    return chain.from_iterable(body.walk() for body in node.bodies.values())
+
+
+def _indexed(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
+    """Indices that are believed to be within bounds, and the sizes of what they point into."""
+    if node.op is ops.take:
+        yield node.inputs[1], [node.inputs[0].shape[node.params["axis"]]]
+    elif (node.op is ops.gather or node.op in ops.SCATTERS) and _promises(node):
+        x, indices = node.inputs[:2]
+        numbers = node.params["dimension_numbers"]
+        is_gather = node.op is ops.gather
+        axes = numbers.start_index_map if is_gather else numbers.scatter_dims_to_operand_dims
+        yield indices, [x.shape[axis] for axis in axes]
+
+
+def _promises(node: Node) -> bool:
+    mode = lax.GatherScatterMode.from_any(node.params["mode"])
+    return mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
+
+
+def _made_of(index: Value, outside: dict[int, Value]) -> Iterator[Value]:
+    """Inputs that make an index about as large as they are; a mask makes none."""
+    seen: set[int] = set()
+    stack = [index]
+    while stack:
+        value = stack.pop()
+        if id(value) in seen or value.dtype.kind not in "iu":
+            continue
+        seen.add(id(value))
+        if value.node is None:
+            yield value
+            stack += [outside[id(value)]] if id(value) in outside else []
+        elif value.node.op in PASSES:
+            stack += value.node.inputs
