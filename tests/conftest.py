@@ -119,11 +119,9 @@ def pytest_sessionfinish() -> None:
 FINISHED = itertools.count(1)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def forget_compiled_functions() -> Iterator[None]:
-    """Thousands of small functions are compiled in a run, most of which nobody calls again."""
-    yield
-    if next(FINISHED) % 40 == 0:
+def pytest_runtest_logfinish() -> None:
+    """Forget the compiled functions: a run makes thousands, most of which nobody calls again."""
+    if next(FINISHED) % 400 == 0:
         jax.clear_caches()
 
 

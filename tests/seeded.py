@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 import zoo
 from tests.synthetic import make_state
@@ -56,7 +56,7 @@ def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32
     return {path: tensor.read() for path, tensor in read.items()}
 
 
-@cache
+@lru_cache(maxsize=2)  # of large networks, for which many gigabytes would be held
 def values_of(config: Config, seed: int = 1) -> dict[str, Float32]:
     """Random leaves."""
     return dict(random_weights(model_shapes(config), seed).arrays)

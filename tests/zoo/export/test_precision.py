@@ -107,6 +107,20 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
             assert_half(model, HALF if precision == "fp16" else BFLOAT, opset)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {*NUMBERS}))
+def test_every_detector_in_every_precision(name, tmp_path):
+    """Files are valid and hold what they use; `test_detection.py` asks how near the boxes are."""
+    source = write(tmp_path / "source.onnx", MODELS[name], 18)
+    for precision in LOWER:
+        file = tmp_path / f"{precision}.onnx"
+        derive(source, file, precision, [pixels(MODELS[name])])
+        onnx.checker.check_model(file, full_check=True)
+        assert unused(ir.load(file)) == []
+        results = converter.run(runnable(file, precision), [pixels(MODELS[name])])
+        assert all(np.isfinite(y).all() for y in results.values())
+
+
 def test_keys_of_padding_stay_zero(tmp_path):
     """Where windows are filled up: what a product loses in the mean gave them a direction."""
     config = MODELS["swinv2_base_window12to16_192to256"]
