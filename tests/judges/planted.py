@@ -178,7 +178,8 @@ def _ending(live: ort.InferenceSession) -> ort.InferenceSession:
     timer = Timer(SECONDS, setattr, (options, "terminate", True))
     timer.daemon = True
     timer.start()
-    live.run_with_ort_values = partial(live.run_with_ort_values, run_options=options)
+    run = live.run_with_ort_values
+    live.run_with_ort_values = lambda names, feeds, _: run(names, feeds, options)
     return live
 
 
