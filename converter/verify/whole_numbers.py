@@ -10,13 +10,14 @@ from jax import lax
 from converter.ir import Graph, Node, Value, dims, named_sizes, ops
 from converter.ir.dims import Dim
 from converter.ir.origins import ancestors, given_to_bodies
+from converter.ir.ranges import known_range
 
 TURNS = 100
 """Below so many in size are whole numbers that may say how often a loop turns."""
 
 PASSES = frozenset(
     {*(op for op in ops.stated() if op.elementwise or op.moves), ops.concatenate, ops.pad}
-    - {ops.clamp}
+    - {ops.clamp, ops.rem, ops.and_}
 )
 """Operations behind which an index is still as large as what it is made of, or nearly."""
 
@@ -36,11 +37,8 @@ class WholeNumbers:
         if not self.axes:
             return x
         size = max(1, min(dims.concrete(tuple(self.axes), sizes)))
-        return (
-            np.mod(x, x.dtype.type(size))
-            if size <= np.iinfo(x.dtype).max
-            else x & np.iinfo(x.dtype).max
-        )
+        most = np.iinfo(x.dtype).max
+        return np.mod(x, x.dtype.type(size)) if size <= most else x & most
 
 
 def whole_numbers(graph: Graph) -> list[WholeNumbers]:
@@ -53,6 +51,8 @@ def whole_numbers(graph: Graph) -> list[WholeNumbers]:
     outside = given_to_bodies(graph)
     for node in graph.walk():
         for index, axes in _indexed(node):
+            if dims.all_static(axes) and known_range(index).within(0, min(axes, default=0) - 1):
+                continue
             for value in _made_of(index, outside):
                 if id(value) in are_whole:
                     found[id(value)].axes += axes
@@ -76,7 +76,7 @@ def _bodies(node: Node) -> Iterator[Node]:
 
 
 def _indexed(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
-    """Indices that are believed to be within bounds, and the sizes of what they point into."""
+    """Indices that nothing brings within bounds, and the sizes of what they point into."""
     if node.op is ops.take:
         yield node.inputs[1], [node.inputs[0].shape[node.params["axis"]]]
     elif (node.op is ops.gather or node.op in ops.SCATTERS) and _promises(node):

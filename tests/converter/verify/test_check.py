@@ -144,11 +144,18 @@ def test_indices_are_drawn_within_bounds(name, dtype):
         assert (indices > 0).any() or sample in ("zeros", "normal, small")
 
 
-@pytest.mark.parametrize("mode", ["clip", "fill"])
-def test_indices_that_the_file_brings_within_bounds_are_any(mode):
-    export = converter.to_onnx(
-        lambda i, x: jnp.take(x, i, 0, mode=mode), [((9,), "int32"), ("B", 3)], verify=True
-    )
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda i, x: jnp.take(x, i, 0, mode="clip"),
+        lambda i, x: jnp.take(x, i, 0, mode="fill"),
+        lambda i, x: x[i % x.shape[0]],
+        lambda i, x: jnp.asarray(TABLE)[i & 3],
+        lambda i, x: jnp.asarray(TABLE)[jnp.clip(i, 0, 4)],
+    ],
+)
+def test_indices_that_the_file_brings_within_bounds_are_any(fn):
+    export = converter.to_onnx(fn, [((9,), "int32"), ("B", 3)], verify=True)
     drawn = dict(samples(export.graph))
     assert drawn["large"][0].max() > 9 and drawn["normal"][0].min() < 0
 
