@@ -6,9 +6,10 @@ A mistake turns a comparison, a connective, a sign, a number or a truth value ar
 `converter/`, `weights/` or `zoo/`. It is made in a copy of the tracked files. A map says which
 default tests reach the mistaken lines: those run, the narrowest first, and then the files that they
 are in, until one fails. Of a line that runs when its module is imported these are the tests that
-reach the module, and of a module that none reaches (commands run in processes of their own) those
-of the nearest folder. The map is a database of `coverage`; where FILE is not there, the default
-tests run once and make it. One line a mistake is printed; the exit code is 1 if one survives.
+reach the module, and at last all of the package; of a module that none reaches (commands run in
+processes of their own) those of the nearest folder. The map is a database of `coverage`; where FILE
+is not there, the default tests run once and make it. One line a mistake is printed; the exit code
+is 1 if one survives.
 """
 
 import argparse
@@ -21,10 +22,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
@@ -162,15 +164,21 @@ class Map:
             for context in contexts
         )
 
-    def reaching(self, mistake: Mistake) -> list[str]:
-        """Tests that run the mistaken lines, or else their module; those that run little first."""
+    def reaching(self, mistake: Mistake) -> list[list[str]]:
+        """Tests that run the mistaken lines, or else their module, in batches."""
         lines = self.data.contexts_by_lineno(str(mistake.path))
         mistaken = range(mistake.node.lineno, mistake.node.end_lineno + 1)
-        for reached in (mistaken, lines):
-            contexts = {context for line in reached for context in lines.get(line, ())}
-            if tests := {_test_of(context) for context in contexts} - {""}:
-                return sorted(tests, key=lambda test: self.widths[test])
-        return [str(nearest(mistake.path))]
+        if tests := self._of(lines, mistaken):
+            return batches(tests)
+        if tests := self._of(lines, lines):
+            return [*batches(tests), [f"tests/{mistake.path.parts[0]}"]]
+        return [[str(nearest(mistake.path))]]
+
+    def _of(self, lines: Mapping[int, list[str]], reached: Iterable[int]) -> list[str]:
+        """Tests that run some of the lines; those that run little first."""
+        contexts = {context for line in reached for context in lines.get(line, ())}
+        tests = {_test_of(context) for context in contexts} - {""}
+        return sorted(tests, key=lambda test: self.widths[test])
 
 
 def nearest(path: Path) -> Path:
@@ -228,24 +236,18 @@ def copy_sources(folder: Path) -> None:
         shutil.copy(ROOT / path, folder / path)
 
 
-def batches(tests: list[str]) -> Iterator[list[str]]:
+def batches(tests: list[str]) -> list[list[str]]:
     """Arguments for pytest: the tests themselves, more and more at once, and their files."""
-    if "::" not in tests[0]:
-        yield tests
-        return
-    rest = tests
-    for size in BATCHES:
-        if rest:
-            yield rest[:size]
-        rest = rest[size:]
+    ends = [0, *accumulate(BATCHES)]
+    parts = [tests[start:end] for start, end in pairwise(ends)]
     files = Counter(test.partition("::")[0] for test in tests)
-    yield [file for file, _ in files.most_common(FILES)]
+    return [*filter(None, parts), [file for file, _ in files.most_common(FILES)]]
 
 
-def caught_by(folder: Path, mistake: Mistake, tests: list[str]) -> str | None:
+def caught_by(folder: Path, tests: list[list[str]]) -> str | None:
     """The first default test that fails in a folder with a mistake."""
     context = get_context("forkserver")
-    for arguments in batches(tests):
+    for arguments in tests:
         process = context.Process(target=run_tests, args=(folder, arguments))
         process.start()
         process.join(LIMIT)
@@ -262,12 +264,12 @@ def caught_by(folder: Path, mistake: Mistake, tests: list[str]) -> str | None:
     return None
 
 
-def judged(mistake: Mistake, tests: list[str], folders: SimpleQueue[Path]) -> str | None:
+def judged(mistake: Mistake, tests: list[list[str]], folders: SimpleQueue[Path]) -> str | None:
     """What notices a mistake, in a copy of the sources that nobody else uses meanwhile."""
     folder = folders.get()
     try:
         (folder / mistake.path).write_text(mistake.applied())
-        return caught_by(folder, mistake, tests)
+        return caught_by(folder, tests)
     finally:
         shutil.copy(ROOT / mistake.path, folder / mistake.path)
         folders.put(folder)
@@ -305,7 +307,8 @@ def main() -> int:
         verdicts = pool.map(lambda m, t: judged(m, t, folders), chosen, tests)
         for mistake, names, caught in zip(chosen, tests, verdicts, strict=True):
             survived += caught is None
-            print(f"{mistake} | {caught or f'SURVIVES {len(names)} tests'}", flush=True)
+            tried = " ".join(names[-1])
+            print(f"{mistake} | {caught or f'SURVIVES, {tried} at last'}", flush=True)
     print(f"{len(chosen) - survived} of {len(chosen)} are noticed")
     return 1 if survived else 0
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any, NoReturn, TypeAlias
 
 import jax
@@ -256,8 +257,7 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
         return _found_in(inner.__self__)
     if slots or not inspect.isfunction(inner):
         return slots
-    variables = inspect.getclosurevars(inner)
-    scopes: dict[str, Any] = {**variables.globals, **variables.nonlocals}
+    scopes = {**_globals_read(inner), **inspect.getclosurevars(inner).nonlocals}
     named = {name: leaves for name, tree in scopes.items() if (leaves := _found_in(tree))}
     trees = sum(any(path for path, _ in leaves) for leaves in named.values())
     return [
@@ -265,6 +265,15 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
         for name, leaves in named.items()
         for path, leaf in leaves
     ]
+
+
+def _globals_read(fn: FunctionType) -> dict[str, Any]:
+    """Global variables that a function names, those in its own inner functions too."""
+    codes = [fn.__code__]
+    for code in codes:
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    names = dict.fromkeys(name for code in codes for name in code.co_names)
+    return {name: fn.__globals__[name] for name in names if name in fn.__globals__}
 
 
 def changed_leaves(module: Any, leaves: Sequence[Any]) -> list[str]:

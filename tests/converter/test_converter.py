@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from jax import lax
 
 import converter
 from converter.pipeline import passes
@@ -103,9 +104,11 @@ def test_names_of_inputs_and_outputs():
         eqx.filter_vmap(MLP),
         jax.jit(jax.vmap(lambda x: MLP(x))),
         lambda x: jax.vmap(MLP)(x),
+        lambda x: lax.scan(lambda _, row: (None, MLP(row)), None, x)[1],
+        jax.vmap(jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, MLP)),
         jax.tree_util.Partial(lambda m, x: m(x), MLP),
     ],
-    ids=["module", "vmap", "filter_vmap", "jit", "lambda", "partial"],
+    ids=["module", "vmap", "filter_vmap", "jit", "lambda", "scan", "numpy", "partial"],
 )
 def test_parameters_are_named_by_their_path(fn):
     spec = (4,) if isinstance(fn, (eqx.nn.MLP, jax.tree_util.Partial)) else ("B", 4)

@@ -186,7 +186,7 @@ def test_dropout_of_equinox_with_a_key_that_is_given():
     assert [value.name for value in by_name.model.graph.inputs] == ["x", "key"]
 
 
-@pytest.mark.full
+@pytest.mark.each()
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_other_generators_are_refused_by_name(impl):
     def fn(key):

@@ -4,7 +4,6 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import export
 
 import converter
@@ -20,7 +19,6 @@ EXPRESSIONS = (
 )
 
 
-@pytest.mark.full
 def test_arithmetic_is_pythons():
     def sizes(x):
         dims = export.symbolic_shape(", ".join(EXPRESSIONS), scope=x.shape[0].scope)

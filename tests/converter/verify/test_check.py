@@ -52,6 +52,19 @@ def test_planted_errors_are_found(name):
     assert {d.level for d in verdict.differences} == {*LEVELS}
 
 
+def test_parameters_leave_each_element_its_own_noise():
+    """A small element of a file with parameters is judged by what it is made of."""
+
+    def scaled(params, x):
+        return x * params["scale"]
+
+    params = {"scale": np.float32([1e4, 1, 1e4, 1, 1e-3])}
+    export = converter.to_onnx(scaled, [BASE], params=params)
+    assert converter.check(export, partial(scaled, params), [BASE]).passed
+    verdict = converter.check(export, lambda x: scaled(params, x).at[0, 4].multiply(-1), [BASE])
+    assert {d.index for d in verdict.differences} == {(0, 4)}
+
+
 def test_a_neighbour_of_a_large_integer_is_another():
     large = np.array([[2**53, 2**53 + 1]], np.int64)
     with jax.enable_x64(True):

@@ -33,7 +33,7 @@ from zoo.architectures.entry import DATA
 from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.weights_argument import Given
 from zoo.digits import data as digits
-from zoo.digits.scenes import draw_scenes
+from zoo.digits.scenes import MOST_DIGITS, draw_scenes
 from zoo.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.images.pixel_values import pixel_values
 
@@ -105,7 +105,9 @@ def test_depths_of_scenes_that_nobody_trained_on():
     assert sha256((DATA / entry.checkpoint).read_bytes()).hexdigest() == entry.digest
     assert (DATA / entry.checkpoint).stat().st_size <= 2_000_000
     _, apart = digits.split_digits()
-    found = measure(load("depth_digits"), entry, draw_scenes(apart, 300, 5))
+    scenes = draw_scenes(apart, 300, 5)
+    assert {int(which.max()) for which in scenes.which} == {*range(1, MOST_DIGITS + 1)}
+    found = measure(load("depth_digits"), entry, scenes)
     assert found.order >= 0.87 and found.error <= 0.06 and found.there >= 0.975
 
 

@@ -59,6 +59,14 @@ def assert_outputs(file, fed, wanted):
         np.testing.assert_allclose(got[name], value, rtol=0, atol=ATOL, err_msg=name)
 
 
+def test_attention_is_asked_for(digits, tmp_path):
+    asked = {"layers": (2, 4), "outputs": ("logits", "attentions"), "verify": False}
+    manifest = zoo.to_onnx(digits, tmp_path / "mine.onnx", size=8, **asked)
+    names = [output.name for output in manifest.only.outputs]
+    assert {"attentions_2", "attentions_4", "logits"} <= {*names}
+    assert "last_hidden_state" not in names
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("opset", [23, 18])
 def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
