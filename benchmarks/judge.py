@@ -1,21 +1,24 @@
 """Plants faults into every program of `tests/programs`, and writes which share the judge finds.
 
     python benchmarks/judge.py [--only WORDS] [--each NODES] [--seed N]
-                               [--page docs/concepts/verification.md]
+                               [--jobs N] [--page docs/concepts/verification.md]
 
 A fault counts if it is larger than 64 times what JAX is off itself. The table goes to the page if
-one is named, and those that are not found are listed below it by program; the exit code is 1 if
-there are any, or if the judge complains about a right file. Programs come in an order that the seed
-draws, and an interrupt ends with the table of those that were done.
+one is named, and those that are not found are listed below it; the exit code is 1 if there are any,
+or if a right file is blamed. The seed draws the order of the programs, and an interrupt ends with
+the table of those that were done.
 """
 
 import argparse
+import os
 import random
 import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -63,28 +66,34 @@ def table_of(faults: Sequence[Planted]) -> str:
     return "\n".join([*told, *(named or ["- none"])])
 
 
+def faults_of(name: str, each: int) -> tuple[list[Planted], str]:
+    """Faults that were planted into a program, and a line about them."""
+    warnings.simplefilter("ignore")
+    try:
+        found = [*planted(name, PROGRAMS[name], each)]
+    except REFUSED as error:
+        return [], f"left out: {name}: {first_line(error)}"
+    wrong = "; ".join(f"{fault.kind} misjudged" for fault in found if fault.is_misjudged)
+    return found, f"{name}: {len(found)} planted {wrong}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="programs whose names have this in them")
     parser.add_argument("--each", type=int, default=1, help="nodes of each operator of a program")
     parser.add_argument("--seed", type=int, default=0, help="draws the order of the programs")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--page", type=Path, help="where the table goes")
     asked = parser.parse_args()
-    warnings.simplefilter("ignore")
     faults: list[Planted] = []
     names = [name for name in PROGRAMS if asked.only in name]
     random.Random(asked.seed).shuffle(names)
-    with suppress(KeyboardInterrupt):
-        for name in names:
-            try:
-                found = [*planted(name, PROGRAMS[name], asked.each)]
-            except REFUSED as error:
-                print(f"left out: {name}: {first_line(error)}", file=sys.stderr, flush=True)
-                continue
+    pool = get_context("spawn").Pool(asked.jobs, maxtasksperchild=200)
+    with pool, suppress(KeyboardInterrupt):
+        for found, said in pool.imap_unordered(partial(faults_of, each=asked.each), names):
             faults += found
-            wrong = "; ".join(f"{each.kind} misjudged" for each in found if each.is_misjudged)
-            print(f"{name}: {len(found)} planted", wrong, file=sys.stderr, flush=True)
-    written = table_of(faults)
+            print(said, file=sys.stderr, flush=True)
+    written = table_of(sorted(faults, key=lambda fault: [*PROGRAMS].index(fault.program)))
     if asked.page:
         asked.page.write_text(with_part(asked.page.read_text(), "judge", [written]))
     print(written)
