@@ -36,8 +36,8 @@ from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("converter", "weights", "zoo")
-LIMIT = 600
-"""Seconds that a batch of tests may take; a mistake may hang."""
+LIMIT = 1800
+"""Seconds that a batch of tests may take, all of a package too; a mistake may hang."""
 
 BATCHES = (8, 40, 250)
 """How many of the tests that reach a mistake run at once, the narrowest first."""
