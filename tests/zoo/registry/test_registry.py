@@ -9,6 +9,7 @@ import pytest
 
 import zoo
 from tests.conftest import GOLDEN
+from zoo.architectures.builder import abstract, count_parameters
 from zoo.architectures.reported import MEASURED_TASKS
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.errors import BadRequest, UnknownModel
@@ -48,6 +49,7 @@ def test_entries_are_consistent(name):
     """`repr` is for one line of a notebook; workers get entries as pickles."""
     entry = zoo.info(name)
     assert entry.name == name
+    assert count_parameters(abstract(entry.config)) == entry.parameters
     for alias in entry.aliases:
         assert zoo.info(alias) is entry
     if isinstance(entry.config, ViTConfig):
