@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 from dataclasses import asdict
+from operator import attrgetter
 
 import pytest
 
@@ -42,6 +43,25 @@ def test_a_model_has_the_numbers_that_timm_gives_it(called):
     for name in names:
         own = list(ours[name]) if isinstance(ours[name], tuple) else ours[name]
         assert (name, own) == (name, said[name])
+
+
+PUBLISHED = json.loads((GOLDEN / "published.json").read_text())
+"""What publishers' packages say of their models, as `golden/make_published.py` found it."""
+
+
+@pytest.mark.parametrize("called", PUBLISHED["models"])
+def test_a_model_has_the_numbers_that_its_publisher_gives_it(called):
+    entry = zoo.info(called)
+    for path, said in PUBLISHED["models"][called].items():
+        own = attrgetter(path)(entry)
+        assert (path, list(own) if isinstance(own, tuple) else own) == (path, said)
+
+
+def test_classes_of_coco():
+    entry = zoo.info("rf_detr_nano")
+    assert {n: name for n, name in enumerate(entry.labels) if name != "N/A"} == {
+        int(n): name for n, name in PUBLISHED["coco"].items()
+    }
 
 
 @pytest.mark.parametrize("name", zoo.list_models())
