@@ -52,7 +52,7 @@ def of_open_clip(folder: Path) -> Iterator[Row]:
         path = folder / "open_clip/model_configs" / f"{in_open_clip(name)}.json"
         said = json.loads(path.read_text())
         seen, read = said["vision_cfg"], said["text_cfg"]
-        found = {"preprocessing.size": [seen["image_size"]] * 2}
+        found: dict[str, object] = {"preprocessing.size": [seen["image_size"]] * 2}
         if "layers" in seen:
             heads = seen["width"] // seen.get("head_width", 64)
             found |= {

@@ -87,6 +87,7 @@ def test_entries_are_consistent(name):
         assert re.fullmatch(rf"{entry.aliases[0]}-{entry.digest}\.pth", entry.checkpoint)
         is_satellite = "sat493m" in entry.checkpoint
         assert entry.preprocessing.mean[0] == (0.430 if is_satellite else 0.485)
+        assert entry.preprocessing.rescale_first
     assert name in repr(entry) and len(repr(entry)) < 200
     table = entry._repr_html_()
     assert table.startswith("<table>") and f"{entry.parameters:,}" in table
