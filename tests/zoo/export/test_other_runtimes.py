@@ -1,0 +1,33 @@
+"""Files that are run in other environments: here in this one, which is called an older one."""
+
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pytest
+
+import converter
+from zoo import runtime
+from zoo.export import other_runtimes
+from zoo.export.precisions import Limit
+from zoo.export.verify import Sample
+
+
+@pytest.mark.parametrize(
+    ("off", "least"), [(0.0, onnxruntime.__version__), (0.1, "99.0"), (np.nan, "99.0")]
+)
+def test_the_oldest_that_is_right_is_stated(tmp_path, monkeypatch, off, least):
+    python = tmp_path / "older" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv(other_runtimes.ENVIRONMENTS, str(tmp_path))
+    monkeypatch.setattr(runtime, "RELEASE", "99.0")
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(1, 3, 2, 4)
+    file = tmp_path / "sine.onnx"
+    converter.to_onnx(jnp.sin, [x], path=file, input_names=["pixel_values"])
+    sample = Sample({"pixel_values": x}, np.sin(x) + np.float32(off))
+    limit = Limit("max_abs", 1e-5)
+    assert other_runtimes.minimum_runtime(file, sample, limit) == least
