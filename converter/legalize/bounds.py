@@ -14,17 +14,17 @@ takes the same indices without a promise, as in JAX's derivative of a scatter.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from jax import lax
 
 from converter.ir import Graph, Node, Value, const, dims, ops
-from converter.ir.dims import Dim, Shape
+from converter.ir.dims import Dim
 from converter.ir.op import Op
 from converter.ir.origins import given_to_bodies
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
+from converter.ir.windows import pointed, scatter_window
 from converter.layout.convolution import pad_space
 
 Mode = lax.GatherScatterMode
@@ -109,16 +109,15 @@ def _bounds_gather(node: Node, editor: Editor, strict: bool, doubted: set[int]) 
     x, indices = node.inputs
     is_doubted = strict or bool({id(node.out), id(indices)} & doubted)
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    sizes, pointed = node.params["slice_sizes"], numbers.start_index_map
-    limits = _limits(x.shape, sizes, pointed)
+    axes, limits = pointed(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
-        wide = any(not dims.same(sizes[a], 1) for a in pointed)
+        wide = any(not dims.same(node.params["slice_sizes"][axis], 1) for axis in axes)
         if not wide and _promise_kept(indices, limits, is_doubted):
             return None
         mode = Mode.CLIP
     if mode == Mode.CLIP:
-        indices, limits, kept = _movable(editor, indices, limits, pointed)
-        numbers = numbers._replace(start_index_map=kept)
+        indices, limits, axes = _movable(editor, indices, limits, axes)
+        numbers = numbers._replace(start_index_map=axes)
     inside = _inside(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS, "fill_value": None}
     out = editor.like(node, [x, inside], **changes)
@@ -135,22 +134,20 @@ def _bounds_scatter(node: Node, editor: Editor, strict: bool) -> Value | None:
     """A dropped window goes to rows appended for it, which are cut off again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    sizes = scatter_window(numbers, x.rank, updates.shape)
-    pointed = numbers.scatter_dims_to_operand_dims
-    limits = _limits(x.shape, sizes, pointed)
+    axes, limits = pointed(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
         doubted = strict or _masked_by(updates, indices)
         if _promise_kept(indices, limits, doubted):
             return None
     if mode == Mode.CLIP:
-        indices, limits, pointed = _movable(editor, indices, limits, pointed)
-        numbers = numbers._replace(scatter_dims_to_operand_dims=pointed)
+        indices, limits, axes = _movable(editor, indices, limits, axes)
+        numbers = numbers._replace(scatter_dims_to_operand_dims=axes)
     inside = _inside(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
     if mode == Mode.CLIP or inside is indices:
         return editor.like(node, [x, inside, updates], **changes)
-    axis = pointed[0]
-    behind = tuple((0, sizes[axis] if i == axis else 0) for i in range(x.rank))
+    axis, window = axes[0], scatter_window(numbers, x.rank, updates.shape)
+    behind = tuple((0, window[axis] if i == axis else 0) for i in range(x.rank))
     padded = pad_space(editor, x, behind, (1,) * x.rank, first=0)
     aside = _aside(editor, indices, inside, x.shape[axis])
     out = editor.like(node, [padded, aside, updates], padded.shape, **changes)
@@ -188,19 +185,7 @@ def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:
     return editor.concatenate([moved, *others], last) if others else moved
 
 
-def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
-    """The size along every axis of the operand of what one index vector writes."""
-    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    sizes = iter(numbers.update_window_dims)
-    return tuple(1 if d in single else updates[next(sizes)] for d in range(rank))
-
-
 # ---------------------------------------------------------------------------------------- indices
-
-
-def _limits(shape: Shape, sizes: Shape, axes: Sequence[int]) -> list[Dim]:
-    """The largest start of a window along each axis."""
-    return [dims.as_dim(shape[a] - sizes[a]) for a in axes]
 
 
 def _movable(

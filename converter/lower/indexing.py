@@ -19,7 +19,7 @@ import onnx_ir as ir
 from converter.ir import dims, ops
 from converter.ir.dims import Dim, Shape
 from converter.ir.ranges import known_range
-from converter.legalize.bounds import scatter_window
+from converter.ir.windows import scatter_window
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
 from converter.lower.reduce import place_itself

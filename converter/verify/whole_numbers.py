@@ -9,34 +9,36 @@ from jax import lax
 
 from converter.ir import Graph, Node, Value, dims, named_sizes, ops
 from converter.ir.dims import Dim
+from converter.ir.op import Rounding
 from converter.ir.origins import ancestors, given_to_bodies
 from converter.ir.ranges import known_range
+from converter.ir.windows import pointed
 
 TURNS = 100
 """Below so many in size are whole numbers that may say how often a loop turns."""
 
 PASSES = frozenset(
-    {*(op for op in ops.stated() if op.elementwise or op.moves), ops.concatenate, ops.pad}
-    - {ops.clamp, ops.rem, ops.and_}
+    {op for op in ops.stated() if op.elementwise or op.rounding is Rounding.NONE}
+    - {ops.clamp, ops.rem, ops.and_, ops.argmax, ops.argmin}
 )
 """Operations behind which an index is still as large as what it is made of, or nearly."""
 
 
 @dataclass
 class WholeNumbers:
-    """Numbers that an input may have: all of its dtype, but for a count or an index, which points
-    into axes of these sizes."""
+    """Numbers that an input may have: all of its dtype, but for a count or an index, which has
+    these limits."""
 
     counts: bool = False
-    axes: list[Dim] = field(default_factory=list)
+    limits: list[Dim] = field(default_factory=list)
 
     def brought(self, x: np.ndarray, sizes: named_sizes.Sizes) -> np.ndarray:
         """Numbers in place of those that are drawn; what is allowed stays as it is."""
         if self.counts:
             x = np.fmod(x, x.dtype.type(TURNS))
-        if not self.axes:
+        if not self.limits:
             return x
-        size = max(1, min(dims.concrete(tuple(self.axes), sizes)))
+        size = max(0, min(dims.concrete(tuple(self.limits), sizes))) + 1
         most = np.iinfo(x.dtype).max
         return np.mod(x, x.dtype.type(size)) if size <= most else x & most
 
@@ -50,12 +52,12 @@ def whole_numbers(graph: Graph) -> list[WholeNumbers]:
             found[id(value)].counts = True
     outside = given_to_bodies(graph)
     for node in graph.walk():
-        for index, axes in _indexed(node):
-            if dims.all_static(axes) and known_range(index).within(0, min(axes, default=0) - 1):
+        for index, limits in _indexed(node):
+            if dims.all_static(limits) and known_range(index).within(0, min(limits, default=0)):
                 continue
             for value in _made_of(index, outside):
                 if id(value) in are_whole:
-                    found[id(value)].axes += axes
+                    found[id(value)].limits += limits
     return [found[id(v)] for v in graph.inputs]
 
 
@@ -76,15 +78,11 @@ def _bodies(node: Node) -> Iterator[Node]:
 
 
 def _indexed(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
-    """Indices that nothing brings within bounds, and the sizes of what they point into."""
+    """Indices that nothing brings within bounds, and the largest that they may be."""
     if node.op is ops.take:
-        yield node.inputs[1], [node.inputs[0].shape[node.params["axis"]]]
+        yield node.inputs[1], [dims.as_dim(node.inputs[0].shape[node.params["axis"]] - 1)]
     elif (node.op is ops.gather or node.op in ops.SCATTERS) and _promises(node):
-        x, indices = node.inputs[:2]
-        numbers = node.params["dimension_numbers"]
-        is_gather = node.op is ops.gather
-        axes = numbers.start_index_map if is_gather else numbers.scatter_dims_to_operand_dims
-        yield indices, [x.shape[axis] for axis in axes]
+        yield node.inputs[1], pointed(node).limits
 
 
 def _promises(node: Node) -> bool:

@@ -1,0 +1,32 @@
+"""Windows of gathers and scatters, each of which an index vector starts."""
+
+from typing import Any, NamedTuple
+
+from converter.ir import dims, ops
+from converter.ir.dims import Dim, Shape
+from converter.ir.nodes import Node
+
+
+class Pointed(NamedTuple):
+    """Axes that index vectors point into, and the largest start of a window along each."""
+
+    axes: tuple[int, ...]
+    limits: list[Dim]
+
+
+def pointed(node: Node) -> Pointed:
+    """What the indices of a gather or a scatter point into."""
+    x, numbers = node.inputs[0], node.params["dimension_numbers"]
+    if node.op is ops.gather:
+        axes, sizes = numbers.start_index_map, node.params["slice_sizes"]
+    else:
+        axes = numbers.scatter_dims_to_operand_dims
+        sizes = scatter_window(numbers, x.rank, node.inputs[2].shape)
+    return Pointed(axes, [dims.as_dim(x.shape[axis] - sizes[axis]) for axis in axes])
+
+
+def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
+    """The size along every axis of the operand of what one index vector writes."""
+    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    sizes = iter(numbers.update_window_dims)
+    return tuple(1 if d in single else updates[next(sizes)] for d in range(rank))
