@@ -7,7 +7,7 @@ A mistake turns a comparison, a connective, a sign, a number or a truth value ar
 default tests reach the mistaken lines: those run, the narrowest first, and then the files that they
 are in, until one fails. Of a line that runs when its module is imported these are the tests that
 reach the module, and at last all of the package; of a module that none reaches (commands run in
-processes of their own) those of the nearest folder. The map is a database of `coverage`; where FILE
+processes of their own) those of the nearest folder, and then of the package. The map is a database of `coverage`; where FILE
 is not there, the default tests run once and make it. One line a mistake is printed; the exit code
 is 1 if one survives.
 """
@@ -168,11 +168,12 @@ class Map:
         """Tests that run the mistaken lines, or else their module, in batches."""
         lines = self.data.contexts_by_lineno(str(mistake.path))
         mistaken = range(mistake.node.lineno, mistake.node.end_lineno + 1)
+        whole = [f"tests/{mistake.path.parts[0]}"]
         if tests := self._of(lines, mistaken):
             return batches(tests)
         if tests := self._of(lines, lines):
-            return [*batches(tests), [f"tests/{mistake.path.parts[0]}"]]
-        return [[str(nearest(mistake.path))]]
+            return [*batches(tests), whole]
+        return [[str(nearest(mistake.path))], whole]
 
     def _of(self, lines: Mapping[int, list[str]], reached: Iterable[int]) -> list[str]:
         """Tests that run some of the lines; those that run little first."""

@@ -183,7 +183,7 @@ ROWS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
 def high_half(dtype: str) -> Case:
     info = np.iinfo(dtype)
     numbers = np.array([info.max, info.min, info.max, 1, 99, 77, info.max // 3], dtype)
-    return Case(f"mulhi {dtype}", lax.mulhi, (numbers, numbers[::-1].copy()))
+    return Case(f"mulhi {dtype}", lax.mulhi, (numbers, numbers[::-1].copy()), tags=DEFAULT)
 
 
 SINCE = {"scaled": (lax, "scaled_dot"), "ormqr": (lax.linalg, "ormqr")}
@@ -193,9 +193,9 @@ BY_DEFAULT = {
     *("cholesky", "solve, complex", "triangular_solve", "tridiagonal_solve", "qr, pivoting", "svd"),
     *("householder_product", "ormqr", "bessel_i0e", "bessel_i1e", "igammac", "zeta", "polygamma"),
     *("nextafter", "random", "threefry2x32", "reduce", "select_and_gather_add"),
-    *("select_and_scatter_add", "select_and_scatter", "nontraceable", "empty"),
+    *("select_and_scatter_add", "select_and_scatter", "nontraceable", "empty", "cholesky_update"),
+    *("eigh", "igamma", "betainc", "nondifferentiable_backward"),
 }
-"""Between them they have every decomposition."""
 
 HIGH_HALVES = map(high_half, ("int32", "uint32", "int8", "uint16") * hasattr(lax, "mulhi"))
 OWN = (

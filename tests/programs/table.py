@@ -1,10 +1,11 @@
 """All programs, by subject and name, and how a judge walks over them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from tests.conformance import Case
+from tests.conformance import DEFAULT, Case
 from tests.programs import (
     attention,
     calls,
@@ -39,7 +40,39 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
         *(attention, channels, lookalikes, named, recurrent),
     )
 }
-PROGRAMS = {f"{subject} {case.name}": case for subject, cases in SUBJECTS.items() for case in cases}
+
+BY_COVERAGE = frozenset(
+    {
+        *("attention along keys", "attention written, by index, 3 -40 at 24"),
+        *("calls another platform", "calls buffers, gradient", "calls unvmap", "calls while"),
+        *(
+            "calls xla_metadata",
+            "computations over a named axis",
+            "found derivative of a comparison",
+        ),
+        *("found dot of float64", "found reduced over one", "found rotated float64"),
+        *("found slope of cummin", "indexing apply to named rows", "indexing named padding"),
+        *("indexing scatter 2", "named kernels of (3, 4, 2, 2)", "named kernels of (4, 1, 3, 2)"),
+        *("named without two", "public numpy.fft.irfft", "public scipy.linalg.qr_multiply"),
+        *("recurrent gradient", "recurrent on top", "resize nearest to multiples"),
+        *("resize nearest True (13, 17) to (4, 17) at 18", "window sum, padded far, dilated"),
+        "spellings attention, jax_local, bfloat16",
+    }
+)
+"""Programs that the default tests run because no other reaches some lines of the converter, or some
+decomposition."""
+
+
+def _tagged(name: str, case: Case) -> Case:
+    return replace(case, tags=case.tags | DEFAULT) if name in BY_COVERAGE else case
+
+
+PROGRAMS = {
+    name: _tagged(name, case)
+    for subject, cases in SUBJECTS.items()
+    for case in cases
+    for name in [f"{subject} {case.name}"]
+}
 
 
 def tiers(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param]:

@@ -21,7 +21,7 @@ from tests.conformance import (
 )
 from tests.converter.test_rules import equations
 from tests.programs import public
-from tests.programs.table import PROGRAMS, SUBJECTS, at_opsets, tiers
+from tests.programs.table import BY_COVERAGE, PROGRAMS, SUBJECTS, at_opsets, tiers
 from tests.programs.ways import WAYS, wrapped
 from tests.since import needs
 
@@ -186,13 +186,17 @@ ALONE = {
 """Decompositions without a program, and why."""
 
 
-@pytest.mark.full
-def test_no_decomposition_is_left_out():
+def test_every_decomposition_is_run_by_default():
     """Of collectives those of one device are here; the others mean the same as they do."""
     devices = {"axes", "axis_name", "axis_index_groups"}
     others = {name for name, own in OWN_EXPANSIONS.items() if own.ignores & devices}
-    tried = set[str]().union(*map(primitives, PLAIN.values()))
+    run = [case for case in PROGRAMS.values() if RUNS in case.tags]
+    tried = set[str]().union(*map(primitives, run))
     assert OWN_EXPANSIONS.keys() - others - tried - ALONE.keys() == set()
+
+
+def test_programs_by_coverage_are_programs():
+    assert PROGRAMS.keys() >= BY_COVERAGE
 
 
 # ------------------------------------------------------------------------------ public functions

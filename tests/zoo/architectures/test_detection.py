@@ -410,6 +410,10 @@ def test_average_precision_is_that_of_pycocotools(canvases, tmp_path):
     assert mean_average_precision(known, []) == 0
     few = task.fitting(10)
     assert few.told.left_out == 30 and len(few.known.images) == 10
+    kept = {image.id for image in few.known.images}
+    assert {thing.image_id for thing in few.known.annotations} == kept
+    assert len(few.known.annotations) == few.told.things < task.told.things
+    assert task.fitting(0) is None
 
 
 def truth(thing):
