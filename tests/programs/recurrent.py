@@ -55,6 +55,14 @@ def of_two(x, y):
     return lax.scan(body, jnp.zeros((x.shape[0], H)), rows)
 
 
+def from_the_last(x):
+    """Rounds come first, the last of them is the first, and one is left out."""
+    rng = np.random.default_rng(5)
+    w, r = (rng.standard_normal((n, H)).astype(np.float32) / 2 for n in (D, H))
+    first, rounds = jnp.zeros((7, H)), x[1:][::-1]
+    return lax.scan(lambda h, row: (jnp.tanh(row @ w + h @ r),) * 2, first, rounds)
+
+
 def simple(after):
     return packed(lambda carry, x, gates: (after(jnp.tanh(gates[0]), carry[0]),), 1)
 
@@ -102,6 +110,7 @@ PROGRAMS = [
     layer("lstm, reversed", nn.RNN(nn.LSTMCell(H), **BACK), {"LSTM": 1, "Reshape": 3}),
     Case("of two inputs", of_two, (("B", 7, D), ("B", 7, D - 1)), ops={"RNN": 1, "Concat": 1},
          tags=DEFAULT),
+    Case("from the last", from_the_last, CLOSED, ops={"RNN": 1, "Scan": 0}, tags=DEFAULT),
     miss("coupled", lstm(keep=None), "its cell is not a gate times itself"),
     miss("other activation", lstm(keep=jnp.tanh), "different activations"),
     miss("layer norm", lstm(norm=normed), "a gate is more than"),
