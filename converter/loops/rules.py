@@ -61,12 +61,13 @@ def _step(carry: Carry) -> float | None:
 
 
 def has_states(scan: Scan, editor: Editor) -> bool:
-    """Whether a result depends on a state that does not only count and that a step changes."""
+    """Whether a result may depend on a state that does not only count and that a step changes."""
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
     needed = scan.behind([*used, *(s.inside for s in scan.stacked)])
     states = [c for c in scan.carries if c.after is not c.inside and _step(c) is None]
-    too_long = scan.length > LONGEST and bool(scan.carries)
-    return too_long or any(editor.uses[id(c.final)] or id(c.inside) in needed for c in states)
+    if scan.length > LONGEST:
+        return True  # what counts so many rounds goes on counting
+    return any(editor.uses[id(c.final)] or id(c.inside) in needed for c in states)
 
 
 def drop_states(scan: Scan, editor: Editor) -> bool:

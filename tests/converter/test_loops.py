@@ -208,6 +208,19 @@ def test_short_loops_are_written_out_and_long_ones_are_not():
     assert converter.check(export.model, partial(newton, steps=30), [np.ones(X, np.float32)]).passed
 
 
+@pytest.mark.parametrize(("more", "loops"), [(0, 0), (1, 1)])
+def test_what_counts_very_many_rounds_goes_on_counting(more, loops):
+    """Its numbers would be in the file; what only maps has none, however long it is."""
+
+    def fn(x):
+        return lax.scan(lambda n, row: (n + 2, row * n), jnp.int32(0), x)[1]
+
+    length = rules.LONGEST + more
+    assert converter.to_onnx(fn, [(length, 1)]).graph.count(ops.scan) == loops
+    mapped = converter.to_onnx(lambda x: lax.map(jnp.sin, x), [(length, 1)])
+    assert mapped.graph.count(ops.scan) == 0
+
+
 def _struct(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, np.float32)
 
