@@ -70,7 +70,8 @@ def test_a_folder(zoo, stub, pictures):
     about = read_about(out)
     assert (about.pictures, about.errors, about.dim, about.draft) == (40, 3, 3, False)
     assert about.size == folders.SIZE
-    assert zoo.json(*command, code=1)["computed"] == 0
+    said = zoo.json(*command, code=1)
+    assert [said[name] for name in ("computed", "added", "again", "kept")] == [0, 0, 0, 40]
     assert not (out / "_work").exists()
 
 

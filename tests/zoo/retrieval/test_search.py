@@ -290,3 +290,7 @@ def test_keys_have_their_accents(tmp_path):
     below = sheet[top : top + TEXT_HEIGHT // 2]
     words = [below[:, GAP + row * (CELL_SIDE + GAP) :][:, :CELL_SIDE] for row in range(len(KEYS))]
     assert len({word.tobytes() for word in words}) == 4 and (words[0] == words[-1]).all()
+    under = sheet[top + TEXT_HEIGHT // 2 : top + TEXT_HEIGHT, GAP:].reshape(TEXT_HEIGHT // 2, 5, -1)
+    assert (under.min((0, 2)) < 128).all()  # the number has a line of its own
+    more = contact_sheet(open_vectors(tmp_path / "d.lance"), [[*cells, cells[0]]], None)
+    assert (more.width, more.height - GAP) == (sheet.shape[1], 2 * (len(sheet) - GAP))
