@@ -1,6 +1,6 @@
 """What inputs of whole numbers may be: a loop turns as often, or an index points there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -22,6 +22,13 @@ PASSES = frozenset(
     - {ops.clamp, ops.rem, ops.and_, ops.argmax, ops.argmin}
 )
 """Operations behind which an index is still as large as what it is made of, or nearly."""
+
+DATA = {
+    **dict.fromkeys((ops.gather, ops.take, ops.dynamic_slice, ops.top_k), slice(1)),
+    ops.dynamic_update_slice: slice(2),
+    **dict.fromkeys(ops.SCATTERS, slice(0, None, 2)),
+}
+"""Which operands of these are no indices."""
 
 
 @dataclass
@@ -103,4 +110,13 @@ def _made_of(index: Value, outside: dict[int, Value]) -> Iterator[Value]:
             yield value
             stack += [outside[id(value)]] if id(value) in outside else []
         elif value.node.op in PASSES:
-            stack += value.node.inputs
+            stack += _sources(value, value.node)
+
+
+def _sources(value: Value, node: Node) -> Sequence[Value]:
+    """Operands whose numbers are in a result; the places of the largest are numbers of none."""
+    if node.op is ops.sort:
+        return node.inputs[value.index : value.index + 1]
+    if node.op is ops.top_k and value.index == 1:
+        return ()
+    return node.inputs[DATA.get(node.op, slice(None))]

@@ -4,6 +4,7 @@ from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -63,3 +64,19 @@ def test_windows_are_drawn_inside(drawn, dtype):
     for sample, (_, indices) in samples(export.graph):
         assert indices.dtype == np.dtype(dtype)
         assert (indices >= 0).all() and (indices <= limit).all(), sample
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda i, x: x[jnp.argsort(i)],
+        lambda i, x: x[jnp.argsort(-i)[:2]],
+        lambda i, x: x[lax.top_k(i, 2)[1]],
+        lambda i, x: x[jnp.argmax(i)],
+        lambda i, x: x[jnp.arange(3).at[i].get(mode="clip")],
+    ],
+)
+def test_what_orders_or_is_searched_is_any(fn):
+    export = converter.to_onnx(fn, [((4,), "int32"), (5, 3)], verify=True)
+    drawn = dict(samples(export.graph))
+    assert drawn["large"][0].max() > 5 and drawn["large"][0].min() < 0
