@@ -39,8 +39,14 @@ def of_equimo() -> Iterator[Row]:
             "classes": said["num_classes"],
             "layer_scale": said["init_values"],
             "norm_eps": said["eps"],
+            # Its 7B model has biases that the published file has not.
+            "qkv_bias": said["qkv_bias"] and "vit7b" not in name,
+            "qk_norm": said["qk_norm"],
             "untied_norms": said["untie_global_and_local_cls_norm"],
         }
+        if said["ffn_layer"] == "mlp":
+            found["hidden"] = round(said["dim"] * said["mlp_ratio"])
+            found["activation"] = {"gelu": "gelu_tanh", "exactgelu": "gelu"}[said["act_layer"]]
         yield name, {f"config.{key}": value for key, value in found.items()}
 
 

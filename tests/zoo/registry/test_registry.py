@@ -64,6 +64,11 @@ def test_classes_of_coco():
     }
 
 
+ANTIALIASED = re.compile(r"(vit|deit)_[a-z]+_.*|dinov2_vit.14_reg|tips(v2)?_vit[^_]*(_[hl]r)?")
+"""Vision transformers whose positions are antialiased as they are brought to another size, by the
+code of timm, of DINOv2 (where there are registers) and of TIPS."""
+
+
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_entries_are_consistent(name):
     """`repr` is for one line of a notebook; workers get entries as pickles."""
@@ -74,6 +79,8 @@ def test_entries_are_consistent(name):
         assert zoo.info(alias) is entry
     if isinstance(entry.config, ViTConfig):
         assert entry.config.dim % entry.config.heads == 0
+        antialiased = entry.config.positions and entry.config.positions.antialias
+        assert bool(antialiased) == bool(ANTIALIASED.fullmatch(name))
     assert all(side % entry.config.stride == 0 for side in entry.preprocessing.size)
     assert set(entry.published) <= {naming.name for naming in entry.namings}
     assert entry.file
