@@ -37,7 +37,6 @@ def converted(fn, inputs, **how):
     return got
 
 
-@pytest.mark.each("dtype")
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_as_near_to_the_truth_as_jax(name, dtype):
@@ -88,7 +87,6 @@ WRITTEN = {
 1 for ``logistic``."""
 
 
-@pytest.mark.each("dtype")
 @pytest.mark.parametrize("name", WRITTEN)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_accurate_everywhere(name, dtype):

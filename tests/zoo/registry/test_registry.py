@@ -57,6 +57,23 @@ def test_a_model_has_the_numbers_that_its_publisher_gives_it(called):
         assert (path, list(own) if isinstance(own, tuple) else own) == (path, said)
 
 
+READ = {
+    # `dpt.py` of DepthAnything/Depth-Anything-V2
+    r"depth_anything_v2_.*vit[sb]": (2, 5, 8, 11),
+    r"depth_anything_v2_.*vitl": (4, 11, 17, 23),
+    # `configs/deimv2` of Intellindust-AI-Lab/DEIMv2
+    r"deimv2_[sm]": (3, 7, 11),
+    r"deimv2_[lx]": (5, 8, 11),
+}
+"""Blocks, counted from 0, whose outputs a decoder reads, by the authors' code."""
+
+
+@pytest.mark.parametrize("names", READ)
+def test_blocks_that_are_read_are_those_of_the_authors(names):
+    found = [entry.config.layers for name, entry in MODELS.items() if re.fullmatch(names, name)]
+    assert {*found} == {tuple(block + 1 for block in READ[names])}
+
+
 def test_classes_of_coco():
     entry = zoo.info("rf_detr_nano")
     assert {n: name for n, name in enumerate(entry.labels) if name != "N/A"} == {
@@ -81,6 +98,10 @@ def test_entries_are_consistent(name):
         assert entry.config.dim % entry.config.heads == 0
         antialiased = entry.config.positions and entry.config.positions.antialias
         assert bool(antialiased) == bool(ANTIALIASED.fullmatch(name))
+        if entry.config.positions:
+            assert entry.config.positions.linear == entry.family.startswith("tips")
+            others = (entry.config_for(naming.name).positions for naming in entry.namings)
+            assert {each.patches for each in others} == {entry.config.positions.patches}
     assert all(side % entry.config.stride == 0 for side in entry.preprocessing.size)
     assert set(entry.published) <= {naming.name for naming in entry.namings}
     assert entry.file
@@ -90,6 +111,11 @@ def test_entries_are_consistent(name):
         assert entry.archive.endswith(".tar.lz4") or "equimo" not in {n.name for n in entry.namings}
         assert entry.licence.download.startswith("https://")
     assert entry.licence.page.startswith("https://")
+    assert len(entry.preprocessing.mean) == len(entry.preprocessing.std) == 3
+    both = MODELS.get(f"{name.removesuffix('_text')}_dual", entry)
+    # transformers 4 saved what is larger in parts; TIPSv2 was saved by its fifth version.
+    is_split = 4 * both.parameters > 5e9 and not name.startswith("tipsv2")
+    assert all(is_split == str(place).endswith(".index.json") for place in entry.hub)
     if name.startswith("dinov3") and "dinotxt" not in name:
         assert re.fullmatch(rf"{entry.aliases[0]}-{entry.digest}\.pth", entry.checkpoint)
         is_satellite = "sat493m" in entry.checkpoint
