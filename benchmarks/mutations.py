@@ -6,10 +6,9 @@ A mistake turns a comparison, a connective, a sign, a number or a truth value ar
 `converter/`, `weights/` or `zoo/`. It is made in a copy of the tracked files. A map says which
 default tests reach the mistaken lines: those run, the narrowest first, and then the files that they
 are in, until one fails. Of a line that runs when its module is imported these are the tests that
-reach the module, and at last all of the package; of a module that none reaches (commands run in
-processes of their own) those of the nearest folder, and then of the package. The map is a database of `coverage`; where FILE
-is not there, the default tests run once and make it. One line a mistake is printed; the exit code
-is 1 if one survives.
+reach the module, or of the nearest folder, and at last all of the package. The map is a database of
+`coverage`; where FILE is not there, the default tests run once and make it. One line a mistake is
+printed; the exit code is 1 if one survives.
 """
 
 import argparse
@@ -89,18 +88,29 @@ class Mistake:
 
 
 def mistakes(path: Path) -> Iterator[Mistake]:
-    """Every mistake that can be made in a file; types and texts are left alone."""
+    """Every mistake that can be made in a file; types, texts and checks are left alone."""
     tree = ast.parse((ROOT / path).read_text())
-    typed = {
+    alone = {
         id(inner)
         for node in ast.walk(tree)
-        for name in ("annotation", "returns", "decorator_list")
-        for hint in _listed(getattr(node, name, None))
+        for part in (*map(node.__dict__.get, HINTS), *_checks(node))
+        for hint in _listed(part)
         for inner in ast.walk(hint)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and id(node) not in typed and (wrong := _wrong(node)):
+        if isinstance(node, ast.expr) and id(node) not in alone and (wrong := _wrong(node)):
             yield Mistake(path, node, wrong)
+
+
+HINTS = ("annotation", "returns", "decorator_list")
+
+
+def _checks(node: ast.AST) -> list[ast.AST]:
+    """What a node only asserts, which changes nothing where it is right."""
+    if isinstance(node, ast.Assert):
+        return [node.test]
+    is_zip = isinstance(node, ast.Call) and ast.unparse(node.func) == "zip"
+    return [*node.keywords] if is_zip else []
 
 
 def _listed(found: ast.AST | list[ast.AST] | None) -> list[ast.AST]:

@@ -42,6 +42,14 @@ def history(x):
     return lax.scan(step, jnp.zeros(3), x)
 
 
+def after(x):
+    def step(seen, row):
+        seen = jnp.tanh(seen @ MATRIX + row)
+        return seen, jax.nn.softmax(seen @ MATRIX) * row.sum()
+
+    return lax.scan(step, jnp.zeros(3), x)
+
+
 def counted(x):
     def step(state, row):
         n, total = state
@@ -143,6 +151,7 @@ CASES = (
     LoopCase("map", maps, 0),
     LoopCase("map of loops", nested, 0),
     LoopCase("after the loop", history, 0),
+    LoopCase("after a loop that is not linear", after, 3),
     LoopCase("a state that counts", counted, 0),
     LoopCase("a state that nobody reads", unread, 0),
     LoopCase("lanes", lanes, 7),

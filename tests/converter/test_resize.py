@@ -1,9 +1,11 @@
 """Resizes that no program of `tests/programs/resize.py` can show."""
 
 import numpy as np
+import pytest
 
 import converter
 from converter.fuse.resampling import known_kinds
+from converter.ir import ops
 from converter.ir.formulas import ALIGNED
 from converter.verify.sessions import run
 from tests.programs.resize import corners, hats, to, translated
@@ -21,6 +23,15 @@ def test_a_half_between_neighbours_is_rounded_as_written():
 def test_aligned_corners_between_large_sizes():
     """Half-pixel positions are as near as JAX rounds; those of aligned corners are nearer."""
     assert known_kinds(hats(1100, corners(1100, 1101)), 17) == (ALIGNED,)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_aligned_corners_are_interpolated_from_corner_to_corner(count):
+    x = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    got = ops.resize.formula(x, axes=(0,), sizes=(count,), kinds=(ALIGNED,))
+    places = np.linspace(0, 4, count)
+    wanted = np.stack([np.interp(places, np.arange(5), column) for column in x.T], 1)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
 
 
 def test_a_size_that_may_be_one_has_no_corners():
