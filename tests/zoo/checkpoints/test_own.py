@@ -373,7 +373,10 @@ TOWERS = {
     "DINOv3ViTModel": ("dinov3", {**SIZES, "patch_size": 8, "num_register_tokens": 0}),
     "Swinv2Model": (
         "swinv2",
-        {"embed_dim": 12, "depths": [1, 2], "num_heads": [2, 3], "window_size": 3},
+        {
+            **{"embed_dim": 12, "depths": [1, 2], "num_heads": [2, 3]},
+            **{"window_size": 3, "image_size": [16, 24]},
+        },
     ),
     "DeiTModel": ("deit", PICTURES),
 }
