@@ -42,8 +42,7 @@ BATCHES = (8, 40, 250)
 """How many of the tests that reach a mistake run at once, the narrowest first."""
 
 FILES = 2
-"""Of so many files that these tests are in all default tests run at last: a test whose setup was
-shared is not in the map."""
+"""Of so many of their files all tests run at last: one whose setup was shared is not in the map."""
 
 TURNED = {
     ast.Lt: ast.LtE,
@@ -93,28 +92,23 @@ def mistakes(path: Path) -> Iterator[Mistake]:
     alone = {
         id(inner)
         for node in ast.walk(tree)
-        for part in (*map(node.__dict__.get, HINTS), *_checks(node))
-        for hint in _listed(part)
-        for inner in ast.walk(hint)
+        for part in _left_alone(node)
+        for inner in ast.walk(part)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and id(node) not in alone and (wrong := _wrong(node)):
             yield Mistake(path, node, wrong)
 
 
-HINTS = ("annotation", "returns", "decorator_list")
-
-
-def _checks(node: ast.AST) -> list[ast.AST]:
-    """What a node only asserts, which changes nothing where it is right."""
+def _left_alone(node: ast.AST) -> Iterator[ast.AST]:
+    """Types, and what is only asserted, which changes nothing where it is right."""
     if isinstance(node, ast.Assert):
-        return [node.test]
-    is_zip = isinstance(node, ast.Call) and ast.unparse(node.func) == "zip"
-    return [*node.keywords] if is_zip else []
-
-
-def _listed(found: ast.AST | list[ast.AST] | None) -> list[ast.AST]:
-    return found if isinstance(found, list) else [found] if found else []
+        yield node.test
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
+        yield from node.keywords
+    for name in ("annotation", "returns", "decorator_list"):
+        found = getattr(node, name, None)
+        yield from found if isinstance(found, list) else filter(None, [found])
 
 
 def _wrong(node: ast.expr) -> str | None:
@@ -152,17 +146,12 @@ def drawn(count: int, seed: str) -> list[Mistake]:
     return random.Random(seed).sample(everything, count)
 
 
-@dataclass(frozen=True)
 class Map:
     """Which default tests reach which lines."""
 
-    data: CoverageData
-
-    @classmethod
-    def of(cls, path: Path) -> "Map":
-        data = CoverageData(str(path))
-        data.read()
-        return cls(data)
+    def __init__(self, path: Path) -> None:
+        self.data = CoverageData(str(path))
+        self.data.read()
 
     @cached_property
     def widths(self) -> Counter[str]:
@@ -305,7 +294,7 @@ def main() -> int:
         return 0
     if not options.map.exists():
         make_map(options.map)
-    reached = Map.of(options.map)
+    reached = Map(options.map)
     tests = [reached.reaching(mistake) for mistake in chosen]
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     get_context("forkserver").set_forkserver_preload(PRELOADED)
