@@ -131,10 +131,10 @@ def primitives(case: Case) -> set[str]:
     return {eqn.primitive.name for eqn in equations(jaxpr)}
 
 
-def held(case: Case) -> set[str]:
+def held(case: Case, compiled: Any) -> set[str]:
     """The same; skips what JAX itself has something against."""
     try:
-        jax.block_until_ready(jax.jit(case.fn)(*inputs(case.specs)))
+        jax.block_until_ready(compiled(*inputs(case.specs)))
     except REFUSED_BY_JAX as error:
         pytest.skip(f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0]}")
     return primitives(case)
@@ -157,7 +157,8 @@ def test_every_way(name: str, way: str):
     if (name, way) in OF_JAX:
         pytest.skip("JAX itself: an axis of numpy's integers is no axis")
     case = WAYS[way](PLAIN[name])
-    may_be_refused = held(case) & REFUSED.keys() or (name, way) in NOT_WRITTEN
+    compiled = jax.jit(case.fn)
+    may_be_refused = held(case, compiled) & REFUSED.keys() or (name, way) in NOT_WRITTEN
     try:
         export = case.export()
     except converter.Unsupported:
@@ -167,7 +168,7 @@ def test_every_way(name: str, way: str):
     assert not case.said or export.report.near_misses
     # What is open has the numbers that it has where it is known: indices that are in range.
     known = wrapped(PLAIN[name], "vmap0") if way == "open batch" else case
-    verdict = judged(case, export, case.fn, inputs(known.specs))
+    verdict = judged(case, export, compiled, inputs(known.specs))
     assert verdict.passed, [str(d) for d in verdict.differences]
 
 
@@ -223,8 +224,8 @@ def test_other_dtypes(name: str, dtype: str):
     arrays = [x.astype(dtype) if x.dtype == np.float32 else x for x in case.specs]
     with jax.enable_x64(dtype == "float64"):
         try:
-            jax.block_until_ready(case.fn(*arrays))
+            jax.block_until_ready(case.compiled(None, *arrays))
         except REFUSED_BY_JAX as error:
             pytest.skip(f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0]}")
-        verdict = converter.check(converter.to_onnx(case.fn, arrays), case.fn, arrays)
+        verdict = converter.check(converter.to_onnx(case.fn, arrays), case.call, arrays)
     assert verdict.passed, verdict.differences[0]
