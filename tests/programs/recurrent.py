@@ -63,6 +63,20 @@ def from_the_last(x):
     return lax.scan(lambda h, row: (jnp.tanh(row @ w + h @ r),) * 2, first, rounds)
 
 
+def gru(inner):
+    """``inner`` makes what the state gives to the new one, of it and of the gate that resets it."""
+    rng = np.random.default_rng(6)
+    w, r = (rng.standard_normal((3, n, H)).astype(np.float32) / 2 for n in (D, H))
+
+    def body(h, row):
+        update, reset = (jax.nn.sigmoid(row @ w[i] + h @ r[i]) for i in range(2))
+        new = jnp.tanh(row @ w[2] + inner(h, reset, r[2]))
+        h = (1 - update) * new + update * h
+        return h, h
+
+    return lambda x: lax.scan(body, jnp.zeros((7, H)), x)
+
+
 def simple(after):
     return packed(lambda carry, x, gates: (after(jnp.tanh(gates[0]), carry[0]),), 1)
 
@@ -111,6 +125,11 @@ PROGRAMS = [
     Case("of two inputs", of_two, (("B", 7, D), ("B", 7, D - 1)), ops={"RNN": 1, "Concat": 1},
          tags=DEFAULT),
     Case("from the last", from_the_last, CLOSED, ops={"RNN": 1, "Scan": 0}, tags=DEFAULT),
+    *(Case(f"gru, reset {name}", gru(inner), CLOSED, ops={"GRU": 1, "Scan": 0}, tags=DEFAULT)
+      for name, inner in {"first": lambda h, reset, r: (reset * h) @ r,
+                          "last": lambda h, reset, r: reset * (h @ r + 0.5)}.items()),
+    miss("partly reset", gru(lambda h, reset, r: reset * (h @ r) + h @ r[::-1]), "on some of what"),
+    miss("only biases reset", gru(lambda h, reset, r: reset * 0.5 + h @ r), "on some of what"),
     miss("coupled", lstm(keep=None), "its cell is not a gate times itself"),
     miss("other activation", lstm(keep=jnp.tanh), "different activations"),
     miss("layer norm", lstm(norm=normed), "a gate is more than"),

@@ -106,6 +106,10 @@ POOLING = [
     Case("padded by more than the window", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 1), ((0, 0), (0, 0), (3, 2), (0, 1))),
         ((2, 3, 5, 6),), (18, 23), {"AveragePool": 1}, tags=DEFAULT),
+    *(Case(f"gradient of the largest along {count} axes", jax.grad(lambda x, w=window: (
+        lax.reduce_window(x, -jnp.inf, lax.max, w, w, "VALID") ** 2).sum()), ((2, 4, 5, 4, 3),),
+        ops={"MaxPool": 2 * (count == 3)}, tags=DEFAULT)
+      for count, window in ((3, (1, 1, 2, 2, 2)), (4, (1, 2, 2, 2, 2)))),
     Case("nothing left of a window", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (3,), (2,), ((1, 0),), window_dilation=(2,)), ((3,),), (18, 23)),
 ]  # fmt: skip
