@@ -145,10 +145,10 @@ FORMS = {
 SHARED = {**ONE, "Expand": 0, "Tile": 0, "MatMul": 0, "Softmax": 0}
 
 
-def heated(q, k, v, given):
+def heated(q, k, v, given, least=0.01):
     """Swin v2 has a temperature for each head, which it bounds."""
     q, k = (x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
-    scale = jnp.exp(jnp.minimum(given, 4.6))[:, None, None]
+    scale = jnp.clip(jnp.exp(given), least, 100)[:, None, None]
     return of_heads(q, k, v, lambda s: jnp.where(KEEP, s * scale, -1e30))
 
 
@@ -174,6 +174,8 @@ GROUPS = [
          (Q, K, (2, 6, 7, 4)), ops={**ONE, "Expand": 1}),
     Case("lowered", LOWERED, (*OWN, (2, 1, 9, 7)), ops=ONE),
     Case("heated", heated, (*OWN, (6,)), ops=ONE),
+    Case("heated by zero", partial(heated, least=None), (*OWN, (6,)), ops=NONE,
+         said="may be infinite, huge or zero"),
     Case("heated, float16", heated, [(shape, np.float16) for shape in (*OWN, (6,))], ops=NONE,
          said="queries cannot"),
     Case("along keys", ALONG_KEYS, (*OWN, (6,)), ops=NONE, said="queries cannot be multiplied by"),

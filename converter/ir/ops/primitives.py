@@ -41,6 +41,15 @@ def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
     return np.broadcast_to(x.reshape(ones), shape)
 
 
+def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> jax.Array:
+    """What begins behind the end is empty, as where a size is smaller than a window."""
+    starts, limits = (
+        [min(place, size) for place, size in zip(places, x.shape, strict=True)]
+        for places in (start_indices, limit_indices)
+    )
+    return lax.slice(x, starts, limits, strides)
+
+
 def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     steps = strides or [1] * x.ndim
     return x[tuple(map(_range, start_indices, limit_indices, steps))]
@@ -59,7 +68,7 @@ _range = slice  # Python's own, whose name an operation has here
 reshape = _moving("reshape", _reshape, _reshape_in_numpy)
 transpose = _moving("transpose", lax.transpose, lambda x, *, permutation: x.transpose(permutation))
 broadcast_in_dim = _moving("broadcast_in_dim", lax.broadcast_in_dim, _broadcast_in_dim)
-slice = _moving("slice", lax.slice, _slice)
+slice = _moving("slice", _slice_in_jax, _slice)
 rev = _moving("rev", lax.rev)
 squeeze = _moving("squeeze")
 expand_dims = _moving("expand_dims")
