@@ -5,8 +5,8 @@ drops what a scatter writes there. ONNX has neither, and counts negative indices
 
 ``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
 drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
-is relied on: where the indices are known, where a gather reads windows wider than one, of which an
-index gives the start alone, where a mask leaves out some of what is gathered
+is relied on: where the indices are known, where windows are wider than one, of which an index gives
+the start alone, where a mask leaves out some of what is gathered
 (``where(i < n, x[i], 0)``), for the promise may be kept for the rest only, where a mask of the same
 numbers leaves out some of what is scattered, as in the derivative of that, and where something else
 takes the same indices without a promise, as in JAX's derivative of a scatter.
@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from converter.ir import Graph, Node, Value, const, dims, ops
-from converter.ir.dims import Dim
+from converter.ir.dims import Dim, Shape
 from converter.ir.op import Op
 from converter.ir.origins import given_to_bodies
 from converter.ir.ranges import known_range
@@ -44,10 +44,11 @@ WEAVES = frozenset({*(op for op in ops.stated() if op.elementwise or op.moves), 
 
 def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
     """The rules for a graph; with ``strict`` no promise is believed."""
-    masked = _masked(graph)
+    masked, unpromised = _masked(graph), _unpromised(graph)
+    scatter = partial(_bounds_scatter, strict=strict, doubted=unpromised)
     return {
-        **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, strict=strict)),
-        ops.gather: partial(_bounds_gather, strict=strict, doubted=masked | _unpromised(graph)),
+        **dict.fromkeys(ops.SCATTERS, scatter),
+        ops.gather: partial(_bounds_gather, strict=strict, doubted=masked | unpromised),
         ops.dynamic_slice: _dynamic_slice,
     }
 
@@ -111,7 +112,7 @@ def _bounds_gather(node: Node, editor: Editor, strict: bool, doubted: set[int]) 
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
-        wide = any(not dims.same(node.params["slice_sizes"][axis], 1) for axis in axes)
+        wide = _are_wide(node.params["slice_sizes"], axes)
         if not wide and _promise_kept(indices, limits, is_doubted):
             return None
         mode = Mode.CLIP
@@ -130,14 +131,20 @@ def _bounds_gather(node: Node, editor: Editor, strict: bool, doubted: set[int]) 
     return editor.where(ok, out, other)
 
 
-def _bounds_scatter(node: Node, editor: Editor, strict: bool) -> Value | None:
+def _are_wide(window: Shape, axes: Sequence[int]) -> bool:
+    """Whether windows have more than the entry that an index points at."""
+    return any(not dims.same(window[axis], 1) for axis in axes)
+
+
+def _bounds_scatter(node: Node, editor: Editor, strict: bool, doubted: set[int]) -> Value | None:
     """A dropped window goes to rows appended for it, which are cut off again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
+    window = scatter_window(numbers, x.rank, updates.shape)
     if mode == Mode.PROMISE_IN_BOUNDS:
-        doubted = strict or _masked_by(updates, indices)
-        if _promise_kept(indices, limits, doubted):
+        is_doubted = strict or id(indices) in doubted or _masked_by(updates, indices)
+        if not _are_wide(window, axes) and _promise_kept(indices, limits, is_doubted):
             return None
     if mode == Mode.CLIP:
         indices, limits, axes = _movable(editor, indices, limits, axes)
@@ -146,7 +153,7 @@ def _bounds_scatter(node: Node, editor: Editor, strict: bool) -> Value | None:
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
     if mode == Mode.CLIP or inside is indices:
         return editor.like(node, [x, inside, updates], **changes)
-    axis, window = axes[0], scatter_window(numbers, x.rank, updates.shape)
+    axis = axes[0]
     behind = tuple((0, window[axis] if i == axis else 0) for i in range(x.rank))
     padded = pad_space(editor, x, behind, (1,) * x.rank, first=0)
     aside = _aside(editor, indices, inside, x.shape[axis])

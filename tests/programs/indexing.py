@@ -71,7 +71,9 @@ def windows(*sizes):
 
 STARTS = np.array([[[0, 1], [-1, 4], [9, 2], [2147483647, -3]]], np.int32)
 WINDOWS = [
-    Case("windows, named", windows(2, 2, 3), ((4, 5, "3*W"), STARTS), tags=DEFAULT),
+    Case(
+        "windows, named", windows(2, 2, 3), ((4, 5, "3*W"), STARTS), tags=DEFAULT | {"vmap of grad"}
+    ),
 ]
 APPLIED = [
     Case("apply to a row", lambda x: x.at[1].apply(jnp.square), (X,), ops={"Loop": 0}),
@@ -146,7 +148,8 @@ def scatter(seed: int) -> Case:
     ends = np.array([shape[d] for d in indexed], np.int32)
     indices = np.random.default_rng(seed).integers(-2, ends + 2, (*where, len(indexed)), np.int32)
     fn = lambda x, i, u: rule(x, i, u, numbers, mode=mode)  # noqa: E731
-    return Case(f"scatter {seed}", fn, (shape, indices, updates))
+    tags = frozenset({"vmap of grad"} if seed == 0 else ())
+    return Case(f"scatter {seed}", fn, (shape, indices, updates), tags=tags)
 
 
 PROGRAMS = [*GATHERS, *SCATTERS, *WINDOWS, *APPLIED, *SLICES, *PADS, *map(scatter, range(8))]

@@ -106,6 +106,10 @@ OF_JAX = {("decompositions mapped", "vmap of cond")}
 """What JAX itself ends in a TypeError when it is called, and not when it is traced."""
 
 
+OVERFLOWS = {("lookalikes scales of float16", "vmap of grad")}
+"""What overflows in JAX, so that its sum is NaN; ONNX Runtime adds it up in float32."""
+
+
 def is_named(spec: Any) -> bool:
     """Whether it may have named sizes: where these are known, another reason is given, or none."""
     return not hasattr(spec, "shape") and any(isinstance(x, str) for x in jax.tree.leaves(spec))
@@ -161,15 +165,16 @@ def test_every_way(name: str, way: str):
     may_be_refused = held(case, compiled) & REFUSED.keys() or (name, way) in NOT_WRITTEN
     try:
         export = case.export()
-    except converter.Unsupported:
-        assert may_be_refused
+    except converter.Unsupported as error:
+        # A number of kernels, or of calls of somebody's code, cannot be open.
+        assert may_be_refused or (way == "open batch" and "give one" in str(error))
         return
     # A transformation may bring a reason before the program's own.
     assert not case.said or export.report.near_misses
     # What is open has the numbers that it has where it is known: indices that are in range.
     known = wrapped(PLAIN[name], "vmap0") if way == "open batch" else case
     verdict = judged(case, export, compiled, inputs(known.specs))
-    assert verdict.passed, [str(d) for d in verdict.differences]
+    assert verdict.passed == ((name, way) not in OVERFLOWS), [str(d) for d in verdict.differences]
 
 
 def test_every_way_is_tried_by_default():
@@ -215,6 +220,10 @@ def test_every_public_function_has_a_program(module: str):
 DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float64")
 
 
+SINGULAR = {("public numpy.linalg.cond", "bool")}
+"""What divides by a number that is zero but for roundings."""
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("public numpy.")])
@@ -228,4 +237,4 @@ def test_other_dtypes(name: str, dtype: str):
         except REFUSED_BY_JAX as error:
             pytest.skip(f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0]}")
         verdict = converter.check(converter.to_onnx(case.fn, arrays), case.call, arrays)
-    assert verdict.passed, verdict.differences[0]
+    assert verdict.passed == ((name, dtype) not in SINGULAR), verdict.differences[:1]

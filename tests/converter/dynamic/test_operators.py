@@ -1,12 +1,13 @@
-"""Arithmetic of sizes is Python's."""
+"""Arithmetic of sizes is Python's, and what is smaller than a window has none."""
 
 import itertools
 
 import jax.numpy as jnp
 import numpy as np
-from jax import export
+from jax import export, lax
 
 import converter
+from converter.ir.evaluation import evaluate
 from converter.verify.sessions import run, session
 
 EXPRESSIONS = (
@@ -31,3 +32,14 @@ def test_arithmetic_is_pythons():
         names = {"h": h, "w": w, "max": max, "min": min, **functions}
         wanted = [eval(text.replace("^", "**"), names) for text in EXPRESSIONS]
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_size_smaller_than_a_window_leaves_none():
+    def sums(x):
+        return lax.reduce_window(x, 0.0, lax.add, (3,), (1,), "VALID", window_dilation=(2,))
+
+    dilated = converter.to_onnx(sums, [("B",)], strict=True)
+    for size in (1, 3, 4, 5, 9):
+        x = np.arange(size, dtype=np.float32)
+        for got in (*evaluate(dilated.graph, [x]), *run(dilated, [x]).values()):
+            np.testing.assert_array_equal(got, sums(x))
