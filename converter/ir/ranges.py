@@ -60,7 +60,8 @@ def _range_found(value: Value, depth: int, seen: dict[int, Range]) -> Range:
 def _whole_range(value: Value) -> Range:
     if value.dtype.kind == "c":
         return Range(-math.inf, math.inf, nan=True)
-    return Range(lowest(value.dtype), highest(value.dtype), is_float(value.dtype))
+    # A truth value is a number here: numpy has no sign of it.
+    return Range(+lowest(value.dtype), +highest(value.dtype), is_float(value.dtype))
 
 
 def _of_constant(value: Value, whole: Range) -> Range:

@@ -117,7 +117,7 @@ LOOSE = {
 }
 """Ranges whose ends no draw reaches, and why."""
 
-PLAIN = (int, float, bool)
+PLAIN = (int, float)
 
 
 def _is_within(value: Value, numbers: np.ndarray, told: Range) -> bool:
