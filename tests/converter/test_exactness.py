@@ -238,7 +238,6 @@ def test_exact_by_default(dtype):
         assert apart(export, fn, x) == 0
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_the_sign_of_nan(dtype):
     """Opset 26 reads the bits: a NaN with its sign bit set is least of all in ``top_k``."""

@@ -119,7 +119,6 @@ def test_keys_go_where_arrays_do(fn):
     assert_draws(fn, seeds=(2, 3))
 
 
-@pytest.mark.full
 def test_named_sizes():
     def fn(keys, x):
         drop = jax.vmap(lambda key, row: row * random.bernoulli(key, 0.5, row.shape))
@@ -134,7 +133,6 @@ def test_named_sizes():
             np.testing.assert_equal(got, [np.asarray(y) for y in fn(*given)])
 
 
-@pytest.mark.full
 def test_what_is_known_or_dead_costs_nothing():
     """Above a mebibyte what is known stays drawn: that once took hours to see."""
 
@@ -148,7 +146,6 @@ def test_what_is_known_or_dead_costs_nothing():
     assert large.report.nodes < 150
 
 
-@pytest.mark.full
 def test_keys_as_parameters(tmp_path):
     """Given, abstract or of the old kind, by the path of their leaf."""
 
@@ -186,7 +183,6 @@ def test_dropout_of_equinox_with_a_key_that_is_given():
     assert [value.name for value in by_name.model.graph.inputs] == ["x", "key"]
 
 
-@pytest.mark.each()
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_other_generators_are_refused_by_name(impl):
     def fn(key):

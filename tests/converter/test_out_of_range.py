@@ -40,7 +40,6 @@ def test_divisions_by_numbers_cost_nothing():
     assert cheap.report.histogram == {"Div": 1, "Mod": 1}
 
 
-@pytest.mark.each()
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_reductions_of_integers(dtype):
     """ONNX Runtime adds and multiplies in float64, compares halves, has no uint64."""
@@ -185,7 +184,6 @@ SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "
 
 
 @pytest.mark.skipif(is_older(jax.__version__, "0.10"), reason=ROUNDS_TWICE)
-@pytest.mark.each("target")
 @pytest.mark.parametrize("source", ["float32", "float16"])
 @pytest.mark.parametrize("target", SMALL)
 def test_floats_become_eight_bits_or_four(source, target):
@@ -215,7 +213,6 @@ COMPUTED = {
 }
 
 
-@pytest.mark.each("name")
 @pytest.mark.parametrize("target", SMALL)
 @pytest.mark.parametrize("name", COMPUTED)
 def test_what_has_no_kernel_is_refused(name, target):

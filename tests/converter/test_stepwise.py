@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from converter.verify.streaming_evaluation import stepwise
 
@@ -39,7 +38,6 @@ def several(p, x):
     return {"y": jax.vmap(lambda row: row + p["row"])(y), "sums": sums, "leaf": p["row"]}, 3.0, x
 
 
-@pytest.mark.full
 def test_every_kind_of_call():
     rng = np.random.default_rng(0)
     values = {"square": rng.random((5, 5), np.float32), "row": rng.random(5, np.float32)}

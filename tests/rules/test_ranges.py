@@ -134,5 +134,6 @@ def test_ranges_hold(op: Op) -> None:
     ends: set[str] = set()
     assert search(partial(holds, op, ends), 0, ROUNDS, ENOUGH), "no draw has this operation"
     wanted = {"low", "high"} if op not in LOOSE else ends
-    search(lambda drawn: holds(op, ends, drawn) and ends == wanted, ROUNDS, ROUNDS, 1)
+    if ends != wanted:
+        search(lambda drawn: holds(op, ends, drawn) and ends == wanted, ROUNDS, ROUNDS, 1)
     assert ends == wanted

@@ -11,7 +11,6 @@ import converter
 from tests.programs.complex_numbers import normal
 
 
-@pytest.mark.full
 def test_complex_parameters_have_their_names(tmp_path):
     """Given with the module or when the file is saved, complex or as the file has them."""
     layer = eqx.nn.Linear(3, 4, dtype=np.complex64, key=jax.random.key(0))
@@ -60,7 +59,6 @@ def test_known_reals_are_real():
     assert counted(jnp.fft.fft, 3, 4) == {"MatMul": 1, "Reshape": 2}
 
 
-@pytest.mark.full
 def test_in_double_precision():
     with jax.enable_x64(True):
         z = (normal(3, 8) + 1e-9 * normal(3, 8)).astype(np.complex128)

@@ -214,7 +214,6 @@ def test_elsewhere(name, dtype, opset):
     assert_as_accurate(fn, truth, typed(args, dtype), opset, *measure)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("name", "shape"), [("eigvalsh", (128, 128)), ("svdvals", (256, 256))])
 def test_large(name, shape):
     fn, truth, _ = ANSWERS[name]
@@ -337,7 +336,6 @@ def test_all_rotations_at_once_get_there(size):
         assert np.abs(vectors.T @ vectors - np.eye(size)).max() < limit
 
 
-@pytest.mark.full
 def test_scaled_matrices():
     """JAX runs these on NVIDIA's devices only; their numbers are by their definition."""
     inputs = typed(

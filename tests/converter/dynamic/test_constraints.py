@@ -17,7 +17,6 @@ def halves(x):
     return pairs + x[::2] + (1.0 if x.shape[0] >= 4 else 0.0), lax.top_k(x, 2)
 
 
-@pytest.mark.full
 def test_every_entry_takes_uses_and_obeys_them():
     x = np.arange(6, dtype=np.float32)
     given = {"specs": [("N",)], "constraints": ["N >= 4", "mod(N, 2) == 0"]}
@@ -35,7 +34,6 @@ def test_every_entry_takes_uses_and_obeys_them():
         converter.check(made, halves, [x[:2]])
 
 
-@pytest.mark.full
 def test_a_scope_of_the_users_is_kept():
     scope = export.SymbolicScope(["h >= 2"])
     (h,) = export.symbolic_shape("h", scope=scope)
@@ -97,7 +95,6 @@ BOUNDED = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_bound_and_an_equality(name):
     made = converter.to_onnx(BOUNDED[name], [("h",), ("w",)], constraints=["h == w", "w <= 8"])

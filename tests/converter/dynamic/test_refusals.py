@@ -40,9 +40,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [n if n == "a comparison" else pytest.param(n, marks=pytest.mark.full) for n in REFUSED]
-)
+@pytest.mark.parametrize("name", REFUSED)
 def test_one_sentence(name):
     fn, wanted = REFUSED[name]
     with pytest.raises(converter.Unsupported) as raised:
@@ -53,7 +51,6 @@ def test_one_sentence(name):
     assert re.search(r"\[.*test_refusals\.py:\d+ \(.*\)\]$", text), text
 
 
-@pytest.mark.full
 def test_what_is_said_helps():
     """The constraints that a sentence asks for are enough."""
     fn, said = REFUSED["a reshape"][0], ["mod(h, 2) == 0"]
@@ -64,7 +61,6 @@ def test_what_is_said_helps():
     assert "test_refusals.py" in told.obstacles[0].lines[0]
 
 
-@pytest.mark.full
 def test_other_errors_are_what_they_are():
     with pytest.raises(ValueError, match="invalid literal"):
         converter.to_onnx(lambda x: int("wrong at any size"), [("h",)])
@@ -88,7 +84,6 @@ MIXED = {
 }
 
 
-@pytest.mark.each("specs")
 @pytest.mark.parametrize("specs", [(("B", 3), (4, 3)), ((4, 3), ("B", 3))], ids=["first", "last"])
 @pytest.mark.parametrize("name", MIXED)
 def test_it_is_refused_or_runs(name, specs):

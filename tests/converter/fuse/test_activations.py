@@ -101,9 +101,7 @@ SLOPES_OF_INFINITY = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("op", "form"),
     [
-        pytest.param(
-            op, i, marks=[pytest.mark.full] * (i > 0) + [SLOPES_OF_INFINITY] * (op == "PRelu")
-        )
+        pytest.param(op, i, marks=[SLOPES_OF_INFINITY] * (op == "PRelu"))
         for op, forms in SPELLINGS.items()
         for i in range(len(forms))
     ],
@@ -143,7 +141,6 @@ def test_slopes_that_are_parameters():
     np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("opset", [17, 20, 25, 26])
 def test_every_opset_has_a_kernel(opset):
     for op, (fn, *_) in SPELLINGS.items():
