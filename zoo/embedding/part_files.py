@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 SUFFIX, FOLDER = ".lance", "data"
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+"""What no path of Lance's has: lines, tabs and the like."""
+
 FULL = re.compile("No space left|File too large|os error (27|28)")
 """What Lance says where a disk is full."""
 
@@ -71,6 +74,11 @@ def part_format(dataset: Path, column: str = VECTOR) -> PartFormat:
         raise BadRequest(
             f"{parameter('out')} {dataset} does not end in {SUFFIX}: name a dataset such as "
             "vectors.lance."
+        )
+    if CONTROL.search(os.path.abspath(dataset)):
+        raise BadRequest(
+            f"{parameter('out')} has characters in its path that control a terminal ({dataset}), "
+            "which Lance does not take: name another place."
         )
     for library in ("pyarrow", "lance"):
         need_library(library)

@@ -191,6 +191,7 @@ def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
     "options, told",
     [
         ({"out": "x.parquet"}, "does not end in .lance"),
+        *(({"out": f"x{mark}.lance"}, "control a terminal") for mark in "\t\n\x1b\x7f"),
         ({"force": True}, "leave out `force`"),
         ({"extra": ["thumbnail"]}, "leave out `extra`"),
         ({"dtype": "float32"}, "other dtype"),
