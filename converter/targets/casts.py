@@ -67,9 +67,10 @@ class ModelWriter:
 
     @cached_property
     def _names(self) -> Names:
-        values = ir.convenience.create_value_mapping(self._graph)
-        nodes = (value.name for node in self._graph.all_nodes() for value in node.outputs)
-        return Names([*values, *(name for name in nodes if name)])
+        named = [*ir.convenience.create_value_mapping(self._graph)]
+        for node in self._graph.all_nodes():
+            named += filter(None, (node.name, *(value.name for value in node.outputs)))
+        return Names(named)
 
     def number(self, number: float, dtype: ir.DataType) -> ir.Value:
         """A constant."""
