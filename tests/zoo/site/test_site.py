@@ -15,7 +15,7 @@ from zoo.progress import Lines
 from zoo.site.browser_runtime import ONNXRUNTIME_WEB
 from zoo.site.catalogue import Catalogue, catalogue
 from zoo.site.folders import read_all
-from zoo.site.pages import pages
+from zoo.site.pages import demo, pages
 from zoo.site.write import write_site
 
 from .conftest import PICTURES
@@ -94,6 +94,20 @@ def test_no_program_is_made_of_a_manifest(tmp_path):
     assert len(programs) > 2
     assert [text.count("evil()") for text in programs if "evil()" in text] == [1]
     assert f"{{{json.dumps(evil)}}}" in "".join(programs)
+
+
+@pytest.mark.parametrize(("model", "first"), [("dinov3_vits16", 1), ("vit_tiny_patch16_224", 0)])
+def test_features_are_shown_at_a_size_with_more_patches(model, first, tmp_path):
+    """What answers is shown at its own size."""
+    held = folders_of_files.contents()
+    told = folders_of_files.manifest(held, model=model, size=None)
+    told["preprocessing"]["size"] = [224, 224]
+    told["speeds"] = {"runtime": "", "machine": "", "input": [1], "rounds": 1, "variants": {}}
+    files = held | {"manifest.json": json.dumps(told).encode()}
+    (built,) = read_all([folders_of_files.write(tmp_path / "built", files)], Lines())
+    shown = demo(built)
+    assert shown["sizes"] == [(224, 224), (448, 448), (672, 672)]
+    assert shown["first_size"] == first
 
 
 def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
