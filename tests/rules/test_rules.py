@@ -14,7 +14,7 @@ from tests.since import needs
 
 RULES = registered()
 ROUNDS = 20
-ENOUGH = {"canonicalize": 8, "legalize": 4, "weight_folding": 6}
+ENOUGH = {"canonicalize": 6, "legalize": 4, "weight_folding": 4}
 """How often a rule has to apply by its room, else twice."""
 
 

@@ -96,7 +96,7 @@ def saved(tmp_path_factory):
         pytest.param(2, (64, 64), marks=pytest.mark.full),
         ("masks", (48, 48)),
         pytest.param("masks", (64, 64), marks=pytest.mark.full),
-        ("deim", (64, 96)),
+        pytest.param("deim", (64, 96), marks=pytest.mark.full),  # a file of it is compared below
         pytest.param("deim", (128, 96), marks=pytest.mark.full),
     ],
 )

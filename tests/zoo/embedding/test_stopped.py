@@ -118,7 +118,8 @@ def killed(count, begin, run, prepare, command):
         assert found == wanted
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("count", [2, 50])
 def test_killed_while_a_model_is_appended(count, begin, run):
     """At some change: until it is there, the dataset is that of the first model."""
 
