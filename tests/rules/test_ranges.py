@@ -16,7 +16,7 @@ from tests.rules import canonical
 from tests.rules.programs import ALL, FLOATS, NUMBERS, Drawn, Expr
 from tests.rules.prove import Case, Draw, numbers_of, search
 
-ROUNDS, ENOUGH = 6, 12
+ROUNDS, ENOUGH = 6, 8
 
 
 def of_bounded(op: Op) -> Draw:

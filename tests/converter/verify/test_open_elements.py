@@ -187,7 +187,9 @@ DIAGONALS = np.float32(LARGE[0] / 1e6)
         lambda b: lax.linalg.triangular_solve(DIAGONALS, b.T).T,
         lambda b: lax.linalg.tridiagonal_solve(*DIAGONALS[1:], b),
         lambda b: jnp.linalg.qr(b)[1].at[1:, 0].set(0),
-        lambda b: jnp.linalg.solve(DIAGONALS * (1 + 2j), b + 0j),
+        pytest.param(
+            lambda b: jnp.linalg.solve(DIAGONALS * (1 + 2j), b + 0j), marks=pytest.mark.full
+        ),
     ],
     ids=["solve", "on the right", "tridiagonal", "qr", "complex"],
 )

@@ -94,13 +94,14 @@ def saved(tmp_path_factory):
         pytest.param(1, (40, 56), marks=pytest.mark.full),
         pytest.param(1, (24, 32), marks=pytest.mark.full),
         pytest.param(2, (64, 64), marks=pytest.mark.full),
-        ("masks", (48, 48)),
+        pytest.param("masks", (48, 48), marks=pytest.mark.full),
         pytest.param("masks", (64, 64), marks=pytest.mark.full),
-        pytest.param("deim", (64, 96), marks=pytest.mark.full),  # a file of it is compared below
+        pytest.param("deim", (64, 96), marks=pytest.mark.full),
         pytest.param("deim", (128, 96), marks=pytest.mark.full),
     ],
 )
 def test_is_what_transformers_computes(kind, size, saved):
+    """By default files of the others are compared, below."""
     own = saved[kind]
     images = pictures(2, size)
     assert_near(run(zoo.from_pretrained(None, own.path), images), own.outputs(images))
