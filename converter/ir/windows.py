@@ -15,7 +15,7 @@ class Pointed(NamedTuple):
 
 
 def pointed(node: Node) -> Pointed:
-    """What the indices of a gather or a scatter point into."""
+    """Axes that the indices of a gather or a scatter point into, and how far."""
     x, numbers = node.inputs[0], node.params["dimension_numbers"]
     if node.op is ops.gather:
         axes, sizes = numbers.start_index_map, node.params["slice_sizes"]
