@@ -62,11 +62,11 @@ def _step(carry: Carry) -> float | None:
 
 def has_states(scan: Scan, editor: Editor) -> bool:
     """Whether a result may depend on a state that does not only count and that a step changes."""
+    if scan.length > LONGEST:
+        return True  # what counts so many rounds goes on counting
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
     needed = scan.behind([*used, *(s.inside for s in scan.stacked)])
     states = [c for c in scan.carries if c.after is not c.inside and _step(c) is None]
-    if scan.length > LONGEST:
-        return True  # what counts so many rounds goes on counting
     return any(editor.uses[id(c.final)] or id(c.inside) in needed for c in states)
 
 

@@ -20,6 +20,7 @@ from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
+from zoo.export.network_inputs import sample_inputs
 from zoo.export.request import Signature
 
 ATOL = 1e-4
@@ -209,3 +210,18 @@ def test_positions_for_another_size_are_weights():
     small, large = (exported(config, size, 23).report for size in ((224, 224), (1024, 1024)))
     assert large.histogram["MatMul"] - small.histogram["MatMul"] in (1, 2)
     assert "Resize" not in large.histogram
+
+
+@pytest.mark.parametrize(
+    ("name", "open_batch", "texts"),
+    [
+        *(("siglip_digits_text", True, 2), ("siglip_digits_dual", True, 4)),
+        *(("siglip_digits_text", False, 2), ("siglip_digits_dual", False, 2)),
+    ],
+)
+def test_samples_have_as_many_texts_as_there_may_be(name, open_batch, texts):
+    inputs = sample_inputs(info(name), 2, (16, 32), open_batch)
+    shapes = {"pixel_values": (2, 3, 16, 32), "input_ids": (texts, 16)}
+    assert {key: value.shape for key, value in inputs.items()} == {
+        key: shapes[key] for key in info(name).config.takes
+    }

@@ -46,7 +46,6 @@ from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.errors import BadFile, BadRequest
 from zoo.export.make import convert_model
-from zoo.export.network_inputs import sample_inputs
 from zoo.export.precision import derive
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Signature
@@ -447,21 +446,6 @@ def test_a_tower_for_texts_as_a_file(opset, zoo, own):
         session.get_outputs(), session.run(None, {"input_ids": ids}), strict=True
     ):
         np.testing.assert_allclose(value, wanted[output.name], rtol=0, atol=NOISE)
-
-
-@pytest.mark.parametrize(
-    ("name", "open_batch", "texts"),
-    [
-        *(("siglip_digits_text", True, 2), ("siglip_digits_dual", True, 4)),
-        *(("siglip_digits_text", False, 2), ("siglip_digits_dual", False, 2)),
-    ],
-)
-def test_samples_have_as_many_texts_as_there_may_be(name, open_batch, texts):
-    inputs = sample_inputs(package.info(name), 2, (16, 32), open_batch)
-    shapes = {"pixel_values": (2, 3, 16, 32), "input_ids": (texts, 16)}
-    assert {key: value.shape for key, value in inputs.items()} == {
-        key: shapes[key] for key in package.info(name).config.takes
-    }
 
 
 @pytest.mark.full
