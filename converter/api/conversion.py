@@ -156,7 +156,8 @@ def _verified(export: Export, request: FileRequest, inputs: Sequence[Any] | None
             f"the file is not what JAX computes: {first}{advice}; "
             "converter.bisect names the step that changes it"
         )
-    return replace(export, verdict=verdict)
+    verified = replace(export.report, untaken=verdict.untaken)
+    return replace(export, verdict=verdict, report=verified)
 
 
 def finish(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,15 @@ from converter.jax_versions import enable_x64
 
 Sizes = Mapping[str, int]
 Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
+
+Counted = tuple[list[Any], Any]
+"""Results, and how often the loop turned that turned most on the way to them."""
+
+Bodies = Callable[[Graph, Sequence[Any]], Counted]
+"""Evaluate a body for its inputs, within the graphs around it."""
+
+Control: TypeAlias = "Mapping[Op, Callable[[Node, list[Any], Bodies, EvaluationRules], Counted]]"
+"""By operation, the evaluation of a node with bodies for its inputs."""
 
 
 def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
@@ -66,9 +75,17 @@ def evaluate(
 
 
 def evaluate_bounded(
-    graph: Graph, args: Sequence[Any], params: Mapping[str, Any] | None, apply: Apply, most: Any
+    graph: Graph,
+    args: Sequence[Any],
+    params: Mapping[str, Any] | None,
+    apply: Apply,
+    most: Any,
+    control: "Control | None" = None,
 ) -> tuple[list[Any], Any]:
     """Run ``graph``, but leave every loop after ``most`` turns.
+
+    ``control`` evaluates nodes with bodies, by operation; by default as JAX does, which can be
+    compiled.
 
     Returns the outputs, and how often the loop turned that turned most.
     """
@@ -80,7 +97,8 @@ def evaluate_bounded(
         for value in graph.params:
             env[id(value)] = _parameter(value.program or value, params or {}, env, apply)
         arrays = [_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
-        return _evaluation_run(graph, arrays, env, _Rules(apply, sizes, most))
+        rules = EvaluationRules(apply, sizes, most, control or CONTROL_EVALUATIONS)
+        return _evaluation_run(graph, arrays, env, rules)
 
 
 def _array(value: Value, array: Any) -> Any:
@@ -118,23 +136,17 @@ ENDLESS = np.iinfo(np.int32).max
 """More turns than any loop has."""
 
 
-class _Rules(NamedTuple):
-    """What holds throughout an evaluation: ``most`` turns of a loop."""
+class EvaluationRules(NamedTuple):
+    """Settings of an evaluation: ``most`` is the largest number of turns of a loop."""
 
     apply: Apply
     sizes: Sizes
     most: Any
-
-
-Counted = tuple[list[Any], Any]
-"""Results, and how often the loop turned that turned most on the way to them."""
-
-Bodies = Callable[[Graph, Sequence[Any]], Counted]
-"""What a body gives for its inputs, within the graphs around it."""
+    control: Control
 
 
 def _evaluation_run(
-    graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], rules: _Rules
+    graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], rules: EvaluationRules
 ) -> Counted:
     env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
 
@@ -147,7 +159,7 @@ def _evaluation_run(
     turns: Any = 0
     for node, done in zip(graph.nodes, _read_last(graph), strict=True):
         inputs = [read(v) for v in node.inputs]
-        control = CONTROL_EVALUATIONS.get(node.op)
+        control = rules.control.get(node.op)
         if control:
             results, here = control(node, inputs, run, rules)
             turns = jnp.maximum(turns, here)
@@ -193,7 +205,7 @@ COPIES = 6
 """Measured on attention over 4,000 positions: a peak of 0.7 GiB where this gives 0.8."""
 
 
-def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: _Rules) -> Counted:
+def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
     n, body = node.params["num_carry"], node.bodies["body"]
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
@@ -207,7 +219,7 @@ def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: _Rules) 
     return [*carry, *ys], turns
 
 
-def _while(node: Node, inputs: list[Any], run: Bodies, rules: _Rules) -> Counted:
+def _while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
     cond, body = (partial(run, node.bodies[name]) for name in ("cond", "body"))
 
     def is_on(state: Any) -> Any:
@@ -224,7 +236,7 @@ def _while(node: Node, inputs: list[Any], run: Bodies, rules: _Rules) -> Counted
     return results, jnp.maximum(own, inner)
 
 
-def _cond(node: Node, inputs: list[Any], run: Bodies, _: _Rules) -> Counted:
+def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
     def branch(body: Graph) -> Callable[[], Counted]:
         def taken() -> Counted:
             results, turns = run(body, [])
@@ -235,7 +247,7 @@ def _cond(node: Node, inputs: list[Any], run: Bodies, _: _Rules) -> Counted:
     return lax.switch(inputs[0].astype(jnp.int32), [*map(branch, node.bodies.values())])
 
 
-CONTROL_EVALUATIONS: dict[Op, Callable[[Node, list[Any], Bodies, _Rules], Counted]] = {
+CONTROL_EVALUATIONS: Control = {
     ops.scan: _evaluation_scan,
     ops.while_: _while,
     ops.cond: _cond,

@@ -215,9 +215,14 @@ def _ranges_square(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_total(node: Node, ranges: Sequence[Range]) -> Range:
-    """Of the sum of many."""
-    (r,) = ranges
-    return _signs(r.low, r.high, r.nan) if is_float(node.out.dtype) else _whole_range(node.out)
+    """Return the range of a sum along axes: of integers as many times that of an element."""
+    (r,), sizes = ranges, [node.inputs[0].shape[axis] for axis in node.params["axes"]]
+    if is_float(node.out.dtype):
+        return _signs(r.low, r.high, r.nan)
+    if not dims.all_static(sizes):
+        return _whole_range(node.out)
+    count = math.prod(sizes)
+    return Range(count * r.low, count * r.high)
 
 
 def _ranges_remainder(node: Node, ranges: Sequence[Range]) -> Range:

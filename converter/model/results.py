@@ -23,7 +23,8 @@ class Report:
 
     ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
     zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
-    by which nodes. ``newer`` counts the operators that would be fused at newer opsets, by the opset
+    by which nodes; ``untaken`` which branches and bounds no sample took when it was verified.
+    ``newer`` counts the operators that would be fused at newer opsets, by the opset
     that brought them. ``norm_transposes`` counts the transposes in front of norms of channels:
     ONNX's norms are of the last axes, and written out over another axis they take longer.
     """
@@ -32,6 +33,7 @@ class Report:
     histogram: dict[str, int]
     near_misses: list[NearMiss] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
+    untaken: list[str] = field(default_factory=list)
     newer: dict[int, Counter[str]] = field(default_factory=dict)
     norm_transposes: int = 0
 
@@ -44,6 +46,7 @@ class Report:
         lines = [f"{nodes}: {_counted(self.fused)}" if self.fused else nodes]
         lines += [f"not fused: {miss}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
+        lines += [f"not verified: {sentence}" for sentence in self.untaken]
         if self.norm_transposes:
             lines.append(f"in front of norms of the last axes: {self.norm_transposes} Transpose")
         newer = self.newer.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -141,13 +142,16 @@ class Verdict(dict[str, Errors]):
 
     ``elements`` says by output how many elements were judged, and how many are open. Errors leave
     out what is right either way and what is open and accepted, so that no error of a file that
-    passed is infinite.
+    passed is infinite. ``untaken`` has a sentence for each branch, number of turns and side of an
+    index's bounds that none of the ``samples`` took: nothing is known of the file there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, samples: int = 0, untaken: Sequence[str] = ()) -> None:
         super().__init__()
         self.differences: list[Difference] = []
         self.elements: dict[str, Elements] = {}
+        self.samples = samples
+        self.untaken = list(untaken)
 
     @property
     def passed(self) -> bool:
@@ -167,4 +171,4 @@ class Verdict(dict[str, Errors]):
                 lines[-1] += f", {count.either:,} of them {EITHER}"
             if count.open:
                 lines[-1] += f"; {count.open:,} open, not judged: {OPEN}"
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"not verified: {sentence}" for sentence in self.untaken)])

@@ -16,6 +16,7 @@ from converter.frontend.array_forms import is_key, key_numbers
 from converter.frontend.diagnostics import RAISED
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
+from converter.ir import Graph
 from converter.ir.complex_pairs import packed
 from converter.model.results import Export
 from converter.model.verdict import (
@@ -29,8 +30,9 @@ from converter.model.verdict import (
 )
 from converter.verify.elements import Judge, Judgement, first
 from converter.verify.noise import Noise, resamples
-from converter.verify.samples import refuse_forbidden, samples
+from converter.verify.samples import DISTRIBUTIONS, refuse_forbidden
 from converter.verify.sessions import Model, run_judged, sessions
+from converter.verify.steering import AT_LEAST, Coverage, coverage_of, steered_samples
 
 
 def check(
@@ -58,18 +60,22 @@ def check(
         inputs: arrays as the function takes them, or pytrees of them; without them several are
             drawn (ordinary, repeated, zero and large numbers, indices within bounds, at the
             extremes of named dimensions for which evaluations take at most 4 GiB), which takes an
-            export.
+            export. A small function gets at least 32 samples. Where the program has branches,
+            loops or bounds of indices, up to 256 further inputs are tried, and those that take a
+            branch, a number of turns or a side of a bound for the first time are samples too.
         seed: of the inputs that are drawn.
         accept_open: names of outputs whose open elements are accepted.
 
     Returns:
-        A dictionary from outputs to errors, with ``passed``, ``differences`` and ``elements``.
+        A dictionary from outputs to errors, with ``passed``, ``differences`` and ``elements``;
+        ``untaken`` has a sentence for each branch, turn and bound that no sample took.
 
     Raises:
         CheckError: inputs or outputs do not fit the model, JAX cannot evaluate the function, ONNX
             Runtime cannot run the model, or two calls of the function differ.
     """
-    verdict, cases = Verdict(), judged_cases(model, fn, inputs, seed, accept_open)
+    cases, coverage = judged_cases(model, fn, inputs, seed, accept_open)
+    verdict = Verdict(coverage.tried, coverage.untaken())
     for level, live in sessions(model):
         for case in (*cases, cases[0]):
             got = run_judged(live, case.judge.inputs, case.judge.name)
@@ -86,30 +92,57 @@ def judged_cases(
     inputs: Sequence[Any] | None = None,
     seed: int = 0,
     accept_open: Collection[str] = (),
-) -> list[Case]:
-    """Inputs of a model, what JAX makes of them, and a judge of each."""
+) -> tuple[list[Case], Coverage]:
+    """Return inputs of a model with what JAX makes of them, and the branches that they take."""
     interface = model.interface if isinstance(model, Export) else Interface()
+    call = interface.called(fn)
+    run = call
     if inputs is not None:
         drawn = [("given", interface.taken(jax.tree.leaves(list(inputs))))]
         if isinstance(model, Export):
             refuse_forbidden(model.graph, drawn[0][1])
+        traced, noise = _reference(model, call, drawn[0][1])
+        params = noise.params if noise is not None else None
+        coverage = coverage_of(traced, params, [drawn[0][1]])
     elif isinstance(model, Export):
-        drawn = [*samples(model.graph, seed, model.retrace())]
+        traced, noise = _reference(model, call, [])
+        params = noise.params if noise is not None else None
+        assert traced is not None
+        drawn, coverage = steered_samples(model.graph, traced, params, seed)
+        if len(drawn) >= AT_LEAST and any(node.bodies for node in traced.nodes):
+            run = _compiled(call)
     else:
         raise CheckError("only an export says what its inputs are: pass inputs")
-    call = interface.called(fn)
-    noise, cases = _noise(model, call, drawn[0][1]), list[Case]()
-    for name, arrays in drawn:
+    cases = list[Case]()
+    for index, (name, arrays) in enumerate(drawn):
         with _evaluating(name, arrays):
             again = partial(_outputs_of, call, arrays)
-            cases.append(Case(Judge(noise, arrays, name, call), again(), accept_open, again))
-    return cases
+            expected = _outputs_of(call if index < len(DISTRIBUTIONS) else run, arrays)
+            judge = Judge(noise, arrays, name, call)
+            cases.append(Case(judge, expected, accept_open, again))
+    return cases, coverage
 
 
 def _outputs_of(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
     """Outputs of a function for arrays."""
     results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
     return [_numbers(x) for x in jax.tree.leaves(results)]
+
+
+def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function compiled as one, or itself if JAX cannot trace it.
+
+    Called step by step, a function with loops compiles each of them anew in every call.
+    """
+    compiled = jax.jit(call)
+
+    def run(*arrays: Any) -> Any:
+        try:
+            return compiled(*arrays)
+        except (*RAISED, ConverterError):
+            return call(*arrays)
+
+    return run
 
 
 def _refuse_impure(case: Case) -> None:
@@ -150,8 +183,9 @@ class Compared:
 class Case:
     """Inputs with what JAX makes of them, and the last run that was compared with that.
 
-    Open elements of outputs in ``accepted`` are not held against the file; ``again`` calls the
-    function once more.
+    Open elements of outputs in ``accepted`` are not held against the file. ``again`` calls the
+    function once more, step by step; ``expected`` may be what it gives compiled as one, where XLA
+    rounds in other places. A difference counts if it is there in both.
     """
 
     judge: Judge
@@ -170,8 +204,14 @@ class Case:
             x.tobytes() == y.got.tobytes() for x, y in zip(got.values(), self.last, strict=False)
         ]
         if not (self.last and all(same)):
-            self.last = [self._compared(i, name, x) for i, (name, x) in enumerate(got.items())]
+            self.last = self._all_compared(got)
+            if any(each.judgement.wrong.any() or each.judgement.open.any() for each in self.last):
+                self.expected = self.again()
+                self.last = self._all_compared(got)
         return self.last
+
+    def _all_compared(self, got: dict[str, np.ndarray]) -> list[Compared]:
+        return [self._compared(i, name, x) for i, (name, x) in enumerate(got.items())]
 
     def _compared(self, i: int, output: str, got: np.ndarray) -> Compared:
         expected = _canonical(self.expected[i], got.dtype)
@@ -211,13 +251,23 @@ def _canonical(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return expected.astype(dtype) if is_it else expected
 
 
-def _noise(model: Model, fn: Callable[..., Any], inputs: Sequence[Any]) -> Noise | None:
-    """By what an export was traced from; of other models, by what the function itself is."""
+def _reference(
+    model: Model, fn: Callable[..., Any], inputs: Sequence[Any]
+) -> tuple[Graph | None, Noise | None]:
+    """Return the traced graph that a model is compared with, and the noise of its roundings.
+
+    An export is compared with what it was traced from, another model with the function itself.
+    There is no graph if JAX cannot trace the function, and no noise if the graph does not depend on
+    its inputs or if parameters have no values.
+    """
     if isinstance(model, Export):
+        traced = model.retrace()
         is_whole = all(v.bound is not None or v.program for v in model.graph.params)
-        return Noise(model.retrace, resamples(model.graph)) if is_whole else None
+        return traced, Noise(traced.clone, resamples(model.graph)) if is_whole else None
     try:
-        graph = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
-    except (*RAISED, ConverterError):  # no function of JAX's
-        return None
-    return Noise(lambda: graph) if any(id(v) in graph.uses() for v in graph.inputs) else None
+        traced = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
+    except (*RAISED, ConverterError):
+        return None, None
+    uses = traced.uses()
+    is_constant = not any(id(v) in uses for v in traced.inputs)
+    return traced, None if is_constant else Noise(traced.clone)

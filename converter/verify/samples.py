@@ -1,4 +1,4 @@
-"""What a file is tried on: ordinary numbers, and those that show what ordinary ones hide."""
+"""Inputs that a file is tried on: ordinary numbers, and those that show what they hide."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -51,32 +51,65 @@ BUDGET = 4 << 30
 dimensions are drawn smaller until it does."""
 
 
+class Sampler:
+    """Draws inputs of a graph.
+
+    Arguments:
+        graph: whose inputs are drawn; it says which of them are indices or numbers of turns.
+        evaluated: what is computed on them, if it is another graph. It takes no more memory than
+            ``BUDGET``.
+    """
+
+    def __init__(self, graph: Graph, evaluated: Graph | None = None) -> None:
+        self.values = graph.inputs
+        self.whole_numbers = whole_numbers(graph)
+        self._evaluated = evaluated or graph
+        self._sizes: dict[str, dict[str, int]] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Named dimensions of the inputs."""
+        return named_sizes.all_names(self.values)
+
+    def sizes(self, kind: str = "") -> dict[str, int]:
+        """Return a size for each named dimension: ordinary, ``", small"`` or ``", wide"``.
+
+        **Raises** `CheckError` where no sizes obey the constraints and the budget.
+        """
+        if kind not in self._sizes:
+            smallest, largest = EXTREME_SIZES
+            wanted = {
+                "": {name: ORDINARY + i for i, name in enumerate(self.names)},
+                ", small": dict.fromkeys(self.names, smallest),
+                ", wide": {name: largest + i for i, name in enumerate(self.names)},
+            }
+            self._sizes[kind] = _allowed(self._evaluated, wanted[kind])
+        return self._sizes[kind]
+
+    def draw(self, distribution: str, seed: int, kind: str = "") -> list[np.ndarray]:
+        """Return one array for each input, of one of ``DISTRIBUTIONS``."""
+        sizes = self.sizes(kind)
+        drawn = draw_inputs(self.values, sizes, DISTRIBUTIONS[distribution], seed)
+        pairs = zip(drawn, self.whole_numbers, strict=True)
+        return [each.brought(x, sizes) for x, each in pairs]
+
+
 def samples(
     graph: Graph, seed: int = 0, evaluated: Graph | None = None
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """The name and the inputs of each sample for a graph's inputs.
+    """Yield the name and the inputs of each sample for a graph's inputs (``Sampler``)."""
+    yield from basic_samples(Sampler(graph, evaluated), seed)
 
-    ``evaluated`` is what is computed on them, if it is another graph. It takes no more memory than
-    ``BUDGET``.
 
-    **Raises** `CheckError` where no sizes obey the constraints and that.
-    """
-    names = named_sizes.all_names(graph.inputs)
-    smallest, largest = EXTREME_SIZES
-    sizes_by_name = {
-        "": {name: ORDINARY + i for i, name in enumerate(names)},
-        ", small": dict.fromkeys(names, smallest),
-        ", wide": {name: largest + i for i, name in enumerate(names)},
-    }
-    cases = [(what, "") for what in DISTRIBUTIONS]
-    if names:
-        cases += [("normal", size) for size in sizes_by_name if size]
-    whole = whole_numbers(graph)
-    allowed = {size: _allowed(evaluated or graph, sizes_by_name[size]) for size in sizes_by_name}
-    for index, (what, size) in enumerate(cases):
-        drawn = draw_inputs(graph.inputs, allowed[size], DISTRIBUTIONS[what], seed + index)
-        pairs = zip(drawn, whole, strict=True)
-        yield what + size, [each.brought(x, allowed[size]) for x, each in pairs]
+def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Yield a sample of each distribution, and of ordinary numbers at the extremes of sizes."""
+    cases = [(distribution, "") for distribution in DISTRIBUTIONS]
+    if sampler.names:
+        cases += [("normal", ", small"), ("normal", ", wide")]
+    for _, kind in cases:  # sizes that do not exist are refused before anything is drawn
+        sampler.sizes(kind)
+    for index, (distribution, kind) in enumerate(cases):
+        yield distribution + kind, sampler.draw(distribution, seed + index, kind)
 
 
 def _allowed(graph: Graph, asked: named_sizes.Sizes) -> dict[str, int]:

@@ -121,7 +121,7 @@ def planted(name: str, program: Case, each: int = 1) -> Iterator[Planted]:
         export, given = program.export(), None
         if any(isinstance(spec, np.ndarray) for spec in program.specs):
             given = inputs(program.specs)
-        cases = judged_cases(export, program.call, given)
+        cases, _ = judged_cases(export, program.call, given)
         right = [*map(partial(_results, converter.session(export)), cases)]
         yield Planted(name, NOTHING, False, any(map(_is_blamed, right)))
         for kind, seen, found in (*_in_outputs(cases[0]), *_in_graph(export, cases, right, each)):

@@ -1,0 +1,355 @@
+"""Inputs that take the sides of a program which ordinary samples do not take.
+
+Inputs are mutated at random, and those that reach a side or the other result of a comparison for
+the first time are mutated further, as coverage-guided fuzzers do (libFuzzer, AFL). The mutations
+change signs and magnitudes, write the program's own constants and their neighbours, take extreme
+indices, and mix two inputs. Only the part of the graph that decides which sides are taken is
+evaluated (``converter.verify.branches``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from converter.frontend.trace import source_line
+from converter.ir import Graph, Node, dims, named_sizes, ops
+from converter.ir.dtypes import is_float
+from converter.verify.branches import Probe, Side
+from converter.verify.samples import Sampler, basic_samples
+from converter.verify.whole_numbers import WholeNumbers
+
+AT_LEAST = 32
+"""Samples of a small function."""
+
+SMALL_NODES, SMALL_WORK = 300, 1_000_000
+"""A function is small if it has at most so many nodes and computes at most so many numbers, each
+term of a matrix product being one."""
+
+TRIES = 256
+"""Inputs that are tried at most in the search for a side."""
+
+STEPS = 10_000
+"""Nodes that the search evaluates at most, in all tries together."""
+
+REPEATED_KINDS = ("normal", "repeated", "large")
+"""Distributions that further samples of a small function are drawn from, in turn."""
+
+LEAST_SCALE, LARGEST_SCALE = 0.5, 8.0
+"""Decimal exponents: the first tries scale floats by less than three, the last by up to 10^8."""
+
+Arrays = list[np.ndarray]
+
+
+@dataclass
+class Coverage:
+    """Sides of a program, which of them the samples took, and how many inputs were tried."""
+
+    sides: Sequence[Side] = ()
+    reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    tried: int = 0
+
+    def untaken(self, line: Callable[[Node], str] = source_line) -> list[str]:
+        """Return a sentence for each side that no sample took, each once."""
+        pairs = zip(self.sides, self.reached, strict=True)
+        sentences = (side.sentence(self.tried, line) for side, taken in pairs if not taken)
+        return list(dict.fromkeys(sentences))
+
+
+def steered_samples(
+    graph: Graph, traced: Graph, params: Mapping[str, Any] | None, seed: int = 0
+) -> tuple[list[tuple[str, Arrays]], Coverage]:
+    """Draw samples of a graph's inputs, and further ones for the sides that these do not take.
+
+    Arguments:
+        graph: the converted graph, whose inputs are drawn (``converter.verify.samples.Sampler``).
+        traced: the graph as it was traced, whose sides are to be taken.
+        params: values of the parameters by name; None if they have no values yet, so that nothing
+            says which sides are taken.
+        seed: of the drawing.
+
+    Returns:
+        Names and inputs of the samples, and what they cover. A small function (``is_small``) gets
+        at least ``AT_LEAST`` samples. In a large one, a steered sample takes the place of the one
+        that it was made from, if that takes no side alone.
+    """
+    sampler = Sampler(graph, traced)
+    drawn = list(basic_samples(sampler, seed))
+    small = is_small(traced, sampler.sizes())
+    if small:
+        drawn += _more(sampler, len(drawn), seed)
+    if params is None:
+        return drawn, Coverage(tried=len(drawn))
+    probe = Probe(traced, params)
+    if not probe.sides:
+        return drawn, Coverage(tried=len(drawn))
+    search = _Search(probe, sampler, drawn, np.random.default_rng(seed))
+    search.run()
+    return search.samples(small), Coverage(probe.sides, search.reached, search.tried)
+
+
+def coverage_of(
+    traced: Graph | None, params: Mapping[str, Any] | None, inputs: Iterable[Sequence[Any]]
+) -> Coverage:
+    """Return what given inputs cover: nothing is known without a graph or parameters."""
+    samples = list(inputs)
+    if traced is None or params is None:
+        return Coverage(tried=len(samples))
+    probe = Probe(traced, params)
+    reached = np.zeros(len(probe.sides), bool)
+    for arrays in samples if probe.sides else ():
+        reached |= probe(arrays).sides
+    return Coverage(probe.sides, reached, len(samples))
+
+
+def _more(sampler: Sampler, count: int, seed: int) -> Iterator[tuple[str, Arrays]]:
+    """Yield samples until there are ``AT_LEAST``, of which there are ``count`` already."""
+    for index in range(count, AT_LEAST):
+        number, kind = divmod(index - count, len(REPEATED_KINDS))
+        name = REPEATED_KINDS[kind]
+        yield f"{name} {number + 2}", sampler.draw(name, seed + index)
+
+
+# -------------------------------------------------------------------------------- size of a graph
+
+
+def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
+    """Whether many samples of a function take no time."""
+    return sum(1 for _ in graph.walk()) <= SMALL_NODES and work(graph, sizes) <= SMALL_WORK
+
+
+def work(graph: Graph, sizes: named_sizes.Sizes) -> int:
+    """Return how many numbers a graph computes; each term of a matrix product is one."""
+    return sum(_work(node, sizes) for node in graph.nodes)
+
+
+def _work(node: Node, sizes: named_sizes.Sizes) -> int:
+    if node.bodies:
+        length = node.params.get("length", 1)
+        inner = sum(work(body, sizes) for body in node.bodies.values())
+        return inner * int(dims.concrete((length,), sizes)[0])
+    shapes = (dims.concrete(v.shape, sizes) for v in node.outputs)
+    return sum(map(math.prod, shapes)) * _terms(node, sizes)
+
+
+def _terms(node: Node, sizes: named_sizes.Sizes) -> int:
+    """Return the number of terms of each sum of products that a node computes, else 1."""
+    if node.op is ops.dot_general:
+        (summed, _), _ = node.params["dimension_numbers"]
+        shape = dims.concrete(node.inputs[0].shape, sizes)
+        return math.prod(shape[axis] for axis in summed)
+    if node.op is ops.conv_general_dilated:
+        kernel = dims.concrete(node.inputs[1].shape, sizes)
+        return math.prod(kernel) // max(1, kernel[node.params["dimension_numbers"].rhs_spec[0]])
+    return 1
+
+
+# ----------------------------------------------------------------------------------------- search
+
+
+@dataclass(frozen=True)
+class _Try:
+    """Inputs that were observed; ``parent`` is the position of the sample they were made from."""
+
+    name: str
+    arrays: Arrays
+    sides: np.ndarray
+    parent: int | None = None
+
+
+class _Search:
+    """Looks for inputs that take further sides, from samples that there are."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        sampler: Sampler,
+        drawn: Sequence[tuple[str, Arrays]],
+        rng: np.random.Generator,
+    ) -> None:
+        self.reached = np.zeros(len(probe.sides), bool)
+        self.tried = 0
+        self._probe = probe
+        self._mutation = Mutation(sampler.whole_numbers, sampler.sizes(), constants(probe), rng)
+        self._rng = rng
+        self._compared = np.zeros(0, bool)
+        self._steps = 0
+        self._drawn = [_Try(name, arrays, self._observe(arrays)) for name, arrays in drawn]
+        # Inputs of other sizes cannot be mixed with these.
+        sizes = [x.shape for x in drawn[0][1]]
+        self._corpus = [
+            (i, each.arrays)
+            for i, each in enumerate(self._drawn)
+            if [x.shape for x in each.arrays] == sizes
+        ]
+        self._found = list[_Try]()
+
+    def _observe(self, arrays: Arrays) -> np.ndarray:
+        """Return the sides that a drawn sample takes; all of them count, as it is judged anyway."""
+        observation = self._probe(arrays)
+        self.tried += 1
+        self._steps += observation.steps
+        self.reached |= observation.sides
+        self._note_comparisons(observation.comparisons)
+        return observation.sides
+
+    def _note_comparisons(self, seen: np.ndarray) -> bool:
+        """Note the results of comparisons. Return whether one is new."""
+        before = self._compared if self._compared.size else np.zeros(seen.size, bool)
+        self._compared = before | seen
+        return bool((self._compared & ~before).any())
+
+    def run(self) -> None:
+        """Try mutations until all sides are reached or the budget is spent."""
+        for attempt in range(TRIES):
+            if self.reached.all() or self._steps > STEPS:
+                return
+            self._attempt(attempt / TRIES)
+
+    def _attempt(self, progress: float) -> None:
+        parent, arrays = self._corpus[self._rng.integers(len(self._corpus))]
+        other = self._corpus[self._rng.integers(len(self._corpus))][1]
+        arrays = self._mutation(arrays, other, progress)
+        observation = self._probe(arrays)
+        self.tried += 1
+        self._steps += observation.steps
+        if not observation.is_valid:
+            return
+        is_new = bool((observation.sides & ~self.reached).any())
+        if is_new:
+            self._found.append(
+                _Try(f"steered {len(self._found) + 1}", arrays, observation.sides, parent)
+            )
+            self.reached |= observation.sides
+        if self._note_comparisons(observation.comparisons) or is_new:
+            self._corpus.append((parent, arrays))
+
+    def samples(self, small: bool) -> list[tuple[str, Arrays]]:
+        """Return the drawn samples and those that reach more; see ``steered_samples``."""
+        chosen, added = list(self._drawn), list[_Try]()
+        for found in self._found:
+            if small or not self._may_replace(chosen, added, found):
+                added.append(found)
+            else:
+                assert found.parent is not None
+                chosen[found.parent] = found
+        return [(each.name, each.arrays) for each in (*chosen, *added)]
+
+    def _may_replace(self, chosen: Sequence[_Try], added: Sequence[_Try], found: _Try) -> bool:
+        """Whether the sample that one was made from takes no side that all others leave."""
+        if found.parent is None or chosen[found.parent].parent is not None:
+            return False  # replaced already
+        others = [each.sides for i, each in enumerate(chosen) if i != found.parent]
+        union = np.logical_or.reduce([found.sides, *others, *(each.sides for each in added)])
+        return not (chosen[found.parent].sides & ~union).any()
+
+
+# -------------------------------------------------------------------------------------- mutations
+
+
+def constants(probe: Probe) -> np.ndarray:
+    """Return numbers that occur in what decides on sides, their neighbours, and a few others."""
+    found = {0.0, 1.0, -1.0, 0.5, 2.0}
+    for node in probe.graph.walk():
+        for value in node.inputs:
+            if value.kind == "const" and value.dtype.kind in "iuf" and 0 < value.const.size <= 16:
+                found |= {float(x) for x in np.ravel(value.const) if np.isfinite(x)}
+    close = [(x - 1, x, x + 1, x * (1 - 1e-3), x * (1 + 1e-3), -x, 2 * x, x / 2) for x in found]
+    return np.unique(np.array(close))
+
+
+@dataclass
+class Mutation:
+    """Changes inputs at random.
+
+    ``whole_numbers`` says of each input which integers it may have, ``sizes`` are those of named
+    dimensions, and ``constants`` are numbers to write.
+    """
+
+    whole_numbers: Sequence[WholeNumbers]
+    sizes: named_sizes.Sizes
+    constants: np.ndarray
+    rng: np.random.Generator
+
+    def __call__(self, arrays: Arrays, others: Arrays, progress: float) -> Arrays:
+        """Return inputs made of one set, or of two; ``progress`` from 0 to 1 scales floats more."""
+        share, mixes = self.rng.random(), self.rng.random() < 0.2
+        chosen = self.rng.random(len(arrays)) < 0.6
+        chosen[self.rng.integers(len(arrays))] = True
+        results = []
+        for x, y, whole, is_chosen in zip(arrays, others, self.whole_numbers, chosen, strict=True):
+            if mixes and is_float(x.dtype):
+                changed = (x + (y - x) * x.dtype.type(share)).astype(x.dtype)
+            elif is_chosen:
+                changed = self._changed(x, whole, progress)
+            else:
+                changed = x
+            results.append(changed)
+        return results
+
+    def _changed(self, x: np.ndarray, whole: WholeNumbers, progress: float) -> np.ndarray:
+        if is_float(x.dtype):
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self._changed_float(x, progress)
+        if x.dtype == np.bool_:
+            return self.rng.random(x.shape) < self.rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+        if x.dtype.kind in "iu":
+            return self._bounded(self._changed_integer(x), whole)
+        return x
+
+    def _changed_float(self, x: np.ndarray, progress: float) -> np.ndarray:
+        wide = x.astype(np.float64)
+        exponent = LEAST_SCALE + progress * (LARGEST_SCALE - LEAST_SCALE)
+        scale = 10 ** self.rng.uniform(-exponent, exponent)
+        constant = self.rng.choice(self.constants)
+        changes: tuple[Callable[[], Any], ...] = (
+            lambda: np.abs(wide) * scale,
+            lambda: -np.abs(wide) * scale,
+            lambda: wide * scale,
+            lambda: wide + constant,
+            lambda: np.full(x.shape, constant),
+            lambda: self._some(wide, self.rng.choice(self.constants, x.shape)),
+            lambda: self._some(wide, self.rng.standard_normal(x.shape) * scale),
+        )
+        largest = float(jnp.finfo(x.dtype).max) / 4
+        changed = changes[self.rng.integers(len(changes))]()
+        return np.clip(changed, -largest, largest).astype(x.dtype)
+
+    def _changed_integer(self, x: np.ndarray) -> np.ndarray:
+        info = np.iinfo(x.dtype)
+        fitting = self.constants[(self.constants >= info.min) & (self.constants <= info.max)]
+        full = self.rng.integers(info.min, info.max, x.shape, x.dtype, endpoint=True)
+        near = self.rng.integers(max(info.min, -4), 13, x.shape).astype(x.dtype)
+        constant = self.rng.choice(fitting).astype(x.dtype)
+        changes = (
+            full,
+            near,
+            np.full(x.shape, constant),
+            self._some(x, near),
+            self._some(x, self.rng.choice(fitting, x.shape).astype(x.dtype)),
+            self._some(x, full),
+        )
+        return changes[self.rng.integers(len(changes))]
+
+    def _some(self, x: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Return ``x`` with some elements of another array, at least one on average."""
+        share = max(self.rng.choice([0.1, 0.5]), 1 / max(1, x.size))
+        return np.where(self.rng.random(x.shape) < share, other, x)
+
+    def _bounded(self, x: np.ndarray, whole: WholeNumbers) -> np.ndarray:
+        """Bring integers within the limits that they have, count them from the end, or neither."""
+        if not whole.limits:
+            return whole.brought(x, self.sizes)
+        kind = self.rng.integers(4)
+        if kind == 0:
+            return x
+        inside = whole.brought(x, self.sizes)
+        if kind == 1 and x.dtype.kind == "i":
+            most = int(inside.max(initial=0))
+            return (inside - x.dtype.type(most + 1)).astype(x.dtype)
+        return inside
