@@ -16,6 +16,7 @@ from jax import lax
 
 from converter.frontend.trace import source_line
 from converter.ir import Graph, Node, Value, dims, named_sizes, ops
+from converter.ir.dims import Dim
 from converter.ir.evaluation import (
     Bodies,
     Control,
@@ -95,7 +96,7 @@ class Probe:
         if kind is None or not kind.concerns(node, flow):
             return
         texts, possible = kind.sides(node), kind.possible(node)
-        if sum(possible) < 2:  # there is nothing to miss
+        if sum(possible) < kind.least:
             return
         slots = list[int | None]()
         for text, is_possible in zip(texts, possible, strict=True):
@@ -310,13 +311,14 @@ class _Kind:
 
     ``sides`` gives the sentence of each side, ``possible`` whether its operands' ranges allow it,
     ``taken`` a Boolean for each from the operands' arrays and the turns of a loop, and ``concerns``
-    whether a node of this operation is looked at.
+    whether a node of this operation is looked at. It is if at ``least`` so many sides are possible.
     """
 
     sides: Callable[[Node], Sequence[str]]
     possible: Callable[[Node], Sequence[bool]]
     taken: Callable[[Node, Sequence[Any], Any, named_sizes.Sizes], Flags]
     concerns: Callable[[Node, Flow], bool]
+    least: int = 2
 
 
 def _branches(node: Node) -> list[str]:
@@ -451,56 +453,56 @@ def _taken_extremes(_: Node, inputs: Sequence[Any], __: Any, ___: Any) -> Flags:
 
 OUTSIDE = (
     "no index at {line} was before the start of its axis",
-    "every index at {line} was outside of its axis",
     "no index at {line} was behind the end of its axis",
 )
 
 
-def _limits(node: Node) -> tuple[list[Value], list[Any], bool]:
-    """The index operands of a node, the largest index of each axis, and whether the operand is a
-    vector of one index an axis."""
+def _axes(node: Node) -> tuple[list[Value], list[Dim]]:
+    """Return the index operands of a node, and the largest index along each of its axes.
+
+    Gathers and scatters have one operand, of vectors with an element for each axis.
+    """
     if node.op in (ops.gather, *ops.SCATTERS):
-        return [node.inputs[1]], pointed(node).limits, True
+        return [node.inputs[1]], pointed(node).limits
     first = 1 if node.op is ops.dynamic_slice else 2
-    x = node.inputs[0]
     window = node.params["slice_sizes"] if first == 1 else node.inputs[1].shape
-    limits = [dims.as_dim(size - n) for size, n in zip(x.shape, window, strict=True)]
-    return list(node.inputs[first:]), limits, False
+    sizes = zip(node.inputs[0].shape, window, strict=True)
+    return list(node.inputs[first:]), [dims.as_dim(size - n) for size, n in sizes]
 
 
 def _possible_places(node: Node) -> list[bool]:
-    indices, limits, _ = _limits(node)
-    most = min(limits, default=0) if dims.all_static(limits) else 0
-    ranges = [_range(v) for v in indices]
-    high = max((r.high for r in ranges), default=0)
-    return [any(r.low < 0 for r in ranges), True, high > most]
+    indices, limits = _axes(node)
+    parts = indices[0].made_by(ops.concatenate) if len(indices) < len(limits) else None
+    if parts is not None and len(parts.inputs) == len(limits):
+        indices = parts.inputs
+    if len(indices) < len(limits):
+        indices = indices * len(limits)
+    pairs = [(_range(v), limit) for v, limit in zip(indices, limits, strict=True)]
+    below = any(bounds.low < 0 for bounds, _ in pairs)
+    return [below, any(not dims.is_static(n) or bounds.high > n for bounds, n in pairs)]
 
 
 def _places(
     node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the indices that a node gets and the largest of each that lies on its axis."""
-    values, limits, is_vector = _limits(node)
+    values, limits = _axes(node)
     most = [int(n) for n in dims.concrete(tuple(limits), sizes)]
-    if is_vector:
+    if node.op in (ops.gather, *ops.SCATTERS):
         yield inputs[1], np.array(most)
         return
-    arrays = inputs[len(inputs) - len(values) :]
-    yield from zip(arrays, most, strict=True)
+    yield from zip(inputs[len(inputs) - len(values) :], most, strict=True)
 
 
 def _taken_places(node: Node, inputs: Sequence[Any], _: Any, sizes: named_sizes.Sizes) -> Flags:
     pairs = list(_places(node, inputs, sizes))
-    below = [(index < 0).any() for index, _ in pairs]
-    inside = [((index >= 0) & (index <= most)).any() for index, most in pairs]
-    beyond = [(index > most).any() for index, most in pairs]
-    return [any(flags) for flags in (below, inside, beyond)]
+    below = any((index < 0).any() for index, _ in pairs)
+    return [below, any((index > most).any() for index, most in pairs)]
 
 
-def _within(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> Any:
+def _within(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> bool:
     """Whether all indices that a node gets lie on their axes."""
-    pairs = _places(node, inputs, sizes)
-    return all(((index >= 0) & (index <= most)).all() for index, most in pairs)
+    return not any(_taken_places(node, inputs, None, sizes))
 
 
 def _promises(node: Node) -> bool:
@@ -521,7 +523,7 @@ _LOOP = _Kind(
     lambda node, inputs, turns, sizes: [turns == 0, turns == 1, turns > 1],
     _loop_depends,
 )
-_PLACES = _Kind(lambda node: OUTSIDE, _possible_places, _taken_places, _may_leave)
+_PLACES = _Kind(lambda node: OUTSIDE, _possible_places, _taken_places, _may_leave, least=1)
 _EXTREME = _Kind(lambda node: EXTREMES, _possible_extremes, _taken_extremes, _is_index)
 
 KINDS: Mapping[Op, _Kind] = {

@@ -1,5 +1,6 @@
 """The judge finds what is wrong and does not complain about what is right."""
 
+import re
 from functools import partial
 
 import jax
@@ -97,7 +98,7 @@ def test_errors_hide_in_no_sample():
     for name, fn in wrong.items():
         export = converter.to_onnx(right, [("B", 4)])
         verdict = converter.check(export, lambda x, fn=fn: fn(right(x)))
-        assert {d.sample for d in verdict.differences} == {name}
+        assert {re.sub(r" \d+$", "", d.sample) for d in verdict.differences} == {name}
 
 
 def test_samples_are_of_every_size_and_type():

@@ -1,0 +1,320 @@
+"""Verification takes every branch, number of turns and side of an index's bounds, or names it."""
+
+import math
+import re
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import converter
+from converter.frontend.trace import trace
+from converter.verify.branches import MOST_TURNS, Probe
+from converter.verify.steering import (
+    AT_LEAST,
+    SMALL_WORK,
+    TRIES,
+    is_small,
+    steered_samples,
+    work,
+)
+
+ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def steered(fn, *specs, seed=0):
+    """The samples of a function, and what they cover."""
+    export = converter.to_onnx(fn, list(specs))
+    return steered_samples(export.graph, export.retrace(), {}, seed)
+
+
+def untaken(fn, *specs):
+    """Sentences of a function's untaken sides, without lines and counts."""
+    sentences = steered(fn, *specs)[1].untaken()
+    return [re.sub(r" at \S+ \(.*?\)| in \d+ samples", "", text) for text in sentences]
+
+
+# ------------------------------------------------------------------------- sides that are observed
+
+
+def switched(i, x):
+    return lax.switch(i, [jnp.sin, jnp.cos, jnp.tanh], x)
+
+
+def chosen(i, x):
+    return lax.cond(i > 2, jnp.sin, jnp.cos, x)
+
+
+def looped(n, x):
+    return lax.fori_loop(0, n, lambda _, y: y * 1.5, x)
+
+
+def row(i, x):
+    return x[i]
+
+
+def clamped_row(i, x):
+    return x[lax.clamp(1, i, 2)]
+
+
+def clipped_row(i, x):
+    return x[jnp.clip(i, 1, 2)]
+
+
+def sliced(i, x):
+    return lax.dynamic_slice(x, (i, 0), (2, 3))
+
+
+def inner(i, x):
+    """Only one branch has a loop, whose turns are observed there."""
+    return lax.cond(i > 2, partial(looped, i), lambda y: y, x)
+
+
+BRANCHES = [f"branch {i} of 3 of the switch did not run" for i in (1, 2, 3)]
+CLAMPED = [f"no index of the clamp was {where} its range" for where in ("below", "within", "above")]
+COND = ["the false branch of the cond did not run", "the true branch of the cond did not run"]
+TURNS = [
+    "the loop was never left before its first turn",
+    "the loop never took exactly one turn",
+    "the loop never took more than one turn",
+]
+OUTSIDE = [
+    "no index was before the start of its axis",
+    "no index was behind the end of its axis",
+]
+WRAPPED = [f"choice {i} of 2 of the index was not taken" for i in (1, 2)]
+
+OBSERVED = [
+    (switched, 1, {CLAMPED[1], BRANCHES[1]}),
+    (switched, -3, {CLAMPED[0], BRANCHES[0]}),
+    (switched, 9, {CLAMPED[2], BRANCHES[2]}),
+    (chosen, 2, {COND[0]}),
+    (chosen, 3, {COND[1]}),
+    (looped, -1, {TURNS[0]}),
+    (looped, 1, {TURNS[1]}),
+    (looped, 5, {TURNS[2]}),
+    (row, 2, {WRAPPED[0]}),
+    (row, -2, {WRAPPED[1]}),
+    (row, -5, {WRAPPED[1], OUTSIDE[0]}),
+    (row, 4, {WRAPPED[0], OUTSIDE[1]}),
+    (clamped_row, 0, {CLAMPED[0]}),
+    (clamped_row, 1, {CLAMPED[1]}),
+    (clamped_row, 7, {CLAMPED[2]}),
+    (sliced, 3, {WRAPPED[0], OUTSIDE[1]}),
+    (inner, 1, {COND[0]}),
+    (inner, 3, {COND[1], TURNS[2]}),
+]
+
+
+@pytest.mark.parametrize(("fn", "i", "expected"), OBSERVED)
+def test_sides_are_observed(fn, i, expected):
+    probe = Probe(trace(fn, [((), "int32"), (4, 3)]))
+    seen = probe([np.int32(i), ROWS]).sides
+    texts = [re.sub(r" at \{line\}", "", side.untaken) for side in probe.sides]
+    assert {text for text, taken in zip(texts, seen, strict=True) if taken} == expected
+
+
+def test_only_what_decides_is_evaluated():
+    """A product that no branch depends on is left out, and so is what follows the branch."""
+
+    def fn(i, x, w):
+        return jnp.sum(switched(i, x @ w) @ w.T)
+
+    probe = Probe(trace(fn, [((), "int32"), (4, 3), (3, 5)]))
+    assert {node.op.name for node in probe.graph.walk()} == {"clamp", "cond"}
+    assert probe([np.int32(1), ROWS, np.ones((3, 5), np.float32)]).steps < 4
+
+
+def test_sides_that_ranges_exclude_are_none():
+    """A Boolean has two values, a counter is not negative, and a known number of turns is one."""
+
+    def fn(x):
+        a = lax.switch((x[0] > 0).astype(jnp.int32), [jnp.sin, jnp.cos, jnp.tanh], x)
+        b = lax.switch(jnp.sum(x > 0), [jnp.sin, jnp.cos, jnp.tanh, jnp.exp, jnp.abs], x)
+        c = lax.fori_loop(0, 3, lambda k, y: y + x[k], x)
+        return a, b, c, x[jnp.argmax(x)]
+
+    assert untaken(fn, (3,)) == []
+
+
+def test_endless_loops_and_broken_promises_are_not_tried():
+    probe = Probe(trace(looped, [((), "int32"), (4, 3)]))
+    assert probe([np.int32(MOST_TURNS), ROWS]).is_valid
+    assert not probe([np.int32(MOST_TURNS + 1), ROWS]).is_valid
+    probe = Probe(trace(row, [((1,), "int32"), (4, 3)]))
+    assert [probe([np.int32([i]), ROWS]).is_valid for i in (-5, -4, 3, 4)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+# ---------------------------------------------------------------------------- sides that are taken
+
+REDUCTIONS = {
+    "first": lambda x: x[0],
+    "sum": jnp.sum,
+    "mean": jnp.mean,
+    "largest": jnp.max,
+    "norm": jnp.linalg.norm,
+    "count": lambda x: jnp.sum(x > 0),
+    "all": lambda x: jnp.min(x),
+}
+
+DRAWN = settings(
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+def _steered_predicate(reduction, bound, dtype, shape, below):
+    """Draw samples of a conditional. Return which branches they take, by JAX itself."""
+
+    def predicate(x):
+        value = REDUCTIONS[reduction](x.astype(jnp.float32))
+        return value < bound if below else value >= bound
+
+    def fn(x):
+        return lax.cond(predicate(x), lambda y: y * 2, lambda y: y + 1, x)
+
+    samples, coverage = steered(fn, (shape, dtype))
+    return {bool(predicate(jnp.asarray(arrays[0]))) for _, arrays in samples}, coverage
+
+
+@DRAWN
+@given(
+    st.sampled_from(sorted(REDUCTIONS)),
+    st.floats(-3, 6).map(lambda e: round(10**e, 4)),
+    st.booleans(),
+    st.sampled_from(["float32", "int32", "int16"]),
+    st.sampled_from([(2,), (7,), (40,)]),
+    st.booleans(),
+)
+def test_both_branches_are_taken(reduction, size, negative, dtype, shape, below):
+    """Of predicates with drawn bounds, which a dtype can reach on either side."""
+    if reduction == "count":
+        size = 1 + size % (math.prod(shape) - 1)
+    possible = size < 2e4 if dtype == "int16" else True
+    negative = negative and reduction not in ("norm", "count")
+    taken, coverage = _steered_predicate(
+        reduction, np.float32(-size if negative else size), dtype, shape, below
+    )
+    # Whether or not a bound is reached, what is said is what was taken.
+    assert (taken == {True, False}) == bool(coverage.reached.all())
+    assert not possible or taken == {True, False}, coverage.untaken()
+
+
+@pytest.mark.parametrize("bound", [1.0, 6.0, 2500.0])
+def test_an_error_in_one_branch_is_found(bound):
+    def fn(x):
+        return lax.cond(x[0] + x[1] > bound, jnp.sin, jnp.cos, x)
+
+    def wrong(x):
+        return lax.cond(x[0] + x[1] > bound, lambda y: jnp.sin(y) + 1, jnp.cos, x)
+
+    export = converter.to_onnx(fn, [(2,)], verify=True)
+    assert export.report.untaken == [] and export.verdict.samples >= AT_LEAST
+    assert not converter.check(export, wrong).passed
+
+
+WRONG = {
+    "beyond the last branch": (switched, lambda i, x: switched(i, x) + (i > 2)),
+    "before the first": (switched, lambda i, x: switched(i, x) + (i < 0)),
+    "no turn": (looped, lambda n, x: looped(n, x) + (n < 1)),
+    "one turn": (looped, lambda n, x: looped(n, x) + (n == 1)),
+    "an index from the end": (row, lambda i, x: row(i, x) + (i < 0)),
+    "a clamped index": (clipped_row, lambda i, x: clipped_row(i, x) + (i < 1)),
+    "a start behind the end": (sliced, lambda i, x: sliced(i, x) + (i > 2)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_at_one_side_are_found(name):
+    fn, wrong = WRONG[name]
+    export = converter.to_onnx(fn, [((), "int32"), (4, 3)], verify=True)
+    assert export.verdict.untaken == []
+    assert not converter.check(export, wrong).passed
+
+
+# ----------------------------------------------------------------------------- what is said of them
+
+
+def hardly(x):
+    """A branch for inputs that no search finds: a hash of them has to be a certain number."""
+    bits = lax.bitcast_convert_type(x, jnp.uint32)
+    digest = jnp.sum(bits * jnp.uint32(2654435761))
+    return lax.cond(digest == 12345, jnp.sin, jnp.cos, x)
+
+
+def test_an_untaken_branch_is_named_with_its_line():
+    export = converter.to_onnx(hardly, [(3,)], verify=True)
+    line = hardly.__code__.co_firstlineno + 4
+    (sentence,) = export.report.untaken
+    where = re.escape(f"{__file__}:{line} (hardly)")
+    found = re.fullmatch(
+        rf"the true branch of the cond at {where} did not run in (\d+) samples", sentence
+    )
+    assert found and AT_LEAST <= int(found[1]) <= AT_LEAST + TRIES
+    assert export.verdict.passed and export.verdict.untaken == [sentence]
+    assert f"not verified: {sentence}" in str(export.report)
+    assert f"not verified: {sentence}" in str(export.verdict)
+
+
+def test_given_inputs_are_not_added_to(tmp_path):
+    """What they do not take is said, of an export and of a file."""
+    export = converter.to_onnx(switched, [((), "int32"), (4, 3)], path=tmp_path / "f.onnx")
+    for model in (export, tmp_path / "f.onnx"):
+        verdict = converter.check(model, switched, [np.int32(1), ROWS])
+        assert verdict.passed and verdict.samples == 1
+        texts = [re.sub(r" at \S+ \(.*?\) did", " did", text) for text in verdict.untaken]
+        assert f"{BRANCHES[0]} in 1 samples" in texts and len(texts) == 4
+
+
+def test_samples_are_the_same_every_time():
+    one, two = (steered(inner, ((), "int32"), (4, 3))[0] for _ in range(2))
+    assert [name for name, _ in one] == [name for name, _ in two]
+    assert all(
+        np.array_equal(x, y)
+        for (_, a), (_, b) in zip(one, two, strict=True)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def test_a_large_function_gets_no_more_samples():
+    """A steered sample takes the place of one that takes no side alone."""
+
+    def large(i, x):
+        return row(i, jnp.tanh(x @ x.T))
+
+    specs = [((5,), "int32"), (400, 30)]
+    samples, coverage = steered(large, *specs)
+    traced = trace(large, specs)
+    assert work(traced, {}) > SMALL_WORK and not is_small(traced, {})
+    assert len(samples) == 4 and coverage.untaken() == []
+    assert [name for name, _ in samples if name.startswith("steered")]
+
+
+def test_a_reference_that_jax_cannot_trace_is_called():
+    """Such as numpy's, with Python's loops."""
+
+    def by_numpy(n, x):
+        for _ in range(int(n)):
+            x = np.asarray(x) * np.float32(1.5)
+        return x
+
+    verdict = converter.check(converter.to_onnx(looped, [((), "int32"), (4, 3)]), by_numpy)
+    assert verdict.passed and verdict.samples >= AT_LEAST
+
+
+def test_a_difference_of_compilation_is_no_error():
+    """Compiled as one, XLA takes `x / x` for 1, also where x is infinite; the file gives NaN."""
+
+    def fn(n, x):
+        y = looped(n, x) * 1e38
+        return y * 10 / (y * 10)
+
+    assert converter.to_onnx(fn, [((), "int32"), (4, 3)], verify=True).verdict.passed
