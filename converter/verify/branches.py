@@ -7,6 +7,7 @@ index can go several ways, which of these *sides* were taken.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,7 +73,8 @@ class Probe:
 
     Arguments:
         graph: the graph as it was traced. Ranges of loop states are noted in it.
-        params: arrays by the names of parameters that have no values yet.
+        params: arrays by the names of parameters that have no values yet; those that decide nothing
+            are not read.
     """
 
     def __init__(self, graph: Graph, params: Mapping[str, Any] | None = None) -> None:
@@ -85,7 +87,9 @@ class Probe:
         for node in graph.walk():
             self._add(node, flow)
         self.unread = set[int]()
-        self.graph = self._part(graph, set())
+        needed = set[int]()
+        self.graph = self._part(graph, needed)
+        self.graph.params = [v for v in graph.params if id(v) in needed]
         compared = [node for node in self.graph.walk() if node.op in COMPARISONS]
         self.comparisons = {id(node): i for i, node in enumerate(compared)}
 
@@ -390,6 +394,8 @@ def _range(value: Value) -> Range:
     if node.op is ops.concatenate:
         ranges = [_range(v) for v in node.inputs]
         return Range(min(r.low for r in ranges), max(r.high for r in ranges))
+    if node.op in (ops.argmax, ops.argmin) or (node.op is ops.top_k and value.index == 1):
+        return _positions(node)
     if node.op is ops.select_n and len(node.inputs) == 3:
         truth = _known_truth(node.inputs[0])
         if truth is not None:
@@ -397,12 +403,19 @@ def _range(value: Value) -> Range:
     return known_range(value)
 
 
+def _positions(node: Node) -> Range:
+    """Return the range of the positions of extremes along an axis; a named size has no largest."""
+    axis = node.params["axis"] if node.op is ops.top_k else node.params["axes"][0]
+    size = node.inputs[0].shape[axis]
+    return Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
+
+
 def _known_truth(value: Value) -> bool | None:
     """The Boolean that a comparison has for all elements, or None if that is not known."""
     node = value.made_by(ops.lt, ops.le, ops.gt, ops.ge)
     if node is None:
         return None
-    a, b = (known_range(v) for v in node.inputs)
+    a, b = (_range(v) for v in node.inputs)
     if a.nan or b.nan:
         return None
     if node.op in (ops.gt, ops.ge):
@@ -537,3 +550,8 @@ KINDS: Mapping[Op, _Kind] = {
     ),
 }
 """Operations that can go several ways."""
+
+
+def may_have_sides(graph: Graph) -> bool:
+    """Whether a converted graph has operations that ``Probe`` looks at, or what becomes of them."""
+    return any(node.op in KINDS or node.op is ops.take for node in graph.walk())

@@ -22,7 +22,7 @@ from converter.ir import Graph, Node, dims, named_sizes, ops
 from converter.ir.dtypes import is_float
 from converter.verify.branches import Probe, Side
 from converter.verify.samples import Sampler, basic_samples
-from converter.verify.whole_numbers import WholeNumbers
+from converter.verify.whole_numbers import WholeNumbers, whole_numbers
 
 AT_LEAST = 32
 """Samples of a small function."""
@@ -88,9 +88,29 @@ def steered_samples(
     probe = Probe(traced, params)
     if not probe.sides:
         return drawn, Coverage(tried=len(drawn))
-    search = _Search(probe, sampler, drawn, np.random.default_rng(seed))
+    search = _Search(probe, sampler.whole_numbers, drawn, seed)
     search.run()
-    return search.samples(small), Coverage(probe.sides, search.reached, search.tried)
+    return search.samples(small), search.coverage()
+
+
+def steered_inputs(
+    traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays], seed: int = 0
+) -> list[Arrays]:
+    """Return inputs of a large function, some of them changed so that they take further sides.
+
+    Arguments:
+        traced: the graph as it was traced.
+        params: values of the parameters by name.
+        inputs: those that there are, perhaps of several sizes.
+        seed: of the search.
+    """
+    probe = Probe(traced, params)
+    if not probe.sides:
+        return list(inputs)
+    named = [(str(i), arrays) for i, arrays in enumerate(inputs)]
+    search = _Search(probe, whole_numbers(traced), named, seed)
+    search.run()
+    return [arrays for _, arrays in search.samples(False)]
 
 
 def coverage_of(
@@ -168,26 +188,24 @@ class _Search:
     def __init__(
         self,
         probe: Probe,
-        sampler: Sampler,
+        whole: Sequence[WholeNumbers],
         drawn: Sequence[tuple[str, Arrays]],
-        rng: np.random.Generator,
+        seed: int,
     ) -> None:
         self.reached = np.zeros(len(probe.sides), bool)
         self.tried = 0
         self._probe = probe
-        self._mutation = Mutation(sampler.whole_numbers, sampler.sizes(), constants(probe), rng)
-        self._rng = rng
+        self._rng = np.random.default_rng(seed)
+        self._mutation = Mutation(whole, constants(probe), self._rng)
         self._compared = np.zeros(0, bool)
         self._steps = 0
         self._drawn = [_Try(name, arrays, self._observe(arrays)) for name, arrays in drawn]
-        # Inputs of other sizes cannot be mixed with these.
-        sizes = [x.shape for x in drawn[0][1]]
-        self._corpus = [
-            (i, each.arrays)
-            for i, each in enumerate(self._drawn)
-            if [x.shape for x in each.arrays] == sizes
-        ]
+        self._corpus = [(i, each.arrays) for i, each in enumerate(self._drawn)]
         self._found = list[_Try]()
+
+    def coverage(self) -> Coverage:
+        """Return what has been reached so far."""
+        return Coverage(self._probe.sides, self.reached, self.tried)
 
     def _observe(self, arrays: Arrays) -> np.ndarray:
         """Return the sides that a drawn sample takes; all of them count, as it is judged anyway."""
@@ -213,8 +231,11 @@ class _Search:
 
     def _attempt(self, progress: float) -> None:
         parent, arrays = self._corpus[self._rng.integers(len(self._corpus))]
-        other = self._corpus[self._rng.integers(len(self._corpus))][1]
-        arrays = self._mutation(arrays, other, progress)
+        shapes = [x.shape for x in arrays]
+        fitting = [each for _, each in self._corpus if [x.shape for x in each] == shapes]
+        other = fitting[self._rng.integers(len(fitting))]
+        sizes = named_sizes.read([v.shape for v in self._probe.graph.inputs], shapes)
+        arrays = self._mutation(arrays, other, sizes, progress)
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
@@ -242,8 +263,8 @@ class _Search:
 
     def _may_replace(self, chosen: Sequence[_Try], added: Sequence[_Try], found: _Try) -> bool:
         """Whether the sample that one was made from takes no side that all others leave."""
-        if found.parent is None or chosen[found.parent].parent is not None:
-            return False  # replaced already
+        if found.parent is None:
+            return False
         others = [each.sides for i, each in enumerate(chosen) if i != found.parent]
         union = np.logical_or.reduce([found.sides, *others, *(each.sides for each in added)])
         return not (chosen[found.parent].sides & ~union).any()
@@ -267,17 +288,21 @@ def constants(probe: Probe) -> np.ndarray:
 class Mutation:
     """Changes inputs at random.
 
-    ``whole_numbers`` says of each input which integers it may have, ``sizes`` are those of named
-    dimensions, and ``constants`` are numbers to write.
+    ``whole_numbers`` says of each input which integers it may have, ``constants`` are numbers to
+    write.
     """
 
     whole_numbers: Sequence[WholeNumbers]
-    sizes: named_sizes.Sizes
     constants: np.ndarray
     rng: np.random.Generator
 
-    def __call__(self, arrays: Arrays, others: Arrays, progress: float) -> Arrays:
-        """Return inputs made of one set, or of two; ``progress`` from 0 to 1 scales floats more."""
+    def __call__(
+        self, arrays: Arrays, others: Arrays, sizes: named_sizes.Sizes, progress: float
+    ) -> Arrays:
+        """Return inputs made of one set, or of two.
+
+        ``sizes`` are those of named dimensions; ``progress`` from 0 to 1 scales floats more.
+        """
         share, mixes = self.rng.random(), self.rng.random() < 0.2
         chosen = self.rng.random(len(arrays)) < 0.6
         chosen[self.rng.integers(len(arrays))] = True
@@ -286,20 +311,22 @@ class Mutation:
             if mixes and is_float(x.dtype):
                 changed = (x + (y - x) * x.dtype.type(share)).astype(x.dtype)
             elif is_chosen:
-                changed = self._changed(x, whole, progress)
+                changed = self._changed(x, whole, sizes, progress)
             else:
                 changed = x
             results.append(changed)
         return results
 
-    def _changed(self, x: np.ndarray, whole: WholeNumbers, progress: float) -> np.ndarray:
+    def _changed(
+        self, x: np.ndarray, whole: WholeNumbers, sizes: named_sizes.Sizes, progress: float
+    ) -> np.ndarray:
         if is_float(x.dtype):
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._changed_float(x, progress)
         if x.dtype == np.bool_:
             return self.rng.random(x.shape) < self.rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
         if x.dtype.kind in "iu":
-            return self._bounded(self._changed_integer(x), whole)
+            return self._bounded(self._changed_integer(x), whole, sizes)
         return x
 
     def _changed_float(self, x: np.ndarray, progress: float) -> np.ndarray:
@@ -341,14 +368,14 @@ class Mutation:
         share = max(self.rng.choice([0.1, 0.5]), 1 / max(1, x.size))
         return np.where(self.rng.random(x.shape) < share, other, x)
 
-    def _bounded(self, x: np.ndarray, whole: WholeNumbers) -> np.ndarray:
+    def _bounded(self, x: np.ndarray, whole: WholeNumbers, sizes: named_sizes.Sizes) -> np.ndarray:
         """Bring integers within the limits that they have, count them from the end, or neither."""
         if not whole.limits:
-            return whole.brought(x, self.sizes)
+            return whole.brought(x, sizes)
         kind = self.rng.integers(4)
         if kind == 0:
             return x
-        inside = whole.brought(x, self.sizes)
+        inside = whole.brought(x, sizes)
         if kind == 1 and x.dtype.kind == "i":
             most = int(inside.max(initial=0))
             return (inside - x.dtype.type(most + 1)).astype(x.dtype)

@@ -140,10 +140,23 @@ class Maker:
             with writing(file), self.digests.taken() as written:
                 converter.save(joined, file, written=written)
 
+    def untaken(self, source: converter.Export) -> tuple[str, ...]:
+        """Return what no sample takes of the branches of a network; nothing without samples."""
+        if self.samples is None:
+            return ()
+        from zoo.export.verify import untaken_sides
+
+        return untaken_sides(source, self.samples(), self.weights.arrays)
+
     def checked(
-        self, file: Path, precision: Precision, source: converter.Export, progress: Progress
+        self,
+        file: Path,
+        precision: Precision,
+        source: converter.Export,
+        untaken: tuple[str, ...],
+        progress: Progress,
     ) -> Made:
-        """How far a file is from JAX; `source` is what it was made from."""
+        """Compare a file with JAX; `source` is what it was made from, `untaken` goes on record."""
         verification = live = oldest = None
         if self.samples is not None:
             from zoo.export.other_runtimes import minimum_runtime
@@ -153,7 +166,8 @@ class Maker:
             progress.stage(f"{file.name}: verifying")
             limit = limit_for(precision, self.weights.provenance.kind, self.entry.config)
             opened = cache(partial(session, runnable(file, precision)))
-            verification = verify_file(file, self.samples(), precision, limit=limit, opened=opened)
+            verified = verify_file(file, self.samples(), precision, limit=limit, opened=opened)
+            verification = verified.model_copy(update={"untaken": untaken})
             live = opened()
             # On CPUs a file in bfloat16 is run in a form that no user has.
             if verification.passed and precision != "bf16":
@@ -187,9 +201,20 @@ def making_files(
             opset: maker.at_opset(opset, list(files), stage, progress)
             for opset, files in groupby(in_order, attrgetter("opset"))
         }
+
+        @cache  # the files of an opset have the branches of one trace
+        def untaken(opset: int) -> tuple[str, ...]:
+            return maker.untaken(exports[opset])
+
         files = ((spec, stage / spec.name) for spec in in_order)
         yield (
-            (spec, file, maker.checked(file, spec.precision, exports[spec.opset], progress))
+            (
+                spec,
+                file,
+                maker.checked(
+                    file, spec.precision, exports[spec.opset], untaken(spec.opset), progress
+                ),
+            )
             for spec, file in files
         )
 

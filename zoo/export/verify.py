@@ -15,8 +15,12 @@ import onnx_ir as ir
 from numpy.typing import ArrayLike, NDArray
 
 import converter
+from converter.frontend.source_lines import portable_line
+from converter.frontend.trace import trace
 from converter.model.verdict import Level
+from converter.verify.branches import may_have_sides
 from converter.verify.sessions import levels
+from converter.verify.steering import coverage_of, steered_inputs
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
 from zoo import runtime
@@ -26,7 +30,7 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
-from zoo.export.network_inputs import Inputs, sample_inputs
+from zoo.export.network_inputs import Inputs, input_specs, sample_inputs
 from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS, Limit
 from zoo.export.request import Signature
@@ -117,8 +121,15 @@ def runs(
             return partial(stepwise, run, model, values)
         return partial(eqx.filter_jit(run), bind(model, values))
 
+    shapes = list(sample_shapes(entry, signature))
+
+    @cache
+    def drawn() -> Sequence[Inputs]:
+        found = [sample_inputs(entry, *shape, signature.batch is None) for shape in shapes]
+        return steered(entry, model, values, signature, found)
+
     def sample(step: int, batch: int, size: tuple[int, int]) -> Sample:
-        inputs, images = sample_inputs(entry, batch, size, signature.batch is None), None
+        inputs, images = drawn()[step], None
         if signature.input == "uint8":
             photos = photographs_of_one_size(batch, step)
             inputs = {"pixel_values": pixel_values(photos, entry.preprocessing, size)}
@@ -128,8 +139,39 @@ def runs(
         near = moved_inputs(inputs) if compare is not as_they_are else ()
         return Sample(inputs, outputs, images, compare, tuple(network()(*each) for each in near))
 
-    tried = enumerate(sample_shapes(entry, signature))
-    return [partial(sample, step, batch, size) for step, (batch, size) in tried]
+    return [partial(sample, step, *shape) for step, shape in enumerate(shapes)]
+
+
+def steered(
+    entry: ModelInfo,
+    model: Network,
+    values: Mapping[str, ArrayLike],
+    signature: Signature,
+    inputs: Sequence[Inputs],
+) -> Sequence[Inputs]:
+    """Return inputs of a network that takes integers, some of them changed.
+
+    Together they take each side of its branches and of its indices' bounds, as far as these can be
+    found: a word before the first of the vocabulary, and one behind the last.
+    """
+    if not any(array.dtype.kind in "iu" for array in inputs[0].values()):
+        return inputs
+    run = partial(
+        batched, layers=signature.layers, as_maps=signature.as_maps, outputs=signature.outputs
+    )
+    traced = trace(run, input_specs(entry.config, signature), model)
+    changed = steered_inputs(traced, values, [[*each.values()] for each in inputs])
+    return [dict(zip(inputs[0], arrays, strict=True)) for arrays in changed]
+
+
+def untaken_sides(
+    export: converter.Export, samples: Sequence[Sample], values: Mapping[str, ArrayLike]
+) -> tuple[str, ...]:
+    """Return a sentence for each branch and bound of an exported network that no sample took."""
+    if not may_have_sides(export.graph):
+        return ()
+    inputs = [[*sample.inputs.values()] for sample in samples]
+    return tuple(coverage_of(export.retrace(), values, inputs).untaken(portable_line))
 
 
 def moved_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:

@@ -67,6 +67,11 @@ class Verification(Model):
         default=("all",),
         description="At which levels of ONNX Runtime's optimiser the first input was tried.",
     )
+    untaken: tuple[Text, ...] = Field(
+        default=(),
+        description="Branches, numbers of turns and sides of an index's bounds that no input took, "
+        "with the line of the source: nothing is known of the file there.",
+    )
 
 
 def worst(comparisons: Sequence[Comparison], measure: Measure) -> float | None:

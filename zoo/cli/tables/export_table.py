@@ -37,6 +37,10 @@ def show_exports(exports: Sequence[Exported]) -> None:
     missed = (miss for export in exports for miss in export.manifest.only.near_misses)
     for line in dict.fromkeys(f"not fused: {miss}" for miss in missed):
         say(line)
+    checks = (export.manifest.only.verification for export in exports)
+    untaken = (sentence for check in checks if check for sentence in check.untaken)
+    for line in dict.fromkeys(f"not verified: {sentence}" for sentence in untaken):
+        say(line)
 
 
 def show_outcomes(outcomes: Sequence[Outcome]) -> None:
