@@ -7,17 +7,14 @@ index can go several ways, which of these *sides* were taken.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jax import lax
 
 from converter.frontend.trace import source_line
-from converter.ir import Graph, Node, Value, dims, named_sizes, ops
-from converter.ir.dims import Dim
+from converter.ir import Graph, Node, dims, named_sizes, ops
 from converter.ir.evaluation import (
     Bodies,
     Control,
@@ -26,18 +23,13 @@ from converter.ir.evaluation import (
     evaluate_bounded,
     run_uncompiled,
 )
-from converter.ir.op import Op
-from converter.ir.ranges import Range, known_range
-from converter.ir.windows import pointed
 from converter.loops.intervals import bound_states
+from converter.verify.sides import KINDS, Flow, Kind, promises_bounds, within_axes
 
 MOST_TURNS = 100
 """Inputs for which a loop takes more turns than this are not tried."""
 
 COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
-
-Flags = list[Any]
-"""A Boolean scalar for each side of a node."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,7 @@ class Probe:
         flow = Flow(graph)
         self._params = params or {}
         self.sides: list[Side] = []
-        self.sites: dict[int, tuple[_Kind, list[int | None]]] = {}
+        self.sites: dict[int, tuple[Kind, list[int | None]]] = {}
         self.promises: set[int] = set()
         for node in graph.walk():
             self._add(node, flow)
@@ -94,7 +86,7 @@ class Probe:
         self.comparisons = {id(node): i for i, node in enumerate(compared)}
 
     def _add(self, node: Node, flow: Flow) -> None:
-        if _promises(node):
+        if promises_bounds(node):
             self.promises.add(id(node))
         kind = KINDS.get(node.op)
         if kind is None or not kind.concerns(node, flow):
@@ -187,7 +179,7 @@ class _Run:
     def _note(self, node: Node, inputs: Sequence[Any], turns: int = 0) -> None:
         kind, slots = self._probe.sites.get(id(node), (None, ()))
         arrays = [np.asarray(x) for x in inputs]
-        if id(node) in self._probe.promises and not _within(node, arrays, self._sizes):
+        if id(node) in self._probe.promises and not within_axes(node, arrays, self._sizes):
             self.is_valid = False
         if kind is not None:
             for slot, flag in zip(slots, kind.taken(node, arrays, turns, self._sizes), strict=True):
@@ -224,334 +216,3 @@ class _Run:
         empty = [np.zeros(shape, dtype) for shape, dtype in shapes]
         stacked = [np.stack([np.asarray(x) for x in column]) for column in zip(*rows, strict=True)]
         return [*state, *(stacked if rows else empty)], 0
-
-
-# ------------------------------------------------------------------------------------ data flow
-
-
-class Flow:
-    """Where values come from, through the bodies of loops and conditionals as well."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._inputs = {id(v) for v in graph.inputs}
-        self._given: dict[int, list[Value]] = {}
-        for node in graph.walk():
-            for name, body in node.bodies.items():
-                self._enter(node, name, body)
-        self._from_input: dict[int, bool] = {}
-        self.indices = self._index_values(graph)
-
-    def _enter(self, node: Node, name: str, body: Graph) -> None:
-        """Note what the inputs of a body are: operands, and the states of the turn before."""
-        states = {ops.scan: node.bodies.get("body"), ops.while_: node.bodies.get("body")}
-        before = states.get(node.op)
-        carried = node.params.get("num_carry", len(body.inputs))
-        for i, inner in enumerate(body.inputs):
-            self._given[id(inner)] = [node.inputs[i]] if i < len(node.inputs) else []
-            if before is not None and i < carried:
-                self._given[id(inner)].append(before.outputs[i])
-
-    def sources(self, value: Value) -> list[Value]:
-        """Return the values that one is computed from in one step."""
-        node = value.node
-        if node is None:
-            return self._given.get(id(value), [])
-        if not node.bodies:
-            return node.inputs
-        results = [body.outputs for name, body in node.bodies.items() if name != "cond"]
-        inner = [outputs[value.index] for outputs in results]
-        tests = [node.bodies["cond"].outputs[0]] if node.op is ops.while_ else []
-        outer = (
-            node.inputs[:1] if node.op is ops.cond else node.inputs[value.index : value.index + 1]
-        )
-        return [*outer, *inner, *tests]
-
-    def closure(self, value: Value, follow: Callable[[Value], bool]) -> Iterator[Value]:
-        """Yield a value and its sources, and theirs as long as ``follow`` is true of a value."""
-        seen, stack = set[int](), [value]
-        while stack:
-            current = stack.pop()
-            if id(current) not in seen:
-                seen.add(id(current))
-                yield current
-                stack += self.sources(current) if follow(current) else []
-
-    def depends_on_input(self, value: Value) -> bool:
-        """Whether a value depends on an input of the graph."""
-        if id(value) not in self._from_input:
-            found = any(id(v) in self._inputs for v in self.closure(value, lambda v: True))
-            self._from_input[id(value)] = found
-        return self._from_input[id(value)]
-
-    def _index_values(self, graph: Graph) -> set[int]:
-        """Ids of the integers that indices are made of."""
-        found = set[int]()
-        for node in graph.walk():
-            for index in _index_operands(node):
-                found |= {id(v) for v in self.closure(index, _is_integer) if _is_integer(v)}
-        return found
-
-
-def _is_integer(value: Value) -> bool:
-    return value.dtype.kind in "iu"
-
-
-def _index_operands(node: Node) -> Sequence[Value]:
-    """The operands of a node that choose positions or branches."""
-    if node.op in (ops.gather, *ops.SCATTERS):
-        return node.inputs[1:2]
-    if node.op is ops.cond:
-        return node.inputs[:1]
-    first = {ops.dynamic_slice: 1, ops.dynamic_update_slice: 2}.get(node.op)
-    return node.inputs[first:] if first else ()
-
-
-# -------------------------------------------------------------------------------- kinds of sites
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What there is to know of an operation that can go several ways.
-
-    ``sides`` gives the sentence of each side, ``possible`` whether its operands' ranges allow it,
-    ``taken`` a Boolean for each from the operands' arrays and the turns of a loop, and ``concerns``
-    whether a node of this operation is looked at. It is if at ``least`` so many sides are possible.
-    """
-
-    sides: Callable[[Node], Sequence[str]]
-    possible: Callable[[Node], Sequence[bool]]
-    taken: Callable[[Node, Sequence[Any], Any, named_sizes.Sizes], Flags]
-    concerns: Callable[[Node, Flow], bool]
-    least: int = 2
-
-
-def _branches(node: Node) -> list[str]:
-    count = len(node.bodies)
-    chosen = node.inputs[0].made_by(ops.convert_element_type)
-    if count == 2 and chosen is not None and chosen.inputs[0].dtype == np.bool_:
-        return [
-            f"the {which} branch of the cond at {{line}} did not run" for which in ("false", "true")
-        ]
-    return [
-        f"branch {i + 1} of {count} of the switch at {{line}} did not run" for i in range(count)
-    ]
-
-
-def _possible_branches(node: Node) -> list[bool]:
-    bounds, last = _range(node.inputs[0]), len(node.bodies) - 1
-    low, high = (min(max(end, 0), last) for end in (bounds.low, bounds.high))
-    return [low <= i <= high for i in range(last + 1)]
-
-
-def _taken_branches(node: Node, inputs: Sequence[Any], _: Any, __: Any) -> Flags:
-    index = np.clip(inputs[0], 0, len(node.bodies) - 1)
-    return [index == i for i in range(len(node.bodies))]
-
-
-TURNS = (
-    "the loop at {line} was never left before its first turn",
-    "the loop at {line} never took exactly one turn",
-    "the loop at {line} never took more than one turn",
-)
-
-
-def _depends(node: Node, flow: Flow) -> bool:
-    return flow.depends_on_input(node.inputs[0])
-
-
-def _loop_depends(node: Node, flow: Flow) -> bool:
-    return flow.depends_on_input(node.bodies["cond"].outputs[0])
-
-
-def _is_index(node: Node, flow: Flow) -> bool:
-    return id(node.out) in flow.indices and flow.depends_on_input(node.out)
-
-
-def _choices(node: Node) -> list[str]:
-    count = len(node.inputs) - 1
-    return [
-        f"choice {i + 1} of {count} of the index at {{line}} was not taken" for i in range(count)
-    ]
-
-
-def _possible_choices(node: Node) -> list[bool]:
-    which = node.inputs[0]
-    count = len(node.inputs) - 1
-    if which.dtype != np.bool_:
-        bounds = _range(which)
-        return [bounds.low <= i <= bounds.high for i in range(count)]
-    known = _known_truth(which)
-    return [known is not True, known is not False]
-
-
-def _range(value: Value) -> Range:
-    """Return the known range of an index, through selections whose condition is known."""
-    node = value.node
-    if node is None:
-        return known_range(value)
-    if node.op.moves:
-        return _range(node.inputs[0])
-    if node.op is ops.concatenate:
-        ranges = [_range(v) for v in node.inputs]
-        return Range(min(r.low for r in ranges), max(r.high for r in ranges))
-    if node.op in (ops.argmax, ops.argmin) or (node.op is ops.top_k and value.index == 1):
-        return _positions(node)
-    if node.op is ops.select_n and len(node.inputs) == 3:
-        truth = _known_truth(node.inputs[0])
-        if truth is not None:
-            return _range(node.inputs[1 + truth])
-    return known_range(value)
-
-
-def _positions(node: Node) -> Range:
-    """Return the range of the positions of extremes along an axis; a named size has no largest."""
-    axis = node.params["axis"] if node.op is ops.top_k else node.params["axes"][0]
-    size = node.inputs[0].shape[axis]
-    return Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
-
-
-def _known_truth(value: Value) -> bool | None:
-    """The Boolean that a comparison has for all elements, or None if that is not known."""
-    node = value.made_by(ops.lt, ops.le, ops.gt, ops.ge)
-    if node is None:
-        return None
-    a, b = (_range(v) for v in node.inputs)
-    if a.nan or b.nan:
-        return None
-    if node.op in (ops.gt, ops.ge):
-        a, b = b, a
-    strict = node.op in (ops.lt, ops.gt)
-    if a.high < b.low or (not strict and a.high == b.low):
-        return True
-    return False if b.high < a.low or (strict and b.high == a.low) else None
-
-
-def _taken_choices(node: Node, inputs: Sequence[Any], _: Any, __: Any) -> Flags:
-    which = inputs[0].astype(np.int32)
-    return [(which == i).any() for i in range(len(inputs) - 1)]
-
-
-CLAMPED = (
-    "no index of the clamp at {line} was below its range",
-    "no index of the clamp at {line} was within its range",
-    "no index of the clamp at {line} was above its range",
-)
-
-
-def _possible_clamps(node: Node) -> list[bool]:
-    low, x, high = (_range(v) for v in node.inputs)
-    return [x.low < low.high, x.high >= low.low and x.low <= high.high, x.high > high.low]
-
-
-def _taken_clamps(_: Node, inputs: Sequence[Any], __: Any, ___: Any) -> Flags:
-    low, x, high = inputs
-    return [(x < low).any(), ((low <= x) & (x <= high)).any(), (x > high).any()]
-
-
-EXTREMES = (
-    "the first operand of the maximum or minimum of indices at {line} was never the larger",
-    "the second operand of the maximum or minimum of indices at {line} was never the larger",
-)
-
-
-def _possible_extremes(node: Node) -> list[bool]:
-    x, y = (_range(v) for v in node.inputs)
-    return [x.high > y.low, y.high > x.low]
-
-
-def _taken_extremes(_: Node, inputs: Sequence[Any], __: Any, ___: Any) -> Flags:
-    x, y = inputs
-    return [(x > y).any(), (y > x).any()]
-
-
-OUTSIDE = (
-    "no index at {line} was before the start of its axis",
-    "no index at {line} was behind the end of its axis",
-)
-
-
-def _axes(node: Node) -> tuple[list[Value], list[Dim]]:
-    """Return the index operands of a node, and the largest index along each of its axes.
-
-    Gathers and scatters have one operand, of vectors with an element for each axis.
-    """
-    if node.op in (ops.gather, *ops.SCATTERS):
-        return [node.inputs[1]], pointed(node).limits
-    first = 1 if node.op is ops.dynamic_slice else 2
-    window = node.params["slice_sizes"] if first == 1 else node.inputs[1].shape
-    sizes = zip(node.inputs[0].shape, window, strict=True)
-    return list(node.inputs[first:]), [dims.as_dim(size - n) for size, n in sizes]
-
-
-def _possible_places(node: Node) -> list[bool]:
-    indices, limits = _axes(node)
-    parts = indices[0].made_by(ops.concatenate) if len(indices) < len(limits) else None
-    if parts is not None and len(parts.inputs) == len(limits):
-        indices = parts.inputs
-    if len(indices) < len(limits):
-        indices = indices * len(limits)
-    pairs = [(_range(v), limit) for v, limit in zip(indices, limits, strict=True)]
-    below = any(bounds.low < 0 for bounds, _ in pairs)
-    return [below, any(not dims.is_static(n) or bounds.high > n for bounds, n in pairs)]
-
-
-def _places(
-    node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes
-) -> Iterator[tuple[Any, Any]]:
-    """Yield the indices that a node gets and the largest of each that lies on its axis."""
-    values, limits = _axes(node)
-    most = [int(n) for n in dims.concrete(tuple(limits), sizes)]
-    if node.op in (ops.gather, *ops.SCATTERS):
-        yield inputs[1], np.array(most)
-        return
-    yield from zip(inputs[len(inputs) - len(values) :], most, strict=True)
-
-
-def _taken_places(node: Node, inputs: Sequence[Any], _: Any, sizes: named_sizes.Sizes) -> Flags:
-    pairs = list(_places(node, inputs, sizes))
-    below = any((index < 0).any() for index, _ in pairs)
-    return [below, any((index > most).any() for index, most in pairs)]
-
-
-def _within(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> bool:
-    """Whether all indices that a node gets lie on their axes."""
-    return not any(_taken_places(node, inputs, None, sizes))
-
-
-def _promises(node: Node) -> bool:
-    if node.op not in (ops.gather, *ops.SCATTERS):
-        return False
-    mode = lax.GatherScatterMode.from_any(node.params["mode"])
-    return mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
-
-
-def _may_leave(node: Node, flow: Flow) -> bool:
-    indices = _index_operands(node)
-    return not _promises(node) and any(map(flow.depends_on_input, indices))
-
-
-_LOOP = _Kind(
-    lambda node: TURNS,
-    lambda node: (True, True, True),
-    lambda node, inputs, turns, sizes: [turns == 0, turns == 1, turns > 1],
-    _loop_depends,
-)
-_PLACES = _Kind(lambda node: OUTSIDE, _possible_places, _taken_places, _may_leave, least=1)
-_EXTREME = _Kind(lambda node: EXTREMES, _possible_extremes, _taken_extremes, _is_index)
-
-KINDS: Mapping[Op, _Kind] = {
-    ops.cond: _Kind(_branches, _possible_branches, _taken_branches, _depends),
-    ops.while_: _LOOP,
-    ops.select_n: _Kind(_choices, _possible_choices, _taken_choices, _is_index),
-    ops.clamp: _Kind(lambda node: CLAMPED, _possible_clamps, _taken_clamps, _is_index),
-    **dict.fromkeys((ops.max, ops.min), _EXTREME),
-    **dict.fromkeys(
-        (ops.gather, ops.dynamic_slice, ops.dynamic_update_slice, *ops.SCATTERS), _PLACES
-    ),
-}
-"""Operations that can go several ways."""
-
-
-def may_have_sides(graph: Graph) -> bool:
-    """Whether a converted graph has operations that ``Probe`` looks at, or what becomes of them."""
-    return any(node.op in KINDS or node.op is ops.take for node in graph.walk())

@@ -18,8 +18,8 @@ import converter
 from converter.frontend.source_lines import portable_line
 from converter.frontend.trace import trace
 from converter.model.verdict import Level
-from converter.verify.branches import may_have_sides
 from converter.verify.sessions import levels
+from converter.verify.sides import may_have_sides
 from converter.verify.steering import coverage_of, steered_inputs
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
