@@ -59,7 +59,13 @@ FIRST_INDICES = (
 
 FURTHER_INDICES = (
     *("({INDEX} % {2|3|4|5})", "lax.rem(jnp.asarray({INDEX}), jnp.asarray({INDEX}).dtype.type(3))"),
-    *("({INDEX} & {1|3|7})", "({INDEX} {^|>>|<<} 1)", "jnp.bitwise_or({INDEX}, {1|2})", "({INDEX} // 2)", "(-{INDEX})"),
+    *(
+        "({INDEX} & {1|3|7})",
+        "({INDEX} {^|>>|<<} 1)",
+        "jnp.bitwise_or({INDEX}, {1|2})",
+        "({INDEX} // 2)",
+        "(-{INDEX})",
+    ),
     *("({INDEX} {+|-|*} {1|2})", "abs(jnp.asarray({INDEX}))", "({INDEX} + {INDEX})"),
     *("jnp.clip({INDEX}, {0|-1|1|None}, {1|2|3|5})", "lax.clamp(0, jnp.int32({INDEX}), {1|2|4})"),
     *("jnp.{minimum|maximum}({INDEX}, {1|2|0})", f"jnp.asarray({{INDEX}}).astype('{INTEGERS}')"),

@@ -130,7 +130,9 @@ def pooled(d: Draw, x: str, spec: Spec) -> str:
     axes = some(d, spec, 2)
     window = tuple(d.integer(1, 3) if i in axes else 1 for i in range(spec.rank))
     strides = tuple(d.choice(1, 2) if i in axes else 1 for i in range(spec.rank))
-    pads = tuple((d.integer(0, 1), d.integer(0, 1)) if i in axes else (0, 0) for i in range(spec.rank))
+    pads = tuple(
+        (d.integer(0, 1), d.integer(0, 1)) if i in axes else (0, 0) for i in range(spec.rank)
+    )
     padding = d.choice("'SAME'", "'VALID'", str(pads))
     start = d.choice("-jnp.inf, lax.max", "0.0, lax.add", "jnp.inf, lax.min")
     text = f"lax.reduce_window({x}, {start}, {window}, {strides}, {padding})"
@@ -160,7 +162,9 @@ def convolved(d: Draw, x: str, spec: Spec) -> str:
 
 
 def padded(d: Draw, x: str, spec: Spec) -> str:
-    widths = tuple((d.integer(0, 2), d.integer(0, 2)) if d.chance(0.5) else (0, 0) for _ in spec.shape)
+    widths = tuple(
+        (d.integer(0, 2), d.integer(0, 2)) if d.chance(0.5) else (0, 0) for _ in spec.shape
+    )
     mode = d.choice("constant", "edge", "reflect", "wrap", "symmetric")
     return f"jnp.pad({x}, {widths}, mode={mode!r})"
 
