@@ -3,7 +3,7 @@
 import contextlib
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,9 @@ from jax.core import Tracer
 
 import converter
 from converter.frontend.trace import trace
-from converter.ir import Graph, Node, named_sizes, ops
+from converter.ir import Graph, Node, ops
 from converter.ir.evaluation import Sizes, evaluate, run_node
 from converter.verify.samples import samples
-from converter.verify.whole_numbers import whole_numbers
 from tests.fuzz.errors import ANY, IN_JAX, IN_ONNX_RUNTIME
 from tests.fuzz.flushed import right_if_flushed
 from tests.fuzz.program import Program, function
@@ -140,23 +139,11 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
     reach = Reach(program)
     outcome = _compared(program, export, None, _reference(program, tell, reach))
     if outcome.kind == "right":
-        for inputs in _further(export, reach):
+        for inputs in reach.further(export.graph):
             outcome = _compared(program, export, inputs, _reference(program, tell, reach))
             if outcome.kind != "right":
                 break
     return replace(outcome, branches=reach.known, taken=reach.taken)
-
-
-def _further(export: converter.Export, reach: Reach) -> Iterator[Arrays]:
-    """Inputs on which branches run that did not run yet."""
-    if reach.is_complete:
-        return
-    like = next(samples(export.graph, 0, export.retrace()))[1]
-    sizes = named_sizes.read([v.shape for v in export.graph.inputs], [x.shape for x in like])
-    limits = whole_numbers(export.graph)
-    yield from reach.further(
-        like, lambda xs: [n.brought(x, sizes) for n, x in zip(limits, xs, strict=True)]
-    )
 
 
 def _compared(

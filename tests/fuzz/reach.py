@@ -15,6 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converter.ir import Graph, named_sizes
+from converter.verify.samples import samples
+from converter.verify.whole_numbers import whole_numbers
 from tests.fuzz.errors import ANY
 from tests.fuzz.program import Program, executed, parameters, source
 
@@ -22,9 +25,6 @@ CALL = re.compile(r"\blax\.(cond|switch|while_loop|fori_loop)\(")
 
 BUDGET = 96
 """So many inputs are drawn until each branch has run."""
-
-MOST = 8
-"""So many of them are kept at most."""
 
 Taken = tuple[int, int]
 """The number of a call in the source, and that of one of its branches."""
@@ -41,12 +41,14 @@ class Watch:
         self.taken |= {(call, int(i)) for i in np.unique(index)}
 
     def _watch(self, call: int, count: int, index: Any) -> None:
+        if isinstance(index, (int, np.generic)):  # no input changes it
+            return
         self.known |= {(call, i) for i in range(count)}
         chosen = jnp.clip(lax.convert_element_type(index, np.int32), 0, count - 1)
         jax.debug.callback(partial(self._note, call), chosen)
 
     def cond(self, call: int, predicate: Any, *operands: Any) -> Any:
-        self._watch(call, 2, jnp.asarray(predicate) != 0)
+        self._watch(call, 2, predicate != 0)
         return lax.cond(predicate, *operands)
 
     def switch(self, call: int, index: Any, branches: Sequence[Any], *operands: Any) -> Any:
@@ -60,7 +62,7 @@ class Watch:
         return end
 
     def fori_loop(self, call: int, low: Any, high: Any, body: Any, state: Any) -> Any:
-        self._watch(call, 3, jnp.asarray(high) - low)
+        self._watch(call, 3, high - low)
         return lax.fori_loop(low, high, body, state)
 
 
@@ -73,7 +75,8 @@ class Reach:
         code = CALL.sub(lambda m: f"watch.{m[1]}({next(numbers)}, ", source(program))
         fn, params = executed(code, watch=self._watch)["fn"], parameters(program)
         self._call = jax.jit(fn if params is None else partial(fn, params))
-        self._runs = CALL.search(str(program)) is not None
+        self._runs = next(numbers) > 0
+        self._has_run = False
 
     @property
     def known(self) -> int:
@@ -85,7 +88,7 @@ class Reach:
 
     @property
     def is_complete(self) -> bool:
-        return not self._runs or self._watch.known == self._watch.taken
+        return not self._runs or (self._has_run and self._watch.known == self._watch.taken)
 
     def run(self, inputs: Sequence[Any]) -> bool:
         """Whether a branch ran that had not run before."""
@@ -97,21 +100,24 @@ class Reach:
             jax.effects_barrier()
         except ANY:  # what a callback may not stand in
             self._runs = False
+        self._has_run = True
         return self.taken > before
 
-    def further(
-        self, like: Sequence[np.ndarray], allowed: Callable[[list[np.ndarray]], list[np.ndarray]]
-    ) -> Iterator[list[np.ndarray]]:
-        """Inputs of such types on which branches run that have not run yet."""
-        kept = 0
-        for tried in range(BUDGET):
-            if self.is_complete or kept == MOST:
-                return
-            rng = np.random.default_rng(tried)
-            inputs = allowed([steered(x.shape, x.dtype, rng) for x in like])
+    def further(self, graph: Graph, seeds: range = range(BUDGET)) -> Iterator[Sequence[np.ndarray]]:
+        """Inputs of a graph on which branches run that have not run yet."""
+        if self.is_complete:
+            return
+        like = next(samples(graph))[1]
+        sizes = named_sizes.read([v.shape for v in graph.inputs], [x.shape for x in like])
+        limits = whole_numbers(graph)
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            drawn = [steered(x.shape, x.dtype, rng) for x in like]
+            inputs = [n.brought(x, sizes) for n, x in zip(limits, drawn, strict=True)]
             if self.run(inputs):
-                kept += 1
                 yield inputs
+            if self.is_complete:
+                return
 
 
 def steered(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:

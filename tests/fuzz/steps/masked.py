@@ -33,12 +33,12 @@ MASKED = {{TAKEN} * {MASK}|jnp.where({MASK}, {TAKEN}, 0)|{TAKEN} * {MASK}.astype
 0.7 masked_rows (lambda t, i: {MASKED})({x:fi1-3!&}, {edges x})
 0.5 summed_edges (lambda t, i: jax.ops.segment_sum(({MASKED}).reshape(-1, *t.shape[1:]),
     i.reshape(-1), num_segments=t.shape[0]))({x:fi1-3!&}, {edges x})
-0.5 modes_of_rows (lambda t, i: {t.at[i].get(mode={'clip'|'fill'|'fill', fill_value=3})|jnp.take(t, i, 0, mode='wrap')}
-    {| * {MASK}|.sum(0)})({x:fi1-3!&}, {edges x})
+0.5 modes_of_rows (lambda t, i: {t.at[i].get(mode={'clip'|'fill'|'fill', fill_value=3})
+    |jnp.take(t, i, 0, mode='wrap')}{| * {MASK}|.sum(0)})({x:fi1-3!&}, {edges x})
 0.3 rows_of_several (lambda t, i: t[i, i % t.shape[1]] * ({ROWS}).reshape(i.shape
     + (1,) * (t.ndim - 2)))({x:fi2-4!&}, {edges x})
-0.3 masked_slices (lambda t, i: jnp.where(i + 2 <= t.shape[0], lax.dynamic_slice_in_dim(t, i, 2), 0))
-    ({x:fi1-3!&}, {index})
-0.3 masked_writes (lambda t, i: t.at[i].{add|set|max|multiply}({2|0}{|, mode='drop'|, mode='clip'}))
-    ({x:fi1-3!&}, {edges x})
+0.3 masked_slices (lambda t, i: jnp.where(i + 2 <= t.shape[0],
+    lax.dynamic_slice_in_dim(t, i, 2), 0))({x:fi1-3!&}, {index})
+0.3 masked_writes (lambda t, i: t.at[i].{add|set|max|multiply}({2|0}{|, mode='drop'
+    |, mode='clip'}))({x:fi1-3!&}, {edges x})
 """)
