@@ -166,10 +166,24 @@ def _compared(
         return _unfit(program, error)
     if verdict.passed or converter.check(export, _eager(program), given).passed:
         return Outcome("right")
-    first = verdict.differences[0]
-    inputs = given or dict(samples(export.graph, 0, export.retrace()))[first.sample]
-    if kind := _excuse(program, export, inputs, first, given):
-        return Outcome(kind)
+    drawn = {} if given else dict(samples(export.graph, 0, export.retrace()))
+    excuses = []
+    for first in {d.sample: d for d in reversed(verdict.differences)}.values():
+        inputs = given or drawn[first.sample]
+        excuses.append(_excuse(program, export, inputs, first, given))
+        if not excuses[-1]:
+            return _wrong(program, export, inputs, first, verdict)
+    return Outcome(excuses[-1])
+
+
+def _wrong(
+    program: Program,
+    export: converter.Export,
+    inputs: Arrays,
+    first: converter.Difference,
+    verdict: converter.Verdict,
+) -> Outcome:
+    """What is said of a difference that nothing excuses."""
     plain = any(d.level == "disabled" for d in verdict.differences)
     is_told = _meets(program, inputs, _is_not_finite) or not _concern_infinite(export)
     kind = "wrong" if plain else "wrong if optimised"

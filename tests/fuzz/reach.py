@@ -23,7 +23,7 @@ from tests.fuzz.program import Program, executed, parameters, source
 
 CALL = re.compile(r"\blax\.(cond|switch|while_loop|fori_loop)\(")
 
-BUDGET = 96
+BUDGET = 64
 """So many inputs are drawn until each branch has run."""
 
 Taken = tuple[int, int]

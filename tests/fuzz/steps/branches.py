@@ -35,15 +35,20 @@ PREDICATES = (
 )
 """Booleans that say which branch is taken, or whether a loop goes on."""
 
+TRUTH_INDICES = (
+    *(f"jnp.asarray({{PREDICATE}}).astype('{INTEGERS}')", "jnp.int32({PREDICATE})"),
+    *("lax.convert_element_type({PREDICATE}, 'int32')", "(jnp.int32({PREDICATE}) + 1)"),
+    *("({PREDICATE} * {2|3|-1})", "(1 - jnp.int32({PREDICATE}))", "jnp.uint8({PREDICATE})"),
+    *("(jnp.int32({PREDICATE}) * 2 + {PREDICATE})", "jnp.where({PREDICATE}, {1|-1|4}, {2|0|9})"),
+    *("({NUMBER} {>|<=} {0|0.5|1}).astype(int)", "jnp.int32({x:fi&}.ravel()[0] {>|<|==} {0|1})"),
+)
+"""Integers that are made of Booleans."""
+
 FIRST_INDICES = (
+    *TRUTH_INDICES,
     # What is given, and constants.
     *(f"{{scalar {INTEGERS}}}", "{scalar int32}", "{x:iu&}.ravel()[{0|-1}]", "{x:iu&}.max()"),
     *("{0|1|2|-1|7}", "jnp.int32({0|1|2|5|-3})", "np.int64({1|-1|3})"),
-    # Of Booleans.
-    *(f"jnp.asarray({{PREDICATE}}).astype('{INTEGERS}')", "jnp.int32({PREDICATE})"),
-    *("lax.convert_element_type({PREDICATE}, 'int32')", "(jnp.int32({PREDICATE}) + 1)"),
-    *("({PREDICATE} * {2|3|-1})", "(1 - jnp.int32({PREDICATE}))"),
-    *("(jnp.int32({PREDICATE}) * 2 + {PREDICATE})", "jnp.where({PREDICATE}, {1|-1|4}, {2|0|9})"),
     # Counts.
     *("jnp.sum({x:fiu} {>|<|==} {0|1})", "jnp.sum({x:b})", "jnp.count_nonzero({x:*})"),
     "jnp.sum({x:fiu} > 0, dtype='{int8|uint8|int32}')",
@@ -117,7 +122,7 @@ def index(d: Draw) -> str:
 
 def branches(d: Draw, x: str) -> str:
     """One to six functions, which mostly differ."""
-    count = d.choice(1, 2, 2, 3, 3, 3, 4, 5, 6)
+    count = d.choice(1, 2, 2, 3, 3, 3, 3, 4, 5, 6)
     return f"[{', '.join(made(d, BRANCHES, x) for _ in range(count))}]"
 
 
@@ -128,12 +133,14 @@ def predicate_of(d: Draw, x: str) -> str:
 
 OF_A_VALUE |= {
     "index": index,
+    "truth_index": lambda d: made(d, TRUTH_INDICES),
     "predicate": lambda d: made(d, PREDICATES),
     "branches": branches,
     "branch": lambda d, x: made(d, BRANCHES, x),
     "goes_on": predicate_of,
 }
 lines("""
+0.8 switch_of_truth lax.switch({truth_index}, {branches x}, {x:*})
 1.5 switch_of_any lax.switch({index}, {branches x}, {x:*})
 0.7 cond_of_any lax.cond({predicate}, {branch x}, {branch x}, {x:*})
 0.3 select_of_any jnp.where({predicate}, {x:*}, {like x})

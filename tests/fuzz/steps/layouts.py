@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from tests.fuzz.draw import Draw, Unfit
@@ -14,7 +14,10 @@ from tests.fuzz.steps.transform import without
 Layer = Callable[[Draw, str, Spec], str]
 """Writes an operation on an expression of this type."""
 
-METHODS = ("nearest", "linear", "cubic", "lanczos3", "lanczos5", "bilinear", "bicubic")
+METHODS = (
+    *("linear", "linear", "linear", "bilinear", "bilinear", "bilinear", "nearest", "nearest"),
+    *("cubic", "bicubic", "lanczos3", "lanczos5"),
+)
 LETTERS = "NCHWD"
 
 TRIES = 4
@@ -27,8 +30,8 @@ def axis(d: Draw, spec: Spec) -> int:
 
 
 def some(d: Draw, spec: Spec, most: int = 3) -> list[int]:
-    """One or more axes."""
-    return d.rng.sample(range(spec.rank), d.integer(1, min(most, spec.rank)))
+    """One or more axes, mostly two."""
+    return d.rng.sample(range(spec.rank), min(d.choice(1, 2, 2, 3), most, spec.rank))
 
 
 def sizes(spec: Spec) -> list[int]:
@@ -49,11 +52,16 @@ def moved(d: Draw, x: str, spec: Spec) -> str:
 
 
 def normalized(d: Draw, x: str, spec: Spec) -> str:
-    axes = d.choice(axis(d, spec), tuple(some(d, spec)))
+    return normalized_over(d, x, d.choice(axis(d, spec), axis(d, spec), tuple(some(d, spec))))
+
+
+def normalized_over(d: Draw, x: str, axes: int | tuple[int, ...]) -> str:
     mean, variance = (f"t.{name}({axes}, keepdims=True)" for name in ("mean", "var"))
+    standardized = f"jax.nn.standardize({x}, {axes})"
     return d.choice(
-        f"jax.nn.standardize({x}, {axes})",
+        *(standardized, standardized),
         f"(lambda t: (t - {mean}) * lax.rsqrt({variance} + 1e-5))({x})",
+        f"(lambda t: (t - {mean}) / jnp.sqrt({variance} + 1e-3))({x})",
         f"(lambda t: t * lax.rsqrt((t * t).mean({axes}, keepdims=True) + 1e-6))({x})",
         f"jax.nn.softmax({x}, {axes})",
         f"(lambda t: t / (jnp.sqrt((t * t).sum({axes}, keepdims=True)) + 1))({x})",
@@ -79,19 +87,28 @@ def activated(d: Draw, x: str, spec: Spec) -> str:
 
 
 def resized(d: Draw, x: str, spec: Spec) -> str:
-    """Any axes, larger or smaller, also by the formula with own scales."""
-    old = sizes(spec)
-    axes = some(d, spec)
-    new = tuple(d.choice(*range(1, 8), 2 * n, 3 * n) if i in axes else n for i, n in enumerate(old))
+    """Along any axes, to larger or smaller sizes."""
+    return resized_along(d, x, spec, some(d, spec))
+
+
+def resized_along(d: Draw, x: str, spec: Spec, axes: Sequence[int]) -> str:
+    old, new = sizes(spec), sizes(spec)
+    for i in axes:
+        new[i] = d.choice(*range(1, 8), 2 * old[i], 3 * old[i])
     method, antialias = d.choice(*METHODS), d.choice("", ", antialias=False", ", antialias=True")
-    if d.chance(0.8):
-        return f"jax.image.resize({x}, {new}, {method!r}{antialias})"
-    kind = d.choice("linear", "cubic", "lanczos3")
+    return f"jax.image.resize({x}, {tuple(new)}, {method!r}{antialias})"
+
+
+def rescaled(d: Draw, x: str, spec: Spec) -> str:
+    """By the same formula with own scales and shifts."""
+    axes, old, new = some(d, spec), sizes(spec), sizes(spec)
+    for i in axes:
+        new[i] = d.integer(1, 7)
     scales = [d.choice(round(new[i] / old[i], 4), 0.5, 1.5, 2.0, 1.0) for i in axes]
     shifts = [d.choice(0.0, 0.2, -0.3, 1.0) for _ in axes]
     return (
-        f"jax.image.scale_and_translate({x}, {new}, {tuple(axes)}, jnp.array({scales}), "
-        f"jnp.array({shifts}), {kind!r}{antialias})"
+        f"jax.image.scale_and_translate({x}, {tuple(new)}, {tuple(axes)}, jnp.array({scales}), "
+        f"jnp.array({shifts}), {d.choice('linear', 'cubic', 'lanczos3')!r})"
     )
 
 
@@ -205,7 +222,7 @@ def regrouped(d: Draw, x: str, spec: Spec) -> str:
 PLAIN: dict[Layer, int] = {
     **{moved: 6, resized: 6, normalized: 3, pooled: 3, convolved: 3, shifted: 2, activated: 2},
     **{padded: 2, gathered: 2, sampled: 1, sampled_channels: 1, repeated: 1, reduced: 1},
-    **{regrouped: 1},
+    **{regrouped: 1, rescaled: 1},
 }
 
 
@@ -250,10 +267,12 @@ def fitting(d: Draw, layer: Layer, text: str, spec: Spec) -> tuple[str, Spec]:
 
 def picture(d: Draw) -> str:
     """A value of several axes; hardly any program comes to four of them by itself."""
-    if d.chance(0.4):
+    if d.chance(0.3):
         with suppress(Unfit):
             return d.floating(3, 5, static=True)
-    return d.fresh(tuple(d.choice(2, 3, 4, 5, 6, 1) for _ in range(d.choice(3, 4, 4))), "float32")
+    return d.fresh(
+        tuple(d.choice(2, 3, 4, 5, 6, 1) for _ in range(d.choice(3, 4, 4, 4, 4, 5))), "float32"
+    )
 
 
 @step(2)
@@ -262,12 +281,24 @@ def layout_chain(d: Draw) -> str:
     return chained(d, picture(d), layers)
 
 
-@step(1)
+@step(2)
 def resize_between_layouts(d: Draw) -> str:
-    """A resize after one operation, and an order of axes after it."""
-    before = either(moved, moved, normalized, convolved, pooled, activated, shifted)
+    """A resize after something that wants an order of axes, and another order after it."""
+    before = either(moved, moved, normalized, convolved, pooled, shifted)
     after = either(moved, moved, moved, normalized, convolved, pooled, gathered)
     return chained(d, picture(d), [before, resized, after])
+
+
+@step(3)
+def resize_of_what_is_normalized(d: Draw) -> str:
+    """Along the very axis that the norm wants to be the last one, then in another order."""
+    x = picture(d)
+    chosen, other = d.rng.sample(range(d.pool[x].rank), 2)
+
+    def resize(d: Draw, x: str, spec: Spec) -> str:
+        return resized_along(d, x, spec, (chosen, other) if d.chance(0.8) else (chosen,))
+
+    return chained(d, x, [lambda d, x, _: normalized_over(d, x, chosen), resize, moved])
 
 
 @step(0.3)
