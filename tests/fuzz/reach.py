@@ -6,7 +6,7 @@ branch is taken, or whether a loop turns not at all, once or more often.
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,8 @@ CALL = re.compile(r"\blax\.(cond|switch|while_loop|fori_loop)\(")
 
 BUDGET = 64
 """So many inputs are drawn until each branch has run."""
+
+CONSTANTS = (0, 1, 2, 5, -1, 3, 0.5, 4, 7, -3)
 
 Taken = tuple[int, int]
 """The number of a call in the source, and that of one of its branches."""
@@ -112,7 +114,10 @@ class Reach:
         limits = whole_numbers(graph)
         for seed in seeds:
             rng = np.random.default_rng(seed)
-            drawn = [steered(x.shape, x.dtype, rng) for x in like]
+            turns = rng.integers(10**6, size=len(like))
+            turns[seed % len(like)] = seed // len(like)
+            pairs = zip(like, turns, strict=True)
+            drawn = [steered(x.shape, x.dtype, rng, int(turn)) for x, turn in pairs]
             inputs = [n.brought(x, sizes) for n, x in zip(limits, drawn, strict=True)]
             if self.run(inputs):
                 yield inputs
@@ -120,20 +125,24 @@ class Reach:
                 return
 
 
-def steered(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """Numbers near those of branches, of one sign, all of them the same, of any size."""
-    draws: tuple[Callable[[], Any], ...] = (
+def steered(
+    shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator, turn: int
+) -> np.ndarray:
+    """Numbers near those of branches, of one sign, all of them the same, of any size; which of
+    these follows from the turn."""
+    normal = rng.standard_normal(shape)
+    kind, constant = turn % 6, CONSTANTS[turn // 6 % len(CONSTANTS)]
+    drawn = (
         lambda: rng.integers(-2, 8, shape),
-        lambda: np.full(shape, rng.choice([-3, -1, -0.5, 0, 0.5, 1, 2, 3, 4, 5, 7])),
-        lambda: rng.standard_normal(shape) * 10 ** rng.uniform(-1, 2.5),
-        lambda: rng.standard_normal(shape) + rng.choice([-5, -1, 1, 5]),
+        lambda: np.full(shape, constant),
+        lambda: normal * 10 ** rng.uniform(-1, 2.5),
+        lambda: normal + rng.choice([-5, -1, 1, 5]),
         lambda: (rng.random(shape) < rng.choice([0.1, 0.5, 0.9])) * rng.choice([-1, 1, 3]),
-        lambda: abs(rng.standard_normal(shape)) * rng.choice([-1, 1]),
-    )
-    drawn = np.asarray(draws[rng.integers(len(draws))](), np.float64)
+        lambda: abs(normal) * 10 ** rng.uniform(-1, 2.5) * rng.choice([-1, 1]),
+    )[kind]()
     if dtype.kind == "b":
         return np.asarray(drawn > 0)
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         drawn = np.clip(np.rint(drawn), info.min, info.max)
-    return drawn.astype(dtype)
+    return np.asarray(drawn).astype(dtype)
