@@ -121,7 +121,7 @@ def test_what_only_few_inputs_show_is_found(monkeypatch):
 def test_nearly_all_branches_run():
     """Of those that any of many more inputs reach."""
     taken = reachable = 0
-    for index in range(120):
+    for index in range(200):
         program = draw(f"reach/{index}", Limits((2, 6)))
         with jax.enable_x64(program.x64):
             reach = Reach(program)
