@@ -292,11 +292,11 @@ def resize_between_layouts(d: Draw) -> str:
 @step(3)
 def resize_of_what_is_normalized(d: Draw) -> str:
     """Along the very axis that the norm wants to be the last one, then in another order."""
-    x = picture(d)
+    x = d.fresh(tuple(d.choice(2, 3, 4, 5) for _ in range(d.choice(3, 4, 4, 4))), "float32")
     chosen, other = d.rng.sample(range(d.pool[x].rank), 2)
 
     def resize(d: Draw, x: str, spec: Spec) -> str:
-        return resized_along(d, x, spec, (chosen, other) if d.chance(0.8) else (chosen,))
+        return resized_along(d, x, spec, (chosen, other) if d.chance(0.9) else (chosen,))
 
     return chained(d, x, [lambda d, x, _: normalized_over(d, x, chosen), resize, moved])
 
