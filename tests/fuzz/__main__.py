@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 
 from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import hunt
@@ -36,12 +37,22 @@ def main() -> int:
         return 0
     started = time.monotonic()
     indices = range(options.first, options.first + options.programs)
-    found = list(hunt(indices, options.seed, limits, options.jobs))
+    found = list(_told(hunt(indices, options.seed, limits, options.jobs)))
     counts = Counter(outcome.kind for _, outcome in found)
     print(f"{len(found)} programs in {time.monotonic() - started:.0f} s:", dict(counts))
+    taken, known = (sum(getattr(o, n) for _, o in found) for n in ("taken", "branches"))
+    print(f"{taken} of {known} branches ran")
     failed = [each for each in found if not each[1].is_fine]
     _report(failed, options, limits)
     return 1 if failed else 0
+
+
+def _told(found: Iterable[tuple[int, Outcome]]) -> Iterator[tuple[int, Outcome]]:
+    """The same, each that fails printed at once."""
+    for index, outcome in found:
+        if not outcome.is_fine:
+            print(f"{index}: {outcome.kind}, {outcome.cause}: {outcome.detail[:200]!r}", flush=True)
+        yield index, outcome
 
 
 def _report(failed: list[tuple[int, Outcome]], options: argparse.Namespace, limits: Limits) -> None:

@@ -297,7 +297,7 @@ def draw(seed: str, limits: Limits = LIMITS) -> Program:
         return draw(seed + "+", limits)
     read = set[str]().union(*(reads(step) for step in first.steps))
     ends = [name for name in made if name not in read]
-    outputs = {*ends[-3:], *rng.sample(made, min(len(made), rng.randint(0, 1)))}
+    outputs = {*ends[-4:], *rng.sample(made, min(len(made), rng.randint(0, 1)))}
     opset = min(rng.choice((23, 23, 23, 24, 26, 18, 21, 17)), NEWEST)
     kept = tuple(n for n in made if n in outputs)
     program = Program(whole.inputs, whole.weights, tuple(first.steps), kept, opset, x64)

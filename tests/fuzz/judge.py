@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from converter.verify.samples import samples
 from tests.fuzz.errors import ANY, IN_JAX, IN_ONNX_RUNTIME
 from tests.fuzz.flushed import right_if_flushed
 from tests.fuzz.program import Program, function
+from tests.fuzz.reach import Reach
 
 FINE = (
     *("right", "refused", "deviates", "overflows", "invalid", "too small", "promised"),
@@ -52,7 +53,13 @@ TOO_SMALL = re.compile(
     r"|ScatterElements node.*Indices vs updates dimensions differs"
     r"|ConvTranspose node.*output dimension is <= 0"
 )
+INFINITE = re.compile(r"(?!.*(off by|0\.0|named size)).*(NaN|infinit)", re.DOTALL)
+FINITE = "on finite numbers"
+"""The cause of what no deviation of NaN and infinities explains."""
+
 NOTHING = re.compile(r"an output is (\w+)\[0, [\d, ]+\] in ONNX Runtime and \1\[0, ")
+
+Arrays: TypeAlias = Sequence[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,10 @@ class Outcome:
     kind: str
     detail: str = ""
     cause: str = ""
+    branches: int = 0
+    """How many branches of its source there are, and numbers of turns of its loops."""
+    taken: int = 0
+    """How many of them ran."""
 
     @property
     def is_fine(self) -> bool:
@@ -98,9 +109,9 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     except ANY as error:
         return _raised("invalid" if _raises(program, type(error)) else "exception", error)
     outcome = _checked(program, export, tell)
-    if not outcome.is_fine and export.report.deviations:
+    if outcome.kind.startswith("wrong") and outcome.cause != FINITE and export.report.deviations:
         if program.strict:  # what cannot be mended is said there too
-            return Outcome("deviates") if outcome.kind.startswith("wrong") else outcome
+            return Outcome("deviates")
         strict = _judge(replace(program, strict=True), tell)
         return Outcome("deviates") if strict.kind == "right" else strict
     return outcome
@@ -124,8 +135,26 @@ def _raises(program: Program, kind: type[Exception]) -> bool:
 
 
 def _checked(program: Program, export: converter.Export, tell: Callable[[bool], object]) -> Outcome:
+    """What becomes of it on inputs that the converter draws, and on those that reach further."""
+    reach = Reach(program)
+    outcome = _compared(program, export, None, _reference(program, tell, reach))
+    if outcome.kind == "right":
+        for inputs in reach.further(export.graph):
+            outcome = _compared(program, export, inputs, _reference(program, tell, reach))
+            if outcome.kind != "right":
+                break
+    return replace(outcome, branches=reach.known, taken=reach.taken)
+
+
+def _compared(
+    program: Program,
+    export: converter.Export,
+    given: Arrays | None,
+    reference: Callable[..., Any],
+) -> Outcome:
+    """What becomes of it on these inputs, or on those that the converter draws."""
     try:
-        verdict = converter.check(export, _reference(program, tell))
+        verdict = converter.check(export, reference, given)
     except Invalid as error:
         return Outcome("invalid", str(error))
     except converter.CheckError as error:
@@ -135,10 +164,45 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         return Outcome(kind, str(error), "type")
     except ANY as error:
         return _unfit(program, error)
-    if verdict.passed or converter.check(export, _eager(program)).passed:
+    if verdict.passed or converter.check(export, _eager(program), given).passed:
         return Outcome("right")
-    first = verdict.differences[0]
-    inputs = dict(samples(export.graph, 0, export.retrace()))[first.sample]
+    drawn = {} if given else dict(samples(export.graph, 0, export.retrace()))
+    excuses = []
+    for first in {d.sample: d for d in reversed(verdict.differences)}.values():
+        inputs = given or drawn[first.sample]
+        excuses.append(_excuse(program, export, inputs, first, given))
+        if not excuses[-1]:
+            return _wrong(program, export, inputs, first, verdict)
+    return Outcome(excuses[-1])
+
+
+def _wrong(
+    program: Program,
+    export: converter.Export,
+    inputs: Arrays,
+    first: converter.Difference,
+    verdict: converter.Verdict,
+) -> Outcome:
+    """What is said of a difference that nothing excuses."""
+    plain = any(d.level == "disabled" for d in verdict.differences)
+    is_told = _meets(program, inputs, _is_not_finite) or not _concern_infinite(export)
+    kind = "wrong" if plain else "wrong if optimised"
+    return Outcome(kind, str(first), "" if is_told else FINITE)
+
+
+def _concern_infinite(export: converter.Export) -> bool:
+    """Whether all deviations of a report are of NaN and infinities alone."""
+    return all(INFINITE.match(text) for text in export.report.deviations)
+
+
+def _excuse(
+    program: Program,
+    export: converter.Export,
+    inputs: Arrays,
+    first: converter.Difference,
+    given: Arrays | None,
+) -> str:
+    """Which of `FINE` a difference on these inputs is, if it is one."""
     for word, what, kind in (
         ("float16", _is_extreme, "overflows"),
         ("-1e9", _is_below_masks, "deviates"),
@@ -147,15 +211,13 @@ def _checked(program: Program, export: converter.Export, tell: Callable[[bool], 
         (f"{SIGNED}|top_k", _has_both_zeros, "sign of zero"),
     ):
         if re.search(word, str(program)) and _meets(program, inputs, what):
-            return Outcome(kind)
+            return kind
     if "Normalization" in str(export.report.fused) and _meets(program, inputs, _overflows):
-        return Outcome("overflows")
-    if _meets(program, inputs, _is_huge) and converter.check(export, _dividing(program)).passed:
-        return Outcome("reciprocal")
-    if is_open(program, first, inputs):
-        return Outcome("open")
-    plain = any(d.level == "disabled" for d in verdict.differences)
-    return Outcome("wrong" if plain else "wrong if optimised", str(first))
+        return "overflows"
+    divided = _meets(program, inputs, _is_huge)
+    if divided and converter.check(export, _dividing(program), given).passed:
+        return "reciprocal"
+    return "open" if is_open(program, first, inputs) else ""
 
 
 def _traced(program: Program) -> Graph:
@@ -220,6 +282,10 @@ def _is_extreme(array: np.ndarray) -> bool:
     return not (np.isfinite(array) & normal).all()
 
 
+def _is_not_finite(array: np.ndarray) -> bool:
+    return bool(jnp.issubdtype(array.dtype, jnp.inexact) and not np.isfinite(array).all())
+
+
 def _overflows(array: np.ndarray) -> bool:
     """Float32 numbers whose squares are infinite, and that are no fill of a mask."""
     if array.dtype != np.float32:
@@ -254,12 +320,16 @@ def _is_negative_nan(array: np.ndarray) -> bool:
     return _holds_nan(array) and bool((np.isnan(array) & np.signbit(array)).any())
 
 
-def _reference(program: Program, tell: Callable[[bool], object]) -> Callable[..., Any]:
+def _reference(
+    program: Program, tell: Callable[[bool], object], reach: Reach | None = None
+) -> Callable[..., Any]:
     call = _called(program, jax.jit)
 
     def run(*inputs: Any) -> Any:
         tell(True)
         try:
+            if reach is not None:
+                reach.run(inputs)
             return jax.block_until_ready(call(*inputs))
         except IN_JAX as error:
             raise Invalid(f"{type(error).__name__}: {error}") from error

@@ -164,17 +164,26 @@ def printed(program: Program) -> str:
 
 @lru_cache(256)
 def _run(code: str) -> dict[str, Any]:
-    namespace = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own}
+    return executed(code)
+
+
+def executed(code: str, **names: Any) -> dict[str, Any]:
+    """Everything that is defined after some code, which may read these names too."""
+    namespace = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own, **names}
     exec(compile(code, "<program>", "exec"), namespace)
     return namespace
 
 
+def parameters(program: Program) -> dict[str, Any] | None:
+    """The weights, if the function takes them."""
+    if program.closure or not program.weights:
+        return None
+    return {name: eval(weight(name, s), _run("")) for name, s in program.weights.items()}
+
+
 def function(program: Program) -> tuple[Callable[..., Any], dict[str, Any] | None]:
     """What is passed to `to_onnx`: the function, and its parameters if it takes them."""
-    fn = _run(source(program))["fn"]
-    if program.closure or not program.weights:
-        return fn, None
-    return fn, {name: eval(weight(name, s), _run("")) for name, s in program.weights.items()}
+    return _run(source(program))["fn"], parameters(program)
 
 
 def types(step: Step, known: Mapping[str, Any]) -> list[Any]:

@@ -3,16 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
+import jax
 import pytest
 
 import converter
 from converter import Difference
+from converter.frontend.trace import trace
 from converter.verify.samples import samples
 from tests.fuzz import draw as drawing
 from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import hunt
 from tests.fuzz.judge import Outcome, is_open, judge
-from tests.fuzz.program import Program, Spec, Step, function, printed
+from tests.fuzz.program import Program, Spec, Step, function, parameters
+from tests.fuzz.reach import BUDGET, Reach
 from tests.fuzz.shrink import shrink
 from tests.fuzz.steps import STEPS
 
@@ -75,6 +78,64 @@ def test_what_is_wrong_besides_is_not_excused(monkeypatch):
     assert judge(EXCUSED["reciprocal"]).kind == "wrong"
 
 
+REACHED = {
+    "Boolean": "lax.switch((x0[0] > 0).astype(int), [jnp.sin, jnp.cos], x0)",
+    "count": "lax.switch(jnp.sum(x0 > 4), [jnp.sin, jnp.cos, jnp.tanh, jnp.exp], x0)",
+    "floor": "lax.switch(jnp.floor(x0[1] / 2).astype(int), [jnp.sin, jnp.cos, jnp.tanh], x0)",
+    "predicate": "lax.cond(jnp.sum(x0) > 60, jnp.sin, jnp.cos, x0)",
+    "equals": "lax.cond(jnp.all(x0 == 5), jnp.sin, jnp.cos, x0)",
+    "vmap": "jax.vmap(lambda t: lax.switch(t.astype(int), [jnp.sin, jnp.cos, jnp.exp], t))(x0)",
+    "gradient": "jax.grad(lambda t: lax.cond(t[0] < -9, jnp.sum, jnp.prod, t))(x0)",
+    "scan": "lax.scan(lambda c, t: (c, lax.switch(t.astype(int) - 3, [jnp.sin, jnp.exp], c)), "
+    "x0[0], x0)[1]",
+    "turns": "lax.while_loop(lambda s: jnp.sum(s) < 8, lambda s: s + 3, x0)",
+    "number of turns": "lax.fori_loop(0, jnp.int32(x0[0]), lambda i, s: s * 2, x0)",
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_each_branch_runs(name):
+    reach = Reach(program := one_step(REACHED[name]))
+    graph = trace(function(program)[0], [(3,)])
+    list(reach.further(graph))
+    assert reach.is_complete and reach.taken == reach.known > 1
+
+
+def test_what_only_few_inputs_show_is_found(monkeypatch):
+    """A file whose second branch is another: none of the samples near zero takes it."""
+    text = "lax.cond(jnp.sum(x0) > {}, lambda t: t * 3, jnp.sin, x0)"
+    right, wrong = (one_step(text.format(bound)) for bound in (9, 4000))
+    convert = converter.to_onnx
+
+    def other(fn: Any, specs: Any, **how: Any) -> converter.Export:
+        made = convert(function(wrong)[0], specs, **how)
+        return replace(made, retrace=convert(fn, specs, **how).retrace)
+
+    assert judge(right) == Outcome("right", branches=2, taken=2)
+    monkeypatch.setattr("tests.fuzz.judge.converter.to_onnx", other)
+    monkeypatch.setattr("tests.fuzz.judge.right_if_flushed", lambda program: False)
+    assert judge(right).kind == "wrong"
+
+
+@pytest.mark.full
+def test_nearly_all_branches_run():
+    """Of those that any of many more inputs reach."""
+    taken = reachable = 0
+    for index in range(200):
+        program = draw(f"reach/{index}", Limits((2, 6)))
+        with jax.enable_x64(program.x64):
+            reach = Reach(program)
+            specs = [(s.shape, s.dtype) for s in program.inputs.values()]
+            graph = trace(function(program)[0], specs, parameters(program))
+            for _, inputs in samples(graph):
+                reach.run(inputs)
+            list(reach.further(graph))
+            taken += reach.taken
+            list(reach.further(graph, range(BUDGET, 8 * BUDGET)))
+            reachable += reach.taken
+    assert reachable > 60 and taken >= 0.95 * reachable, (taken, reachable)
+
+
 def test_windows_of_equals_are_open_and_sines_are_not():
     pads = "((0, 1), (0, 0), (0, 0))"
     windows = f"lax.reduce_window(y, jnp.asarray(-jnp.inf), lax.max, (2, 2, 1), (1, 1, 1), {pads})"
@@ -101,7 +162,8 @@ def test_the_judge_knows_right_from_wrong(monkeypatch):
 
 def test_what_is_wrong_becomes_small():
     def judged(program: Program) -> Outcome:
-        return Outcome("wrong" if "jnp.transpose" in printed(program) else "right")
+        is_in = any("jnp.transpose" in step.text for step in program.steps)
+        return Outcome("wrong" if is_in else "right")
 
     long = next(p for p in map(draw, map(str, range(99))) if len(p) > 6 and not judged(p).is_fine)
     small = shrink(long, judged(long), judged)

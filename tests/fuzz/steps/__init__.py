@@ -6,7 +6,7 @@ from tests.fuzz.steps.registry import STEPS, WEIGHTS
 
 for _family in (
     *("elementwise", "reduce", "shape", "indexing", "contract"),
-    *("window", "control", "transform", "macros", "users"),
+    *("window", "control", "transform", "macros", "users", "branches", "layouts", "masked"),
 ):
     importlib.import_module(f"{__name__}.{_family}")
 
