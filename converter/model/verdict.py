@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -91,6 +91,7 @@ class Difference:
     """An element that differs by more than rounding explains, or that is ``open``.
 
     Of an open element roundings could explain the difference, and nothing says that they do.
+    ``inputs`` are the arrays of the sample, for ``converter.bisect`` for example.
     """
 
     sample: str
@@ -100,6 +101,7 @@ class Difference:
     got: str
     expected: str
     open: bool = False
+    inputs: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
         why = f"; it is open: {OPEN}" if self.open else ""

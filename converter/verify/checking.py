@@ -236,7 +236,8 @@ def _note(results: list[Compared], case: Case, level: Level, to: Verdict) -> Non
         for mask, is_open in masks:
             for place in first(mask):
                 pair = str(each.got[place]), str(each.expected[place])
-                to.differences.append(Difference(sample, level, name, place, *pair, is_open))
+                found = Difference(sample, level, name, place, *pair, is_open, case.judge.inputs)
+                to.differences.append(found)
 
 
 def _numbers(leaf: Any) -> np.ndarray:

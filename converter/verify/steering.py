@@ -227,15 +227,23 @@ class _Search:
         for attempt in range(TRIES):
             if self.reached.all() or self._steps > STEPS:
                 return
-            self._attempt(attempt / TRIES)
+            self._attempt(attempt)
 
-    def _attempt(self, progress: float) -> None:
+    def _attempt(self, attempt: int) -> None:
+        """Try inputs that are all one of the constants, each once, and then mutations."""
+        exact = self._mutation.exact
+        if attempt < len(exact):
+            self._try(0, self._mutation.filled(self._drawn[0].arrays, exact[attempt]))
+            return
         parent, arrays = self._corpus[self._rng.integers(len(self._corpus))]
         shapes = [x.shape for x in arrays]
         fitting = [each for _, each in self._corpus if [x.shape for x in each] == shapes]
         other = fitting[self._rng.integers(len(fitting))]
         sizes = named_sizes.read([v.shape for v in self._probe.graph.inputs], shapes)
-        arrays = self._mutation(arrays, other, sizes, progress)
+        self._try(parent, self._mutation(arrays, other, sizes, attempt / TRIES))
+
+    def _try(self, parent: int, arrays: Arrays) -> None:
+        """Observe inputs; keep them if they reach something new and are valid."""
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
@@ -274,13 +282,18 @@ class _Search:
 
 
 def constants(probe: Probe) -> np.ndarray:
-    """Return numbers that occur in what decides on sides, their neighbours, and a few others."""
+    """Return the numbers that occur in what decides on sides, and a few others."""
     found = {0.0, 1.0, -1.0, 0.5, 2.0}
     for node in probe.graph.walk():
         for value in node.inputs:
             if value.kind == "const" and value.dtype.kind in "iuf" and 0 < value.const.size <= 16:
                 found |= {float(x) for x in np.ravel(value.const) if np.isfinite(x)}
-    close = [(x - 1, x, x + 1, x * (1 - 1e-3), x * (1 + 1e-3), -x, 2 * x, x / 2) for x in found]
+    return np.array(sorted(found, key=abs))[::-1]
+
+
+def neighbours(numbers: np.ndarray) -> np.ndarray:
+    """Return numbers close to others, and their multiples."""
+    close = [(x - 1, x, x + 1, x * (1 - 1e-3), x * (1 + 1e-3), -x, 2 * x, x / 2) for x in numbers]
     return np.unique(np.array(close))
 
 
@@ -288,13 +301,25 @@ def constants(probe: Probe) -> np.ndarray:
 class Mutation:
     """Changes inputs at random.
 
-    ``whole_numbers`` says of each input which integers it may have, ``constants`` are numbers to
-    write.
+    ``whole_numbers`` says of each input which integers it may have, ``exact`` are numbers to write,
+    and so are their neighbours.
     """
 
     whole_numbers: Sequence[WholeNumbers]
-    constants: np.ndarray
+    exact: np.ndarray
     rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        self.constants = neighbours(self.exact)
+
+    def filled(self, arrays: Arrays, number: float) -> Arrays:
+        """Return inputs all of whose numbers are one."""
+        results = []
+        for x in arrays:
+            info = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
+            fits = is_float(x.dtype) or (info is not None and info.min <= number <= info.max)
+            results.append(np.full(x.shape, number).astype(x.dtype) if fits else x)
+        return results
 
     def __call__(
         self, arrays: Arrays, others: Arrays, sizes: named_sizes.Sizes, progress: float

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ import converter
 from converter.frontend.trace import trace
 from converter.ir import Graph, Node, ops
 from converter.ir.evaluation import Sizes, evaluate, run_node
-from converter.verify.samples import samples
 from tests.fuzz.errors import ANY, IN_JAX, IN_ONNX_RUNTIME
 from tests.fuzz.flushed import right_if_flushed
 from tests.fuzz.program import Program, function
@@ -58,8 +57,6 @@ FINITE = "on finite numbers"
 """The cause of what no deviation of NaN and infinities explains."""
 
 NOTHING = re.compile(r"an output is (\w+)\[0, [\d, ]+\] in ONNX Runtime and \1\[0, ")
-
-Arrays: TypeAlias = Sequence[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -135,26 +132,15 @@ def _raises(program: Program, kind: type[Exception]) -> bool:
 
 
 def _checked(program: Program, export: converter.Export, tell: Callable[[bool], object]) -> Outcome:
-    """What becomes of it on inputs that the converter draws, and on those that reach further."""
+    """What becomes of it on inputs that the converter draws."""
     reach = Reach(program)
-    outcome = _compared(program, export, None, _reference(program, tell, reach))
-    if outcome.kind == "right":
-        for inputs in reach.further(export.graph):
-            outcome = _compared(program, export, inputs, _reference(program, tell, reach))
-            if outcome.kind != "right":
-                break
+    outcome = _compared(program, export, _reference(program, tell, reach))
     return replace(outcome, branches=reach.known, taken=reach.taken)
 
 
-def _compared(
-    program: Program,
-    export: converter.Export,
-    given: Arrays | None,
-    reference: Callable[..., Any],
-) -> Outcome:
-    """What becomes of it on these inputs, or on those that the converter draws."""
+def _compared(program: Program, export: converter.Export, reference: Callable[..., Any]) -> Outcome:
     try:
-        verdict = converter.check(export, reference, given)
+        verdict = converter.check(export, reference)
     except Invalid as error:
         return Outcome("invalid", str(error))
     except converter.CheckError as error:
@@ -164,28 +150,25 @@ def _compared(
         return Outcome(kind, str(error), "type")
     except ANY as error:
         return _unfit(program, error)
-    if verdict.passed or converter.check(export, _eager(program), given).passed:
+    if verdict.passed or converter.check(export, _eager(program)).passed:
         return Outcome("right")
-    drawn = {} if given else dict(samples(export.graph, 0, export.retrace()))
     excuses = []
     for first in {d.sample: d for d in reversed(verdict.differences)}.values():
-        inputs = given or drawn[first.sample]
-        excuses.append(_excuse(program, export, inputs, first, given))
+        excuses.append(_excuse(program, export, first))
         if not excuses[-1]:
-            return _wrong(program, export, inputs, first, verdict)
+            return _wrong(program, export, first, verdict)
     return Outcome(excuses[-1])
 
 
 def _wrong(
     program: Program,
     export: converter.Export,
-    inputs: Arrays,
     first: converter.Difference,
     verdict: converter.Verdict,
 ) -> Outcome:
     """What is said of a difference that nothing excuses."""
     plain = any(d.level == "disabled" for d in verdict.differences)
-    is_told = _meets(program, inputs, _is_not_finite) or not _concern_infinite(export)
+    is_told = _meets(program, first.inputs, _is_not_finite) or not _concern_infinite(export)
     kind = "wrong" if plain else "wrong if optimised"
     return Outcome(kind, str(first), "" if is_told else FINITE)
 
@@ -195,14 +178,9 @@ def _concern_infinite(export: converter.Export) -> bool:
     return all(INFINITE.match(text) for text in export.report.deviations)
 
 
-def _excuse(
-    program: Program,
-    export: converter.Export,
-    inputs: Arrays,
-    first: converter.Difference,
-    given: Arrays | None,
-) -> str:
-    """Which of `FINE` a difference on these inputs is, if it is one."""
+def _excuse(program: Program, export: converter.Export, first: converter.Difference) -> str:
+    """Which of `FINE` a difference is, if it is one."""
+    inputs = first.inputs
     for word, what, kind in (
         ("float16", _is_extreme, "overflows"),
         ("-1e9", _is_below_masks, "deviates"),
@@ -215,7 +193,7 @@ def _excuse(
     if "Normalization" in str(export.report.fused) and _meets(program, inputs, _overflows):
         return "overflows"
     divided = _meets(program, inputs, _is_huge)
-    if divided and converter.check(export, _dividing(program), given).passed:
+    if divided and converter.check(export, _dividing(program)).passed:
         return "reciprocal"
     return "open" if is_open(program, first, inputs) else ""
 

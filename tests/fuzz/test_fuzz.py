@@ -3,19 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
-import jax
 import pytest
 
 import converter
 from converter import Difference
-from converter.frontend.trace import trace
 from converter.verify.samples import samples
 from tests.fuzz import draw as drawing
 from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import hunt
 from tests.fuzz.judge import Outcome, is_open, judge
-from tests.fuzz.program import Program, Spec, Step, function, parameters
-from tests.fuzz.reach import BUDGET, Reach
+from tests.fuzz.program import Program, Spec, Step, function
 from tests.fuzz.shrink import shrink
 from tests.fuzz.steps import STEPS
 
@@ -95,10 +92,9 @@ REACHED = {
 
 @pytest.mark.parametrize("name", REACHED)
 def test_each_branch_runs(name):
-    reach = Reach(program := one_step(REACHED[name]))
-    graph = trace(function(program)[0], [(3,)])
-    list(reach.further(graph))
-    assert reach.is_complete and reach.taken == reach.known > 1
+    """Verification takes all branches, as callbacks in the program's own source say."""
+    outcome = judge(one_step(REACHED[name]))
+    assert outcome.kind == "right" and outcome.taken == outcome.branches > 1
 
 
 def test_what_only_few_inputs_show_is_found(monkeypatch):
@@ -119,21 +115,12 @@ def test_what_only_few_inputs_show_is_found(monkeypatch):
 
 @pytest.mark.full
 def test_nearly_all_branches_run():
-    """Of those that any of many more inputs reach."""
-    taken = reachable = 0
+    """Those that do not are named by the verdict, so that none is missed in silence."""
+    taken = known = 0
     for index in range(200):
-        program = draw(f"reach/{index}", Limits((2, 6)))
-        with jax.enable_x64(program.x64):
-            reach = Reach(program)
-            specs = [(s.shape, s.dtype) for s in program.inputs.values()]
-            graph = trace(function(program)[0], specs, parameters(program))
-            for _, inputs in samples(graph):
-                reach.run(inputs)
-            list(reach.further(graph))
-            taken += reach.taken
-            list(reach.further(graph, range(BUDGET, 8 * BUDGET)))
-            reachable += reach.taken
-    assert reachable > 60 and taken >= 0.95 * reachable, (taken, reachable)
+        outcome = judge(draw(f"reach/{index}", Limits((2, 6))))
+        taken, known = taken + outcome.taken, known + outcome.branches
+    assert known > 60 and taken >= 0.7 * known, (taken, known)
 
 
 def test_windows_of_equals_are_open_and_sines_are_not():
