@@ -46,9 +46,9 @@ LENGTHS = (1, 3, 17, 64)
 ROUNDED = 16
 """Units in the last place that a result may be off."""
 
-CANCELS = frozenset({ops.gelu})
-"""Operations whose formula adds one to what is nearly minus one: of small results few digits are
-left on either side."""
+CANCELS = frozenset({ops.gelu, ops.hard_sigmoid, ops.hard_swish})
+"""Operations whose formula adds numbers that nearly cancel, 1 and tanh(x) or x / 6 and 1 / 2: of
+small results few digits are left on either side."""
 
 TOLERATED = {ops.gelu: (64, "half a unit of x moves erfc(x) by as many as x squared")}
 """Units in the last place by operation where they are more, and why."""
@@ -138,7 +138,8 @@ class Judge:
         tiny = float(jnp.finfo(np.float32 if is_half else x.dtype).smallest_normal)
         magnitudes = np.abs(x.astype(np.float64))
         size = np.where(np.isfinite(magnitudes), np.maximum(magnitudes, 1), 1)
-        size *= max([1.0, *(abs(n) for n in given.values() if math.isfinite(n))])
+        with np.errstate(over="ignore"):
+            size *= max([1.0, *(abs(n) for n in given.values() if math.isfinite(n))])
         unit = float(jnp.finfo(np.float32 if is_half else x.dtype).eps) * (self.row.op in CANCELS)
         near = (2 * tiny + unit + self.reach) * size  # what is below `tiny` is zero for XLA
         limit = TOLERATED.get(self.row.op, (ROUNDED, ""))[0]
