@@ -163,6 +163,11 @@ TABLE: dict[Op, Deviation] = {
         _scaled_behind,
         lambda node: _is_computed(node.inputs[1]),
     ),
+    ops.conv_transpose: Deviation(
+        "NaN or an infinity in the kernel of a transposed convolution in groups is not multiplied "
+        "by the zeros between elements",
+        concerns=lambda node: node.params["groups"] != 1 and _is_computed(node.inputs[1]),
+    ),
     ops.grid_sample: Deviation(
         "GridSample gives a number at a place that is NaN or infinite, and JAX NaN; an infinite "
         "pixel at the edge of an image may be NaN"

@@ -23,7 +23,7 @@ PLANTED = {
     "zeros": (0.0, -0.0),
 }
 POSITIONS = ("first", "last", "one", "several", "all")
-DIGITS = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
+DIGITS = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-6}
 """How far numbers may be apart for the largest of them: what is looked for here is no rounding."""
 
 Kind = tuple[str, str]

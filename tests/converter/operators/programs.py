@@ -12,6 +12,8 @@ import numpy as np
 from jax import lax
 from jax.scipy.ndimage import map_coordinates
 
+from zoo.architectures.parts.resize import resize_aligned
+
 Array = Any
 Shape = tuple[int, ...]
 
@@ -91,6 +93,8 @@ NORMS = (
             ((2, 3, 4), (3,), (3,), (3,), (3,))),
     Program("softmax", "softmax", jax.nn.softmax, ((3, 5),)),
     Program("softmax of the first axis", "softmax", partial(jax.nn.softmax, axis=0), ((3, 5),)),
+    Program("softmax of some", "softmax",
+            lambda x, m: jax.nn.softmax(x, where=m > 0), ((3, 5), (3, 5))),
     Program("log softmax", "log_softmax", jax.nn.log_softmax, ((3, 5),)),
     Program("log softmax of the first axis", "log_softmax", partial(jax.nn.log_softmax, axis=0),
             ((3, 5),)),
@@ -146,6 +150,13 @@ ATTENTION = (
       for fill in (-np.inf, -1e9, float(np.finfo(np.float32).min))),
     Program("attention with a compared mask", "attention",
             attention(lambda s, m: jnp.where(m > 0, s, -1e9)), (*HEADS, (5, 7)), 23),
+    Program("attention of JAX", "attention",
+            lambda q, k, v, bias, m: jax.nn.dot_product_attention(q, k, v, bias, m > 0),
+            ((2, 5, 3, 8), (2, 7, 3, 8), (2, 7, 3, 8), (1, 3, 5, 7), (2, 1, 5, 7)), 23),
+    Program("causal attention of JAX", "attention",
+            partial(jax.nn.dot_product_attention, is_causal=True), ((2, 6, 3, 8),) * 3, 23),
+    Program("attention of hidden rows", "attention",
+            attention(lambda s, m: jnp.where((m > 0)[:, None], s, -1e9)), (*HEADS, (5,)), 23),
     Program("rotary", "rotary_heads", rotary, TURNED, 23),
     Program("rotary of pairs", "rotary_heads", rotary_pairs, TURNED, 23),
     Program("rotary of the rest", "rotary_heads", rotary_rest, ((2, 3, 5, 8), (4, 4)), 23,
@@ -157,7 +168,7 @@ ATTENTION = (
 # ------------------------------------------------------------------------------------- recurrence
 
 
-def loop(step: Callable[..., Any], states: int) -> Callable[..., Any]:
+def loop(step: Callable[..., Any], states: int, **how: Any) -> Callable[..., Any]:
     """Loop over [rounds, batch, width] with weights, a bias and the first states."""
 
     def fn(x: Array, w: Array, r: Array, b: Array, *first: Array) -> Any:
@@ -165,7 +176,7 @@ def loop(step: Callable[..., Any], states: int) -> Callable[..., Any]:
             new = step(carry, row, w, r, b)
             return new, new[0]
 
-        return lax.scan(turn, first[:states], x)
+        return lax.scan(turn, first[:states], x, **how)
 
     return fn
 
@@ -192,6 +203,7 @@ def cell(gates: int, states: int) -> Sequence[Shape]:
 
 RECURRENT = (
     Program("lstm", "lstm", loop(lstm, 2), cell(4, 2)),
+    Program("lstm from the end", "lstm", loop(lstm, 2, reverse=True), cell(4, 2)),
     Program("gru", "gru", loop(gru, 1), cell(3, 1)),
     Program(
         "rnn",
@@ -259,6 +271,13 @@ WINDOWS = (
             (IMAGE,)),
     Program("dilated maxima", "max_pool",
             window(lax.max, -np.inf, (1, 1, 3, 2), window_dilation=(1, 1, 2, 1)), (IMAGE,)),
+    Program("maxima of lines", "max_pool", window(lax.max, -np.inf, (1, 1, 3)), ((2, 3, 9),)),
+    Program("maxima of volumes", "max_pool", window(lax.max, -np.inf, (1, 1, 2, 3, 2)),
+            ((1, 2, 4, 5, 3),)),
+    Program("maxima of channels last", "max_pool", window(lax.max, -np.inf, (1, 2, 3, 1)),
+            ((2, 6, 8, 3),)),
+    Program("strided maxima", "max_pool",
+            window(lax.max, -np.inf, (1, 1, 3, 2), window_strides=(1, 1, 2, 2)), (IMAGE,)),
     Program("minima", "max_pool", window(lax.min, np.inf, (1, 1, 2, 3)), (IMAGE,)),
     Program("gradient of maxima", "max_pool_scatter",
             lambda x, s: jax.vjp(MAXIMUM, x)[1](s)[0], (IMAGE, (2, 3, 4, 7))),
@@ -279,6 +298,10 @@ WINDOWS = (
               resize(shape, method, antialias=smooth), (IMAGE,))
       for method, shape in SCALED for smooth in (True, False)
       if smooth or (method, shape[2]) != ("cubic", 4)),
+    Program("transposed convolution in groups", "conv_transpose",
+            partial(conv, padding=((2, 2), (1, 1)), lhs_dilation=(2, 2), feature_group_count=3),
+            (IMAGE, (6, 1, 3, 2))),
+    Program("aligned", "resize", jax.vmap(lambda x: resize_aligned(x, (11, 15))), (IMAGE,)),
     Program("sampled", "grid_sample", sampled("constant"), ((3, 5, 7), (11, 2))),
     Program("sampled to the edge", "grid_sample", sampled("nearest"), ((3, 5, 7), (11, 2))),
 )  # fmt: skip
@@ -334,6 +357,8 @@ REDUCTIONS = (
     Program("contraction", "matmul", partial(jnp.einsum, "abc,cbd->ad"), ((2, 3, 4), (4, 3, 5))),
     Program("affine", "matmul", lambda x, w, b: x @ w + b, ((4, 5), (5, 3), (3,))),
     Program("determinant", "mul", jnp.linalg.det, ((2, 3, 3),)),
+    Program("cache", "dynamic_update_slice",
+            lambda x, y: lax.dynamic_update_slice(x, y, (0, 2, 0)), ((2, 6, 3), (2, 1, 3))),
     Program("clamp", "min", lax.clamp, ((), (4, 7), ())),
     Program("clip", "min", jnp.clip, ((4, 7), (7,), (7,))),
     Program("selection", "select_n", lambda c, x, y: jnp.where(c > 0, x, y),

