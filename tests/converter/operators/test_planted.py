@@ -18,7 +18,7 @@ TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT_
 DROPPED: frozenset[Kind] = frozenset({("NaN", "number"), ("NaN", "infinity")})
 OTHERS: frozenset[Kind] = frozenset({("integer", "integer")})
 
-OPEN = {"approx_top_k": "JAX puts NaN first in float32, and anywhere in float16"}
+OPEN = {"approx_top_k": "JAX puts NaN first in float32 alone"}
 """Operations that may give any other number, and why."""
 
 DIFFERENCES: Mapping[str, frozenset[Kind]] = {
@@ -78,6 +78,8 @@ def test_differences_are_said_elsewhere(program, opset, dtype):
     """At other opsets, in other dtypes, with and without ONNX Runtime's optimiser."""
     if opset < program.since:
         pytest.skip(f"needs opset {program.since}")
+    if dtype == "float64" and program.op in ("conv", "conv_transpose"):
+        pytest.skip("XLA decides by the dtype which zeros it multiplies by NaN: docs/exactness.md")
     with jax.enable_x64(dtype == "float64"):
         for strict in (False, True):
             seen = observe(program, opset, strict=strict, dtype=dtype, levels=("disabled", "all"))
