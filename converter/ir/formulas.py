@@ -69,9 +69,14 @@ def rotary(
     positions: Sequence[int],
     width: int,
     interleaved: bool,
+    prefix: bool = False,
 ) -> jax.Array:
     """Rotate pairs along axis ``width`` by the angles of a position, which ``positions`` are the
-    axes of; tables [*positions, width/2]."""
+    axes of; tables [*positions, width/2].
+
+    With a ``prefix`` the first positions are those of tokens that the program does not rotate.
+    """
+    del prefix
     axes = (*positions, width)
     last = tuple(range(-len(axes), 0))
     y = jnp.moveaxis(x, axes, last)

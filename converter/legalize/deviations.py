@@ -25,11 +25,7 @@ NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN 
 
 
 def _interpolates_unknowns(node: Node) -> bool:
-    """Parameters are trusted to be finite, what is computed from them is not."""
-    x, interval = node.inputs[0], known_range(node.inputs[0])
-    is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)
-    is_moved = rests_on(x, _is_trusted, lambda inner: _moves(inner.op))
-    return node.params["kinds"][0][0] != "nearest" and not (is_bounded or is_moved)
+    return node.params["kinds"][0][0] != "nearest" and _is_computed(node.inputs[0])
 
 
 def _moves(op: Op) -> bool:
@@ -83,6 +79,23 @@ def _gelu(node: Node, editor: Editor) -> Value:
     return editor.binary(ops.mul, editor.binary(ops.mul, x, const(0.5, dtype)), tail)
 
 
+def _is_computed(x: Value) -> bool:
+    """Whether a value is neither of parameters, which are trusted to be finite, nor in a range."""
+    interval = known_range(x)
+    is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)
+    return not is_bounded and not rests_on(x, _is_trusted, lambda inner: _moves(inner.op))
+
+
+def _scaled_behind(node: Node, editor: Editor) -> Value:
+    """The norm without its scale and bias, and then these."""
+    x, scale, bias = node.inputs
+    ones, zeros = (editor.broadcast(const(n, x.dtype), scale.shape, ()) for n in (1, 0))
+    by_channel = (*scale.shape, *(1,) * (x.rank - 2))
+    normed = editor.like(node, [x, ones, zeros])
+    scaled = editor.binary(ops.mul, normed, editor.reshape(scale, by_channel))
+    return editor.binary(ops.add, scaled, editor.reshape(bias, by_channel))
+
+
 def _top_k(node: Node, editor: Editor) -> list[Value]:
     types = [(v.shape, v.dtype) for v in node.outputs]
     return editor.add_many(ops.top_k, node.inputs, types, {**node.params, "total": True})
@@ -130,16 +143,34 @@ TABLE: dict[Op, Deviation] = {
         (ops.elu, ops.celu, ops.selu),
         Deviation("an exponential linear unit next to zero is off by up to 1e-7 times its scale"),
     ),
-    **dict.fromkeys(
-        (ops.hard_sigmoid, ops.hard_swish),
-        Deviation("a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"),
+    ops.hard_sigmoid: Deviation(
+        "a hard sigmoid is off by up to 1e-7, which next to -3 is all of it"
+    ),
+    ops.hard_swish: Deviation(
+        "a hard swish is off by up to 1e-7, which next to -3 is all of it, and is finite where six "
+        "times its operand is not"
     ),
     ops.attention: Deviation(
-        "a score that is NaN or infinite is NaN in an Attention whose mask hides it",
+        "a score that is NaN or infinite counts in an Attention whose mask hides it",
         concerns=lambda node: node.params["hides"],
     ),
+    ops.rotary: Deviation(
+        "NaN or an infinity in a token that is not rotated makes NaN of both elements of its pair",
+        concerns=lambda node: node.params.get("prefix", False),
+    ),
+    ops.group_norm: Deviation(
+        "a norm of channels with an infinite scale is NaN",
+        _scaled_behind,
+        lambda node: _is_computed(node.inputs[1]),
+    ),
+    ops.conv_transpose: Deviation(
+        "NaN or an infinity in the kernel of a transposed convolution in groups is not multiplied "
+        "by the zeros between elements",
+        concerns=lambda node: node.params["groups"] != 1 and _is_computed(node.inputs[1]),
+    ),
     ops.grid_sample: Deviation(
-        "GridSample gives a number at a place that is NaN or infinite, and JAX NaN"
+        "GridSample gives a number at a place that is NaN or infinite, and JAX NaN; an infinite "
+        "pixel at the edge of an image may be NaN"
     ),
     ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
@@ -173,8 +204,9 @@ def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) 
 
 # --------------------------------------------------------------------------------- always exact
 
-# Integers divided by zero, and floats beyond the range of the integers that they become: ONNX
-# leaves the result open, and JAX does not. What is known to be in range is left as it is.
+# Integers divided by zero, floats beyond the range of the integers that they become, and bounds
+# that are NaN: ONNX leaves the result open, and JAX does not. What is known to be in range is left
+# as it is.
 
 
 def _to_integers(node: Node, editor: Editor) -> Value | None:
@@ -229,7 +261,18 @@ def _by_zero(node: Node, editor: Editor, result: Value) -> Value | None:
     return editor.where(zero, result, whole)
 
 
+def _clamp(node: Node, editor: Editor) -> Value | None:
+    """``Clip`` leaves out a bound that is NaN; ``Max`` and ``Min`` do not."""
+    low, x, high = node.inputs
+    if not any(is_float(end.dtype) and known_range(end).nan for end in (low, high)):
+        return None
+    shape, dtype = x.shape, x.dtype
+    above = editor.add(ops.max, [x, low], shape, dtype)
+    return editor.add(ops.min, [above, high], shape, dtype)
+
+
 ARITHMETIC: dict[Op, Rule] = {
+    ops.clamp: _clamp,
     ops.convert_element_type: _to_integers,
     ops.div: _divide,
     ops.rem: _remainder,

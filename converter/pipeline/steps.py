@@ -200,6 +200,9 @@ def spell_out(graph: Graph, settings: PassSettings) -> bool:
 
 
 def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
+    """Deviations of rotary embeddings are noted here, after which none is left."""
+    noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
+    _swept(graph, {ops.rotary: noting[ops.rotary]})
     for op in SPELLED_OUT:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
     has = partial(settings.runtime.supports, opset=settings.version)

@@ -147,3 +147,17 @@ def test_rules_from_outside_win():
             for opset, operators in ours.items():
                 assert written(opset) == ({"Erf"} if opset in wanted else operators)
     assert {opset: written(opset) for opset in ours} == ours
+
+
+def test_what_is_registered_is_checked_where_it_is_asked():
+    """An operator that is the formula but for NaN passes the samples that are drawn."""
+    converter.recogniser("trial_shrink")(lambda x, limit: jnp.where(abs(x) <= limit, 0, x))
+    converter.rule("trial_shrink")(lambda b, x, *, limit: b.op("Shrink", x, lambd=limit, bias=0.0))
+
+    def fn(x):
+        return jnp.where(abs(x) <= 0.5, 0, x)
+
+    export = converter.to_onnx(fn, [("N",)], verify=True)
+    assert export.report.histogram == {"Shrink": 1}
+    verdict = converter.check(export, fn, [np.array([1, np.nan, -np.inf], np.float32)])
+    assert {(d.got, d.expected) for d in verdict.differences} == {("0.0", "nan")}

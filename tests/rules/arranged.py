@@ -129,6 +129,14 @@ def cast(d: Drawn) -> Expr:
     return d.apply(lambda a: lax.convert_element_type(a, target), x)
 
 
+def clamped(d: Drawn) -> Expr:
+    """Between bounds that may be NaN, of which each may be known."""
+    x = d.operand((2, 3), d.pick(FLOATS))
+    shape = d.pick(((), (2, 3)))
+    low, high = (d.pick((d.input, d.number))(shape, x.dtype) for _ in range(2))
+    return d.apply(lax.clamp, low, x, high)
+
+
 def to_float8(d: Drawn) -> Expr:
     x = d.input((4, 5), d.pick(FLOATS), [1.0, np.inf, -np.inf, np.nan, 6e4, -6.2e4, 3e-2, 61440, 0])
     return d.apply(lambda a: lax.convert_element_type(a, jnp.float8_e5m2), x)
@@ -360,6 +368,7 @@ CASES: dict[str, Case] = {
     "legalize.deviations.TABLE[gelu]": Case(
         gelu((2, 3)), prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
+    "legalize.deviations.ARITHMETIC[clamp]": Case(clamped, zeros=True),
     "legalize.deviations.ARITHMETIC[convert_element_type]": Case(cast),
     "legalize.deviations.ARITHMETIC[div]": of_ints(ops.div),
     "legalize.deviations.ARITHMETIC[rem]": of_ints(ops.rem),

@@ -246,8 +246,9 @@ def grouped(inside: bool) -> Draw:
     return draw
 
 
-def each_channel(d: Drawn) -> Expr:
-    x, w = d.input((2, 3, 5), "float32", PLAIN), d.param((3,), "float32", PLAIN)
+def each_channel(d: Drawn, computed: bool = False) -> Expr:
+    x, kind = d.input((2, 3, 5), "float32", PLAIN), d.input if computed else d.param
+    w = kind((3,), "float32", PLAIN)
 
     def run(a: Any, b: Any) -> Any:
         y = a - a.mean(2, keepdims=True)
@@ -396,6 +397,9 @@ CASES: dict[str, Case] = {
     ),
     "fuse.softmax.LOG_SOFTMAX": Case(
         of(jax.nn.log_softmax, partial(jax.nn.log_softmax, axis=0)), prepare=[canonicalize], units=8
+    ),
+    "legalize.deviations.TABLE[group_norm]": Case(
+        partial(each_channel, computed=True), prepare=[until("deviations")], units=64
     ),
     "A mask of each head where heads share keys[attention]": Case(
         sharing, prepare=[until("quirks")], units=64

@@ -260,9 +260,8 @@ def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
         editor.concatenate([_rows(editor, table, count, fill), table], table.rank - 2)
         for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
     ]
-    return editor.add(
-        ops.rotary, [kept.base, *tables], node.out.shape, node.out.dtype, turned.params
-    )
+    params = {**turned.params, "prefix": True}
+    return editor.add(ops.rotary, [kept.base, *tables], node.out.shape, node.out.dtype, params)
 
 
 def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:

@@ -1,0 +1,60 @@
+"""Each row of the table of activations is the operator that it becomes, at every edge."""
+
+import jax.numpy as jnp
+import pytest
+
+import converter
+from converter.fuse.spelling import DTYPES
+from converter.fuse.user_recognisers import REGISTERED_FORMULAS
+from converter.ir import ops
+from converter.jax_versions import enable_x64
+from converter.opsets import OPSETS
+from tests.converter.operators.rows import ROWS, converted, differences
+
+NAMES = [f"{i} {row.op}" for i, row in enumerate(ROWS)]
+OPSET = 24
+LEVELS = ("disabled", "all")
+
+
+def test_every_activation_has_a_row():
+    """So that none is written that is not compared."""
+    ours = {op for op in ops.stated() if op.domain == "ours" and op.elementwise}
+    assert ours <= {row.op for row in ROWS}
+
+
+@pytest.mark.each("row.op")
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+def test_the_operator_is_the_formula(row):
+    """The file does have the operator."""
+    assert converted(row, "float32", OPSET).graph.count(row.op)
+    assert not differences(row, "float32", OPSET, LEVELS[1:])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+@pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16", "float64"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_operator_is_the_formula_at_every_opset(row, dtype, strict):
+    wide = dtype == "float64"
+    with enable_x64(wide):
+        for opset in OPSETS:
+            assert not differences(row, dtype, opset, LEVELS, strict)
+
+
+def shrink(x, limit):
+    """Keep NaN, which ``Shrink`` makes zero."""
+    return jnp.where(abs(x) <= limit, 0, x)
+
+
+def test_a_wrong_row_is_found():
+    """A trial row whose formula and operator differ for NaN alone."""
+    with converter.extensions():
+        converter.recogniser("trial_shrink")(shrink)
+        converter.rule("trial_shrink")(
+            lambda b, x, *, limit: b.op("Shrink", x, lambd=limit, bias=0.0)
+        )
+        row = REGISTERED_FORMULAS[-1]
+        export = converted(row, "float32", OPSET)
+        assert export.report.histogram["Shrink"] == export.graph.count(row.op) > 1
+        found = differences(row, "float32", OPSET, LEVELS[1:])
+    assert any("trial_shrink(nan, {'limit': 0.25})" in sentence for sentence in found)
