@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -100,6 +101,21 @@ def convolved(d: Drawn) -> Expr:
     return d.apply(run, x, w, s, t)
 
 
+def resized_between(d: Drawn) -> Expr:
+    """Two axes resized behind a norm along another, whose channels are turned to the end for it."""
+    x = d.input((2, 4, 3, 5), "float32", PLAIN)
+    first, last = d.order(4), d.order(4)
+    axis, kept = d.integer(0, 3), d.order(4)[:2]
+    method, antialias = d.pick(("linear", "cubic")), d.chance()
+
+    def run(a: Any) -> Any:
+        y = jax.nn.standardize(a.transpose(first), axis)
+        shape = [n if i in kept else 2 * n for i, n in enumerate(y.shape)]
+        return jax.image.resize(y, shape, method, antialias).transpose(last)
+
+    return d.apply(run, x)
+
+
 def folded(graph: Graph) -> bool:
     found = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
     changed = swept(found)(graph)
@@ -195,6 +211,9 @@ CASES: dict[str, Case] = {
         )
         for draw in (scaled, convolved)
     },
+    "A resizing between transpositions[resize]": Case(
+        resized_between, prepare=[until("arithmetic")], units=1024
+    ),
     "Weights of a convolution that overflow with a factor behind it[mul]": Case(
         convolved, prepare=[until("quirks")], units=64
     ),
