@@ -6,14 +6,13 @@ drops what a scatter writes there. ONNX has neither, and counts negative indices
 ``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
 drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
 is relied on: where the indices are known, where windows are wider than one, of which an index gives
-the start alone, where a mask leaves out some of what is gathered
-(``where(i < n, x[i], 0)``), for the promise may be kept for the rest only, where a mask of the same
-numbers leaves out some of what is scattered, as in the derivative of that, and where something else
-takes the same indices without a promise, as in JAX's derivative of a scatter.
+the start alone, and where the program itself expects indices out of bounds (``doubts``). Wherever
+else a promise is believed the report says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from jax import lax
@@ -25,30 +24,52 @@ from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.windows import pointed, scatter_window
 from converter.layout.convolution import pad_space
-from converter.legalize import doubts
+from converter.legalize.doubts import doubted
 
 Mode = lax.GatherScatterMode
 
+Believes: TypeAlias = Callable[[Node, tuple[int, ...], list[Dim], Shape], bool]
+"""Whether a promise of indices is believed, by the axes that they are of, their limits and sizes of
+the windows."""
 
-def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
-    """The rules for a graph; with ``strict`` no promise is believed."""
-    masked, unpromised = doubts.masked(graph), doubts.unpromised(graph)
-    scatter = partial(_bounds_scatter, strict=strict, doubted=unpromised)
+
+UNCHECKED = (
+    "indices are taken to be within bounds, as plain indexing promises; others stop the run or, "
+    "if negative, count from the end"
+)
+
+
+def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> dict[Op, Rule]:
+    """The rules for a graph; with ``strict`` no promise is believed.
+
+    ``notes`` gets the nodes of which one is.
+    """
+    doubts = doubted(graph) if not strict else None
+
+    def believes(node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape) -> bool:
+        """Whether the promise is kept, as far as is known, or else believed."""
+        if _are_wide(window, axes):
+            return False
+        kept = _promise_kept(node.inputs[1], limits)
+        is_open = not (node.inputs[1].kind == "const" and dims.all_static(limits))
+        is_believed = not kept and is_open and doubts is not None and id(node) not in doubts
+        if is_believed:
+            notes.setdefault(UNCHECKED, []).append(node)
+        return kept or is_believed
+
     return {
-        **dict.fromkeys(ops.SCATTERS, scatter),
-        ops.gather: partial(_bounds_gather, strict=strict, doubted=masked | unpromised),
+        **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, believes=believes)),
+        ops.gather: partial(_bounds_gather, believes=believes),
         ops.dynamic_slice: _dynamic_slice,
     }
 
 
-def _bounds_gather(node: Node, editor: Editor, strict: bool, doubted: set[int]) -> Value | None:
+def _bounds_gather(node: Node, editor: Editor, believes: Believes) -> Value | None:
     x, indices = node.inputs
-    is_doubted = strict or bool({id(node.out), id(indices)} & doubted)
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
-        wide = _are_wide(node.params["slice_sizes"], axes)
-        if not wide and _promise_kept(indices, limits, is_doubted):
+        if believes(node, axes, limits, node.params["slice_sizes"]):
             return None
         mode = Mode.CLIP
     if mode == Mode.CLIP:
@@ -71,16 +92,14 @@ def _are_wide(window: Shape, axes: Sequence[int]) -> bool:
     return any(not dims.same(window[axis], 1) for axis in axes)
 
 
-def _bounds_scatter(node: Node, editor: Editor, strict: bool, doubted: set[int]) -> Value | None:
+def _bounds_scatter(node: Node, editor: Editor, believes: Believes) -> Value | None:
     """A dropped window goes to rows appended for it, which are cut off again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
     window = scatter_window(numbers, x.rank, updates.shape)
-    if mode == Mode.PROMISE_IN_BOUNDS:
-        is_doubted = strict or id(indices) in doubted or doubts.is_masked_by(updates, indices)
-        if not _are_wide(window, axes) and _promise_kept(indices, limits, is_doubted):
-            return None
+    if mode == Mode.PROMISE_IN_BOUNDS and believes(node, axes, limits, window):
+        return None
     if mode == Mode.CLIP:
         indices, limits, axes = _movable(editor, indices, limits, axes)
         numbers = numbers._replace(scatter_dims_to_operand_dims=axes)
@@ -134,13 +153,11 @@ def _inside(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
     return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
 
 
-def _promise_kept(indices: Value, limits: list[Dim], doubted: bool) -> bool:
-    """As far as we know; where it is ``doubted``, only if we do."""
-    if not dims.all_static(limits) or not limits:
-        return not (doubted and limits)
-    if indices.kind == "const":
-        return _known_inside(indices, limits)
-    return not doubted or known_range(indices).within(0, min(limits))
+def _promise_kept(indices: Value, limits: list[Dim]) -> bool:
+    """Whether it is known that all indices are within bounds."""
+    if not limits or indices.kind == "const" or not dims.all_static(limits):
+        return not limits or _known_inside(indices, limits)
+    return known_range(indices).within(0, min(limits))
 
 
 def _known_inside(indices: Value, limits: list[Dim]) -> bool:

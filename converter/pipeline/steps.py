@@ -214,7 +214,7 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
 
 def windows(graph: Graph, settings: PassSettings) -> None:
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
-    swept(pools, bounds.bounds_rules(graph, settings.strict))(graph, settings)
+    swept(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(graph, settings)
 
 
 def lay_heads_side_by_side(graph: Graph, settings: PassSettings) -> None:
