@@ -35,7 +35,7 @@ from converter.layout import (
     pooling,
     resize_layout,
 )
-from converter.legalize import bounds, deviations, dtype_fallback
+from converter.legalize import bounds, deviations, dtype_fallback, support
 from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
@@ -252,3 +252,9 @@ def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
 
 def use_kernels(graph: Graph, settings: PassSettings) -> None:
     _swept(graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime))
+
+
+def support_nodes(graph: Graph, settings: PassSettings) -> None:
+    """What is written otherwise is looked at again."""
+    _swept(graph, support.support_rules(settings.runtime, settings.version))
+    support.refuse_misfits(graph, settings.runtime, settings.version)
