@@ -1,5 +1,6 @@
 """Programs for the layout of what was recognised, for weights and for loops."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,10 @@ from jax import lax
 from converter.canonicalize import canonicalize
 from converter.ir import Graph, ops
 from converter.layout import channels, heads, norm_layout, siblings
+from converter.legalize import support
 from converter.loops import intervals, rules
+from converter.targets import find_target
+from converter.targets.target import Form
 from converter.weight_folding import affine_folding, weight_programs
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, swept
@@ -164,6 +168,9 @@ def counted_down(d: Drawn) -> Expr:
     )
 
 
+ONE_AXIS = {ops.resize: Form(frozenset(), refuses=lambda node, opset: "no kernel")}
+"""A runtime that has no kernel for any resize."""
+
 CASES: dict[str, Case] = {
     # -------------------------------------------------------------------------- layout and weights
     "layout.channels.turn_channels": Case(
@@ -202,6 +209,13 @@ CASES: dict[str, Case] = {
         batch_norm, prepare=[until("batch norm operands")], units=64
     ),
     "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "legalize.support.OTHERWISE[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "legalize.support.support_rules": Case(
+        resampled,
+        swept(support.support_rules(replace(find_target("onnxruntime"), forms=ONE_AXIS), 23)),
+        prepare=[until("operands")],
+        units=64,
+    ),
     "layout.siblings.share_transposes": Case(
         heads_of, siblings.share_transposes, prepare=[until("share transposes")], units=64
     ),
