@@ -51,7 +51,7 @@ def _one_axis(editor: Editor, x: Value, axis: int, shape: dims.Shape, kinds: Kin
     return editor.reshape(made, shape)
 
 
-def one_axis_each(node: Node, editor: Editor) -> Value | None:
+def axis_by_axis(node: Node, editor: Editor) -> Value | None:
     """Several axes one after the other, or the one of several that is resized as an image of it."""
     (x,), kinds = node.inputs, node.params["kinds"]
     for axis, size in zip(node.params["axes"], node.params["sizes"], strict=True):
