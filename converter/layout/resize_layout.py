@@ -51,6 +51,15 @@ def _one_axis(editor: Editor, x: Value, axis: int, shape: dims.Shape, kinds: Kin
     return editor.reshape(made, shape)
 
 
+def axis_by_axis(node: Node, editor: Editor) -> Value | None:
+    """Several axes one after the other, or the one of several that is resized as an image of it."""
+    (x,), kinds = node.inputs, node.params["kinds"]
+    for axis, size in zip(node.params["axes"], node.params["sizes"], strict=True):
+        shape = tuple(size if i == axis else d for i, d in enumerate(x.shape))
+        x = _one_axis(editor, x, axis, shape, kinds)
+    return x
+
+
 def _made(
     editor: Editor, x: Value, shape: dims.Shape, axes: tuple[int, ...], kinds: Kinds
 ) -> Value:

@@ -6,14 +6,13 @@ drops what a scatter writes there. ONNX has neither, and counts negative indices
 ``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
 drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
 is relied on: where the indices are known, where windows are wider than one, of which an index gives
-the start alone, where a mask leaves out some of what is gathered
-(``where(i < n, x[i], 0)``), for the promise may be kept for the rest only, where a mask of the same
-numbers leaves out some of what is scattered, as in the derivative of that, and where something else
-takes the same indices without a promise, as in JAX's derivative of a scatter.
+the start alone, and where the program itself expects indices out of bounds (``doubts``). Wherever
+else a promise is believed the report says so.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from jax import lax
@@ -21,99 +20,56 @@ from jax import lax
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.dims import Dim, Shape
 from converter.ir.op import Op
-from converter.ir.origins import given_to_bodies
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.windows import pointed, scatter_window
 from converter.layout.convolution import pad_space
+from converter.legalize.doubts import doubted
 
 Mode = lax.GatherScatterMode
 
-KEEPS_APART = frozenset(
-    {
-        *(op for op in ops.stated() if op.elementwise or op.moves or op.reduces),
-        *(ops.concatenate, ops.pad, ops.gather, ops.take, ops.dynamic_slice),
-    }
+Believes: TypeAlias = Callable[[Node, tuple[int, ...], list[Dim], Shape], bool]
+"""Whether a promise of indices is believed, by the axes that they are of, their limits and sizes of
+the windows."""
+
+
+UNCHECKED = (
+    "indices are taken to be within bounds, as plain indexing promises; others stop the run or, "
+    "if negative, count from the end"
 )
-"""Operations behind which a mask still tells elements of the operands from each other."""
 
 
-WEAVES = frozenset({*(op for op in ops.stated() if op.elementwise or op.moves), ops.concatenate})
-"""Operations each element of whose results is made of few elements of the operands."""
+def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> dict[Op, Rule]:
+    """The rules for a graph; with ``strict`` no promise is believed.
 
+    ``notes`` gets the nodes of which one is.
+    """
+    doubts = doubted(graph) if not strict else None
 
-def bounds_rules(graph: Graph, strict: bool) -> dict[Op, Rule]:
-    """The rules for a graph; with ``strict`` no promise is believed."""
-    masked, unpromised = _masked(graph), _unpromised(graph)
-    scatter = partial(_bounds_scatter, strict=strict, doubted=unpromised)
+    def believes(node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape) -> bool:
+        """Whether the promise is kept, as far as is known, or else believed."""
+        if _are_wide(window, axes):
+            return False
+        kept = _promise_kept(node.inputs[1], limits)
+        is_open = not (node.inputs[1].kind == "const" and dims.all_static(limits))
+        is_believed = not kept and is_open and doubts is not None and id(node) not in doubts
+        if is_believed:
+            notes.setdefault(UNCHECKED, []).append(node)
+        return kept or is_believed
+
     return {
-        **dict.fromkeys(ops.SCATTERS, scatter),
-        ops.gather: partial(_bounds_gather, strict=strict, doubted=masked | unpromised),
+        **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, believes=believes)),
+        ops.gather: partial(_bounds_gather, believes=believes),
         ops.dynamic_slice: _dynamic_slice,
     }
 
 
-def _unpromised(graph: Graph) -> set[int]:
-    """ids of the indices that a gather or a scatter takes without a promise, bodies included."""
-    return {
-        id(node.inputs[1])
-        for node in graph.walk()
-        if node.op is ops.gather or node.op in ops.SCATTERS
-        if Mode.from_any(node.params["mode"]) != Mode.PROMISE_IN_BOUNDS
-    }
-
-
-def _masked(graph: Graph) -> set[int]:
-    """ids of the values of which a selection or a mask leaves elements out, bodies included."""
-    nodes = list(graph.walk())
-    outside = given_to_bodies(graph)
-    stack = [value for node in nodes for _, value in _masked_operands(node)]
-    masked: set[int] = set()
-    while stack:
-        value = stack.pop()
-        if id(value) in masked:
-            continue
-        masked.add(id(value))
-        if value.node is None:
-            stack += [outside[id(value)]] if id(value) in outside else []
-        elif value.node.op in KEEPS_APART:
-            stack += value.node.inputs
-        for body in value.node.bodies.values() if value.node is not None else ():
-            stack += body.outputs[value.index : value.index + 1]
-    return masked
-
-
-def _masked_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Masks with the operands whose elements they may leave out: the cases of a choice, and what
-    is multiplied by zeros."""
-    if node.op is ops.select_n:
-        yield from ((node.inputs[0], case) for case in _cases(node.inputs[1:]))
-    if node.op is ops.mul:
-        for value, mask in (node.inputs, node.inputs[::-1]):
-            numbers = known_range(mask)
-            if numbers.within(0, 1) and not numbers.misses(0):
-                yield mask, value
-
-
-def _cases(cases: list[Value]) -> Iterator[Value]:
-    """Cases of a choice, but for one that another is made of: ``where(i < 0, i + n, i)``."""
-    read = [{id(v) for v in (case.node.inputs if case.node is not None else ())} for case in cases]
-    kept = {id(case) for case in cases if any(id(case) in ids for ids in read)}
-    for case, ids in zip(cases, read, strict=True):
-        if case.node is None or not ids & kept:
-            yield from () if id(case) in kept else (case,)
-        else:
-            yield from (v for v in case.node.inputs if id(v) not in kept)
-
-
-def _bounds_gather(node: Node, editor: Editor, strict: bool, doubted: set[int]) -> Value | None:
+def _bounds_gather(node: Node, editor: Editor, believes: Believes) -> Value | None:
     x, indices = node.inputs
-    is_doubted = strict or bool({id(node.out), id(indices)} & doubted)
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
-        wide = _are_wide(node.params["slice_sizes"], axes)
-        if not wide and _promise_kept(indices, limits, is_doubted):
+        if believes(node, axes, limits, node.params["slice_sizes"]):
             return None
         mode = Mode.CLIP
     if mode == Mode.CLIP:
@@ -136,16 +92,14 @@ def _are_wide(window: Shape, axes: Sequence[int]) -> bool:
     return any(not dims.same(window[axis], 1) for axis in axes)
 
 
-def _bounds_scatter(node: Node, editor: Editor, strict: bool, doubted: set[int]) -> Value | None:
+def _bounds_scatter(node: Node, editor: Editor, believes: Believes) -> Value | None:
     """A dropped window goes to rows appended for it, which are cut off again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
     window = scatter_window(numbers, x.rank, updates.shape)
-    if mode == Mode.PROMISE_IN_BOUNDS:
-        is_doubted = strict or id(indices) in doubted or _masked_by(updates, indices)
-        if not _are_wide(window, axes) and _promise_kept(indices, limits, is_doubted):
-            return None
+    if mode == Mode.PROMISE_IN_BOUNDS and believes(node, axes, limits, window):
+        return None
     if mode == Mode.CLIP:
         indices, limits, axes = _movable(editor, indices, limits, axes)
         numbers = numbers._replace(scatter_dims_to_operand_dims=axes)
@@ -159,27 +113,6 @@ def _bounds_scatter(node: Node, editor: Editor, strict: bool, doubted: set[int])
     aside = _aside(editor, indices, inside, x.shape[axis])
     out = editor.like(node, [padded, aside, updates], padded.shape, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
-
-
-def _masked_by(updates: Value, indices: Value) -> bool:
-    """Whether a mask of what the indices are made of leaves out some of the updates."""
-    places = {id(value) for value in _woven([indices]) if value.kind != "const"}
-    made = (value.node for value in _woven([updates]) if value.node is not None)
-    masks = [mask for node in made for mask, _ in _masked_operands(node)]
-    return any(id(value) in places for value in _woven(masks))
-
-
-def _woven(values: Sequence[Value]) -> list[Value]:
-    """Values and what they are made of, element by element."""
-    seen = {id(value): value for value in values}
-    waiting = [*values]
-    while waiting:
-        node = waiting.pop().node
-        if node is not None and node.op in WEAVES:
-            fresh = [operand for operand in node.inputs if id(operand) not in seen]
-            seen |= {id(operand): operand for operand in fresh}
-            waiting += fresh
-    return list(seen.values())
 
 
 def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:
@@ -220,13 +153,11 @@ def _inside(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
     return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
 
 
-def _promise_kept(indices: Value, limits: list[Dim], doubted: bool) -> bool:
-    """As far as we know; where it is ``doubted``, only if we do."""
-    if not dims.all_static(limits) or not limits:
-        return not (doubted and limits)
-    if indices.kind == "const":
-        return _known_inside(indices, limits)
-    return not doubted or known_range(indices).within(0, min(limits))
+def _promise_kept(indices: Value, limits: list[Dim]) -> bool:
+    """Whether it is known that all indices are within bounds."""
+    if not limits or indices.kind == "const" or not dims.all_static(limits):
+        return not limits or _known_inside(indices, limits)
+    return known_range(indices).within(0, min(limits))
 
 
 def _known_inside(indices: Value, limits: list[Dim]) -> bool:

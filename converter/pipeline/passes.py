@@ -370,4 +370,10 @@ PASSES: tuple[Pass | Repeated, ...] = (
         steps.of_graph(hoist_weight_programs),
         after=("dtype fallback",),
     ),
+    Pass(
+        "support",
+        "What the target does not run in the form that it has is written otherwise, or refused.",
+        steps.support_nodes,
+        after=("weight programs",),
+    ),
 )  # fmt: skip

@@ -35,7 +35,7 @@ from converter.layout import (
     pooling,
     resize_layout,
 )
-from converter.legalize import bounds, deviations, dtype_fallback
+from converter.legalize import bounds, deviations, dtype_fallback, support
 from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
@@ -217,7 +217,7 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
 
 def windows(graph: Graph, settings: PassSettings) -> None:
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
-    swept(pools, bounds.bounds_rules(graph, settings.strict))(graph, settings)
+    swept(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(graph, settings)
 
 
 def lay_heads_side_by_side(graph: Graph, settings: PassSettings) -> None:
@@ -255,3 +255,9 @@ def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
 
 def use_kernels(graph: Graph, settings: PassSettings) -> None:
     _swept(graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime))
+
+
+def support_nodes(graph: Graph, settings: PassSettings) -> None:
+    """What is written otherwise is looked at again."""
+    _swept(graph, support.support_rules(settings.runtime, settings.version))
+    support.refuse_misfits(graph, settings.runtime, settings.version)

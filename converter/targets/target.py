@@ -78,6 +78,26 @@ class Deviation:
 
 
 @dataclass(frozen=True)
+class Form:
+    """Form in which a runtime runs an operation that is written as one operator.
+
+    ``dtypes`` and ``ranks`` are those of the first operand; ``refuses`` says why a node with these
+    does not run at an opset all the same, and nothing where it does.
+    """
+
+    dtypes: frozenset[str]
+    ranks: range = range(64)
+    refuses: Callable[[Node, int], str] = lambda node, opset: ""
+
+    def misfit(self, node: Node, opset: int) -> str:
+        """Return why a node does not run at an opset, or nothing if it does."""
+        x = node.inputs[0]
+        if x.dtype.name not in self.dtypes:
+            return f"no kernel for {x.dtype.name}"
+        return self.refuses(node, opset) if x.rank in self.ranks else f"no kernel for {x.rank} axes"
+
+
+@dataclass(frozen=True)
 class Quirk:
     """Deviation of a runtime from the standard and JAX, and how it is avoided.
 
@@ -130,6 +150,7 @@ class Target:
     not there. ``attention_layout`` and ``opset`` are what it runs best of what it takes, which are
     ``opsets``; ``fixed`` says that it takes no open sizes, ``dynamic_integers`` that products of
     integers take no longer where the file itself computes the range of what is multiplied.
+    ``forms`` are those in which it runs operations, where that is known.
     """
 
     name: str
@@ -145,6 +166,7 @@ class Target:
     opsets: range = OPSETS
     fixed: bool = False
     dynamic_integers: bool = False
+    forms: Mapping[Op, Form] = field(default_factory=dict)
 
     def at(self, opset: int | None) -> int:
         """The opset that is asked for, or else its own. **Raises** `SpecError` if it has not."""

@@ -116,7 +116,7 @@ def sliced(d: Drawn) -> Expr:
 
 
 def bounded(strict: bool) -> Step:
-    return lambda graph: swept(bounds.bounds_rules(graph, strict))(graph)
+    return lambda graph: swept(bounds.bounds_rules(graph, strict, {}))(graph)
 
 
 def of_ints(op: Op) -> Case:

@@ -1,8 +1,10 @@
 """Programs for the layout of what was recognised, for weights and for loops."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -10,7 +12,10 @@ from jax import lax
 from converter.canonicalize import canonicalize
 from converter.ir import Graph, ops
 from converter.layout import channels, heads, norm_layout, siblings
+from converter.legalize import support
 from converter.loops import intervals, rules
+from converter.targets import find_target
+from converter.targets.target import Form
 from converter.weight_folding import affine_folding, weight_programs
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, swept
@@ -100,6 +105,21 @@ def convolved(d: Drawn) -> Expr:
     return d.apply(run, x, w, s, t)
 
 
+def resized_between(d: Drawn) -> Expr:
+    """Two axes resized behind a norm along another, whose channels are turned to the end for it."""
+    x = d.input((2, 4, 3, 5), "float32", PLAIN)
+    first, last = d.order(4), d.order(4)
+    axis, kept = d.integer(0, 3), d.order(4)[:2]
+    method, antialias = d.pick(("linear", "cubic")), d.chance()
+
+    def run(a: Any) -> Any:
+        y = jax.nn.standardize(a.transpose(first), axis)
+        shape = [n if i in kept else 2 * n for i, n in enumerate(y.shape)]
+        return jax.image.resize(y, shape, method, antialias).transpose(last)
+
+    return d.apply(run, x)
+
+
 def folded(graph: Graph) -> bool:
     found = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
     changed = swept(found)(graph)
@@ -148,6 +168,9 @@ def counted_down(d: Drawn) -> Expr:
     )
 
 
+ONE_AXIS = {ops.resize: Form(frozenset(), refuses=lambda node, opset: "no kernel")}
+"""A runtime that has no kernel for any resize."""
+
 CASES: dict[str, Case] = {
     # -------------------------------------------------------------------------- layout and weights
     "layout.channels.turn_channels": Case(
@@ -186,6 +209,13 @@ CASES: dict[str, Case] = {
         batch_norm, prepare=[until("batch norm operands")], units=64
     ),
     "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "legalize.support.OTHERWISE[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "legalize.support.support_rules": Case(
+        resampled,
+        swept(support.support_rules(replace(find_target("onnxruntime"), forms=ONE_AXIS), 23)),
+        prepare=[until("operands")],
+        units=64,
+    ),
     "layout.siblings.share_transposes": Case(
         heads_of, siblings.share_transposes, prepare=[until("share transposes")], units=64
     ),
@@ -195,6 +225,9 @@ CASES: dict[str, Case] = {
         )
         for draw in (scaled, convolved)
     },
+    "A resizing between transpositions[resize]": Case(
+        resized_between, prepare=[until("arithmetic")], units=1024
+    ),
     "Weights of a convolution that overflow with a factor behind it[mul]": Case(
         convolved, prepare=[until("quirks")], units=64
     ),

@@ -8,6 +8,7 @@ bfloat16 is computed in float32 where nothing else is said.
 
 from converter.ir import ops
 from converter.opsets import OLDEST_RUNTIME, OPSETS
+from converter.targets.onnxruntime.forms import FORMS
 from converter.targets.onnxruntime.lags import LAGS
 from converter.targets.onnxruntime.quirks import QUIRKS
 from converter.targets.standard import TARGET as STANDARD
@@ -63,6 +64,7 @@ LACKS = (
     lack("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
     lack("AveragePool Conv ConvTranspose", "float64"),
     lack("LogSoftmax", "float64"),  # of rows that hold NaN it makes numbers
+    lack("GridSample", "float64", range(OPSETS.start, 20)),
     lack("Sigmoid", "float64"),  # there is one, whose errors are those of float32
     lack("Softplus", "float16", range(18, 22)),  # exp(x) + 1 in its place overflows
     lack("Swish", opsets=range(25, OPSETS.stop)),  # nor does it take it apart there
@@ -75,4 +77,5 @@ TARGET = Target(
     oldest=OLDEST_RUNTIME,
     lags=LAGS,
     dynamic_integers=True,
+    forms=FORMS,
 )

@@ -1,7 +1,7 @@
 """What ONNX Runtime gets wrong, and how that is avoided; in this order."""
 
 from converter.ir import Node, ops
-from converter.targets.onnxruntime import floats, integers, products
+from converter.targets.onnxruntime import floats, integers, products, resizes
 from converter.targets.target import Deviation, Quirk
 
 SIGMOID = "a sigmoid is off by up to 1e-7, which far below zero is all of it"
@@ -151,6 +151,15 @@ QUIRKS = (
         "{ t = Transpose <perm=[1,0]> (x) u = Transpose <perm=[1,0]> (w) "
         "p = MatMul (t, u) y = Add (p, b) }",
         model=products.stack,
+    ),
+    Quirk(
+        "A resizing between transpositions",
+        "",
+        "g (float[1,2,1,2] x) => (float[1,8,4,1] y) { a = Transpose <perm=[0,3,1,2]> (x) "
+        "c = Concat <axis=1> (a, a) t = Transpose <perm=[0,3,1,2]> (c) "
+        's = Constant <value_ints=[1,1,8,4]> () r = Resize <mode="linear"> (t, "", "", s) '
+        "y = Transpose <perm=[0,2,3,1]> (r) }",
+        {ops.resize: resizes.one_axis_each},
     ),
     Quirk(
         "A float64 product that is scaled",

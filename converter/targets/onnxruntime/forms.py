@@ -1,0 +1,46 @@
+"""Forms of operations for which ONNX Runtime's CPU has a kernel, of those written as one operator.
+
+Found by running a file for each form (`tests/runtimes/forms.py`; 1.32.0). float16 is computed in
+float32 where it has no kernel of its own, by the runtime itself.
+"""
+
+from collections.abc import Mapping
+
+from converter.ir import Node, ops
+from converter.ir.op import Op
+from converter.targets.onnxruntime.resizes import has_kernel, mode_of, scaled_axes
+from converter.targets.target import Form
+
+FLOATS = frozenset({"float16", "float32"})
+WIDE = FLOATS | {"float64"}
+IMAGES = range(3, 6)
+"""Numbers of axes of an image, a line or a volume with batch and channels."""
+
+
+def _refuses_dilation(node: Node, opset: int) -> str:
+    dilated = any(step != 1 for step in node.params["dilation"])
+    return "an average over a dilated window came with opset 19" if dilated and opset < 19 else ""
+
+
+def _refuses_axes(node: Node, opset: int) -> str:
+    axes, mode = scaled_axes(node), mode_of(node)
+    if has_kernel(mode, node.out.rank, axes):
+        return ""
+    return f"no kernel scales axes {axes} of {node.out.rank} in the mode '{mode}'"
+
+
+def _refuses_sampling(node: Node, opset: int) -> str:
+    early = node.out.dtype.name == "float64" and opset < 20
+    return "a grid sample of float64 came with opset 20" if early else ""
+
+
+FORMS: Mapping[Op, Form] = {
+    ops.max_pool: Form(WIDE, IMAGES),
+    ops.avg_pool: Form(FLOATS, IMAGES, _refuses_dilation),
+    ops.sum_pool: Form(FLOATS, IMAGES, _refuses_dilation),
+    **dict.fromkeys((ops.conv, ops.conv_transpose), Form(FLOATS)),
+    ops.grid_sample: Form(WIDE, range(4, 5), _refuses_sampling),
+    **dict.fromkeys((ops.rms_norm, ops.batch_norm, ops.softmax, ops.log_softmax), Form(WIDE)),
+    ops.group_norm: Form(FLOATS, range(3, 64)),
+    ops.resize: Form(FLOATS | {"int8", "uint8", "int32"}, refuses=_refuses_axes),
+}

@@ -1,0 +1,153 @@
+"""Which resizes ONNX Runtime has a kernel for, and how its optimiser is kept from making others.
+
+Found by running a file for each mode, rank and set of scaled axes (1.32.0, opsets 11 to 24):
+
+    nearest    any axes
+    linear     any axes of two or three, the last two or the middle two of four, the last three of
+               five
+    cubic      any axes of two, the last two or the middle two of four
+
+The optimiser moves a transposition of four axes by (0, 2, 3, 1) or (0, 3, 1, 2) from in front of a
+``Resize`` behind it (``HandleResize`` of its transpose optimiser). Then other axes are scaled, for
+which there may be no kernel. It moves nothing through a ``Reshape`` that merges axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, TypeAlias
+
+from converter.ir import Node, Value, dims, ops
+from converter.ir.rewrite import Editor
+
+Order: TypeAlias = tuple[int, ...]
+Orders: TypeAlias = frozenset[Order] | None
+"""Transpositions that the optimiser may move down to a value; None is any."""
+
+NO_ORDER: Orders = frozenset()
+
+AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
+    "linear": {
+        **{rank: (frozenset(range(rank)),) for rank in (2, 3)},
+        4: (frozenset({1, 2}), frozenset({2, 3})),
+        5: (frozenset({2, 3, 4}),),
+    },
+    "cubic": {2: (frozenset({0, 1}),), 4: (frozenset({1, 2}), frozenset({2, 3}))},
+}
+"""By mode and rank the axes that can be scaled together, or some of them."""
+
+MOVED = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
+"""Transpositions that are moved through a resize."""
+
+MOST = 8
+"""Different transpositions of one value that are told apart."""
+
+BARRIERS = frozenset(
+    {
+        *(ops.conv, ops.conv_transpose, ops.max_pool, ops.sum_pool, ops.avg_pool, ops.grid_sample),
+        *(ops.matmul, ops.attention, ops.lstm, ops.gru, ops.rnn, ops.layer_norm, ops.rms_norm),
+        *(ops.group_norm, ops.batch_norm, ops.rotary_heads),
+    }
+)
+"""Operations through which no transposition is moved, and that are written without one."""
+
+
+def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
+    """Return whether there is a kernel that scales these axes of so many."""
+    return mode not in AXES or any(set(axes) <= taken for taken in AXES[mode].get(rank, ()))
+
+
+def scaled_axes(node: Node) -> list[int]:
+    """The axes whose size a resize changes, as far as that is known."""
+    pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
+    return [axis for axis, (old, new) in pairs if not dims.same(old, new)]
+
+
+def mode_of(node: Node) -> str:
+    """ONNX's mode for a resize."""
+    name: str = node.params["kinds"][0][0]
+    return next((mode for mode in ("nearest", "cubic") if name.startswith(mode)), "linear")
+
+
+def one_axis_each(node: Node, editor: Editor) -> Value | None:
+    """Resize the last two of four axes one after the other: there is a kernel for each alone.
+
+    That is done where a transposition may be moved to the resize behind which it would have none.
+    """
+    (x,), axes = node.inputs, node.params["axes"]
+    if x.rank != 4 or set(axes) != {2, 3} or mode_of(node) not in AXES:
+        return None
+    orders, scaled = moved_orders(x, editor.memo), scaled_axes(node)
+    moved = MOVED if orders is None else MOVED & orders
+    if all(has_kernel(mode_of(node), 4, [order[axis] for axis in scaled]) for order in moved):
+        return None
+    for axis in (3, 2):
+        size = node.out.shape[axis]
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+        x = editor.like(node, [x], shape, axes=(axis,), sizes=(size,))
+    return x
+
+
+# ---------------------------------------------------------------------------------- transpositions
+
+
+def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
+    """Return the transpositions that the optimiser may move down to a value; ``memo`` has those of
+    values before it."""
+    stack = [value]
+    while stack:
+        top = stack[-1]
+        missing = [v for v in _sources(top) if ("orders", id(v)) not in memo]
+        if missing:
+            stack += missing
+        else:
+            memo["orders", id(top)] = _orders_behind(top, memo)
+            stack.pop()
+    orders: Orders = memo["orders", id(value)]
+    return orders
+
+
+def _sources(value: Value) -> list[Value]:
+    """Values whose transpositions may be moved to this one."""
+    node = value.node
+    return [] if node is None or node.op in BARRIERS or _merges(node) else node.inputs
+
+
+def _orders_behind(value: Value, memo: dict[Any, Any]) -> Orders:
+    node, found = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
+    if node is None or node.op in BARRIERS or _merges(node):
+        return NO_ORDER
+    if node.op is ops.transpose:
+        return _composed(tuple(node.params["permutation"]), found[0][1])
+    if not (node.op.elementwise or node.op.moves or node.op.reduces or node.op in _TRANSPARENT):
+        return None
+    moved = [(v.rank, orders) for v, orders in found if orders != NO_ORDER]
+    if any(orders is None or rank != value.rank for rank, orders in moved):
+        return None
+    return _few(order for _, orders in moved for order in orders or ())
+
+
+_TRANSPARENT = frozenset(
+    {ops.concatenate, ops.pad, ops.softmax, ops.log_softmax, ops.resize, ops.repeat, ops.take}
+)
+"""Operations that are written without a transposition, and through which one may be moved."""
+
+
+def _merges(node: Node) -> bool:
+    """Whether it is a reshape that does more than to add and remove axes of one."""
+    shapes = (node.inputs[0].shape, node.out.shape) if node.op is ops.reshape else ((), ())
+    before, after = ([d for d in shape if not dims.same(d, 1)] for shape in shapes)
+    return not dims.same_shape(tuple(before), tuple(after))
+
+
+def _composed(last: Order, before: Orders) -> Orders:
+    """A transposition, alone or as one with those before it."""
+    if before is None:
+        return None
+    same_rank = [first for first in before if len(first) == len(last)]
+    return _few([last, *(tuple(first[i] for i in last) for first in same_rank)])
+
+
+def _few(orders: Iterable[Order]) -> Orders:
+    different = frozenset(orders)
+    return different if len(different) <= MOST else None
