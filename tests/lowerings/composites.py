@@ -19,7 +19,8 @@ FEW = [0.5, -0.75, 1.25, -1.5, 0.25]
 
 
 def _x(d: Drawn, shape: Shape, dtype: str = "float32") -> Expr:
-    return operand(d, shape, dtype, moderate(dtype))
+    """Numbers of a size at which an operator only rounds otherwise than JAX."""
+    return d.pick([d.input, d.input, d.param, d.constant])(shape, dtype, moderate(dtype))
 
 
 def _weights(d: Drawn, shape: Shape, dtype: str = "float32", pool: Sequence[float] = FEW) -> Expr:

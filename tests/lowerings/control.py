@@ -21,9 +21,10 @@ WHICH = [0, 1, 2, 3, -1, 7, -100]
 
 def _which(d: Drawn) -> Expr:
     """An index of any provenance, often one that was made of a truth value."""
-    how = d.integer(0, 4)
+    how = d.pick([0, 0, 1, 2, 3, 3])
+    dtype = d.pick(["int32", d.pick(INTEGERS)])
     if how == 0:
-        return converted(d, boolean(d, ()), d.pick(["int32", "int32", *INTEGERS]))
+        return converted(d, boolean(d, ()), dtype)
     if how == 1:
         total = boolean(d, d.pick([(), (3,)]))
         return d.apply(lambda a: jnp.sum(a, dtype=np.int32), total)
@@ -31,7 +32,6 @@ def _which(d: Drawn) -> Expr:
         flag = converted(d, boolean(d, ()), "int32")
         shifted = d.pick([lambda a: 1 - a, lambda a: a + 1, lambda a: 2 * a, lambda a: -a])
         return d.apply(shifted, flag)
-    dtype = d.pick(["int32", "int32", *INTEGERS])
     return operand(d, (), dtype, [n for n in WHICH if n >= 0 or not dtype.startswith("u")])
 
 
@@ -48,12 +48,12 @@ def _branches(d: Drawn) -> Result:
         lambda a, b: jnp.zeros_like(a),
         lambda a, b: jnp.full_like(a, 1),
     ]
-    chosen = [d.pick(makes) for _ in range(d.integer(1, 5))]
+    chosen = [d.pick(makes) for _ in range(d.pick([1, 2, 3, 3, 4, 5]))]
     which = _which(d)
     place = d.integer(0, 1)
 
     def run(i: Any, a: Any, b: Any) -> Any:
-        pairs = [lambda f=f: (f(a, b), i.astype(np.int32) + 1) for f in chosen]
+        pairs = [lambda f=f, k=k: (f(a, b), jnp.int32(k)) for k, f in enumerate(chosen)]
         return lax.switch(i, pairs)[place]
 
     return Result(d.apply(run, which, *xs, shape=((shape, ())[place])))
@@ -76,8 +76,8 @@ def _turns(d: Drawn) -> Result:
     """As long as a count is below a limit: no turn, one, or more."""
     shape, dtype = d.pick(SHAPES), d.pick(["float32", "int32", "float16"])
     x = operand(d, shape, dtype, [1, 2, 3])
-    limit = operand(d, (), "int32", [0, 1, 2, 5, -1])
-    outer = operand(d, (), dtype, [1, 2])
+    limit = d.apply(lambda a: lax.min(a, np.int32(5)), operand(d, (), "int32", [0, 1, 2, 5, -1]))
+    outer = d.pick([d.input, d.param, d.number])((), dtype, [1, 2])
     kind = d.pick(["count", "flag", "value"])
 
     def run(n: Any, a: Any, step: Any) -> Any:
@@ -108,7 +108,7 @@ def _scanned(d: Drawn) -> Result:
     xs = operand(d, (length, *shape), dtype)
     first = operand(d, shape, dtype)
     reverse, place = d.chance(), d.integer(0, 2)
-    kind = d.pick(["rows", "rows and more", "no rows", "no state"])
+    kind = d.pick(["rows", "rows and more", "no state", "no rows"][: 3 + isinstance(length, int)])
     outer = operand(d, shape, dtype)
 
     def mixed(a: Any, b: Any) -> Any:

@@ -56,11 +56,18 @@ def _leaf(d: Drawn, shape: Shape, dtype: str, pool: Pool = ()) -> Expr:
 def _converted(sources: Sequence[str]) -> Make:
     def make(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
         source = d.pick(sources)
-        kept = [n for n in pool if not is_float(jnp.dtype(dtype)) and _holds(source, n)]
+        kept = [n for n in _whole(pool) if _holds(source, n)]
         x = boolean(d, shape) if source == "bool" else _leaf(d, shape, source, kept)
         return converted(d, x, dtype)
 
     return make
+
+
+def _whole(pool: Pool) -> list[int]:
+    """Integers for a pool: small ones where all of its numbers are small floats."""
+    if any(isinstance(n, float) for n in pool):
+        return [0, 1, 2, 3, -1] if all(abs(n) < 100 for n in pool) else []
+    return [int(n) for n in pool]
 
 
 def _holds(dtype: str, number: Any) -> bool:

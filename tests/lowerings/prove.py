@@ -1,10 +1,12 @@
 """Programs of one operation, lowered and run in ONNX Runtime, beside what JAX makes of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 import numpy as np
 
 from converter.api.conversion import finish
@@ -27,6 +29,8 @@ from tests.converter.test_edges import units
 from tests.fuzz.errors import IN_ONNX_RUNTIME
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import numbers_of
+
+T = TypeVar("T")
 
 TRIED = tuple(opset for opset in (17, 18, 20, 21, 23, 24, 26) if opset <= NEWEST)
 """The opsets that rules are tried at: those that brought operators."""
@@ -118,6 +122,25 @@ def opsets_of(op: Op, since: int) -> list[int]:
 
 def drawn_way(d: Drawn, op: Op, since: int) -> Way:
     return Way(d.pick(opsets_of(op, since)), d.chance(), d.chance())
+
+
+@dataclass
+class Seeded(Drawn):
+    """Chooses by a seed: hypothesis takes the simplest programs first, which look alike."""
+
+    rng: random.Random = field(default_factory=random.Random)
+
+    def pick(self, options: Sequence[T]) -> T:
+        return self.rng.choice(list(options))
+
+    def integer(self, low: int, high: int) -> int:
+        return self.rng.randint(low, high)
+
+    def chance(self) -> bool:
+        return self.rng.random() < 0.5
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        return tuple(self.rng.sample(range(rank), rank))
 
 
 # ------------------------------------------------------------------------------------- the graph
@@ -250,3 +273,29 @@ def _apart(case: LoweringCase, got: np.ndarray, wanted: np.ndarray) -> np.ndarra
     largest = float(np.max(wide, where=np.isfinite(wide), initial=1)) if case.of_largest else 0.0
     with np.errstate(all="ignore"):
         return units(got, wanted.astype(got.dtype), max(largest, float(case.of_one)))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Programs of a rule by their seeds, and what they reached."""
+
+    op: Op
+    since: int
+    watch: Wrap = call
+    reached: Reached = field(default_factory=set)
+
+    def is_right(self, case: LoweringCase, seed: int) -> bool:
+        """Whether the program of a seed has the rule; **raises** AssertionError if it is wrong."""
+        drawn = Seeded(None, rng=random.Random(f"{self.op}/{self.since}/{seed}"))
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            return is_right(case, self.op, self.since, self.watch, self.reached, drawn)
+
+    def failures(self, case: LoweringCase, seeds: Iterable[int]) -> list[str]:
+        """What is wrong with programs, the shortest first."""
+        found = []
+        for seed in seeds:
+            try:
+                self.is_right(case, seed)
+            except AssertionError as error:
+                found.append(f"seed {seed}: {error}")
+        return sorted(found, key=len)
