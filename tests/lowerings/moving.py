@@ -64,27 +64,6 @@ RESHAPES: tuple[tuple[Shape, Callable[[Any], tuple[Any, ...]]], ...] = (
 )
 
 
-def _one_more(size: Any) -> Any:
-    return size + 1
-
-
-def _of_less(d: Drawn) -> Result:
-    """What one less than a named size leaves may be nothing: the size may be one."""
-    x = d.input(("n", "m", 2), d.pick(ALL))
-
-    def reshaped(a: Any) -> Any:
-        part = a[1:]
-        return lax.reshape(part, d_shape(part))
-
-    kind = d.pick([0, 1, 2])
-
-    def d_shape(part: Any) -> tuple[Any, ...]:
-        first, second, last = part.shape
-        return ((first, last, second), (first * second, last), (second, first * last))[kind]
-
-    return Result(Expr(lambda env: reshaped(x.run(env)), ("?",), x.dtype))
-
-
 def _spread(d: Drawn) -> Result:
     """To more axes anywhere, of known and named sizes; ones become wider."""
     before, after, axes = d.pick(SPREADS)
@@ -270,7 +249,7 @@ def _exact(*draws: Callable[[Drawn], Result], signs: bool = True) -> list[Loweri
 
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.reshape: _exact(_moved(ops.reshape), _reshaped, _of_less),
+    ops.reshape: _exact(_moved(ops.reshape), _reshaped),
     ops.transpose: _exact(_moved(ops.transpose)),
     ops.broadcast_in_dim: _exact(_moved(ops.broadcast_in_dim), _spread),
     ops.concatenate: _exact(_concatenated),

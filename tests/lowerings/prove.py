@@ -11,9 +11,8 @@ import numpy as np
 
 from converter.api.conversion import finish
 from converter.canonicalize import FORMS, RULES
-from converter.canonicalize.emptiness import fill_empty
 from converter.errors import Unsupported
-from converter.ir import Graph, Value, make_node, ops
+from converter.ir import Graph, Value, dims, make_node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.nodes import Meaning
 from converter.ir.op import Op
@@ -78,6 +77,7 @@ class LoweringCase:
     A float may be off by so many ``units`` in its last place; in that of 1 at least if ``of_one``,
     and in that of the output's largest number if ``of_largest``. Zeros have JAX's signs where the
     operation ``keeps_signs``. A ``refusal`` is part of what a refused program is told.
+    By default so many ``programs`` are tried.
     """
 
     draw: LoweringDraw
@@ -85,6 +85,7 @@ class LoweringCase:
     of_largest: bool = False
     of_one: bool = False
     keeps_signs: bool = False
+    programs: int = 1
     refusal: str = ""
 
 
@@ -166,13 +167,18 @@ def graph_of(drawn: Drawn, made: Sequence[Expr | Applied]) -> Graph:
     return graph
 
 
+def _has_empty(graph: Graph) -> bool:
+    """Whether a value has no elements: operations on such are canonicalized away."""
+    values = (v for node in graph.walk() for v in (*node.inputs, *node.outputs))
+    return any(dims.same(size, 0) for v in values for size in v.shape)
+
+
 def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
     """Bring a graph into the form that rules take."""
-    if not way.is_bare:
+    if not way.is_bare or _has_empty(graph):
         passes.run_passes(graph, settings)
         return
     forms = {op: rule for op, rule in RULES.items() if op in FORMS or op in SPELLED}
-    fill_empty(graph)
     rows = [row for row in passes.distinct() if row.name in NEEDED]
     for row in rows:
         row.run(graph, settings)

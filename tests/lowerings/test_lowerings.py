@@ -1,9 +1,8 @@
 """Every lowering rule gives JAX's numbers, whatever its operands are and however they were made."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib import import_module
-from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -12,19 +11,28 @@ from converter.ir.op import Op
 from converter.lower.lowerings import OWN_RULES
 from tests.lowerings import composites, control, elementwise, indexing, moving, reducing
 from tests.lowerings.decisions import Recorder
-from tests.lowerings.prove import LoweringCase, Reached, call, is_right, opsets_of
-from tests.rules.prove import search
+from tests.lowerings.prove import LoweringCase, Reached, Trial, opsets_of
 
 TABLES = (elementwise, moving, reducing, indexing, control, composites)
 CASES: Mapping[Op, Sequence[LoweringCase]] = {
     op: cases for table in TABLES for op, cases in table.CASES.items()
 }
 RULES = [(op, since) for op, rules in OWN_RULES.items() for since in sorted(rules)]
-NAMES = [f"{op} from {since}" for op, since in RULES]
-ROUNDS = 24
-"""Times eight programs of each case in the full tier."""
 
-tried = pytest.mark.parametrize(("op", "since"), RULES, ids=NAMES)
+tried = pytest.mark.parametrize(
+    ("op", "since"), RULES, ids=[f"{op} from {since}" for op, since in RULES]
+)
+
+DRAWS = 12
+"""Programs that are drawn by default until one has the rule."""
+
+SEEDS = range(1000, 1040)
+"""Those of the full tier."""
+
+MODULES = [
+    import_module(f"{lower.__name__}.{found.name}")
+    for found in iter_modules(lower.__path__)
+]
 
 
 def test_every_operation_has_programs() -> None:
@@ -32,11 +40,56 @@ def test_every_operation_has_programs() -> None:
     assert not missing, f"operations with a lowering rule and without programs: {missing}"
 
 
+@pytest.mark.parametrize("op", OWN_RULES, ids=str)
+def test_rule_gives_the_numbers_of_jax(op: Op) -> None:
+    """A program or more that the newest rule lowers, of every way to draw some."""
+    since = max(since for since in OWN_RULES[op] if opsets_of(op, since))
+    trial = Trial(op, since)
+    for case in CASES[op]:
+        found = 0
+        for seed in range(DRAWS):
+            found += trial.is_right(case, seed)
+            if found == case.programs:
+                break
+        assert found, "no draw reaches this rule: it needs others"
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Recorder:
+    return Recorder(MODULES)
+
+
+@pytest.fixture(scope="module")
+def reached() -> Reached:
+    return set()
+
+
+@pytest.mark.full
 @tried
-def test_rule_gives_the_numbers_of_jax(op: Op, since: int) -> None:
-    """One program that the rule lowers, of each way to draw some."""
+def test_rule_gives_the_numbers_of_jax_in_many_programs(
+    op: Op, since: int, recorder: Recorder, reached: Reached
+) -> None:
+    """At every opset at which the rule is the newest, and with every decision of it taken."""
     if not opsets_of(op, since):
         pytest.skip("the installed ONNX Runtime loads no such opset")
-    for case in CASES[op]:
-        check = partial(is_right, case, op, since, call, set())
-        assert search(check, 0, 3, 1, size=1), "no draw reaches this rule: it needs others"
+    trial = Trial(op, since, recorder.watch, reached)
+    wrong = [text for case in CASES[op] for text in trial.failures(case, SEEDS)]
+    assert not wrong, f"{len(wrong)} programs are wrong, the shortest is\n{min(wrong, key=len)}"
+    assert (op, since) in reached, "no draw reaches this rule: it needs others"
+
+
+@pytest.mark.full
+def test_every_decision_falls_both_ways() -> None:
+    """Of the rules and of what they write with, but for what no program decides."""
+    recorder = Recorder(MODULES)
+    for op, since in RULES:
+        if opsets_of(op, since):
+            trial = Trial(op, since, recorder.watch)
+            for case in CASES[op]:
+                trial.failures(case, SEEDS)
+    missing = [text for text in recorder.missing() if not any(e in text for e in EXEMPT)]
+    assert not missing, "sides of decisions that no draw takes:\n" + "\n".join(missing)
+
+
+EXEMPT: Mapping[str, str] = {}
+"""Parts of decisions that no program of one operation decides, and why."""
