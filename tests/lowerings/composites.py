@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from converter.ir import Value, dims, ops
@@ -108,7 +107,9 @@ def _attended(d: Drawn) -> Result:
         "precision": np.dtype("float32"),
         "hides": False,
     }
-    return Result(Applied(ops.attention, [*(d.input(s, "float32", FEW) for s in shapes), *mask], params))
+    return Result(
+        Applied(ops.attention, [*(d.input(s, "float32", FEW) for s in shapes), *mask], params)
+    )
 
 
 RECURRENT = {
@@ -156,9 +157,7 @@ def _resized(d: Drawn) -> Result:
     x = d.input((batch, 2, 3, 4), "float32", FEW)
     params = {"axes": (2, 3), "sizes": (rows, columns), "kinds": (kind,)}
     return Result(
-        Applied(
-            ops.resize, [x], params, lambda v: [((*v.shape[:2], rows, columns), v.dtype)]
-        )
+        Applied(ops.resize, [x], params, lambda v: [((*v.shape[:2], rows, columns), v.dtype)])
     )
 
 
@@ -242,7 +241,10 @@ def _convolved(d: Drawn) -> Result:
 def _of_named_kernel(d: Drawn) -> Result:
     """The size of the kernel is a name: the operator asks the second operand."""
     p: dict[str, Any] = {
-        "strides": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1
+        "strides": (1, 1),
+        "padding": ((0, 0), (0, 0)),
+        "dilation": (1, 1),
+        "groups": 1,
     }
     x, w = d.input((1, 2, 5, 4), "float32", FEW), d.input((2, 2, "n", 2), "float32", FEW)
 
@@ -255,7 +257,10 @@ def _of_named_kernel(d: Drawn) -> Result:
 
 def _of_integers(d: Drawn) -> Result:
     p: dict[str, Any] = {
-        "strides": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1
+        "strides": (1, 1),
+        "padding": ((0, 0), (0, 0)),
+        "dilation": (1, 1),
+        "groups": 1,
     }
     x, w = d.input((1, 2, 5, 4), "int32"), d.input((2, 2, 2, 2), "int32")
     return Result(Applied(ops.conv, [x, w], p, lambda v, _: [((1, 2, 4, 3), v.dtype)]))

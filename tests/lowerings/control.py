@@ -83,12 +83,14 @@ def _turns(d: Drawn) -> Result:
     def run(n: Any, a: Any, step: Any) -> Any:
         if kind == "count":
             return lax.while_loop(
-                lambda s: s[0] < n, lambda s: (s[0] + 1, lax.rev(s[1], range(len(shape))) + step),
+                lambda s: s[0] < n,
+                lambda s: (s[0] + 1, lax.rev(s[1], range(len(shape))) + step),
                 (jnp.int32(0), a),
             )[1]
         if kind == "flag":
             return lax.while_loop(
-                lambda s: s[0], lambda s: (s[2] < n, s[1] + step, s[2] + 1),
+                lambda s: s[0],
+                lambda s: (s[2] < n, s[1] + step, s[2] + 1),
                 (n > 0, a, jnp.int32(1)),
             )[1]
         return lax.while_loop(
@@ -125,7 +127,9 @@ def _scanned(d: Drawn) -> Result:
         elif kind == "rows and more":
             carry, ys = lax.scan(
                 lambda c, r: step(c, mixed(r[0], r[1]), more),
-                start, (rows, lax.rev(rows, (0,))), reverse=reverse,
+                start,
+                (rows, lax.rev(rows, (0,))),
+                reverse=reverse,
             )
         elif kind == "no rows":
             carry, ys = lax.scan(
@@ -140,12 +144,12 @@ def _scanned(d: Drawn) -> Result:
     return Result(d.apply(run, first, xs, outer, shape=shapes[place]))
 
 
-def _exact(*draws: Callable[[Drawn], Result]) -> list[LoweringCase]:
-    return [LoweringCase(results(draw)) for draw in draws]
+def _exact(*draws: Callable[[Drawn], Result], programs: int = 1) -> list[LoweringCase]:
+    return [LoweringCase(results(draw), programs=programs) for draw in draws]
 
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.cond: _exact(_branches, _chosen_by_truth),
+    ops.cond: _exact(_branches, _chosen_by_truth, programs=6),
     ops.while_: _exact(_turns),
     ops.scan: _exact(_scanned),
 }

@@ -8,6 +8,7 @@ import dis
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, TypeVar
@@ -47,13 +48,15 @@ def decisions_of(module: ModuleType) -> list[Decision]:
         if code is whole:
             continue
         steps = list(dis.get_instructions(code))
-        for step, following in zip(steps, steps[1:], strict=False):
+        for step, following in pairwise(steps):
             if "JUMP" not in step.opname or "IF" not in step.opname:
                 continue
             if following.opname == "LOAD_ASSERTION_ERROR":
                 continue
             found.append(
-                Decision(code, step.offset, (following.offset, step.argval), _place(step, path, lines))
+                Decision(
+                    code, step.offset, (following.offset, step.argval), _place(step, path, lines)
+                )
             )
     return found
 

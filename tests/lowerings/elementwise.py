@@ -14,7 +14,7 @@ from converter.ir.op import Op
 from converter.lower.lowerings import OWN_RULES
 from tests.converter.test_edges import HALVES, TOLERATED, UNITS
 from tests.lowerings.operands import boolean, edges, moderate, operand, subnormal
-from tests.lowerings.prove import Applied, LoweringCase, LoweringDraw, Program, Result
+from tests.lowerings.prove import Applied, LoweringCase, LoweringDraw, Result
 from tests.rules.canonical import LAX, dtypes_of
 from tests.rules.programs import ALL, FLOATS, INTEGERS, NUMBERS, Drawn, Expr, Shape
 
@@ -47,7 +47,7 @@ def applied(d: Drawn, fn: Fn, *xs: Expr) -> Result:
     return Result(made, d.apply(wide, *xs))
 
 
-def each(op: Op, fn: Fn, kinds: Sequence[str], arity: int) -> LoweringDraw:
+def each(fn: Fn, kinds: Sequence[str], arity: int) -> LoweringDraw:
     """Operands of all kinds; now and then the same one twice."""
 
     def one(d: Drawn) -> Result:
@@ -97,10 +97,7 @@ def _selected(d: Drawn) -> Result:
     """A Boolean or an integer chooses, which may have been made of a Boolean; out of range too."""
     shape, dtype, count = d.pick(SHAPES), d.pick(ALL), d.integer(1, 4)
     flag = count <= 2 and d.chance()
-    if flag:
-        which = boolean(d, shape)
-    else:
-        which = operand(d, shape, "int32", [0, 1, 2, 3, -1, 5])
+    which = boolean(d, shape) if flag else operand(d, shape, "int32", [0, 1, 2, 3, -1, 5])
     pool = subnormal(dtype)
     cases = [operand(d, shape, dtype, pool) for _ in range(count)]
     return Result(d.apply(lambda w, *xs: lax.select_n(w, *xs), which, *cases, shape=shape))
@@ -119,7 +116,8 @@ def _four_bits(d: Drawn) -> Result:
     back = jnp.dtype(source)
     return Result(
         d.apply(
-            lambda a: lax.convert_element_type(lax.convert_element_type(a, jnp.dtype(four)), back), x
+            lambda a: lax.convert_element_type(lax.convert_element_type(a, jnp.dtype(four)), back),
+            x,
         )
     )
 
@@ -198,12 +196,12 @@ def _less_square(d: Drawn) -> Result:
 def _sum_of_two(d: Drawn) -> Result:
     shape, dtype = d.pick(SHAPES), d.pick(NUMBERS)
     xs = [operand(d, shape, dtype, edges(d, dtype)) for _ in range(2)]
-    return Result(
-        Applied(ops.add_any, xs, meaning=lambda arrays, _: [lax.add(*arrays)])
-    )
+    return Result(Applied(ops.add_any, xs, meaning=lambda arrays, _: [lax.add(*arrays)]))
 
 
-def _formula(op: Op, kinds: Sequence[str] = FLOATS, **params: Callable[[Drawn], Any]) -> LoweringDraw:
+def _formula(
+    op: Op, kinds: Sequence[str] = FLOATS, **params: Callable[[Drawn], Any]
+) -> LoweringDraw:
     """An operation of the converter's, whose formula says what it is."""
 
     def one(d: Drawn) -> Result:
@@ -241,7 +239,7 @@ EXACT = frozenset(
 
 def _case(op: Op) -> LoweringCase:
     units = 0 if op in EXACT else max(TOLERATED.get(op.name, (0, ""))[0], UNITS)
-    draw = each(op, LAX[op], dtypes_of(op), 2 if op.broadcasts else 1)
+    draw = each(LAX[op], dtypes_of(op), 2 if op.broadcasts else 1)
     return LoweringCase(draw, units, of_one=op.name in ("logistic", "lgamma", "digamma"))
 
 
@@ -259,9 +257,8 @@ def _simple(draw: Callable[[Drawn], Result], units: float = 0, **how: Any) -> Lo
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
     **{op: [_case(op)] for op in LAX if op in OWN_RULES},
-    **{
-        op: [LoweringCase(each(op, fn, ALL, 2))] for op, fn in TOTAL.items()
-    },
+    **{op: [LoweringCase(each(fn, ALL, 2))] for op, fn in TOTAL.items()},
+    ops.clz: [LoweringCase(each(lax.clz, INTEGERS, 1))],
     ops.pow: [_simple(_powers, 64)],
     ops.integer_pow: [_simple(_whole_power, UNITS)],
     ops.round: [_simple(_rounded)],

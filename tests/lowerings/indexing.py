@@ -14,7 +14,7 @@ from converter.ir.op import Op
 from tests.lowerings.elementwise import results
 from tests.lowerings.operands import moderate, operand, subnormal
 from tests.lowerings.prove import Applied, LoweringCase, Result
-from tests.rules.programs import ALL, INTEGERS, NUMBERS, Drawn, Expr, Shape
+from tests.rules.programs import ALL, INTEGERS, Drawn, Expr, Shape
 
 INDICES = [0, 1, 2, 3, -1, 5, -7, 100]
 """In range, one off on either side, and far off."""
@@ -147,9 +147,7 @@ def _gathered(d: Drawn) -> Result:
 
     def run(env: Any) -> Any:
         sizes = env.shape(tuple(window.sizes))
-        return lax.gather(
-            x.run(env), indices.run(env), numbers, sizes, mode=mode, fill_value=fill
-        )
+        return lax.gather(x.run(env), indices.run(env), numbers, sizes, mode=mode, fill_value=fill)
 
     fill = d.pick([None, 7 if dtype != "bool" else 1])
     return Result(Expr(run, ("?",), dtype))

@@ -119,9 +119,7 @@ def _concatenated(d: Drawn) -> Result:
     sizes = [d.pick([0, 1, 2, "n", "m"]) for _ in range(d.integer(1, 3))]
     shapes = [(s, 3) if axis == 0 else (3, s) for s in sizes]
     xs = [operand(d, shape, dtype, subnormal(dtype)) for shape in shapes]
-    return Result(
-        Expr(lambda env: lax.concatenate([x.run(env) for x in xs], axis), ("?",), dtype)
-    )
+    return Result(Expr(lambda env: lax.concatenate([x.run(env) for x in xs], axis), ("?",), dtype))
 
 
 def _padded(d: Drawn) -> Result:
@@ -129,9 +127,7 @@ def _padded(d: Drawn) -> Result:
     x = _x(d, [(2, 3), (1, 4), (0, 2), ("n", 3), ("m", "n"), (3,)])
     config = [d.pick(PADS) for _ in x.shape]
     filler = d.pick([d.input, d.number, d.param])((), x.dtype, ())
-    return Result(
-        Expr(lambda env: lax.pad(x.run(env), filler.run(env), config), ("?",), x.dtype)
-    )
+    return Result(Expr(lambda env: lax.pad(x.run(env), filler.run(env), config), ("?",), x.dtype))
 
 
 PADS = ((0, 0, 0), (0, 0, 0), (1, 0, 0), (0, 2, 1), (-1, 2, 0), (1, -1, 0), (0, 0, 2), (2, -2, 1))
@@ -190,9 +186,7 @@ def _size(d: Drawn) -> Result:
     x = d.input(("n", "m"), "float32")
     of = d.pick(SIZES)
     kind = jnp.dtype(d.pick(["int32", "int64", "float32", "uint8"]))
-    return Result(
-        Expr(lambda env: jnp.asarray(of(*x.run(env).shape)).astype(kind), (), kind.name)
-    )
+    return Result(Expr(lambda env: jnp.asarray(of(*x.run(env).shape)).astype(kind), (), kind.name))
 
 
 SIZES: tuple[Callable[[Any, Any], Any], ...] = (
@@ -239,9 +233,7 @@ def _entry(d: Drawn) -> Result:
     x = operand(d, shape, dtype, subnormal(dtype))
     axis = len(shape) - 1
     params = {"axis": axis, "index": d.integer(0, 2)}
-    return Result(
-        Applied(ops.select_index, [x], params, lambda v: [(v.shape[:-1], v.dtype)])
-    )
+    return Result(Applied(ops.select_index, [x], params, lambda v: [(v.shape[:-1], v.dtype)]))
 
 
 def _exact(*draws: Callable[[Drawn], Result], signs: bool = True) -> list[LoweringCase]:

@@ -1,6 +1,6 @@
 """Operands of every provenance: how a value was made, which lowering rules may ask for.
 
-All of them are exact, so that the operation that is tried gets the same numbers in a file as in JAX.
+All of them are exact: the operation that is tried gets the same numbers in a file as in JAX.
 """
 
 from collections.abc import Callable, Sequence

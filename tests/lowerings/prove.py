@@ -98,9 +98,7 @@ class Way:
     is_bare: bool
 
     def settings(self) -> PassSettings:
-        return PassSettings(
-            opset=self.opset, strict=self.is_strict, fuse=False
-        )
+        return PassSettings(opset=self.opset, strict=self.is_strict, fuse=False)
 
 
 LEVELS: tuple[Level, ...] = ("disabled", "all")
@@ -157,9 +155,7 @@ def graph_of(drawn: Drawn, made: Sequence[Expr | Applied]) -> Graph:
         if not isinstance(each, Applied):
             outputs += inputs
             continue
-        node = make_node(
-            each.op, inputs, each.types(*inputs), each.params, meaning=each.meaning
-        )
+        node = make_node(each.op, inputs, each.types(*inputs), each.params, meaning=each.meaning)
         graph.nodes.append(node)
         outputs += node.outputs
     graph.outputs = outputs
@@ -239,9 +235,7 @@ def is_right(
             got = run(session(export, level=level), drawn.inputs)
         except IN_ONNX_RUNTIME as error:
             raise AssertionError(f"at level {level}: {error}\n{text}") from None
-        for i, (numbers, right, other) in enumerate(
-            zip(got.values(), wanted, second, strict=True)
-        ):
+        for i, (numbers, right, other) in enumerate(zip(got.values(), wanted, second, strict=True)):
             complaint = differs(case, numbers, right, other, signs)
             assert is_known or not complaint, f"output {i} at level {level}: {complaint}\n{text}"
     return (op, since) in found

@@ -14,7 +14,7 @@ from tests.lowerings.elementwise import results
 from tests.lowerings.operands import edges, moderate, operand
 from tests.lowerings.prove import LoweringCase, Result
 from tests.rules.canonical import REDUCED
-from tests.rules.programs import ALL, FLOATS, INTEGERS, NUMBERS, Drawn, Expr, Shape, numbers
+from tests.rules.programs import ALL, INTEGERS, NUMBERS, Drawn, Shape, numbers
 
 SHAPES: tuple[Shape, ...] = (
     *((2, 3), (3,), (2, 1, 3), (0, 3), (2, 0), (1, 4), ("n", 3), (3, "m"), ("n", "m"), (9,)),
