@@ -147,8 +147,9 @@ def _bits(d: Drawn) -> Result:
     source, target = d.pick(kinds), d.pick(kinds)
     pool = edges(d, source)
     pool = [n for n in pool if not (is_float(jnp.dtype(source)) and np.isnan(n))]
-    x = operand(d, d.pick(SHAPES), source, pool)
-    x = d.apply(lambda a: jnp.where(a == a, a, 0), x) if is_float(jnp.dtype(source)) else x
+    # A choice may lose the sign of a zero, and a conversion may make a NaN.
+    exact = [d.input, d.param, d.constant, d.number]
+    x = d.pick(exact)(d.pick(SHAPES), source, pool)
     return Result(d.apply(lambda a: lax.bitcast_convert_type(a, jnp.dtype(target)), x))
 
 
@@ -224,7 +225,7 @@ def _leaky(d: Drawn) -> Result:
 
 
 def _factor(d: Drawn) -> Result:
-    x = operand(d, d.pick(SHAPES), "float32", moderate("float32"))
+    x = d.pick([d.input, d.param])(d.pick(SHAPES), "float32", moderate("float32"))
     return Result(Applied(ops.factor, [x], {"least": 0.0, "most": 100.0}))
 
 
