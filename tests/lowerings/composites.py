@@ -98,7 +98,8 @@ def _attended(d: Drawn) -> Result:
     shapes: list[Shape] = [(2, 3, q_heads * width), *((2, 5, kv_heads * width),) * 2]
     if not flat:
         shapes = [(2, q_heads, 3, width), *((2, kv_heads, 5, width),) * 2]
-    mask = [d.input((1, 1, 3, 5), "float32", [0.0, -1.0, 0.5])] if d.chance() else []
+    dtype = d.pick(SUPPORTED)
+    mask = [d.input((1, 1, 3, 5), dtype, [0.0, -1.0, 0.5])] if d.chance() else []
     params = {
         "scale": d.pick([width**-0.5, 1.0]),
         "softcap": d.pick([0.0, 0.0, 5.0]),
@@ -108,7 +109,7 @@ def _attended(d: Drawn) -> Result:
         "hides": False,
     }
     return Result(
-        Applied(ops.attention, [*(d.input(s, "float32", FEW) for s in shapes), *mask], params)
+        Applied(ops.attention, [*(d.input(s, dtype, FEW) for s in shapes), *mask], params)
     )
 
 

@@ -22,7 +22,7 @@ SUPPORTED = ("float32", "float16")
 """Dtypes of the operators that recognisers write; they ask for no others."""
 
 SHAPES: tuple[Shape, ...] = ((2, 3), (3,), (), (1, 3), (0, 3), ("n", 3), ("m",))
-MOST = 3
+MOST = 2
 """Results of a program at most: each has operands of its own."""
 
 Fn = Callable[..., Any]
@@ -181,7 +181,10 @@ def _polynomial(d: Drawn) -> Result:
 
     def meaning(arrays: Sequence[Any], _: Any) -> list[Any]:
         a, *coefficients = arrays
-        return [sum((c * a**i for i, c in enumerate(coefficients)), jnp.zeros_like(a))]
+        total = jnp.full_like(a, coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            total = total * a + coefficient
+        return [total]
 
     return Result(Applied(ops.polynomial, [x, *others], meaning=meaning))
 
