@@ -19,6 +19,30 @@ CASES: Mapping[Op, Sequence[LoweringCase]] = {
 }
 RULES = [(op, since) for op, rules in OWN_RULES.items() for since in sorted(rules)]
 
+WATCHED = 24
+"""Programs of each case whose decisions are recorded, which takes three times as long."""
+
+EXEMPT: Mapping[str, str] = {
+    "in self.taken": "names that inputs have already",
+    "if domain:": "operators that rules from outside write",
+    "self.shared.lines": "an option",
+    "self.shared.refused": "reports of what cannot be written",
+    "except Unsupported": "any other error is a mistake of ours",
+    "len(results) != len(node.outputs)": "a mistake in a rule",
+    'startswith("float8")': "no kernel computes in eight bits: tests/converter has conversions",
+    "v.name or": "bodies of loops have no names",
+    "value.dtype is not None": "a body's output that no rule has typed",
+    "may_be_empty": "sizes that may be zero along two axes, which JAX asks constraints for",
+    "groups == b.out.shape[1]": "ONNX Runtime has no kernel for GroupNormalization",
+    "dims.is_static(width)": "a width of heads that is a name",
+    "b.takes(name": "by the target",
+    "name not in self.origins": "an error of the user's",
+    "origin.": "axes of inputs that are sums and multiples of names: tests/converter/dynamic",
+    "DIGAMMA_OF_ZERO": "by the version of JAX",
+    "cumlogsumexp": "JAX has none of integers; a graph from outside may",
+}
+"""Parts of decisions that no program of one operation decides, and why."""
+
 tried = pytest.mark.parametrize(
     ("op", "since"), RULES, ids=[f"{op} from {since}" for op, since in RULES]
 )
@@ -29,8 +53,13 @@ DRAWS = 12
 SEEDS = range(1000, 1040)
 """Those of the full tier."""
 
+OTHERS = ("lowerings", "coefficients")
+"""Modules without rules: the registry, whose decisions are about refusals, and numbers."""
+
 MODULES = [
-    import_module(f"{lower.__name__}.{found.name}") for found in iter_modules(lower.__path__)
+    import_module(f"{lower.__name__}.{found.name}")
+    for found in iter_modules(lower.__path__)
+    if found.name not in OTHERS
 ]
 
 
@@ -74,10 +103,6 @@ def test_every_decision_falls_both_ways() -> None:
         if opsets_of(op, since):
             trial = Trial(op, since, recorder.watch)
             for case in CASES[op]:
-                trial.failures(case, SEEDS)
-    missing = [text for text in recorder.missing() if not any(e in text for e in EXEMPT)]
+                trial.failures(case, SEEDS[:WATCHED])
+    missing = [text for text in recorder.missing() if not any(part in text for part in EXEMPT)]
     assert not missing, "sides of decisions that no draw takes:\n" + "\n".join(missing)
-
-
-EXEMPT: Mapping[str, str] = {}
-"""Parts of decisions that no program of one operation decides, and why."""
