@@ -112,6 +112,8 @@ def _scanned(d: Drawn) -> Result:
     reverse, place = d.chance(), d.integer(0, 2)
     kind = d.pick(["rows", "rows and more", "no state", "no rows"][: 3 + isinstance(length, int)])
     outer = operand(d, shape, dtype)
+    # Of a named length less one there may be none.
+    less = isinstance(length, str) and d.chance()
 
     def mixed(a: Any, b: Any) -> Any:
         return a ^ b if dtype == "bool" else lax.max(a, b)
@@ -121,6 +123,7 @@ def _scanned(d: Drawn) -> Result:
         return (mixed(state, row), count + 1), (lax.select(count < 2, state, row), count)
 
     def run(first: Any, rows: Any, more: Any) -> Any:
+        rows = rows[1:] if less else rows
         start, size = (first, jnp.int32(0)), rows.shape[0]
         if kind == "rows":
             carry, ys = lax.scan(lambda c, r: step(c, r, more), start, rows, reverse=reverse)
@@ -140,7 +143,7 @@ def _scanned(d: Drawn) -> Result:
             carry, ys = start, (rows_made, jnp.arange(1))
         return (carry[0], carry[1], ys[0])[place]
 
-    shapes = (shape, (), (length, *shape))
+    shapes: Sequence[Shape] = (shape, (), ("?", *shape) if less else (length, *shape))
     return Result(d.apply(run, first, xs, outer, shape=shapes[place]))
 
 

@@ -12,7 +12,7 @@ from jax import lax
 from converter.ir import Value, ops
 from converter.ir.op import Op
 from tests.lowerings.elementwise import results
-from tests.lowerings.operands import moderate, operand, subnormal
+from tests.lowerings.operands import converted, moderate, operand, subnormal
 from tests.lowerings.prove import Applied, LoweringCase, Result
 from tests.rules.programs import ALL, INTEGERS, Drawn, Expr, Shape
 
@@ -39,6 +39,8 @@ def _taken(d: Drawn) -> Result:
     x = operand(d, shape, dtype, subnormal(dtype))
     where = d.pick([(), (2,), (2, 2), (0,)])
     indices = _indices(d, where, 4)
+    if d.chance():
+        indices = converted(d, indices, "int32")
     return Result(_take(x, indices, axis))
 
 
@@ -92,6 +94,8 @@ class Window:
 def _window(d: Drawn, named: bool) -> Window:
     rank = d.integer(0, 3)
     roles = [d.pick(["shared", "single", "wide", "whole", "short", "single"]) for _ in range(rank)]
+    if d.integer(0, 5) == 0:
+        roles = ["whole"] * rank
     if roles.count("shared") > 1:
         roles = ["single" if role == "shared" else role for role in roles]
     shape, sizes = list[Any](), list[Any]()
@@ -242,6 +246,8 @@ SLICES: tuple[tuple[Shape, Shape], ...] = (
     ((4, 3), (4, 3)),
     ((4, 3), (2, 2)),
     ((4, 3), (1, 3)),
+    ((4, 3, 2), (2, 3, 1)),
+    ((2, 4, 3), (2, 1, 2)),
     ((4, 3), (4, 1)),
     ((4,), (2,)),
     ((4, 0), (1, 0)),
