@@ -207,6 +207,8 @@ SIZES: tuple[Callable[[Any, Any], Any], ...] = (
     lambda n, m: (n - m) // 2,
     lambda n, m: (m - n) // -2,
     lambda n, m: (n - m) // m,
+    lambda n, m: -(n // -m),
+    lambda n, m: n % -m,
     lambda n, m: n % 2,
     lambda n, m: (n - m) % 3,
     lambda n, m: n**2,
