@@ -93,7 +93,7 @@ class Window:
 
 def _window(d: Drawn, named: bool) -> Window:
     rank = d.integer(0, 3)
-    roles = [d.pick(["shared", "single", "wide", "whole", "short", "single"]) for _ in range(rank)]
+    roles = [d.pick(["shared", "shared", "single", "wide", "whole", "short"]) for _ in range(rank)]
     if d.integer(0, 5) == 0:
         roles = ["whole"] * rank
     if roles.count("shared") > 1:

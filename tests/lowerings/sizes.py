@@ -1,4 +1,4 @@
-"""Arithmetic of sizes by the rules of `converter.lower.size_arithmetic`, beside Python's integers."""
+"""Arithmetic of sizes by `converter.lower.size_arithmetic`, beside Python's integers."""
 
 import random
 from collections.abc import Callable, Sequence
