@@ -152,7 +152,7 @@ def _exact(*draws: Callable[[Drawn], Result], programs: int = 1) -> list[Lowerin
 
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.cond: _exact(_branches, _chosen_by_truth, programs=4),
+    ops.cond: _exact(_branches, _chosen_by_truth, programs=8),
     ops.while_: _exact(_turns),
     ops.scan: _exact(_scanned),
 }
