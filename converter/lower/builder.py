@@ -208,7 +208,12 @@ class Builder:
         return self.op("Expand", x, self.ints(operand_shape))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
-        """To an end that means "to the first element and with it"."""
+        """Reverse axes, by slices to an end that means "to the first element and with it".
+
+        ``Slice`` takes no scalars, of which there is nothing to reverse.
+        """
+        if not axes:
+            return x
         back, end = [-1] * len(axes), [np.iinfo(np.int64).min] * len(axes)
         return self.op("Slice", x, *map(self.ints, (back, end, axes, back)))
 

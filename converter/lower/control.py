@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dims import Dim
+from converter.ir.ranges import known_range
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
 
@@ -43,10 +44,17 @@ def _one_by_one(b: Builder, which: ir.Value, branches: Sequence[Graph]) -> Seque
 def _branch(
     b: Builder, node: Node, which: ir.Value, branches: Sequence[Graph], count: int
 ) -> Sequence[ir.Value]:
-    """The first branch where ``which <= count``, else one of those after it."""
+    """Lower the first branch where ``which <= count``, else one of those after it.
+
+    Branches are left out that the range of the index excludes: an index that was converted from a
+    Boolean is never greater than 1.
+    """
     first, *other_branches = branches
-    if not other_branches:
+    interval = known_range(node.inputs[0])
+    if not other_branches or interval.high <= count:
         return b.inline(first, [])
+    if interval.low > count:
+        return _branch(b, node, which, other_branches, count + 1)
     here, there = b.nested(), b.nested()
     no = here.close("else", [], here.inline(first, []))
     yes = there.close("then", [], _branch(there, node, which, other_branches, count + 1))
@@ -55,9 +63,9 @@ def _branch(
 
 
 def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
-    """``which > count``; ``lax.cond`` made its index from a boolean, which says the same."""
+    """Return ``which > count``, which is the Boolean that an index of 0 or 1 was converted from."""
     made = index.made_by(ops.convert_element_type)
-    if made is not None and made.inputs[0].dtype == np.bool_:
+    if count == 0 and made is not None and made.inputs[0].dtype == np.bool_:
         return b.value(made.inputs[0])
     return b.op("Greater", which, b.const(count, index.dtype))
 

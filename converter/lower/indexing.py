@@ -140,12 +140,14 @@ def scatter(
 ) -> ir.Value:
     """``ScatterND`` on [pointed, rest], with an index vector for all that is not taken whole."""
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
-    reduction = b.node.op.name.partition("-")[2] or None  # of ``scatter-add``
+    if not rank and b.operand(1).rank > 1:
+        return _scattered_to_scalar(b, x, updates)
+    reduction = _reduction(b)
     sizes = scatter_window(n, rank, b.operand(2).shape)
     shared, pointed_axes = n.operand_batching_dims, n.scatter_dims_to_operand_dims
     short = [d for d in _cut_axes(sizes, shape) if d not in (*shared, *pointed_axes)]
     where = b.operand(1).shape[:-1]
-    if rank and where and not (pointed_axes or shared or short):
+    if where and not (pointed_axes or shared or short):
         short = [0]  # several windows that all cover the operand
     pointed = [*pointed_axes, *shared, *short]
     whole_axes = [d for d in range(rank) if d not in pointed]
@@ -164,6 +166,20 @@ def scatter(
     order = [*pointed, *whole_axes]
     done = b.op("ScatterND", b.transpose(x, order), indices, updates, reduction=reduction)
     return b.transpose(done, [order.index(d) for d in range(rank)])
+
+
+def _reduction(b: Builder) -> str | None:
+    """Return how ``ScatterND`` combines updates: ``add`` for ``scatter-add``."""
+    return b.node.op.name.partition("-")[2] or None
+
+
+def _scattered_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
+    """Scatter many updates into a scalar, as into the one entry of a vector."""
+    where = b.operand(2).shape
+    zeros = b.expand(b.const(0, np.int64), (), (*where, 1))
+    vector = b.unsqueeze(x, [0])
+    done = b.op("ScatterND", vector, zeros, updates, reduction=_reduction(b))
+    return b.squeeze(done, [0])
 
 
 def arranged_updates(

@@ -28,12 +28,17 @@ Axes = tuple[int, ...]
 
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
+    """Without axes nothing is reduced; ONNX's operators would then reduce over all."""
+    if not axes:
+        return x
     return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
 
 
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, since=18)
 @lowers(ops.reduce_sum)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
+    if not axes:
+        return x
     return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)
 
 
@@ -42,6 +47,8 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     """Of ones and zeros the least, the largest, or whether their sum is odd."""
     if b.out.dtype != np.bool_:
         raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
+    if not axes:
+        return x
     if b.node.op is ops.reduce_xor:
         count = b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
         return b.cast(b.op("Mod", count, b.const(2, np.int32)), np.bool_)

@@ -26,6 +26,11 @@ class BoundedSize:
         """Whether it is known not to be below zero."""
         return not self.negated and self.low >= 0
 
+    @property
+    def is_above_zero(self) -> bool:
+        """Whether it is known to be above zero; a negated value's ``low`` is that of the other."""
+        return not self.negated and self.low > 0
+
 
 @dataclass(frozen=True)
 class Arithmetic:
@@ -134,7 +139,7 @@ class Arithmetic:
         if x.negated and x.low >= 0 and isinstance(y.value, int):
             more = self._add(_negative(x), BoundedSize(y.value - 1, y.value - 1))
             return _negative(self._divide(more, y))
-        if x.is_positive and y.low > 0:
+        if x.is_positive and y.is_above_zero:
             return BoundedSize(self._op("Div", x, y), 0)
         remainder = BoundedSize(self._op("Mod", x, y), -math.inf)
         return BoundedSize(
@@ -155,7 +160,7 @@ SIZE_RULES: dict[str, Callable[[Arithmetic, BoundedSize, BoundedSize], BoundedSi
     "mul": Arithmetic._multiply,
     "pow": lambda a, x, y: BoundedSize(a._op("Pow", x, y), x.low if x.is_positive else -math.inf),
     "floordiv": Arithmetic._divide,
-    "mod": lambda a, x, y: BoundedSize(a._op("Mod", x, y), 0 if y.low > 0 else -math.inf),
+    "mod": lambda a, x, y: BoundedSize(a._op("Mod", x, y), 0 if y.is_above_zero else -math.inf),
     "max": lambda a, x, y: a._extreme("Max", x, y),
     "min": lambda a, x, y: a._extreme("Min", x, y),
 }

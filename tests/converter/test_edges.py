@@ -62,7 +62,7 @@ TOLERATED: dict[str, tuple[float, str]] = {
     "pow": (64, "XLA's is exp(y log(x)), and its float64 is exact for few"),
     "cos": (8, "ONNX Runtime's float64"),
     "tan": (8, "ONNX Runtime's float64 sine and cosine"),
-    "lgamma": (8, "a difference of large terms near its zeros"),
+    "lgamma": (16, "a difference of large terms near its zeros: XLA's is 14 units off at -3.5"),
     "cbrt": (128, "XLA's, without its fusion emitters, is 15 units off, in float64 75; see below"),
 }
 """Units in the last place by function, and why; all others are held to ``UNITS``."""

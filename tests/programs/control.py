@@ -22,6 +22,8 @@ PROGRAMS = [
     Case("cond of products", lambda x: lax.cond(x.sum() > 0, lambda: x @ x.T, lambda: x @ x.T * 2),
          (X,), (17, 23), {"If": 1}, tags=DEFAULT | {JUDGES}),
     *[Case(f"switch {int(i)}", lambda i, x: lax.switch(i, BRANCHES, x), (i, X)) for i in INDEX],
+    Case("switch on a Boolean", lambda flag, x: lax.switch(flag.astype(np.int32), BRANCHES, x),
+         (np.array(True), X), ops={"If": 1}, tags=DEFAULT),
     Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
          (((1,), np.int32), X), tags=DEFAULT | {"vmap of the first"}),
     # square roots by Newton's method, until all are good

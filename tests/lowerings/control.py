@@ -1,0 +1,158 @@
+"""Programs that branch and loop, by conditions and numbers of turns of every provenance."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from converter.ir import ops
+from converter.ir.op import Op
+from tests.lowerings.elementwise import results
+from tests.lowerings.operands import boolean, converted, operand
+from tests.lowerings.prove import LoweringCase, Result
+from tests.rules.programs import INTEGERS, Drawn, Expr, Shape
+
+SHAPES: tuple[Shape, ...] = ((2, 3), (), ("n", 2), (0, 2))
+WHICH = [0, 1, 2, 3, -1, 7, -100]
+"""Indices of branches, which are cut off at either end."""
+
+
+def _which(d: Drawn) -> Expr:
+    """An index of any provenance, often one that was made of a truth value."""
+    how = d.pick([0, 0, 1, 2, 3, 3])
+    dtype = d.pick(["int32", d.pick(INTEGERS)])
+    if how == 0:
+        return converted(d, boolean(d, ()), dtype)
+    if how == 1:
+        total = boolean(d, d.pick([(), (3,)]))
+        return d.apply(lambda a: jnp.sum(a, dtype=np.int32), total)
+    if how == 2:
+        flag = converted(d, boolean(d, ()), "int32")
+        shifted = d.pick([lambda a: 1 - a, lambda a: a + 1, lambda a: 2 * a, lambda a: -a])
+        return d.apply(shifted, flag)
+    return operand(d, (), dtype, [n for n in WHICH if n >= 0 or not dtype.startswith("u")])
+
+
+def _branches(d: Drawn) -> Result:
+    """Of values around them, of themselves, and of what no branch computes."""
+    shape, dtype = d.pick(SHAPES), d.pick(["float32", "int32", "bool", "float16", "uint8"])
+    xs = [operand(d, shape, dtype) for _ in range(2)]
+    kind = jnp.dtype(dtype)
+    makes: list[Callable[..., Any]] = [
+        lambda a, b: a,
+        lambda a, b: b,
+        lambda a, b: a | b if kind.kind == "b" else lax.max(a, b),
+        lambda a, b: jnp.where(a == b, a, b),
+        lambda a, b: jnp.zeros_like(a),
+        lambda a, b: jnp.full_like(a, 1),
+    ]
+    chosen = [d.pick(makes) for _ in range(d.pick([1, 2, 3, 3, 4, 5]))]
+    which = _which(d)
+    place = d.integer(0, 1)
+
+    def run(i: Any, a: Any, b: Any) -> Any:
+        pairs = [lambda f=f, k=k: (f(a, b), jnp.int32(k)) for k, f in enumerate(chosen)]
+        return lax.switch(i, pairs)[place]
+
+    return Result(d.apply(run, which, *xs, shape=((shape, ())[place])))
+
+
+def _chosen_by_truth(d: Drawn) -> Result:
+    shape = d.pick(SHAPES)
+    x = operand(d, shape, "float32")
+    flag = boolean(d, ())
+    nested = d.chance()
+
+    def run(c: Any, a: Any) -> Any:
+        other = (lambda: lax.cond(~c, lambda: a, lambda: -a)) if nested else (lambda: -a)
+        return lax.cond(c, lambda: lax.abs(a), other)
+
+    return Result(d.apply(run, flag, x, shape=shape))
+
+
+def _turns(d: Drawn) -> Result:
+    """As long as a count is below a limit: no turn, one, or more."""
+    shape, dtype = d.pick(SHAPES), d.pick(["float32", "int32", "float16"])
+    x = operand(d, shape, dtype, [1, 2, 3])
+    limit = d.apply(lambda a: lax.min(a, np.int32(5)), operand(d, (), "int32", [0, 1, 2, 5, -1]))
+    outer = d.pick([d.input, d.param, d.number])((), dtype, [1, 2])
+    kind = d.pick(["count", "flag", "value"])
+
+    def run(n: Any, a: Any, step: Any) -> Any:
+        if kind == "count":
+            return lax.while_loop(
+                lambda s: s[0] < n,
+                lambda s: (s[0] + 1, lax.rev(s[1], range(len(shape))) + step),
+                (jnp.int32(0), a),
+            )[1]
+        if kind == "flag":
+            return lax.while_loop(
+                lambda s: s[0],
+                lambda s: (s[2] < n, s[1] + step, s[2] + 1),
+                (n > 0, a, jnp.int32(1)),
+            )[1]
+        return lax.while_loop(
+            lambda s: jnp.all(s < 9), lambda s: s + step, lax.max(a, lax.full_like(a, 1))
+        )
+
+    if kind == "value":
+        x = d.input((2, 3), dtype, [1, 2, 3])
+    return Result(d.apply(run, limit, x, outer, shape=x.shape))
+
+
+def _scanned(d: Drawn) -> Result:
+    """Over rows, or nothing; of no turns, of named many; from either end."""
+    length = d.pick([0, 1, 3, "n", "m"])
+    shape = d.pick([(2,), ()])
+    dtype = d.pick(["float32", "int32", "bool"])
+    xs = operand(d, (length, *shape), dtype)
+    first = operand(d, shape, dtype)
+    reverse, place = d.chance(), d.integer(0, 2)
+    kind = d.pick(["rows", "rows and more", "no state", "no rows"][: 3 + isinstance(length, int)])
+    outer = operand(d, shape, dtype)
+    # Of a named length less one there may be none.
+    less = isinstance(length, str) and d.chance()
+
+    def mixed(a: Any, b: Any) -> Any:
+        return a ^ b if dtype == "bool" else lax.max(a, b)
+
+    def step(carry: Any, row: Any, more: Any) -> Any:
+        state, count = carry
+        return (mixed(state, row), count + 1), (lax.select(count < 2, state, row), count)
+
+    def run(first: Any, rows: Any, more: Any) -> Any:
+        rows = rows[1:] if less else rows
+        start, size = (first, jnp.int32(0)), rows.shape[0]
+        if kind == "rows":
+            carry, ys = lax.scan(lambda c, r: step(c, r, more), start, rows, reverse=reverse)
+        elif kind == "rows and more":
+            carry, ys = lax.scan(
+                lambda c, r: step(c, mixed(r[0], r[1]), more),
+                start,
+                (rows, lax.rev(rows, (0,))),
+                reverse=reverse,
+            )
+        elif kind == "no rows":
+            carry, ys = lax.scan(
+                lambda c, _: step(c, more, more), start, None, length=size, reverse=reverse
+            )
+        else:
+            _, rows_made = lax.scan(lambda c, r: (c, mixed(r, more)), (), rows, reverse=reverse)
+            carry, ys = start, (rows_made, jnp.arange(1))
+        return (carry[0], carry[1], ys[0])[place]
+
+    shapes: Sequence[Shape] = (shape, (), ("?", *shape) if less else (length, *shape))
+    return Result(d.apply(run, first, xs, outer, shape=shapes[place]))
+
+
+def _exact(*draws: Callable[[Drawn], Result], programs: int = 1) -> list[LoweringCase]:
+    return [LoweringCase(results(draw), programs=programs) for draw in draws]
+
+
+CASES: dict[Op, Sequence[LoweringCase]] = {
+    ops.cond: _exact(_branches, _chosen_by_truth, programs=8),
+    ops.while_: _exact(_turns),
+    ops.scan: _exact(_scanned),
+}

@@ -1,0 +1,261 @@
+"""Programs that move elements: shapes, orders of axes, parts, copies and counts."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import core, lax
+
+from converter.ir import Value, dims, ops
+from converter.ir.op import Op
+from tests.lowerings.elementwise import results
+from tests.lowerings.operands import operand, subnormal
+from tests.lowerings.prove import Applied, LoweringCase, Result
+from tests.rules.moved import MOVES
+from tests.rules.programs import ALL, NUMBERS, Drawn, Expr, Shape
+
+SHAPES: tuple[Shape, ...] = (
+    *((2, 3, 4), (1, 3), (3, 1, 2), (0, 2), (4,), (1,), ()),
+    *(("n", 3), ("n", 1, "m"), (2, "n"), (1, "m"), ("n", "m", 2)),
+)
+
+
+def _x(d: Drawn, shapes: Sequence[Shape] = SHAPES, kinds: Sequence[str] = ALL) -> Expr:
+    shape, dtype = d.pick(shapes), d.pick(kinds)
+    return operand(d, shape, dtype, subnormal(dtype))
+
+
+def _moved(op: Op) -> Callable[[Drawn], Result]:
+    return lambda d: Result(MOVES[op](d, _x(d, [s for s in SHAPES if s])))
+
+
+def _reshaped(d: Drawn) -> Result:
+    """Named sizes stay, move, are split off or multiplied; there may be none of an element."""
+    before, after = d.pick(RESHAPES)
+    x = _x(d, [before])
+    return Result(Expr(lambda env: lax.reshape(x.run(env), after(env)), ("?",), x.dtype))
+
+
+def _fixed(*shape: Any) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda env: env.shape(shape)
+
+
+RESHAPES: tuple[tuple[Shape, Callable[[Any], tuple[Any, ...]]], ...] = (
+    ((2, 3), _fixed(6)),
+    ((2, 3), _fixed(3, 2, 1)),
+    ((1, 1), _fixed()),
+    ((), _fixed(1, 1)),
+    ((0, 3), _fixed(3, 0)),
+    ((0, 3), _fixed(0)),
+    (("n", 3), _fixed(3, "n")),
+    (("n", 3), _fixed("n", 1, 3)),
+    (("n", 3), _fixed(1, "n", 3, 1)),
+    (("n", 1, 3), _fixed("n", 3)),
+    (("n", 3), lambda env: (3 * env.sizes["n"],)),
+    (("n", "m"), _fixed("m", "n")),
+    (("n", "m"), lambda env: (env.sizes["n"] * env.sizes["m"],)),
+    (("n", "m", 2), lambda env: (env.sizes["n"], 2 * env.sizes["m"])),
+    (("n", "m", 2), lambda env: (2, env.sizes["m"], env.sizes["n"])),
+    (("n", "m", 2), _fixed("m", 2, "n")),
+    (("n", "m", 2), _fixed("m", "n", 2)),
+    (("n", "m", 1), _fixed(1, "n", 1, "m")),
+    (("n", "m", 1), lambda env: (1, env.sizes["n"], env.sizes["m"])),
+    (("n", 0), lambda env: (0, env.sizes["n"])),
+    (("n", 0), _fixed(0, 3)),
+    (("n", "m", 0), lambda env: (env.sizes["n"] * env.sizes["m"], 0)),
+)
+
+
+def _spread(d: Drawn) -> Result:
+    """To more axes anywhere, of known and named sizes; ones become wider."""
+    before, after, axes = d.pick(SPREADS)
+    x = _x(d, [before])
+    d.named |= {s for s in after if isinstance(s, str)}
+    return Result(
+        Expr(lambda env: lax.broadcast_in_dim(x.run(env), env.shape(after), axes), after, x.dtype)
+    )
+
+
+SPREADS: tuple[tuple[Shape, Shape, tuple[int, ...]], ...] = (
+    ((), (2, 3), ()),
+    ((), ("n", 3), ()),
+    ((3,), (2, 3), (1,)),
+    ((3,), (3, 2), (0,)),
+    ((3,), (2, 3, 1), (1,)),
+    ((1, 3), (2, 3), (0, 1)),
+    ((1, 3), ("n", 3), (0, 1)),
+    (("n", 1), ("n", "m"), (0, 1)),
+    (("n",), ("m", "n"), (1,)),
+    (("n",), ("n", "m"), (0,)),
+    ((1,), (1, 1, 1), (1,)),
+    ((2, 1), (2, 0, 1), (0, 2)),
+    ((1,), (0,), (0,)),
+)
+
+
+def _sliced(d: Drawn) -> Result:
+    """Steps and ends of known numbers, or as large as a named size allows."""
+    x = _x(d, [("n", "m", 5), ("m", 5), (5, 4)])
+
+    def cut(a: Any) -> Any:
+        return a[which]
+
+    which = d.pick(CUTS)
+    return Result(Expr(lambda env: cut(x.run(env)), ("?",), x.dtype))
+
+
+CUTS: tuple[Any, ...] = (
+    np.s_[1:],
+    np.s_[:, 1:],
+    np.s_[:-1],
+    np.s_[::2],
+    np.s_[1:, 1::2],
+    np.s_[..., 1:4:2],
+    np.s_[..., :0],
+    np.s_[::2, ..., 2:],
+)
+
+
+def _concatenated(d: Drawn) -> Result:
+    dtype, axis = d.pick(ALL), d.integer(0, 1)
+    sizes = [d.pick([0, 1, 2, "n", "m"]) for _ in range(d.integer(1, 3))]
+    shapes = [(s, 3) if axis == 0 else (3, s) for s in sizes]
+    xs = [operand(d, shape, dtype, subnormal(dtype)) for shape in shapes]
+    return Result(Expr(lambda env: lax.concatenate([x.run(env) for x in xs], axis), ("?",), dtype))
+
+
+def _padded(d: Drawn) -> Result:
+    """Edges above and below zero, and inside; of named sizes too."""
+    x = _x(d, [(2, 3), (1, 4), (0, 2), ("n", 3), ("m", "n"), (3,)])
+    config = [d.pick(PADS) for _ in x.shape]
+    filler = d.pick([d.input, d.number, d.param])((), x.dtype, ())
+    return Result(Expr(lambda env: lax.pad(x.run(env), filler.run(env), config), ("?",), x.dtype))
+
+
+PADS = ((0, 0, 0), (0, 0, 0), (1, 0, 0), (0, 2, 1), (-1, 2, 0), (1, -1, 0), (0, 0, 2), (2, -2, 1))
+
+
+def _padded_to_size(d: Drawn) -> Result:
+    """By a named size."""
+    x = _x(d, [(2, 3), ("n", 3)])
+    zero = np.zeros((), jnp.dtype(x.dtype))
+    d.named |= {"m"}
+
+    def run(env: Any) -> Any:
+        return lax.pad(x.run(env), zero, [(0, env.sizes["m"], 0), (0, 0, 0)])
+
+    return Result(Expr(run, ("?",), x.dtype))
+
+
+def _split(d: Drawn) -> Result:
+    """An operation with several results, which layout rules write."""
+    sizes = d.pick([(1, 2), (2, 2), (1, 1, 1), (0, 3), (3,)])
+    axis, rest = d.integer(0, 1), d.pick([2, "n"])
+    shape = (sum(sizes), rest) if axis == 0 else (rest, sum(sizes))
+    dtype = d.pick(ALL)
+    x = operand(d, shape, dtype, subnormal(dtype))
+
+    def types(v: Value) -> list[tuple[Any, Any]]:
+        return [
+            (tuple(size if i == axis else s for i, s in enumerate(v.shape)), v.dtype)
+            for size in sizes
+        ]
+
+    return Result(Applied(ops.split, [x], {"axis": axis, "sizes": sizes}, types))
+
+
+def _tiled(d: Drawn) -> Result:
+    shape, reps = d.pick([((2, 3), (2, 1)), ((3,), (3,)), (("n", 3), (1, 2)), ((0, 2), (2, 2))])
+    x = _x(d, [shape])
+
+    def types(v: Value) -> list[tuple[Any, Any]]:
+        sizes = zip(v.shape, reps, strict=True)
+        return [(tuple(dims.as_dim(s * times) for s, times in sizes), v.dtype)]
+
+    def meaning(arrays: Sequence[Any], _: Any) -> list[Any]:
+        return [jnp.tile(arrays[0], reps)]
+
+    return Result(Applied(ops.tile, [x], {"reps": reps}, types, meaning))
+
+
+def _counted(d: Drawn) -> Result:
+    shape = d.pick([s for s in SHAPES if s])
+    return Result(d.iota(shape, d.pick(NUMBERS)))
+
+
+def _size(d: Drawn) -> Result:
+    """Arithmetic of named sizes, as a number."""
+    x = d.input(("n", "m"), "float32")
+    of = d.pick(SIZES)
+    kind = jnp.dtype(d.pick(["int32", "int64", "float32", "uint8"]))
+    return Result(Expr(lambda env: jnp.asarray(of(*x.run(env).shape)).astype(kind), (), kind.name))
+
+
+SIZES: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda n, m: n,
+    lambda n, m: n + 2,
+    lambda n, m: 3 - n,
+    lambda n, m: n * m,
+    lambda n, m: -n,
+    lambda n, m: -n - m,
+    lambda n, m: m - n,
+    lambda n, m: -2 * n * m,
+    lambda n, m: n // 2,
+    lambda n, m: -n // 2,
+    lambda n, m: -(-n // 2),
+    lambda n, m: (n - m) // 2,
+    lambda n, m: (m - n) // -2,
+    lambda n, m: (n - m) // m,
+    lambda n, m: -(n // -m),
+    lambda n, m: n % -m,
+    lambda n, m: n % 2,
+    lambda n, m: (n - m) % 3,
+    lambda n, m: n**2,
+    lambda n, m: (n - m) * (m - n),
+    lambda n, m: (n + m) // n,
+    lambda n, m: dims_max(n - 2, 0),
+    lambda n, m: dims_max(n, m),
+    lambda n, m: dims_min(n, 2),
+    lambda n, m: dims_min(n, m),
+    lambda n, m: dims_max(n, 1),
+    lambda n, m: dims_max(-n, 2 - m),
+    lambda n, m: n - 2 * m + 3,
+)
+
+
+def dims_max(one: Any, other: Any) -> Any:
+    return core.max_dim(one, other)
+
+
+def dims_min(one: Any, other: Any) -> Any:
+    return core.min_dim(one, other)
+
+
+def _entry(d: Drawn) -> Result:
+    shape = d.pick([(2, 3), ("n", 3), (3,)])
+    dtype = d.pick(ALL)
+    x = operand(d, shape, dtype, subnormal(dtype))
+    axis = len(shape) - 1
+    params = {"axis": axis, "index": d.integer(0, 2)}
+    return Result(Applied(ops.select_index, [x], params, lambda v: [(v.shape[:-1], v.dtype)]))
+
+
+def _exact(*draws: Callable[[Drawn], Result], signs: bool = True) -> list[LoweringCase]:
+    return [LoweringCase(results(draw), keeps_signs=signs) for draw in draws]
+
+
+CASES: dict[Op, Sequence[LoweringCase]] = {
+    ops.reshape: _exact(_moved(ops.reshape), _reshaped),
+    ops.transpose: _exact(_moved(ops.transpose)),
+    ops.broadcast_in_dim: _exact(_moved(ops.broadcast_in_dim), _spread),
+    ops.concatenate: _exact(_concatenated),
+    ops.slice: _exact(_moved(ops.slice), _sliced),
+    ops.rev: _exact(_moved(ops.rev)),
+    ops.pad: _exact(_moved(ops.pad), _padded, _padded_to_size),
+    ops.split: _exact(_split),
+    ops.tile: _exact(_tiled),
+    ops.iota: _exact(_counted),
+    ops.dim_as_value: [LoweringCase(lambda d: [_size(d) for _ in range(d.integer(4, 9))])],
+    ops.select_index: _exact(_entry),
+}
