@@ -20,7 +20,7 @@ from zoo.answers.fed import size_inside
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.hub.found_variant import FoundVariant, find_folder, variant_in_file, variant_in_folder
 from zoo.images.pictures import ReadPicture
-from zoo.images.pixel_values import drafted_values, resized_size
+from zoo.images.pixel_values import check_edges, drafted_values, resized_size
 from zoo.manifest.choices import tower_variant
 from zoo.manifest.read import read_folder_manifest
 
@@ -74,9 +74,10 @@ class FoundNetwork(FoundVariant):
 
     def values(self, read: ReadPicture) -> NDArray[Any]:
         """Values of a picture for the session: `[3, H, W]`, or `[H, W, 3]` in uint8."""
-        if self.manifest.input == "uint8":
-            return np.asarray(read.image, np.uint8)
         how = self.manifest.preprocessing.settings
+        if self.manifest.input == "uint8":
+            check_edges((read.image.height, read.image.width), how)
+            return np.asarray(read.image, np.uint8)
         return drafted_values(read, how, self.fitted(read.sides))
 
 

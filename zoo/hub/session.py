@@ -62,12 +62,14 @@ class VisionModel:
 
         **Raises** `BadRequest`.
         """
-        from zoo.images.pixel_values import pixel_values
+        from zoo.images.pixel_values import check_edges, pixel_values
 
         several = pictures(images)
-        if self.manifest.input == "uint8":
-            return stack(several)
         how = self.manifest.preprocessing.settings
+        if self.manifest.input == "uint8":
+            for image in several:
+                check_edges((image.height, image.width), how)
+            return stack(several)
         if self.manifest.size is not None:
             return pixel_values(several, how, self.manifest.size)
         sizes = {how.fitted(image.height, image.width) for image in several}
