@@ -129,7 +129,8 @@ def contradiction(parts: Parts, settings: Settings | None, best: Checkpoint) -> 
     misfit = nearest_misfit(parts, settings, len(best.tensors))
     if misfit is None or not 0 < NEARLY * misfit.total <= len(misfit.view.tensors):
         return ""
-    return _advised(best, misfit.entry.family, misfit.naming, misfit.told)
+    alone = f" {parameter('take')} {best.prefix} reads that part alone." if best.prefix else ""
+    return _advised(best, misfit.entry.family, misfit.naming, misfit.told) + alone
 
 
 NEARLY = 10
