@@ -50,7 +50,11 @@ class DescribedFile:
             declared = {each.name: each for each in map(declared_tensor, arguments)}
             for tensor in stated:
                 own = declared.get(tensor.name)
-                if own is None or own.dtype != tensor.dtype or not fits(own.shape, tensor.shape):
+                if (
+                    own is None
+                    or own.dtype != tensor.dtype
+                    or not shapes_fit(own.shape, tensor.shape)
+                ):
                     listed = "; ".join(map(str, declared.values()))
                     raise self._misfit(f"{what} {listed}", f"its manifest says {tensor}")
 
@@ -109,7 +113,7 @@ class DescribedFile:
         return outputs
 
     def _check_shape(self, name: str, shape: Dims, stated: Mapping[str, Dims]) -> None:
-        if name in stated and not fits(shape, stated[name]):
+        if name in stated and not shapes_fit(shape, stated[name]):
             wanted = ", ".join("?" if side is None else str(side) for side in stated[name])
             model = self.manifest.model or self.manifest.family or "its network"
             raise self._misfit(f"gives {name} {list(shape)}", f"that is [{wanted}] of {model}")
@@ -152,7 +156,7 @@ def _sides(shape: str) -> Iterator[int | None]:
         yield int(side) if side.isdecimal() else None
 
 
-def fits(shape: Dims, stated: Dims) -> bool:
+def shapes_fit(shape: Dims, stated: Dims) -> bool:
     """Return whether two shapes may be of one array. An empty shape and a side that is no number
     may be anything."""
     if not shape or not stated:

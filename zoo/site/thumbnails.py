@@ -13,7 +13,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.assemble.extras import GOLDEN
 from zoo.errors import BadFile
 from zoo.files.golden_file import read_golden
-from zoo.manifest.described_file import fits, given_shapes
+from zoo.manifest.described_file import given_shapes, shapes_fit
 from zoo.site.folders import Built
 
 LONGEST = 112
@@ -77,7 +77,7 @@ def _drawn(
     sound = {
         name: each
         for name, each in outputs.items()
-        if each.size and np.isfinite(each).all() and fits(each.shape, stated.get(name, ()))
+        if each.size and np.isfinite(each).all() and shapes_fit(each.shape, stated.get(name, ()))
     }
     drawn: tuple[NDArray[np.uint8], str] | None
     drawn = architecture_of(config).thumbnail(config, sound, (size[0], size[1]))
