@@ -22,7 +22,7 @@ from weights.errors import MappingError, NotACheckpoint
 from weights.files import Checkpoint
 from weights.initializers import Float32, Shape
 from weights.mapping import Naming
-from weights.opening import read_at_most
+from weights.opening import as_utf8, read_at_most
 from weights.parameters import parameter
 from weights.tensors import LazyTensor
 from weights.views import views
@@ -129,7 +129,7 @@ def _read(folder: Path) -> tuple[Scales, Checkpoint]:
             "peft's folder."
         )
     try:
-        config = json.loads(read_at_most(folder / ADAPTER, LARGEST_CONFIG))
+        config = json.loads(as_utf8(read_at_most(folder / ADAPTER, LARGEST_CONFIG)))
         alphas = config.get("alpha_pattern") or {}
         scales = Scales(
             float(config.get("lora_alpha", 8)),

@@ -277,12 +277,20 @@ def apply(
 
 def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
     """Reasons why a file does not give a model its leaves, one line a kind; nothing is read."""
+    reasons = misfits(naming, plans, file)
+    return [f"{len(names)} {what}: {_listed(names)}" for what, names in reasons.items() if names]
+
+
+def misfits(
+    naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
+) -> dict[str, list[str]]:
+    """Return the keys that do not give a model its leaves, by what is wrong with them."""
     strange = {*file} - {*source_shapes(plans)} - _surplus(naming, plans, file)
     strange -= {*unused(naming, plans, file)}
     sources = {source.key: source for item in plans for source in item.sources}
     common = [(key, file[key], source.shape) for key, source in sources.items() if key in file]
     floats = ", ".join(sorted(FLOATS))
-    reasons = {
+    return {
         "missing": [k for k, source in sources.items() if k not in file and not source.optional],
         "unexpected": [key for key in file if key in strange],
         "of another shape": [
@@ -296,7 +304,6 @@ def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTen
             if tensor.dtype not in FLOATS
         ],
     }
-    return [f"{len(names)} {what}: {_listed(names)}" for what, names in reasons.items() if names]
 
 
 def unused(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:

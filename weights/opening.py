@@ -1,5 +1,6 @@
 """Opening files that somebody else may have put where they are, to read them."""
 
+import codecs
 import errno
 import os
 import stat
@@ -57,6 +58,20 @@ def read_at_most(path: str | PathLike[str], size: int) -> bytes:
     """The first bytes of a file, all of a smaller one. **Raises** `OSError`."""
     with open_regular(path) as file:
         return file.read(size)
+
+
+def as_utf8(content: bytes) -> bytes:
+    """Return a text file's content in UTF-8 without a byte order mark.
+
+    Windows writes the mark: Notepad before UTF-8, PowerShell's `>` before UTF-16. Content that
+    is not what its mark says is returned as it is, for its reader to refuse.
+    """
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        try:
+            return content.decode("utf-16").encode()
+        except UnicodeError:
+            return content
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
 @dataclass(frozen=True)

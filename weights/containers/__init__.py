@@ -69,12 +69,28 @@ def _open_file(path: Path) -> Checkpoint:
         return heads.on_backbone(archive, _open_file(heads.backbone_of(path)))
     descriptions = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
     what = next(descriptions, "not a checkpoint that is read")
+    if start.startswith(LFS):
+        raise NotACheckpoint(
+            f"{path} is a pointer of Git LFS, which stands for a file that was not fetched: run "
+            "`git lfs pull` in its repository, or download the file itself."
+        )
+    if start.lstrip().lower().startswith(PAGES):
+        raise NotACheckpoint(
+            f"{path} is a web page ({path.stat().st_size} bytes), and no file that was downloaded: "
+            "download it again, from another place or with the account that may have it."
+        )
     raise NotACheckpoint(
         f"{path} is {what} ({path.stat().st_size} bytes: not a PyTorch, numpy or "
         "Equimo archive, not safetensors, not leaves of Equinox): give a file that holds a state "
         "dict, or download it again."
     )
 
+
+LFS = b"version https://"
+"""How a pointer of Git LFS begins, of a version of its own."""
+
+PAGES = (b"<!doctype", b"<html", b"<?xml")
+"""How pages begin that servers give in place of a file."""
 
 BEGINNINGS = {
     b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19": "a file of PyTorch before 1.6, which "

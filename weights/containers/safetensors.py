@@ -18,7 +18,7 @@ from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, MOST_VALUES, 
 from weights.errors import Damaged
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored
 from weights.initializers import Shape
-from weights.opening import read_at_most
+from weights.opening import as_utf8, read_at_most
 
 TENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"  # the table that says which file holds which tensor
@@ -90,7 +90,7 @@ def _header(source: FileBytes) -> tuple[dict[str, TableEntry], Mapping[str, Any]
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of its own. **Raises** `Damaged`."""
-    return parse_object(read_at_most(path, LARGEST_TABLE + 1))
+    return parse_object(as_utf8(read_at_most(path, LARGEST_TABLE + 1)))
 
 
 def parse_object(text: bytes) -> dict[str, Any]:

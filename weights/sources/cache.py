@@ -17,6 +17,7 @@ from urllib.parse import quote
 from weights.lock import locked
 from weights.opening import read_at_most
 from weights.progress import Progress
+from weights.sources.content import check_content
 from weights.sources.hub import COMMIT, HubFile, ask, unreachable
 from weights.sources.transfer import PART, check_digest, download, part_of
 
@@ -81,6 +82,7 @@ def fill(
         with locked(path, listener):
             if path.exists():
                 digest = check_digest(path, asked, listener)
+                check_content(path, asked)
             else:
                 if before is not None:
                     before()

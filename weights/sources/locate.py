@@ -15,6 +15,7 @@ from weights.files import hold_to_name, promised, sha256
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
 from weights.sources import cache
+from weights.sources.content import check_content
 from weights.sources.hub import HubFile, cached
 from weights.sources.transfer import check_digest
 
@@ -133,6 +134,7 @@ def search_weights(
         for copy, holder in ((ours, cache.root()), (cached(file), "the hub's cache")):
             if copy is not None:
                 digest = check_digest(copy, file, listener, is_dry)
+                check_content(copy, file, is_dry)
                 yield _from_hub(copy, file, f"{holder} ({file})", digest)
 
 

@@ -13,6 +13,7 @@ from weights.errors import WrongDigest
 from weights.files import sha256
 from weights.parameters import parameter
 from weights.progress import Progress
+from weights.sources.content import check_content
 from weights.sources.http_client import is_broken_connection, request_errors
 from weights.sources.hub import (
     ATTEMPTS,
@@ -40,6 +41,7 @@ def download(file: HubFile, target: Path, advice: str, listener: Progress) -> st
     **Raises** what `fetch` raises; what there is of the file then lies hidden beside the place.
     """
     digest = fetch(file, part_of(target), advice, listener)
+    check_content(part_of(target), file)
     names = shards(part_of(target)) if target.name.endswith(INDEX) else ()
     for place in (target.with_name(name) for name in names):
         name = str(PurePosixPath(file.name).with_name(place.name))

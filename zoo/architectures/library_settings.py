@@ -44,7 +44,7 @@ class TimmPictures(Model, extra="allow"):
     def preprocessing(self) -> Preprocessing:
         """The same in the zoo's words.
 
-        Source: `transforms_imagenet_eval`.
+        Source: `transforms_imagenet_eval`, which crops by torchvision's `center_crop`.
         """
         size = self.input_size[1:]
         tall, wide = (math.floor(side / self.crop_pct) for side in size)
@@ -55,6 +55,7 @@ class TimmPictures(Model, extra="allow"):
             size,
             resize=stretched if self.crop_mode == "squash" else tall,
             resample=self.interpolation,
+            crop_rounding="half_even",
         )
 
 

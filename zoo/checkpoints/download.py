@@ -10,6 +10,7 @@ from weights.files import sha256
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources import cache, transfer
+from weights.sources.content import find_fault
 from weights.sources.hub import ask
 from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
 from zoo.architectures.entry import ModelInfo
@@ -39,6 +40,7 @@ def download_checkpoint(
     """
     if (copy := next(search_weights(entry.places, progress, dry_run), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
+    _check_readable(copy.path)
     if out is None:
         return Brought(entry.name, copy.path, copy.where, 0)
     return _copy(entry, copy.path, out, dry_run, progress)
@@ -63,6 +65,7 @@ def _fetch(
         with locked_output(path, progress), writing(path):
             if path.exists():
                 _check_same(path, asked.sha256)
+                _check_readable(path)
             else:
                 tell()
                 transfer.download(asked, path, advice, progress)
@@ -103,6 +106,12 @@ def _files(source: Path) -> list[Path]:
         return sorted(filter(Path.is_file, source.iterdir()))
     others = open_checkpoint(source).files if source.suffix == ".json" else ()
     return [source, *(file.path for file in others)]
+
+
+def _check_readable(path: Path) -> None:
+    """**Raises** `BadOutput` for a file that is there already and holds no checkpoint."""
+    if fault := find_fault(path):
+        raise BadOutput(f"{path} {fault}: remove it, and run the command again.")
 
 
 def _check_same(path: Path, digest: str | None) -> None:

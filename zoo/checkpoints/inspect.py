@@ -10,8 +10,9 @@ from weights.views import views_of
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import fitting_models, named, recognise
 from zoo.checkpoints.own import unheard
-from zoo.checkpoints.recognised import likely, strange
+from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.strangeness import strange
 from zoo.checkpoints.use import tell_settings
 from zoo.checkpoints.weights_argument import Given
 from zoo.registry.lookup import MODELS

@@ -1,6 +1,7 @@
 """Checkpoints of one's own: a network of the zoo with other classes, or in other sizes."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -156,7 +157,7 @@ def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
     """Sentences about the settings beside a checkpoint that the zoo does not know or follow."""
     try:
         made = _class(config)
-        ours = dict.fromkeys(made.idle) | made.settings(config)
+        ours = dict.fromkeys(made.idle) | made.settings(_computed(config))
     except BadRequest:  # of a network that transformers has not
         ours = {}
     inner = (name for value in ours.values() if isinstance(value, Mapping) for name in value)
@@ -171,6 +172,14 @@ def _class(config: Config) -> TransformersClass:
         return transformers_kind(config)
     except BadRequest:
         return transformers_kind(below(config))
+
+
+def _computed(config: Config) -> Config:
+    """Return the part of a network that its class of transformers computes."""
+    with suppress(BadRequest):
+        transformers_kind(config)
+        return config
+    return below(config)
 
 
 def _check_alike(

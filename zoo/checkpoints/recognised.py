@@ -1,19 +1,15 @@
 """Which network a checkpoint is of, where nobody says: one of the registry, or one of its
 architectures in other sizes."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from weights import Checkpoint
 from weights.adapters import MERGED
-from weights.containers.safetensors import TENSORS
-from weights.errors import MappingError, NotACheckpoint
-from weights.load import PERIODS, fits, nearest
+from weights.errors import MappingError
+from weights.load import PERIODS, fits
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
-from weights.parameters import parameter
-from weights.tensors import FLOATS
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
@@ -28,10 +24,11 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, positions_in, readings, unheard
+from zoo.checkpoints.own import described, readings, unheard
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.strangeness import contradiction, settings_place, strange
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
@@ -93,6 +90,9 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         raise BadRequest(
             f"{asked.path} may be of {fitting}, which its tensors do not tell: name the model."
         )
+    is_part = best.view.others and not (asked.without_head or asked.take)
+    if is_part and (reason := contradiction(views_of(checkpoint), settings, best.view)):
+        raise MappingError(reason)
     if not best.is_variant:
         check_heads(best, settings)
     entry = _described(best, beside)
@@ -122,84 +122,6 @@ def _is_published(candidate: Candidate, checkpoint: Checkpoint) -> bool:
     names = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
     repositories = {name.rpartition("/")[2] for name in candidate.entry.names}
     return bool(names & {*candidate.entry.files, *repositories})
-
-
-def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | None = None) -> str:
-    """Describe a checkpoint that is of no network of the zoo, in a sentence."""
-    namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
-    try:
-        naming, view = nearest(namings, checkpoint, parts)
-    except NotACheckpoint as error:
-        refused, reason = str(error), ""
-    else:
-        refused, reason = "", _other_sizes(naming, view)
-    if reason:
-        return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-    whole = [
-        key
-        for key, tensor in checkpoint.tensors.items()
-        if len(tensor.shape) > 1 and tensor.dtype not in FLOATS
-    ]
-    if whole:
-        return (
-            f"{checkpoint.path} holds layers in whole numbers ({_few(whole[:1])} in "
-            f"{checkpoint.tensors[whole[0]].dtype}), and nothing of the zoo says what they stand "
-            "for: save the network in floats, and make it smaller with "
-            f"{parameter('precision')}."
-        )
-    factors = [key for key in checkpoint.tensors if ".lora_A." in key]
-    if factors:
-        return (
-            f"{checkpoint.path} holds factors of an adapter among its tensors "
-            f"({_few(factors[:1])}), and no tensor tells their scale: save what "
-            "`merge_and_unload()` gives, or let peft's `save_pretrained` write a folder of the "
-            f"adapter, and name that with {parameter('base')}."
-        )
-    is_read = settings is not None and settings.model_type in MODEL_TYPES
-    if settings is not None and not is_read and (name := settings.class_name):
-        return (
-            f"{checkpoint.path} holds no network of an architecture of the zoo: {CONFIG} beside it "
-            f"says that it is a {name}. Name a model with its weights, or give a file of "
-            "`zoo list`'s."
-        )
-    if refused:
-        return f"{checkpoint.path} holds no network of an architecture of the zoo: {refused}"
-    family = next(each.family for each in MODELS.values() if naming in each.readable)
-    others = [key for key in view.tensors if not naming.knows(key)]
-    # Where it knows every name, there are too few.
-    needed = [key for key in naming.landmarks if key not in view.tensors]
-    differing = f"has {_few(others)}" if others else f"lacks {_few(needed)}"
-    return (
-        f"{checkpoint.path} holds no network of an architecture of the zoo. It is most like "
-        f"{family}, in the names of {naming.name}, and {differing}: name a model with its weights, "
-        "or give a file of `zoo list`'s."
-    )
-
-
-def _other_sizes(naming: Naming, view: Checkpoint) -> str:
-    """What of a network's sizes no network of the zoo has: the channels of pictures, or a grid of
-    positions that is no square; empty where it is something else."""
-    for part in ("", "vision.", "backbone."):
-        for leaf in ("patch_embed.proj.weight", "blocks.0.downsample.conv.weight"):
-            kernel = leaf_shape(naming, view.tensors, part + leaf) or ()
-            if len(kernel) == 4 and kernel[1] != 3:
-                return f"it takes pictures of {kernel[1]} channels, and the zoo's networks take 3"
-        table = leaf_shape(naming, view.tensors, part + "global_pos_embed.weight")
-        entries = (entry for entry in MODELS.values() if naming in entry.readable)
-        places = (positions_in(entry.config_for(naming.name)) for entry in entries)
-        patches = {table[0] - where.prefix for where in places if table and where is not None}
-        if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
-            return (
-                f"its {min(patches)} positions are of no square grid, and no tensor tells of "
-                'which: write {"image_size": [HEIGHT, WIDTH]} of the pictures of training into a '
-                f"{CONFIG} beside {TENSORS}, and give their folder"
-            )
-    return ""
-
-
-def _few(names: Sequence[str]) -> str:
-    """The first five, which come from a file and may be anything."""
-    return ", ".join(ascii(name)[1:-1][:60] for name in names[:5]) or "tensors of other shapes"
 
 
 def likely(
@@ -269,21 +191,21 @@ def check_heads(candidate: Candidate, settings: Settings | None) -> None:
         if untold := kind.untold(tower, settings):
             raise BadRequest(
                 f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {untold} into "
-                f"a {CONFIG} beside {TENSORS}, and give their folder."
+                f"{settings_place(candidate.view.path)}."
             )
         if kind.heads is not None:
             stated = settings and kind.told(settings).heads
             periods = leaf_shape(candidate.naming, candidate.view.tensors, f"{path}{PERIODS}")
             is_known = bool(stated) or periods is not None
-            _check_heads(tower, kind.heads(tower), candidate.entry.family, is_known)
+            _check_heads(tower, kind.heads(tower), candidate, is_known)
 
 
-def _check_heads(tower: Config, heads: int, family: str, is_told: bool) -> None:
+def _check_heads(tower: Config, heads: int, candidate: Candidate, is_told: bool) -> None:
     if not is_told:
         raise BadRequest(
-            f"{family} of {tower.dim} channels: no tensor tells how many heads share "
-            f'them. Write {{"num_attention_heads": NUMBER}} into a {CONFIG} beside {TENSORS}, and '
-            "give their folder."
+            f"{candidate.entry.family} of {tower.dim} channels: no tensor tells how many heads "
+            f'share them. Write {{"num_attention_heads": NUMBER}} into '
+            f"{settings_place(candidate.view.path)}."
         )
     if not tower.is_sound:
         raise BadRequest(

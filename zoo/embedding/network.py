@@ -20,8 +20,9 @@ from zoo.answers.fed import size_inside
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.hub.found_variant import FoundVariant, find_folder, variant_in_file, variant_in_folder
 from zoo.images.pictures import ReadPicture
-from zoo.images.pixel_values import drafted_values, resized_size
+from zoo.images.pixel_values import check_edges, drafted_values, resized_size
 from zoo.manifest.choices import tower_variant
+from zoo.manifest.described_file import DescribedFile
 from zoo.manifest.read import read_folder_manifest
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ class FoundNetwork(FoundVariant):
 
     def values(self, read: ReadPicture) -> NDArray[Any]:
         """Values of a picture for the session: `[3, H, W]`, or `[H, W, 3]` in uint8."""
-        if self.manifest.input == "uint8":
-            return np.asarray(read.image, np.uint8)
         how = self.manifest.preprocessing.settings
+        if self.manifest.input == "uint8":
+            check_edges((read.image.height, read.image.width), how)
+            return np.asarray(read.image, np.uint8)
         return drafted_values(read, how, self.fitted(read.sides))
 
 
@@ -101,6 +103,12 @@ def _checked(variant: FoundVariant) -> FoundNetwork:
         raise BadRequest(
             f"{network.path} takes {' and '.join(taken)}: embed pictures with another."
         )
+    for name, shape in network.outputs.items():
+        if name == "pooler_output" and not (len(shape) == 2 and isinstance(shape[1], int)):
+            raise BadFile(
+                f"the manifest of {network.path} says that {name} is {list(shape)}, which is no "
+                "vector for each picture: pull or build the folder again."
+            )
     if "pooler_output" not in network.outputs:
         raise BadRequest(
             f"{network.path} gives {', '.join(network.outputs)} and no pooler_output, which is the "
@@ -113,7 +121,8 @@ class Runner:
     """A session whose runs have one thread each, of which so many go on together."""
 
     def __init__(self, network: FoundNetwork, session: Session, lanes: int):
-        self.found, self.session, self.lanes = network, session, lanes
+        self.found, self.lanes = network, lanes
+        self.described = DescribedFile(network.path, network.manifest, network.variant, session)
         self.free = threading.Semaphore(lanes)
 
     def run(self, values: Sequence[NDArray[Any]], names: Sequence[str]) -> Mapping[str, Any]:
@@ -121,7 +130,7 @@ class Runner:
         (taken,) = (each.name for each in self.found.variant.inputs)
         feeds = {taken: np.stack(values)}
         with self.free:
-            return dict(zip(names, self.session.run(list(names), feeds), strict=True))
+            return self.described.run_rows(names, feeds, self.described.stated_shapes())
 
 
 def lane_session(path: Path) -> Session:

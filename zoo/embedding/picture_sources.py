@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, cast
 from weights.opening import open_regular
 from zoo.embedding.about import StatedSource
 from zoo.embedding.libraries import need_library
+from zoo.embedding.list_lines import list_lines
 from zoo.errors import BadRequest
 from zoo.images.picture_names import may_be_picture, name_ending
 
@@ -287,8 +288,8 @@ def _pictures(files: Iterator[Stamped], passed: Counter[str]) -> Iterator[Stampe
 def _lines(system: FileSystem, place: str) -> Iterator[Stamped]:
     folder = place.rpartition("/")[0]
     with closing(system.open(place)) as file:
-        for line in file:
-            if name := os.fsdecode(line).strip():
+        for line in list_lines(file, place):
+            if name := line.strip():
                 # To ask what is behind each URL would take as long as to read it.
                 remote = system.is_remote or "://" in name
                 yield name, "" if remote else system.stamp(picture_place(folder, name))

@@ -65,6 +65,12 @@ class RowColumns:
     def outputs(self) -> tuple[str, ...]:
         """The outputs of the network that are needed. **Raises** `BadRequest`."""
         for name, output in self.sources.items():
+            shape = self.found.outputs.get(output, ())
+            if name in ("logits", "best") and shape and shape[1:] != (len(self.classes),):
+                raise BadRequest(
+                    f"{parameter('extra')} {name} needs a number for each of "
+                    f"{len(self.classes)} classes, and {output} is {list(shape)}."
+                )
             if output not in self.found.outputs:
                 names = ", ".join(self.found.outputs)
                 raise BadRequest(

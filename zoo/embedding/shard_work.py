@@ -29,7 +29,7 @@ from zoo.embedding.placing import placing
 from zoo.embedding.row_columns import RowColumns, thumbnail
 from zoo.embedding.shard_items import Item, items
 from zoo.embedding.work_folder import ShardNote, WorkFolder
-from zoo.errors import BadFile, ZooError, first_line
+from zoo.errors import BadFile, BadRequest, ZooError, first_line
 from zoo.images.pictures import read_picture
 
 MIXED = 4
@@ -307,3 +307,9 @@ def _or_broken(key: str, make: Callable[[], Any]) -> Any:
         return Broken(key, str(error))
     except OSError as error:
         return Broken(key, error.strerror or first_line(error))
+    except MemoryError as error:
+        # Another run may have more memory: nothing is noted about the picture.
+        raise BadRequest(
+            f"there is not enough memory for {key}: leave it out of the sources, or end other "
+            "programs."
+        ) from error

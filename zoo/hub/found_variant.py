@@ -65,8 +65,7 @@ def variant_in_file(path: Path) -> FoundVariant:
     if not path.is_file():
         raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")
     manifest = near(path)
-    variants = manifest.variants.items() if manifest else ()
-    name = next((name for name, each in variants if Path(each.file).name == path.name), None)
+    name = manifest.label_of(path.name) if manifest else None
     if manifest is None or name is None:
         raise BadFile(f"{path} has no manifest that says how to preprocess: keep it beside it.")
     return FoundVariant(path, name, manifest, manifest.variants[name], path)

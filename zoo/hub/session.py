@@ -22,6 +22,7 @@ from zoo.registry.lookup import info
 if TYPE_CHECKING:
     from zoo.answers.answer import Answer, Answered
     from zoo.hub.found_variant import FoundVariant
+    from zoo.manifest.described_file import DescribedFile
     from zoo.manifest.schema import Manifest, Variant
     from zoo.runtime import Session
     from zoo.texts.tokenizer import Tokenizer
@@ -35,7 +36,7 @@ class VisionModel:
     variant: Variant
     path: Path
     session: Session
-    towers: dict[str, Session] = field(default_factory=dict, compare=False)
+    towers: dict[str, DescribedFile] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         outputs = ", ".join(output.name for output in self.session.get_outputs())
@@ -62,12 +63,14 @@ class VisionModel:
 
         **Raises** `BadRequest`.
         """
-        from zoo.images.pixel_values import pixel_values
+        from zoo.images.pixel_values import check_edges, pixel_values
 
         several = pictures(images)
-        if self.manifest.input == "uint8":
-            return stack(several)
         how = self.manifest.preprocessing.settings
+        if self.manifest.input == "uint8":
+            for image in several:
+                check_edges((image.height, image.width), how)
+            return stack(several)
         if self.manifest.size is not None:
             return pixel_values(several, how, self.manifest.size)
         sizes = {how.fitted(image.height, image.width) for image in several}
@@ -75,22 +78,29 @@ class VisionModel:
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
         """The model's outputs for these pictures, as `[n, ...]`, by name."""
-        (taken, *others) = (each.name for each in self.session.get_inputs())
-        if others or taken == "input_ids":
-            raise BadRequest(
-                f"{self.manifest.model} takes more than pictures: ask its `text`, `image` or "
-                "`classify`."
-            )
-        from zoo.runtime import ERRORS
+        taken = self._taken
+        return self._described.run(self._names, {taken: self.preprocess(images)})
 
-        feeds = {taken: self.preprocess(images)}
-        names = [output.name for output in self.session.get_outputs()]
-        try:
-            return dict(zip(names, self.session.run(names, feeds), strict=True))
-        except ERRORS as error:
-            raise BadFile(
-                f"{self.path} does not run on these pictures: {first_line(error)}"
-            ) from error
+    @property
+    def _taken(self) -> str:
+        """Name of the only input. **Raises** `BadRequest` where there are several, or texts."""
+        taken = [each.name for each in self.session.get_inputs()]
+        if len(taken) != 1 or taken == ["input_ids"]:
+            raise BadRequest(
+                f"{self.manifest.model} takes {' and '.join(taken) or 'nothing'}, not pictures "
+                "alone: of one that compares them with texts ask its `text`, `image` or `classify`."
+            )
+        return taken[0]
+
+    @property
+    def _described(self) -> DescribedFile:
+        from zoo.manifest.described_file import DescribedFile
+
+        return DescribedFile(self.path, self.manifest, self.variant, self.session)
+
+    @property
+    def _names(self) -> list[str]:
+        return [output.name for output in self.session.get_outputs()]
 
     def answer(self, images: Pictures, threshold: float | None = None) -> list[Answered]:
         """Answer about each picture: classes, depths, its features, or things in boxes,
@@ -103,7 +113,9 @@ class VisionModel:
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
         answers = []
         for image in pictures(images):
-            outputs = {name: output[0] for name, output in self([image]).items()}
+            feeds = {self._taken: self.preprocess([image])}
+            rows = self._described.run_network(self._names, feeds)
+            outputs = {name: output[0] for name, output in rows.items()}
             size = image.height, image.width
             fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
             question = Question(entry.class_names, size, fed, image, threshold)
@@ -157,7 +169,13 @@ class VisionModel:
         if len(pixels) != 1:
             raise BadRequest(f"got {len(pixels)} pictures to classify: give them one by one.")
         texts = self._encoded(in_sentences(labels, template))
-        (logits,) = self.session.run(["logits_per_image"], {"pixel_values": pixels, **texts})
+        feeds = {"pixel_values": pixels, **texts}
+        logits = self._described.run_network(["logits_per_image"], feeds)["logits_per_image"]
+        if logits.shape != (1, len(labels)):
+            raise BadFile(
+                f"{self.path} gives logits_per_image {list(logits.shape)} for a picture and "
+                f"{len(labels)} labels: pull or build the folder again."
+            )
         return likeliest_first(logits[0], labels, how.probabilities)
 
     def _encoded(self, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -169,21 +187,20 @@ class VisionModel:
         """What the tower that takes something makes of it, at length 1."""
         from zoo.answers.answer import unit
 
-        (vectors,) = self._tower(taken).run(["pooler_output"], feeds)
-        return unit(vectors)
+        return unit(self._tower(taken).run_network(["pooler_output"], feeds)["pooler_output"])
 
-    def _tower(self, taken: str) -> Session:
-        """The session of the file that takes nothing else; it is opened once."""
+    def _tower(self, taken: str) -> DescribedFile:
+        """The file that takes nothing else; it is opened once."""
         inputs = {each.name for each in self.variant.inputs}
         if taken in inputs and not inputs & (TOWERS.keys() - {taken}):
-            return self.session
+            return self._described
         named = self.manifest.variants.items()
         own = next((name for name, variant in named if variant == self.variant), "")
         if taken not in self.towers:
             from zoo.hub.found_variant import variant_in_folder
 
             tower = variant_in_folder(self.path.parent.parent, tower_variant(taken, own))
-            self.towers[taken] = _session(tower.path, self.session.get_providers())
+            self.towers[taken] = _described(tower, self.session.get_providers())
         return self.towers[taken]
 
 
@@ -243,8 +260,16 @@ def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel
 
 
 def _opened(variant: FoundVariant, providers: Sequence[str] | None) -> VisionModel:
-    session = _session(variant.path, providers)
+    session = _described(variant, providers).session
     return VisionModel(variant.manifest, variant.variant, variant.path, session)
+
+
+def _described(variant: FoundVariant, providers: Sequence[str] | None) -> DescribedFile:
+    """Open the file of a variant. **Raises** `BadFile` where it is not what its manifest says."""
+    from zoo.manifest.described_file import DescribedFile
+
+    session = _session(variant.path, providers)
+    return DescribedFile(variant.path, variant.manifest, variant.variant, session)
 
 
 def _session(path: Path, providers: Sequence[str] | None) -> Session:

@@ -65,12 +65,12 @@ def prepare(
     """`pixel_values` of (height, width) `size`, from images of any one size.
 
     Equals `zoo.images.pixel_values` with Pillow 13: exactly where that resizes 8-bit values, to
-    rounding where it resizes floating-point ones. Edges may have up to 26,000 pixels, before and
-    after; 64-bit integers have to be allowed (`jax.enable_x64`).
+    rounding where it resizes floating-point ones. Edges may have up to `LONGEST_EDGE` pixels,
+    before and after; 64-bit integers have to be allowed (`jax.enable_x64`).
     """
     height, width = edges = image.shape[1], image.shape[2]
     scaled = resized_size(edges, how, size, larger=core.max_dim)
-    left, top, _, _ = centre(scaled, size)
+    left, top, _, _ = centre(scaled, size, how.crop_rounding)
     rows = _windows(how, height, scaled[0], top, size[0])
     columns = _windows(how, width, scaled[1], left, size[1])
     if how.rescale_first:

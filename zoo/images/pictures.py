@@ -224,9 +224,10 @@ def _rgb(image: Image) -> Image:
     from PIL import Image as pil
     from PIL import ImageOps
 
-    upright = _orientation(image) == 1
+    upright, is_pgm = _orientation(image) == 1, image.format == "PPM"
     turned = image if upright else ImageOps.exif_transpose(image)  # which copies, whatever it does
-    if turned.mode.startswith("I;16"):
+    # Pillow scales the 16 bits of a PGM to all of them, and keeps them in 32.
+    if turned.mode.startswith("I;16") or (turned.mode == "I" and is_pgm):
         # Pillow would cut off what is brighter than 255.
         grey = np.asarray(turned, np.uint32)
         return pil.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")

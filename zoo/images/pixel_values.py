@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.answers.fed import size_inside
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.parts.preprocessing import CropRounding, Preprocessing
 from zoo.errors import BadRequest
-from zoo.images.pictures import Part, Pictures, ReadPicture, pictures
+from zoo.images.pictures import MOST_PIXELS, Part, Pictures, ReadPicture, pictures
+from zoo.images.resampling import Span, resized_float_part, resized_part
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
@@ -75,15 +77,29 @@ def drafted_values(read: ReadPicture, how: Preprocessing, size: Size) -> Float32
 def _one(
     image: Image, how: Preprocessing, size: Size, sides: Size, part: Part | None = None
 ) -> Float32:
+    _check_size(size)
     if how.padded:
         scaled = size_inside(sides, size)
         below, beside = (whole - own for whole, own in zip(size, scaled, strict=True))
         pixels = np.pad(_resized(image, how, scaled, part), ((0, 0), (0, below), (0, beside)))
     else:
-        scaled = resized_size(sides, how, size)
-        left, top, right, bottom = centre(scaled, size)
-        pixels = _resized(image, how, scaled, part)[:, top:bottom, left:right]
+        pixels = _cropped(image, how, resized_size(sides, how, size), size, part)
     return (pixels - channels(how.mean)) / channels(how.std)
+
+
+def _check_size(size: Size) -> None:
+    """**Raises** `BadRequest` for a size that is none, or of which there is not enough memory."""
+    try:
+        height, width = map(operator.index, size)
+    except (TypeError, ValueError) as error:
+        raise BadRequest(
+            f"size is {ascii(size)[:60]}: give a height and a width, two whole numbers of pixels."
+        ) from error
+    if min(height, width) < 1 or height * width > MOST_PIXELS:
+        raise BadRequest(
+            f"got {height} x {width} pixels as the size that the network gets: give a height and a "
+            f"width of 1 at least, and of {MOST_PIXELS // 1_000_000} million pixels at most."
+        )
 
 
 def channels(values: Sequence[float]) -> Float32:
@@ -112,10 +128,54 @@ def resized_size(
     )
 
 
-def centre(image: Size, size: Size) -> Box:
-    """The part of an image that a crop from its centre leaves."""
-    top, left = ((whole - part) // 2 for whole, part in zip(image, size, strict=True))
+LONGEST_EDGE = 26_000
+"""Pixels along an edge, before and after resizing, up to which a file's own arithmetic is exact."""
+
+
+def check_edges(sides: Size, how: Preprocessing) -> None:
+    """**Raises** `BadRequest` for a picture that is too long for files that resize it
+    themselves."""
+    longest = max(*sides, *resized_size(sides, how, how.size))
+    if longest > LONGEST_EDGE:
+        raise BadRequest(
+            f"got a picture of {sides[0]} x {sides[1]} pixels (height x width), which this file "
+            f"would resize to {longest:,} along one edge: give one of at most {LONGEST_EDGE:,}."
+        )
+
+
+def centre(image: Size, size: Size, rounding: CropRounding = "floor") -> Box:
+    """The part of an image that a crop from its centre leaves.
+
+    Where the margin is odd, its half is rounded as the preprocessing says. Of symbolic sizes, too.
+    """
+    margins = (whole - part for whole, part in zip(image, size, strict=True))
+    top, left = (
+        margin // 2 if rounding == "floor" else (margin + margin // 2 % 2) // 2
+        for margin in margins
+    )
     return left, top, left + size[1], top + size[0]
+
+
+def _cropped(
+    image: Image, how: Preprocessing, scaled: Size, size: Size, part: Part | None
+) -> Float32:
+    """`[3, *size]` from the centre of the image at the size `scaled`, the rest of which is computed
+    only where that is faster. Both ways give the same numbers."""
+    left, top, right, bottom = centre(scaled, size, how.crop_rounding)
+    if scaled[0] * scaled[1] <= FEW_TIMES * size[0] * size[1]:
+        return _resized(image, how, scaled, part)[:, top:bottom, left:right]
+    low_x, low_y, high_x, high_y = part or (0, 0, image.width, image.height)
+    rows = Span(image.height, low_y, high_y, scaled[0], top, bottom)
+    columns = Span(image.width, low_x, high_x, scaled[1], left, right)
+    if how.rescale_first:
+        scale = np.float32(how.rescale)
+        return resized_float_part(image, rows, columns, how.resample, scale).transpose(2, 0, 1)
+    levels = resized_part(image, rows, columns, how.resample).astype(np.float32)
+    return levels.transpose(2, 0, 1) * np.float32(how.rescale)
+
+
+FEW_TIMES = 4
+"""How many times larger than its crop a picture may be resized, before the crop alone is."""
 
 
 def _resized(image: Image, how: Preprocessing, size: Size, box: Part | None) -> Float32:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from weights.opening import read_at_most
+from weights.opening import as_utf8, read_at_most
 from zoo.errors import BadFile
 from zoo.fields import PATTERNS
 from zoo.files.staging import manifest_path
@@ -54,7 +54,7 @@ def parse(content: bytes, origin: str, model: str | None = None) -> Manifest:
     if len(content) > LARGEST_MANIFEST or content.count(b",") > MOST_VALUES:
         raise BadFile(f"{origin} cannot be used: it is too large for a manifest. {MAKE_AGAIN}")
     try:
-        manifest = Manifest.model_validate_json(content)
+        manifest = Manifest.model_validate_json(as_utf8(content))
     except ValidationError as error:
         raise BadFile(f"{origin} cannot be used: {wrong(error)}. {MAKE_AGAIN}") from error
     if model is not None and manifest.model != model:

@@ -280,6 +280,12 @@ class Manifest(Model):
         (variant,) = self.variants.values()
         return variant
 
+    def label_of(self, file: str) -> str | None:
+        """Name of the variant whose ONNX file is called so, in whatever folder; None without
+        one."""
+        named = {PurePosixPath(each.file).name: name for name, each in self.variants.items()}
+        return named.get(file)
+
     def one(self, name: str) -> Variant:
         """The variant of this name. **Raises** `BadRequest`."""
         if name not in self.variants:

@@ -3,17 +3,25 @@
 from dataclasses import replace
 
 from zoo.architectures.entry import Licence, ModelInfo
+from zoo.errors import BadFile
 from zoo.manifest.schema import Manifest
-from zoo.registry.lookup import architecture, info
+from zoo.registry.lookup import MODELS, architecture, info
 
 
 def stated_entry(manifest: Manifest) -> ModelInfo:
     """The zoo's entry for the model of a manifest, or one for the network of somebody's own that it
-    describes. **Raises** `UnknownModel`."""
+    describes. **Raises** `UnknownModel`, or `BadFile` where that is of another kind."""
     if manifest.network is None:
         return info(manifest.model)
+    family = architecture(manifest.family or manifest.model)
+    kinds = {type(entry.config) for entry in MODELS.values() if entry.family == family.family}
+    if type(manifest.network) not in kinds:
+        raise BadFile(
+            f"a manifest says that {ascii(manifest.model)[1:-1]} is of {family.family}, and its "
+            "network is of another kind: export, build or pull it again."
+        )
     return replace(
-        architecture(manifest.family or manifest.model),
+        family,
         name=manifest.model,
         aliases=manifest.aliases,
         config=manifest.network,

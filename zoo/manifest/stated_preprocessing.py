@@ -35,6 +35,11 @@ class StatedPreprocessing(Model):
         description="Whether a picture keeps its aspect ratio, as large as it fits into the size, "
         "with black at the right and bottom edge.",
     )
+    crop_rounding: Literal["floor", "half_even"] = Field(
+        default="floor",
+        description="How half of an odd margin of the crop is rounded: down, or to the even number "
+        "of pixels, as torchvision does.",
+    )
     in_file: bool = Field(description="Whether the ONNX files do all this themselves.")
 
     @field_validator("std")

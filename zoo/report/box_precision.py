@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationError
 
-from weights.opening import read_at_most
+from weights.opening import as_utf8, read_at_most
 from weights.parameters import parameter
 from zoo.answers.boxes import post_process_object_detection
 from zoo.answers.fed import Fed
@@ -113,7 +113,7 @@ def read_box_task(folder: Path) -> BoxTask:
             "form."
         )
     try:
-        known = Annotations.model_validate_json(read_at_most(files[0], LARGEST))
+        known = Annotations.model_validate_json(as_utf8(read_at_most(files[0], LARGEST)))
     except (OSError, ValidationError) as error:
         raise BadRequest(f"{files[0]} is not in COCO's form: {str(error)[:300]}") from error
     paths = [_place(folder, image.file_name) for image in known.images]

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from weights.opening import read_at_most
+from weights.opening import as_utf8, read_at_most
 from zoo.architectures.reported import Task
 from zoo.errors import BadFile
 from zoo.fields import Count, Digest, Line, Model, Name, Side
@@ -98,7 +98,7 @@ FEATURES, ERROR_PICTURE = "-features.png", "-errors.png"
 def read_report(path: Path) -> ReportContent:
     """The numbers of a report. **Raises** `BadFile`."""
     try:
-        return ReportContent.model_validate_json(read_at_most(path, LARGEST_MANIFEST))
+        return ReportContent.model_validate_json(as_utf8(read_at_most(path, LARGEST_MANIFEST)))
     except (OSError, ValidationError) as error:
         raise BadFile(
             f"{path} is not what `zoo report` wrote: name the folder of a report."

@@ -14,6 +14,7 @@ from zoo import runtime
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32, Size, pixel_values
+from zoo.manifest.described_file import DescribedFile
 from zoo.manifest.stated_entry import stated_entry
 
 if TYPE_CHECKING:
@@ -101,17 +102,16 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
         raise BadRequest(f"{file} may take texts: name a file that takes pictures alone.")
     how = manifest.preprocessing.settings
     stride = stated_entry(manifest).config.stride
-    values = pixel_values(images, how, size or manifest.size or legible(how.size, stride))
     try:
         live = resting_session(file, threads=0)
-        if "last_hidden_state" not in {output.name for output in live.get_outputs()}:
-            raise BadRequest(
-                f"{file} gives no last_hidden_state, the features that are drawn: name a file that "
-                "was exported with it."
-            )
-        (tokens,) = live.run(["last_hidden_state"], {"pixel_values": values})
     except runtime.ERRORS as error:
-        raise BadFile(f"{file} does not run on these pictures: {first_line(error)}") from error
+        raise BadFile(f"{file} does not load: {first_line(error)}") from error
+    label = manifest.label_of(file.name)
+    variant = None if label is None else manifest.variants[label]
+    described = DescribedFile(file, manifest, variant, live)
+    values = pixel_values(images, how, size or manifest.size or legible(how.size, stride))
+    name = "last_hidden_state"  # the features that are drawn
+    tokens = described.run_network([name], {"pixel_values": values})[name]
     note = "" if manifest.weights.seed is None else random_note(manifest.weights.seed)
     return _features(values, tokens.astype(np.float32), how, stride, None, note)
 
@@ -130,6 +130,13 @@ def _features(
     note: str,
 ) -> Features:
     rows, columns = (side // stride for side in values.shape[2:])
+    if not 0 < rows * columns <= tokens.shape[1]:
+        height, width = values.shape[2:]
+        raise BadRequest(
+            f"of pictures of {height} x {width} pixels there are {rows} x {columns} patches of "
+            f"{stride} x {stride}, and {tokens.shape[1]} tokens: name another size, or a file "
+            "beside its own manifest."
+        )
     patches = tokens[:, tokens.shape[1] - rows * columns :]
     shown = values.transpose(0, 2, 3, 1) * np.array(how.std) + np.array(how.mean)
     pixels = np.clip(255 * shown, 0, 255).round().astype(np.uint8)

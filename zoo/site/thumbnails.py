@@ -11,7 +11,9 @@ from PIL import Image
 
 from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.assemble.extras import GOLDEN
+from zoo.errors import BadFile
 from zoo.files.golden_file import read_golden
+from zoo.manifest.described_file import given_shapes, shapes_fit
 from zoo.site.folders import Built
 
 LONGEST = 112
@@ -52,6 +54,12 @@ def write_thumbnail(thumbnail: Thumbnail, place: Path) -> None:
 
 def _seen(built: Built, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
     """The photograph as the network gets it: [height, width, 3]."""
+    pictures = fed.get("image", fed.get("pixel_values", np.zeros(0)))
+    if 0 in pictures.shape or pictures.shape[-1 if "image" in fed else 1] != 3:
+        raise BadFile(
+            f"{built.folder / GOLDEN} holds no picture of three channels: pull or build the folder "
+            "again."
+        )
     if "image" in fed:
         return np.asarray(fed["image"][0], np.uint8)
     how = built.manifest.preprocessing
@@ -64,8 +72,13 @@ def _drawn(
 ) -> tuple[NDArray[np.uint8], str] | None:
     """The output that says most to people, as [height, width, 3]."""
     config = built.entry.config
-    # There are numbers to draw, and none but numbers.
-    sound = {k: each for k, each in outputs.items() if each.size and np.isfinite(each).all()}
+    # There are numbers to draw, none but numbers, and those of this network.
+    stated = given_shapes(built.manifest)
+    sound = {
+        name: each
+        for name, each in outputs.items()
+        if each.size and np.isfinite(each).all() and shapes_fit(each.shape, stated.get(name, ()))
+    }
     drawn: tuple[NDArray[np.uint8], str] | None
     drawn = architecture_of(config).thumbnail(config, sound, (size[0], size[1]))
     return drawn

@@ -1,6 +1,5 @@
 """Writing a site: all of it in a hidden folder first, then in one step in its place."""
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -8,12 +7,15 @@ from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from weights.files import PIECE
-from weights.opening import open_inside, read_at_most
+from weights.opening import as_utf8, open_inside, read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.artifacts.audit.listed import AGAIN
 from zoo.errors import BadFile, BadOutput
+from zoo.fields import Model
 from zoo.files.staging import (
     locked_output,
     put_back,
@@ -113,11 +115,18 @@ def refuse_strangers(out: Path, force: bool) -> None:
 def _listed(out: Path) -> set[str]:
     """The names of an earlier site's files; none if it is no site."""
     try:
-        record = json.loads(read_at_most(out / CATALOGUE, LARGEST_MANIFEST))
-    except (OSError, ValueError, RecursionError):
+        content = as_utf8(read_at_most(out / CATALOGUE, LARGEST_MANIFEST))
+        record = EarlierSite.model_validate_json(content)
+    except (OSError, ValidationError):
         return set()
-    is_site = isinstance(record, dict) and record.get("format") == FORMAT
-    return {CATALOGUE, *map(str, record.get("files", ()))} if is_site else set()
+    return {CATALOGUE, *record.files} if record.format == FORMAT else set()
+
+
+class EarlierSite(Model):
+    """What is read of the catalogue of a site that may be replaced."""
+
+    format: str
+    files: tuple[str, ...]
 
 
 def write_own(

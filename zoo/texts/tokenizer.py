@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from weights.opening import read_at_most
+from weights.opening import as_utf8, read_at_most
 from zoo.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.fields import Line, Model
 from zoo.manifest.read import wrong
@@ -129,4 +129,4 @@ def _content(path: Path) -> bytes:
         ) from error
     if len(content) > LARGEST_VOCABULARY:
         raise BadFile(f"{path} is too large for a tokenizer: take the checkpoint's own.")
-    return content
+    return as_utf8(content)

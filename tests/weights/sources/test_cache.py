@@ -13,6 +13,7 @@ from huggingface_hub import close_session, constants
 
 from tests import folders
 from tests.hub_server import COMMIT, hub_of, serving
+from tests.noise import checkpoint
 from tests.zoo.conftest import hub_at
 from weights import open_checkpoint
 from weights.errors import WeightsError
@@ -25,7 +26,7 @@ from weights.sources.transfer import fetch
 from weights.writers.safetensors_writer import write_arrays
 
 REPOSITORY, NAME = "somebody/models", "w.bin"
-CONTENT = np.random.default_rng(5).bytes(700_000)
+CONTENT = checkpoint(700_000)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -195,7 +196,7 @@ def test_a_busy_server_is_left_alone_as_long_as_it_asks(busy, home):
 
 
 INDEX = "model.safetensors.index.json"
-SHARDS = {"model-1.safetensors": b"a" * 5000, "model-2.safetensors": b"b" * 7000}
+SHARDS = {"model-1.safetensors": checkpoint(5000, 1), "model-2.safetensors": checkpoint(7000, 2)}
 
 
 def test_a_checkpoint_in_several_files(home):

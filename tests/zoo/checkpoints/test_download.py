@@ -8,13 +8,20 @@ import pytest
 from tests import folders
 from tests.command import Command
 from tests.hub_server import COMMIT, hub_of, serving
+from tests.noise import checkpoint
 from zoo.registry.lookup import info
 
 MODEL, NAME = "siglip2_vitb16_224", "model.safetensors"
 TITLE = "siglip2-base-patch16-224"
 REPOSITORY = f"google/{TITLE}"
 FROM_THE_HUB = f"the hub ({REPOSITORY}/{NAME})"
-CONTENT = bytes(range(256)) * 1000
+CONTENT, OTHER = checkpoint(256_000), checkpoint(256_000, seed=1)
+PAGES = {
+    "a page": b"<html>the mirror is being repaired</html>",
+    "a pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64,
+    "nothing": b"",
+    "a file that is cut": CONTENT[: len(CONTENT) // 2],
+}
 DOWNLOAD = ("weights", "download", MODEL)
 
 
@@ -41,9 +48,9 @@ def test_to_a_folder(kept, zoo, hub):
     assert path.read_bytes() == CONTENT and place.exists() == kept
     assert [item.name for item in out.rglob("*")] == [TITLE, NAME]
     assert zoo.json(*to_folder, "--dry-run")[0]["bytes"] == 0
-    path.write_bytes(CONTENT[::-1])
+    path.write_bytes(OTHER)
     assert "is another file" in zoo(*to_folder, code=2).error
-    assert path.read_bytes() == CONTENT[::-1]
+    assert path.read_bytes() == OTHER
     zoo.patch.setenv("ZOO_WEIGHTS_DIR", str(out))
     assert zoo.json(*DOWNLOAD) == [record(path.parent, out, 0)]
 
@@ -92,3 +99,37 @@ def test_an_archive_is_known_by_its_name(zoo, hub):
     folders.write(zoo.here / "out", {name: CONTENT})
     zoo.patch.setenv("ZOO_WEIGHTS_DIR", "out")
     assert [item["path"] for item in zoo.json(*download)] == [f"out/{name}"]
+
+
+@pytest.mark.parametrize("given", [*filter(PAGES.get, PAGES)])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_mirror_that_gives_something_else(given, known, zoo, at):
+    """It is refused and not kept, by every command that asks for it; once the mirror is well, the
+    same command works. So it is with what an earlier version has kept."""
+    at(serving(hub_of(REPOSITORY, {NAME: PAGES[given]})))
+    folder = zoo.home / ".cache" / "jax-onnx-zoo" / "checkpoints" / f"google--{TITLE}"
+    if known:
+        (folder / COMMIT).mkdir(parents=True)
+        (folder / COMMIT / NAME).write_bytes(PAGES[given])
+        (folder / "refs").mkdir()
+        (folder / "refs" / "main").write_text(COMMIT)
+        assert "without a dry run" in zoo(*DOWNLOAD, "--dry-run", code=2).error
+        assert (folder / COMMIT / NAME).exists()
+    for command in (DOWNLOAD, ("export", MODEL), DOWNLOAD):
+        said = zoo(*command, code=2).error
+        assert "holds no checkpoint" in said and "was removed" in said and NAME in said
+        assert not list(folder.rglob("*.safetensors*"))
+    at(serving(hub_of(REPOSITORY, {NAME: CONTENT})))
+    (record,) = zoo.json(*DOWNLOAD)
+    assert record["bytes"] == len(CONTENT)
+
+
+@pytest.mark.parametrize("given", PAGES)
+def test_what_is_no_checkpoint_is_not_already_there(given, zoo, hub):
+    """Of somebody's own folder nothing is removed, and the sentence says what to do."""
+    place = zoo.here / TITLE / NAME
+    place.parent.mkdir()
+    place.write_bytes(PAGES[given])
+    assert "remove it" in zoo(*DOWNLOAD, code=2).error
+    assert "remove it" in zoo(*DOWNLOAD, "--out", zoo.here, code=2).error
+    assert place.read_bytes() == PAGES[given]

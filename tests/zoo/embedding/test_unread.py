@@ -3,6 +3,7 @@
 import io
 import os
 import tarfile
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import zoo as package
 from tests import folders
 from tests.zoo.embedding.conftest import by_hand
 from tests.zoo.embedding.test_embed import rows
+from zoo.embedding.picture_sources import cut_shards, state_sources
 from zoo.errors import BadRequest
 from zoo.images.pictures import read_picture
 
@@ -68,6 +70,33 @@ def test_a_file_that_is_named_is_not_passed_over(name, tmp_path, stub):
     (tmp_path / "list.txt").write_text("x.heic\n")
     package.embed(tmp_path / name, model=stub, out=tmp_path / "x.lance")
     assert [*errors(tmp_path / "x.lance")] == ["x.heic"]
+
+
+NAMES = ("in/0.png", "in/caf\u00e9.png")
+ENCODINGS = {
+    "utf-8": "\n".join(NAMES).encode(),
+    "Notepad": "\r\n".join((*NAMES, "")).encode("utf-8-sig"),
+    "PowerShell": "\r\n".join((*NAMES, "")).encode("utf-16"),
+    "big-endian": "\n".join(("\ufeff" + NAMES[0], NAMES[1])).encode("utf-16-be"),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_list_in_the_encodings_of_systems(encoding, tmp_path):
+    (tmp_path / "list.txt").write_bytes(ENCODINGS[encoding])
+    (source,) = state_sources([str(tmp_path / "list.txt")])
+    (shard,) = cut_shards([source], 10, Counter())
+    assert shard.names == NAMES
+
+
+@pytest.mark.parametrize(
+    "content", [b"a\0b\n", b"\xff\xfea\0\n", "a.png\n".encode("utf-32"), b"x\n\0\n"]
+)
+def test_a_list_that_is_no_text_is_refused(content, tmp_path):
+    (tmp_path / "list.txt").write_bytes(content)
+    (source,) = state_sources([str(tmp_path / "list.txt")])
+    with pytest.raises(BadRequest, match=r"list\.txt .* UTF-8"):
+        list(cut_shards([source], 10, Counter()))
 
 
 def test_a_source_whose_name_is_no_text(tmp_path, stub):

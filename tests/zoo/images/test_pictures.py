@@ -107,3 +107,14 @@ def test_damaged_files_are_pictures_or_get_a_sentence(format, tmp_path):
             assert "\n" not in str(error) and str(error).isprintable()
         else:
             assert got.mode == "RGB"
+
+
+@pytest.mark.parametrize("header", [b"P5\n3 2\n65535\n", b"P5\n3 2\n4095\n"])
+def test_a_pgm_of_16_bits_is_grey(header, tmp_path):
+    """Its brightest value is white; netpbm's format has the most significant byte first."""
+    brightest = int(header.split()[3])
+    levels = np.array([[0, 1, 0.5], [0.25, 0.75, 0.1]]) * brightest
+    (tmp_path / "a.pgm").write_bytes(header + levels.astype(">u2").tobytes())
+    (image,) = pictures(tmp_path / "a.pgm")
+    grey = np.asarray(image)[..., 0]
+    np.testing.assert_allclose(grey, levels.astype(int) / brightest * 255, rtol=0, atol=0.51)

@@ -1,8 +1,11 @@
 """Photographs to pixel values, in numpy and as a graph, beside torch's and transformers' own."""
 
 import json
+import tracemalloc
+from dataclasses import replace
 from itertools import product
 
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -14,18 +17,21 @@ from PIL import __version__ as pillow
 
 import converter
 import zoo as package
+from converter.jax_versions import enable_x64
 from converter.opsets import is_older
 from converter.verify.sessions import run
 from tests.seeded import nano, values_of
 from zoo.architectures.builder import abstract
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.picture_settings import transformers_processor
+from zoo.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.verify import reference, verify_file
-from zoo.images.in_graph import front
+from zoo.images.in_graph import front, prepare
 from zoo.images.photograph import photograph
-from zoo.images.pixel_values import pixel_values, resized_size
+from zoo.images.pixel_values import centre, check_edges, pixel_values, resized_size
+from zoo.images.resampling import Span, resized_float_part, resized_part
 
 HOW = {name: package.info(name).preprocessing for name in package.list_models()}
 HOW["stretched, then cropped"] = Preprocessing(
@@ -46,7 +52,10 @@ def noisy(size: tuple[int, int]) -> Image.Image:
 
 
 def expected(image: Image.Image, how: Preprocessing, folder) -> np.ndarray:
-    """What transformers' processor gives; for DINOv3 the function of torch that it calls."""
+    """What transformers' processor gives; for DINOv3 the function of torch that it calls, and for
+    timm's networks Pillow's functions and torchvision's rule, as timm calls them."""
+    if how.crop_rounding == "half_even":
+        return cropped_by_torchvision(image, how)
     if not how.rescale_first:
         text = json.dumps(transformers_processor(how))
         (folder / "preprocessor_config.json").write_text(text)
@@ -56,6 +65,17 @@ def expected(image: Image.Image, how: Preprocessing, folder) -> np.ndarray:
     resized = torch.nn.functional.interpolate(pixels, how.size, mode="bilinear", antialias=True)
     mean, std = (torch.tensor(values)[:, None, None] for values in (how.mean, how.std))
     return ((resized - mean) / std).numpy()
+
+
+def cropped_by_torchvision(image: Image.Image, how: Preprocessing) -> np.ndarray:
+    """timm's `transforms_imagenet_eval`; `center_crop` as torchvision 0.27 has it."""
+    short, (width, height), (tall, wide) = how.resize, image.size, how.size
+    by_width = (short, int(short * height / width))
+    size = by_width if width <= height else (int(short * width / height), short)
+    image = image.resize(size, Image.Resampling[how.resample.upper()])
+    top, left = round((size[1] - tall) / 2.0), round((size[0] - wide) / 2.0)
+    pixels = np.asarray(image.crop((left, top, left + wide, top + tall)), np.float32) / 255
+    return ((pixels - how.mean) / how.std).transpose(2, 0, 1)[None]
 
 
 PICTURES = [photograph(), *map(noisy, SIZES)]
@@ -72,6 +92,18 @@ def test_pixels_are_the_image_processors(name, tmp_path):
             got, want = pixel_values([image], how, size), expected(image, how, tmp_path)
             assert got.dtype == np.float32
             np.testing.assert_allclose(got, want, rtol=0, atol=limit, err_msg=str(image.size))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (8, 9)])
+@pytest.mark.parametrize("name", ["dinov2_vits14", "vit_tiny_patch16_224"])
+def test_a_graph_crops_where_numpy_does(name, size):
+    """At a small size, in JAX; margins of 1 to 7 pixels on both edges."""
+    for edges in ((9, 13), (15, 9)):
+        how = replace(HOW[name], size=size, resize=9)
+        image = noisy(edges)
+        with enable_x64(True):
+            got = prepare(jnp.asarray(np.asarray(image)[None]), how, size)
+        np.testing.assert_allclose(got, pixel_values([image], how, size), rtol=0, atol=2e-6)
 
 
 # To convert one that crops takes long.
@@ -142,6 +174,82 @@ def test_the_command(zoo, tmp_path):
     pixels = expected(image, HOW["vit_digits"], tmp_path)
     for output, want in run(ir.Model(rest, ir_version=8), [pixels]).items():
         np.testing.assert_allclose(got[output], want, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("rounding", ["floor", "half_even"])
+def test_half_of_a_margin_is_rounded_as_the_library_rounds_it(rounding):
+    """Of four margins torchvision crops one pixel further: 3, 7, 11, ..., whose half is nearer to
+    the next even number."""
+    margins = range(64)
+    cropped = [centre((margin + 5, 9), (5, 9), rounding)[1] for margin in margins]
+    wanted = [m // 2 if rounding == "floor" else round(m / 2.0) for m in margins]
+    assert cropped == wanted
+    assert (cropped != [m // 2 for m in margins]) == (rounding == "half_even")
+
+
+@pytest.mark.parametrize("resample", ["bilinear", "bicubic"])
+def test_a_part_is_what_pillow_crops_from_the_full_size(resample):
+    """To the bit, in 8 bits and in floating point, also of a part that a JPEG was drafted to."""
+    random, method = np.random.default_rng(7), Image.Resampling[resample.upper()]
+    for count in range(60):
+        height, width, tall, wide = map(int, random.integers(1, 240, 4))
+        tall = height if count % 7 == 0 else tall
+        image = Image.fromarray(random.integers(0, 256, (height, width, 3), np.uint8))
+        top, left = int(random.integers(tall)), int(random.integers(wide))
+        bottom, right = int(random.integers(top, tall)) + 1, int(random.integers(left, wide)) + 1
+        box = (0.0, 0.0, float(width), float(height))
+        if count % 3 == 0:
+            box = (width / 7, height / 9, width / 1.2, height / 1.1)
+        rows = Span(height, box[1], box[3], tall, top, bottom)
+        columns = Span(width, box[0], box[2], wide, left, right)
+        full = np.asarray(image.resize((wide, tall), method, box))
+        part = resized_part(image, rows, columns, resample)
+        np.testing.assert_array_equal(part, full[top:bottom, left:right])
+        scale = np.float32(1 / 255)
+        red = Image.fromarray(np.asarray(image, np.float32)[..., 0] * scale)
+        full = np.asarray(red.resize((wide, tall), method, box))
+        part = resized_float_part(image, rows, columns, resample, scale)
+        np.testing.assert_array_equal(part[..., 0], full[top:bottom, left:right])
+
+
+@pytest.mark.parametrize("size", [(20_000, 1), (1, 20_000), (4000, 3), (5000, 40)])
+def test_a_strip_costs_no_more_than_its_crop(size):
+    """At the full size it would be 256 x 5,120,000 pixels, which no machine should hold."""
+    how = HOW["dinov2_vits14"]
+    image = noisy(size)
+    tracemalloc.start()
+    got = pixel_values([image], how, how.size)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 64 << 20
+    assert got.shape == (1, 3, 224, 224)
+    if size[0] * size[1] > 100_000:  # Pillow itself, which is not counted
+        np.testing.assert_allclose(got, expected_crop(image, how), rtol=0, atol=1e-6)
+
+
+def expected_crop(image: Image.Image, how: Preprocessing) -> np.ndarray:
+    """Pillow's full size, and transformers' crop of that."""
+    tall, wide = resized_size((image.height, image.width), how, how.size)
+    full = image.resize((wide, tall), Image.Resampling[how.resample.upper()])
+    top, left = (tall - how.size[0]) // 2, (wide - how.size[1]) // 2
+    cut = full.crop((left, top, left + how.size[1], top + how.size[0]))
+    pixels = np.asarray(cut, np.float32) / 255
+    return ((pixels - how.mean) / how.std).transpose(2, 0, 1)[None]
+
+
+@pytest.mark.parametrize(
+    "size", [(10**6, 10**6), (0, 5), (-1, 5), (2.5, 3), ("a", "b"), (5,), 7, (1, 10**12)]
+)
+def test_a_size_that_is_none_or_that_no_memory_holds_is_refused(size):
+    with pytest.raises(BadRequest, match="size"):
+        package.preprocess("vit_digits", photograph(), size=size)
+
+
+def test_a_picture_that_a_file_cannot_resize_is_refused():
+    """A file's own arithmetic is exact up to 26,000 pixels along an edge."""
+    check_edges((10, 1000), HOW["dinov2_vits14"])
+    with pytest.raises(BadRequest, match="1 x 20000"):
+        check_edges((1, 20_000), HOW["dinov2_vits14"])
 
 
 def test_timms_resize_and_crop():

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Filter = Literal["bilinear", "bicubic"]
+CropRounding = Literal["floor", "half_even"]
 
 IMAGENET_PIXELS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 OPENAI_PIXELS = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
@@ -25,6 +26,8 @@ class Preprocessing:
     free: one side becomes that of `size`, the one that changes it less, and both are rounded to
     that multiple. With `padded` it keeps it everywhere: it becomes as large as fits into `size`,
     and what is left at the right and bottom edge is black.
+    `crop_rounding` says where a crop begins whose margin is odd: half of it is rounded down, as
+    transformers does, or to the even number (`half_even`), as torchvision and so timm do.
     """
 
     mean: tuple[float, float, float]
@@ -36,6 +39,7 @@ class Preprocessing:
     resample: Filter = "bilinear"
     multiple: int | None = None
     padded: bool = False
+    crop_rounding: CropRounding = "floor"
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) that an image of these sides is resized to where the sides are free.

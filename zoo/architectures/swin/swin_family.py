@@ -97,7 +97,10 @@ def _model(
         namings=(swin_names.ORIGINAL, swin_names.TIMM, swin_names.HUGGINGFACE),
         # timm's: 256 / 0.9 for the shorter edge, and all of larger pictures.
         preprocessing=shared.imagenet(
-            resize=side if side == 384 else int(side / 0.9), resample="bicubic", size=(side, side)
+            resize=side if side == 384 else int(side / 0.9),
+            resample="bicubic",
+            size=(side, side),
+            crop_rounding="half_even",
         ),
         licence=MIT,
         checkpoint=f"swinv2_{size}_patch4_{called}{of_file}.pth",

@@ -52,7 +52,7 @@ def _model(
         config=config,
         namings=(timm_names.VIT, equimo_names.VIT, huggingface_names.VIT),
         # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
-        preprocessing=shared.centred(resize=248, resample="bicubic"),
+        preprocessing=shared.centred(resize=248, resample="bicubic", crop_rounding="half_even"),
         licence=shared.apache(SOURCE, "huggingface/pytorch-image-models"),
         archive=f"{name}.tar.lz4",
         repository=repository,

@@ -16,6 +16,7 @@ from zoo.artifacts.audit.findings import Finding
 from zoo.errors import first_line
 from zoo.export.precision import runnable
 from zoo.manifest.choices import Precision
+from zoo.manifest.described_file import declared_tensor
 from zoo.manifest.schema import Tensor
 
 MOST_NODES = 1_000_000
@@ -133,20 +134,12 @@ def check_signature(
     wrong = []
     takes, gives = live.get_inputs(), live.get_outputs()
     for what, args, expected in (("takes", takes, inputs), ("gives", gives, outputs)):
-        seen = [_tensor(each) for each in args]
+        seen = [declared_tensor(each) for each in args]
         if seen != list(expected):
             listed = "; ".join(map(str, expected))
             wrong.append(f"it {what} {'; '.join(map(str, seen))}, the manifest says {listed}")
     names = ", ".join(tensor.name for tensor in (*inputs, *outputs))
     return Finding("signature", not wrong, "; ".join(wrong) or names)
-
-
-def _tensor(arg: runtime.NodeArg) -> Tensor:
-    inner = arg.type.removeprefix("tensor(").removesuffix(")")
-    dtype = {"float": "float32", "double": "float64"}.get(inner, inner)
-    shape = tuple("?" if dim is None else dim for dim in arg.shape)
-    # Unchecked: a damaged file may have anything there.
-    return Tensor.model_construct(name=arg.name, dtype=dtype, shape=shape)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from weights import Checkpoint
 from weights.errors import MappingError
 from weights.namings.tower_names import TEXTS
-from weights.opening import read_at_most
+from weights.opening import as_utf8, read_at_most
 from weights.tensors import LazyTensor
 from zoo.architectures.kinds import MODEL_TYPES
 from zoo.architectures.library_settings import Settings
@@ -117,7 +117,7 @@ def _read(path: Path, kind: type[Read]) -> Read | None:
         ) from error
     try:
         if len(content) <= LARGEST_SETTINGS:
-            return kind.model_validate_json(content)
+            return kind.model_validate_json(as_utf8(content))
         trouble = f"it has more than {LARGEST_SETTINGS >> 20} MB"
     except ValidationError as error:
         trouble = wrong(error)

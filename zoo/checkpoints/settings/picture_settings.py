@@ -34,6 +34,8 @@ def transformers_processor(how: Preprocessing) -> dict[str, Any]:
     if how.resize is None:
         return {"image_processor_type": "SiglipImageProcessor"} | settings
     cropped: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
+    if how.crop_rounding != "floor":
+        cropped["crop_rounding"] = how.crop_rounding
     if isinstance(how.resize, tuple):
         stretched = {"size": {"height": how.resize[0], "width": how.resize[1]}}
         return {"image_processor_type": "DeiTImageProcessor"} | settings | cropped | stretched

@@ -15,6 +15,7 @@ from zoo.architectures.parts.preprocessing import (
     CENTRED_PIXELS,
     IMAGENET_PIXELS,
     OPENAI_PIXELS,
+    CropRounding,
     Preprocessing,
 )
 from zoo.checkpoints.settings.picture_settings import RESAMPLE
@@ -177,6 +178,7 @@ class Processor(Model, extra="allow"):
     image_std: Statistic = None
     keep_aspect_ratio: bool | None = False
     ensure_multiple_of: Side | None = 1
+    crop_rounding: CropRounding = "floor"  # the zoo's own, which transformers passes over
 
     @model_validator(mode="before")
     @classmethod
@@ -226,6 +228,7 @@ class Processor(Model, extra="allow"):
             resample=FILTER_NAMES[self.resample],
             multiple=(self.ensure_multiple_of or 1) if self._is_free else None,
             padded=bool(self.do_pad) and self.kind.pads_to_square,
+            crop_rounding=self.crop_rounding,
         )
 
     @property

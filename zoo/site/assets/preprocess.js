@@ -16,12 +16,12 @@ const FILTERS = {
 
 const PLACES = 2 ** 22; // of Pillow's coefficients of 8-bit values
 
-/** Where each output pixel begins to read along an edge, and its coefficients there. */
-function weights(edge, scaled, { support, at }) {
+/** Where output pixels from `from` on begin to read along an edge, and their coefficients there. */
+function weights(edge, scaled, from, count, { support, at }) {
   const scale = edge / scaled;
   const unit = Math.max(scale, 1);
-  return Array.from({ length: scaled }, (_, out) => {
-    const centre = (out + 0.5) * scale;
+  return Array.from({ length: count }, (_, out) => {
+    const centre = (from + out + 0.5) * scale;
     const start = Math.max(0, Math.trunc(centre - support * unit + 0.5));
     const end = Math.min(edge, Math.trunc(centre + support * unit + 0.5));
     const found = Float64Array.from({ length: end - start }, (_, index) =>
@@ -39,12 +39,13 @@ const BYTES = {
 };
 const FLOATS = { coefficients: (found) => found, first: 0, last: (sum) => sum };
 
-/** Resize [height, width] values along an axis: 0 changes the height, 1 the width. */
-function pass(values, size, axis, scaled, filter, { coefficients, first, last }) {
+/** Resize [height, width] values along an axis: 0 changes the height, 1 the width. Of the `scaled`
+ * pixels `count` are computed, from `from` on. */
+function pass(values, size, axis, scaled, from, count, filter, { coefficients, first, last }) {
   const [height, width] = size;
-  const table = weights(size[axis], scaled, filter);
+  const table = weights(size[axis], scaled, from, count, filter);
   for (const each of table) each.found = coefficients(each.found);
-  const [tall, wide] = axis ? [height, scaled] : [scaled, width];
+  const [tall, wide] = axis ? [height, count] : [count, width];
   const step = axis ? 1 : width;
   const out = new Float32Array(tall * wide);
   for (let y = 0; y < tall; y += 1) {
@@ -61,16 +62,17 @@ function pass(values, size, axis, scaled, filter, { coefficients, first, last })
   return out;
 }
 
-/** Resize one channel from one [height, width] to another. */
-function resize(values, from, to, filter, kind) {
+/** Resize one channel from one [height, width] to another, of which a part is computed: `count`
+ * [height, width] from `start` [top, left] on. */
+function resize(values, from, to, start, count, filter, kind) {
   const less = from.map((side, axis) => side - to[axis]);
   // Pillow 13 begins with the columns where much more height goes.
   const order = less[0] > 0 && less[0] > 2 * less[1] ? [0, 1] : [1, 0];
   const size = [...from];
   for (const axis of order) {
-    if (size[axis] === to[axis]) continue;
-    values = pass(values, size, axis, to[axis], filter, kind);
-    size[axis] = to[axis];
+    if (size[axis] === to[axis] && count[axis] === to[axis]) continue;
+    values = pass(values, size, axis, to[axis], start[axis], count[axis], filter, kind);
+    size[axis] = count[axis];
   }
   return values;
 }
@@ -110,8 +112,9 @@ export function pixelValues(rgb, height, width, how, size) {
   const rescale = Math.fround(how.rescale);
   const sides = [height, width];
   const scaled = how.padded ? sizeInside(sides, size) : resizedSize(sides, how, size);
-  const [top, left] = scaled.map((side, axis) =>
-    (how.padded ? 0 : Math.floor((side - size[axis]) / 2)));
+  const half = how.crop_rounding === "half_even" ? round : Math.floor;
+  const start = scaled.map((side, axis) => (how.padded ? 0 : half((side - size[axis]) / 2)));
+  const count = how.padded ? scaled : size;
   const filter = FILTERS[how.resample];
   const out = new Float32Array(3 * size[0] * size[1]);
   let to = 0;
@@ -120,12 +123,12 @@ export function pixelValues(rgb, height, width, how, size) {
     const factor = how.rescale_first ? rescale : 1;
     values.forEach((_, place) => { values[place] = rgb[3 * place + plane] * factor; });
     const kind = how.rescale_first ? FLOATS : BYTES;
-    const resized = resize(values, [height, width], scaled, filter, kind);
+    const resized = resize(values, [height, width], scaled, start, count, filter, kind);
     const [mean, std] = [Math.fround(how.mean[plane]), Math.fround(how.std[plane])];
-    for (let y = top; y < top + size[0]; y += 1) {
-      for (let x = left; x < left + size[1]; x += 1, to += 1) {
+    for (let y = 0; y < size[0]; y += 1) {
+      for (let x = 0; x < size[1]; x += 1, to += 1) {
         // What is padded is black.
-        const value = y < scaled[0] && x < scaled[1] ? resized[y * scaled[1] + x] : 0;
+        const value = y < count[0] && x < count[1] ? resized[y * count[1] + x] : 0;
         const level = how.rescale_first ? value : Math.fround(value * rescale);
         out[to] = Math.fround(level - mean) / std;
       }

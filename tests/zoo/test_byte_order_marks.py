@@ -1,0 +1,46 @@
+"""JSON as Windows saves it: with a byte order mark, or in UTF-16 as PowerShell's `>` writes."""
+
+import json
+
+import pytest
+
+from weights.containers.safetensors import read_object
+from weights.files import Checkpoint
+from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
+from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_words
+
+
+def heads(folder):
+    """The number of heads in a folder's settings."""
+    return read_settings(Checkpoint(folder, "", (), {})).settings.num_attention_heads
+
+
+def edge(folder):
+    """The size of pictures in a folder's settings."""
+    return read_settings(Checkpoint(folder, "", (), {})).pictures.size
+
+
+READERS = {
+    CONFIG: (heads, {"num_attention_heads": 7}, 7),
+    PROCESSOR: (
+        edge,
+        {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 48}},
+        (32, 48),
+    ),
+    WORDS: (lambda folder: json.loads(read_words(folder)), {"a": "é"}, {"a": "é"}),
+    SETTINGS: (lambda folder: read_tokenizer_settings(folder)[1], {"pad": "é"}, {"pad": "é"}),
+    "model.safetensors.index.json": (
+        lambda folder: read_object(folder / "model.safetensors.index.json"),
+        {"weight_map": {"a": "b"}},
+        {"weight_map": {"a": "b"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", READERS)
+def test_a_mark_is_no_part_of_the_text(name, encoding, tmp_path):
+    read, content, wanted = READERS[name]
+    (tmp_path / name).write_bytes(json.dumps(content, ensure_ascii=False).encode(encoding))
+    assert read(tmp_path) == wanted

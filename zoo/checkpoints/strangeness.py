@@ -1,0 +1,349 @@
+"""What a checkpoint is that is of no network of the zoo, in a sentence that names the cause."""
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from weights import Checkpoint
+from weights.errors import NotACheckpoint
+from weights.initializers import Shape
+from weights.load import nearest
+from weights.mapping import Naming, leaf_shape, misfits, plan, source_shapes
+from weights.parameters import parameter
+from weights.tensors import FLOATS
+from weights.views import Parts, views_of
+from zoo.architectures.architecture import Beside
+from zoo.architectures.config import Config
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import MODEL_TYPES, read_sizes, settled, with_one_head
+from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.load import model_shapes
+from zoo.checkpoints.own import positions_in
+from zoo.checkpoints.settings.beside import OF_LIBRARIES
+from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.registry.lookup import MODELS
+
+NUMBER = re.compile(r"\.(\d+)\.")
+"""The number of a block in the path of a leaf."""
+
+PATCHES, POSITIONS = "patch_embed.proj.weight", "global_pos_embed.weight"
+"""Leaves of vision transformers: the patch embedding, and learned positions."""
+
+SAVE_AGAIN = "and save the network again"
+
+REPARAMETRISED = (
+    (
+        ("_orig", "_mask"),
+        "pruned weights beside their masks",
+        "call `torch.nn.utils.prune.remove` on each of these layers",
+    ),
+    (
+        ("_g", "_v"),
+        "weights as a length and a direction",
+        "call `torch.nn.utils.remove_weight_norm` on each of these layers",
+    ),
+    (
+        ("_orig", "_u"),
+        "weights before they are divided by their spectral norm",
+        "call `torch.nn.utils.remove_spectral_norm` on each of these layers",
+    ),
+)
+"""Endings of the tensors that stand for one weight, what they hold, and what makes one of them."""
+
+PARAMETRIZED = re.compile(r"(?:^|\.)parametrizations\.\w+\.(original|\d)")
+FACTORS = re.compile(r"(?:^|[._])lora_(?:[AB]|up|down|alpha|magnitude_vector)(?:[._]|$)", re.I)
+"""Names of an adapter's factors: of peft, of loralib and of diffusers."""
+
+
+Reasons: TypeAlias = Mapping[str, Sequence[str]]
+
+
+class Misfit(NamedTuple):
+    """A network that a part of a checkpoint nearly is, and what does not fit, by what is wrong."""
+
+    entry: ModelInfo
+    naming: Naming
+    view: Checkpoint
+    reasons: Reasons
+
+    @property
+    def total(self) -> int:
+        """How many tensors do not fit."""
+        return sum(map(len, self.reasons.values()))
+
+    @property
+    def told(self) -> str:
+        """Words about what does not fit, with the names that the file has."""
+        prefix = self.view.prefix
+        return "; ".join(
+            f"{len(names)} {what}: {few([f'{prefix}{name}' for name in names], 100)}"
+            for what, names in self.reasons.items()
+            if names
+        )
+
+
+def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | None = None) -> str:
+    """Describe a checkpoint that is of no network of the zoo, in a sentence."""
+    if reason := stored_otherwise(checkpoint):
+        return f"{checkpoint.path} {reason}"
+    parts = parts or views_of(checkpoint)
+    is_read = settings is not None and settings.model_type in MODEL_TYPES
+    if settings is not None and not is_read and (name := settings.class_name):
+        return (
+            f"{checkpoint.path} holds no network of an architecture of the zoo: {CONFIG} beside it "
+            f"says that it is a {name}. Name a model with its weights, or give a file of "
+            "`zoo list`'s."
+        )
+    namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
+    try:
+        naming, view = nearest(namings, checkpoint, parts)
+    except NotACheckpoint as error:
+        return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
+    if reason := _channels(naming, view):
+        return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
+    misfit = nearest_misfit(parts, settings)
+    if misfit is None or not misfit.total:
+        if reason := _grid(naming, view):
+            return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
+        family = next(each.family for each in MODELS.values() if naming in each.readable)
+        sizes = next(filter(None, map(partial(_read_text, naming, view), MODELS.values())), "none")
+        return _advised(checkpoint, family, naming, f"sizes that no network of it has ({sizes})")
+    return _advised(checkpoint, misfit.entry.family, misfit.naming, misfit.told)
+
+
+def _read_text(naming: Naming, view: Checkpoint, entry: ModelInfo) -> str:
+    """Return the sizes of a file as those of an entry's architecture, in words; empty where they
+    cannot be read."""
+    if naming not in entry.readable:
+        return ""
+    config = read_sizes(entry.config_for(naming.name), partial(leaf_shape, naming, view.tensors))
+    return config.text if config is not None else ""
+
+
+def contradiction(parts: Parts, settings: Settings | None, best: Checkpoint) -> str:
+    """Return what does not fit the larger network of which `best` is a part; empty where there is
+    none that nearly fits."""
+    misfit = nearest_misfit(parts, settings, len(best.tensors))
+    if misfit is None or not 0 < NEARLY * misfit.total <= len(misfit.view.tensors):
+        return ""
+    alone = f" {parameter('take')} {best.prefix} reads that part alone." if best.prefix else ""
+    return _advised(best, misfit.entry.family, misfit.naming, misfit.told) + alone
+
+
+NEARLY = 10
+"""A network nearly fits if one of so many tensors does not."""
+
+
+def _advised(checkpoint: Checkpoint, family: str, naming: Naming, told: str) -> str:
+    return (
+        f"{checkpoint.path} holds no network of an architecture of the zoo. It is most like "
+        f"{family}, in the names of {naming.name}, but for {told}. Give the checkpoint as its "
+        "library saves it, or export the whole model with `converter.to_onnx`."
+    )
+
+
+def stored_otherwise(checkpoint: Checkpoint) -> str:
+    """Return in what form other than floats of each layer a checkpoint keeps its weights, and how
+    to save them as those; empty where it does not."""
+    tensors = checkpoint.tensors
+    whole = [
+        key
+        for key, each in tensors.items()
+        if len(each.shape) > 1 and each.dtype not in FLOATS and "weight" in key.rpartition(".")[2]
+    ]
+    if whole:
+        return (
+            f"holds layers in whole numbers ({few(whole[:1])} in {tensors[whole[0]].dtype}), and "
+            "nothing of the zoo says what they stand for: save the network in floats, and make it "
+            f"smaller with {parameter('precision')}."
+        )
+    if factors := [key for key in tensors if FACTORS.search(key)]:
+        return (
+            f"holds factors of an adapter among its tensors ({few(factors[:1])}), and no tensor "
+            "tells their scale: save what `merge_and_unload()` gives, or let peft's "
+            "`save_pretrained` write a folder of the adapter, and name that with "
+            f"{parameter('base')}."
+        )
+    for (first, second), words, advice in REPARAMETRISED:
+        split = [key for key in tensors if _is_split(key, first, second, tensors)]
+        if split:
+            both = few([split[0], split[0].removesuffix(first) + second])
+            return f"holds {words} ({both}): {advice}, {SAVE_AGAIN}."
+    if found := [key for key in tensors if PARAMETRIZED.search(key)]:
+        return (
+            f"holds weights that a parametrization computes ({few(found[:1])}): call "
+            "`torch.nn.utils.parametrize.remove_parametrizations` on each of these layers, "
+            f"{SAVE_AGAIN}."
+        )
+    return ""
+
+
+def _is_split(key: str, first: str, second: str, keys: Collection[str]) -> bool:
+    """Return whether two tensors stand for the weight of a layer of a network. The last layer of
+    self-supervised training, which is no part of one, is kept so by its authors."""
+    stem = key.removesuffix(first)
+    is_weight = stem != key and stem.rpartition(".")[2] in ("weight", "bias")
+    return is_weight and stem + second in keys and ".last_layer." not in f".{key}"
+
+
+def nearest_misfit(parts: Parts, settings: Settings | None, least: int = 0) -> Misfit | None:
+    """Return the network that fits a part of a checkpoint best, of the architectures that share
+    most names with it; None where none shares any. The part has more than `least` tensors."""
+    near = [
+        (entry, naming, view)
+        for entry in MODELS.values()
+        for naming in entry.readable[:-1]
+        for view in parts(naming)
+        if len(view.tensors) > least and _knows_most(naming, view)
+    ]
+    sized = [
+        Misfit(*each, reasons) for each in near if (reasons := _sized_misfits(*each, settings))
+    ]
+    # The networks of a family need the same names, and large ones take their time to be built.
+    first = {
+        (entry.family, naming.name, view.prefix): (entry, naming, view)
+        for entry, naming, view in reversed(near)
+    }
+    known = {(each.entry.family, each.naming.name, each.view.prefix) for each in sized}
+    others = [each for key, each in first.items() if key not in known]
+    found = sized + [Misfit(*each, _name_misfits(*each)) for each in others]
+    stated = settings.model_type if settings else ""
+    return min(found, key=lambda each: (each.total, each.entry.family != stated), default=None)
+
+
+def _knows_most(naming: Naming, view: Checkpoint) -> bool:
+    known = sum(naming.knows(key) for key in view.tensors)
+    return known > 0 and 2 * known >= len(view.tensors)
+
+
+def _sized_misfits(
+    entry: ModelInfo, naming: Naming, view: Checkpoint, settings: Settings | None
+) -> Reasons | None:
+    """Return what does not fit a network of an entry's architecture in the sizes of a file; None
+    where those cannot be read."""
+    usual = entry.config_for(naming.name)
+    config = read_sizes(usual, SiblingShapes(naming, view, usual).find)
+    config = config and settled(config, Beside(naming.name, settings, bool(view.head)))
+    if config is not None and not config.is_sound:
+        config = with_one_head(config)
+    if config is None or not config.is_sound or not all(map(naming.names, model_shapes(config))):
+        return None
+    reasons = misfits(naming, plan(naming.rules, model_shapes(config)), view.tensors)
+    return {**reasons, "missing": [*reasons["missing"], *_weights_of(reasons["unexpected"], view)]}
+
+
+def _weights_of(biases: Sequence[str], view: Checkpoint) -> list[str]:
+    """Return the weights that a file lacks of layers of which it has the bias."""
+    stems = (key.removesuffix(".bias") for key in biases if key.endswith(".bias"))
+    return [f"{stem}.weight" for stem in stems if f"{stem}.weight" not in view.tensors]
+
+
+def _name_misfits(entry: ModelInfo, naming: Naming, view: Checkpoint) -> Reasons:
+    """Return the names that the networks of an entry's family need and a file lacks, and those that
+    are none of theirs; blocks are not counted."""
+    shapes = model_shapes(entry.config_for(naming.name))
+    named = {path: shape for path, shape in shapes.items() if naming.names(path)}
+    plans = plan(naming.rules, named)
+    reasons = misfits(naming, plans, view.tensors)
+    there = {_unnumbered(key) for key in view.tensors}
+    needed = {_unnumbered(key) for key in source_shapes(plans)}
+    absent = {_unnumbered(key): key for key in reversed(reasons["missing"])}
+    return {
+        "missing": [key for name, key in absent.items() if name not in there],
+        "unexpected": [key for key in reasons["unexpected"] if _unnumbered(key) not in needed],
+    }
+
+
+def _unnumbered(key: str) -> str:
+    return re.sub(r"\d+", "0", key)
+
+
+class SiblingShapes:
+    """Shapes of leaves as a file has them; of a block that lacks one, those of another block, and
+    of positions that it lacks, the usual ones. So the sizes of an incomplete file can be read."""
+
+    def __init__(self, naming: Naming, view: Checkpoint, usual: Config):
+        self.own = partial(leaf_shape, naming, view.tensors)
+        self.leaves = {naming.leaf(key) or "" for key in view.tensors}
+        self.positions = positions_in(usual)
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Collection[str]]:
+        """Numbers of the blocks that have any leaf, by what comes before the number."""
+        found: dict[str, dict[str, None]] = {}
+        for leaf in self.leaves:
+            for match in NUMBER.finditer(leaf):
+                found.setdefault(leaf[: match.start() + 1], {})[match[1]] = None
+        return found
+
+    def find(self, leaf: str) -> Shape | None:
+        """Return the shape of a leaf; None where neither the file nor a block like its own has
+        it."""
+        if (shape := self.own(leaf)) is not None:
+            return shape
+        if leaf.endswith(POSITIONS) and self.positions is not None:
+            patch = self.own(leaf.removesuffix(POSITIONS) + PATCHES) or (0,)
+            return self.positions.patches + self.positions.prefix, patch[0]
+        siblings = (self.own(each) for each in self._siblings(leaf))
+        return next((each for each in siblings if each is not None), None)
+
+    def _siblings(self, leaf: str) -> Iterator[str]:
+        """Yield the same leaf of other blocks, the nearest first; none of a block that is not
+        there."""
+        numbers = [*NUMBER.finditer(leaf)]
+        if numbers and numbers[-1][1] in self.blocks.get(leaf[: numbers[-1].start() + 1], ()):
+            for match in reversed(numbers):
+                before = leaf[: match.start() + 1]
+                for other in self.blocks.get(before, ()):
+                    yield f"{before}{other}{leaf[match.end() - 1 :]}"
+
+
+def _channels(naming: Naming, view: Checkpoint) -> str:
+    """Return of how many channels pictures are, where the zoo's networks take others."""
+    for part in ("", "vision.", "backbone."):
+        for leaf in (PATCHES, "blocks.0.downsample.conv.weight"):
+            kernel = leaf_shape(naming, view.tensors, part + leaf) or ()
+            if len(kernel) == 4 and kernel[1] != 3:
+                channels = f"{kernel[1]} channel{'s' if kernel[1] != 1 else ''}"
+                return (
+                    f"it takes pictures of {channels}, and the zoo's networks take 3: export the "
+                    "whole model with `converter.to_onnx`"
+                )
+    return ""
+
+
+def _grid(naming: Naming, view: Checkpoint) -> str:
+    """Return that positions are of no square grid, of which no tensor tells the sides."""
+    for part in ("", "vision.", "backbone."):
+        table = leaf_shape(naming, view.tensors, part + POSITIONS)
+        entries = (entry for entry in MODELS.values() if naming in entry.readable)
+        places = (positions_in(entry.config_for(naming.name)) for entry in entries)
+        patches = {table[0] - where.prefix for where in places if table and where is not None}
+        if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
+            return (
+                f"its {min(patches)} positions are of no square grid, and no tensor tells of "
+                'which: write {"image_size": [HEIGHT, WIDTH]} of the pictures of training into '
+                f"{settings_place(view.path)}"
+            )
+    return ""
+
+
+def settings_place(path: Path) -> str:
+    """Return where settings are read that belong to a checkpoint, and what to name then."""
+    if path.is_dir():
+        return f"{CONFIG} in {path}, and name that folder again"
+    if OF_LIBRARIES.fullmatch(path.name):
+        return f"a {CONFIG} beside {path.name}, and name the file again"
+    return (
+        f"a {CONFIG} beside {path.name}, in a folder without another checkpoint, and name the file "
+        "again"
+    )
+
+
+def few(names: Sequence[str], most: int = 60) -> str:
+    """Return the first five, which come from a file and may be anything."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(ascii(name)[1:-1][:most] for name in names[:5]) + more
