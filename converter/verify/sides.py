@@ -192,6 +192,10 @@ def _range(value: Value) -> Range:
         return Range(min(r.low for r in ranges), max(r.high for r in ranges))
     if node.op in (ops.argmax, ops.argmin) or (node.op is ops.top_k and value.index == 1):
         return _positions(node)
+    if node.op is ops.sort:
+        return _range(node.inputs[value.index])
+    if node.op is ops.iota:
+        return Range(0, known_range(value).high)
     if node.op is ops.select_n and len(node.inputs) == 3:
         truth = _known_truth(node.inputs[0])
         if truth is not None:

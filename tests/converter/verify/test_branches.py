@@ -136,9 +136,11 @@ def test_sides_that_ranges_exclude_are_none():
         a = lax.switch((x[0] > 0).astype(jnp.int32), [jnp.sin, jnp.cos, jnp.tanh], x)
         b = lax.switch(jnp.sum(x > 0), [jnp.sin, jnp.cos, jnp.tanh, jnp.exp, jnp.abs], x)
         c = lax.fori_loop(0, 3, lambda k, y: y + x[k], x)
-        return a, b, c, x[jnp.argmax(x)]
+        d = jnp.take_along_axis(x, jnp.argsort(x), 0), x[lax.top_k(x, 2)[1]]
+        return a, b, c, d, x[jnp.argmax(x)]
 
     assert untaken(fn, (3,)) == []
+    assert untaken(lambda x: jnp.take_along_axis(x, jnp.argsort(x), 0), ("n",)) == []
 
 
 def test_endless_loops_and_broken_promises_are_not_tried():
@@ -146,12 +148,8 @@ def test_endless_loops_and_broken_promises_are_not_tried():
     assert probe([np.int32(MOST_TURNS), ROWS]).is_valid
     assert not probe([np.int32(MOST_TURNS + 1), ROWS]).is_valid
     probe = Probe(trace(row, [((1,), "int32"), (4, 3)]))
-    assert [probe([np.int32([i]), ROWS]).is_valid for i in (-5, -4, 3, 4)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    valid = [i for i in (-5, -4, 3, 4) if probe([np.int32([i]), ROWS]).is_valid]
+    assert valid == [-4, 3]
 
 
 # ---------------------------------------------------------------------------- sides that are taken
