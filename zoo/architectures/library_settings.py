@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from weights.errors import MappingError
+from zoo.architectures.class_numbers import Id2Label, LabelNames
 from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
-from zoo.fields import Escaped, Line, Model, Side, Three
+from zoo.fields import Line, Model, Side, Three
 
 MOST_HEADS = 1024
 
@@ -69,7 +70,7 @@ class Settings(Model, extra="allow"):
     num_attention_heads: Annotated[int, Field(ge=1, le=MOST_HEADS)] | None = None
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
-    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Escaped] = Field({})
+    id2label: Id2Label = Field({})
     eos_token_id: int | tuple[int, ...] | None = None
     vision_config: Settings | None = None
     text_config: Settings | None = None
@@ -79,7 +80,7 @@ class Settings(Model, extra="allow"):
     max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
     temperature_init_value: Annotated[float, Field(gt=0, le=1e6)] | None = None
     architecture: Line = ""
-    label_names: tuple[Escaped, ...] = ()
+    label_names: LabelNames = Field({})
     global_pool: Line = ""
     pretrained_cfg: TimmPictures | None = None
     model_args: dict[Line, Any] = Field({})
@@ -117,16 +118,17 @@ class Settings(Model, extra="allow"):
         return self.text_config or self
 
     @property
+    def repository(self) -> str:
+        """Name of the repository that somebody loaded it from, as transformers notes it."""
+        name = (self.model_extra or {}).get("_name_or_path")
+        return name if isinstance(name, str) else ""
+
+    @property
     def timm_name(self) -> str:
         """Name of timm's network on the hub, with its weights before somebody trained them."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes, in their order."""
-        numbered = sorted((int(number), name) for number, name in self.id2label.items())
-        return self.label_names or tuple(name for _, name in numbered)
 
 
 Own = TypeVar("Own", bound=Model)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from weights import Checkpoint
+from weights.adapters import MERGED
 from weights.containers import npy
 from weights.errors import MappingError
 from weights.load import fits
@@ -34,6 +35,7 @@ from zoo.checkpoints.settings.beside import (
     with_temperature,
     without_effect,
 )
+from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
 from zoo.checkpoints.settings.known_settings import refuse_other_networks, strange_settings
@@ -64,7 +66,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         checkpoint = named(checkpoint)
     checkpoint = with_temperature(checkpoint)
     beside = read_settings(checkpoint)
-    settings, how = beside.settings, beside.pictures
+    settings = beside.settings
     parts = views_of(checkpoint, not asked.without_head)
     alike = [
         each
@@ -87,9 +89,12 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         (each for each in alike if each[2].prefix == prefix),
         key=lambda each: sum(map(each[0].knows, each[2].tensors)),
     )
+    classes = read_class_names(entry, config, settings, view)
     tell_use(view, naming, config, entry.name, asked)
-    tell_settings(asked, unheard(beside, config))
-    entry = described(entry, naming, config, settings, how, bool(view.head))
+    tell_settings(asked, (*unheard(beside, config), *classes.said))
+    if classes.names is None and not is_published(entry, checkpoint, settings):
+        tell_settings(asked, published_names(entry, config, are_used=True))
+    entry = described(entry, naming, config, beside, classes.names)
     return with_own_facts(entry, asked), view
 
 
@@ -97,21 +102,14 @@ def described(
     entry: ModelInfo,
     naming: Naming,
     config: Config,
-    settings: Settings | None,
-    how: Preprocessing | None,
-    own_head: bool = False,
+    beside: SettingsBeside,
+    names: tuple[str, ...] | None,
 ) -> ModelInfo:
-    """An entry for a network of its architecture in other sizes, or with other classes. **Raises**
-    `MappingError` where the settings beside the tensors are about another network."""
-    names = settings.class_names if settings and config.classes else ()
-    if own_head and len(names) != config.classes:
-        names = ()  # those of another head, if of any
-    if names and len(names) != config.classes:
-        raise MappingError(
-            f"{CONFIG} beside the checkpoint names {len(names)} classes, and its classifier has "
-            f"{config.classes}: give the settings that were saved with it."
-        )
-    usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
+    """An entry for a network of its architecture in other sizes, or with other classes; `names` are
+    those of its classes, by default the entry's. **Raises** `MappingError` where the settings beside
+    the tensors are about another network."""
+    settings, how = beside.settings, beside.pictures
+    usual, like_usual = entry.config_for(naming.name), names in (None, entry.class_names)
     if settings:
         refuse_other_networks(settings)
     if settings and naming.name == "huggingface":
@@ -132,8 +130,31 @@ def described(
         published={},
         preprocessing=how or pictures,
         parameters=count_parameters(abstract(config)),
-        labels=names or entry.labels,
+        labels=entry.labels if names is None else names,
         digest="",
+    )
+
+
+def is_published(entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None) -> bool:
+    """Return whether the name of a checkpoint, or the settings beside it, say that it is what
+    somebody published, as it was."""
+    if checkpoint.container == MERGED:
+        return False
+    files = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
+    repositories = {name.rpartition("/")[2] for name in entry.names}
+    stated = {settings.timm_name, settings.repository} if settings else set()
+    return bool(files & {*entry.files, *repositories} or stated & {*entry.names})
+
+
+def published_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:
+    """A sentence about classes of which nothing says what they are called, where a published network
+    has as many that have names."""
+    if not entry.labels or not config.classes or config.classes != entry.config.classes:
+        return
+    names = f"as those of the published {entry.name}" if are_used else "by their numbers"
+    yield (
+        f"nothing in it or beside it says what its {config.classes} classes are called, so that they "
+        f"are called {names}: write id2label into a {CONFIG} beside it if yours have other names"
     )
 
 

@@ -11,7 +11,9 @@ def stated_entry(manifest: Manifest) -> ModelInfo:
     """The zoo's entry for the model of a manifest, or one for the network of somebody's own that it
     describes. **Raises** `UnknownModel`."""
     if manifest.network is None:
-        return info(manifest.model)
+        entry = info(manifest.model)
+        is_other = len(manifest.classes) == entry.config.classes != 0
+        return replace(entry, labels=manifest.classes) if is_other else entry
     return replace(
         architecture(manifest.family or manifest.model),
         name=manifest.model,
