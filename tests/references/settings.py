@@ -291,6 +291,8 @@ def sides(settings: Settings) -> tuple[int, int]:
     if inner.get("model_type") in ("dinov3_vit", "dinov3_convnext", "convnext", "convnextv2"):
         return (64, 96)
     size = size if isinstance(size, int) else size[0]
+    step = inner.get("num_windows", 1) * inner.get("patch_size", 1)
+    size = max(size // step, 1) * step if "num_windows" in inner else size
     return (size, size)
 
 

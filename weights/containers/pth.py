@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
-from weights.containers.nested import flatten, find_tables
+from weights.containers.nested import find_tables, flatten
 from weights.containers.pickles import Other, Storage, StoredTensor, unpickle
 from weights.containers.zips import ERRORS, locate_member
 from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint

@@ -108,6 +108,17 @@ class Settings(Model, extra="allow"):
         return listed[0], listed[1]
 
     @property
+    def picture_size(self) -> tuple[int, int] | None:
+        """Height and width of the pictures that a network is for, as transformers' `image_size`
+        states them; None where it does not. That of a backbone is not the whole network's."""
+        extra = (self.vision_config or self).model_extra or {}
+        stated = extra.get("image_size")
+        sides = stated if isinstance(stated, list | tuple) else (stated, stated)
+        if len(sides) != 2 or not all(type(side) is int and 0 < side < 1 << 14 for side in sides):
+            return None
+        return sides[0], sides[1]
+
+    @property
     def network(self) -> Settings:
         """The part about the network for images, where a model has several."""
         return self.vision_config or self.backbone_config or self
@@ -128,7 +139,6 @@ class Settings(Model, extra="allow"):
         """Name of timm's network on the hub, with its weights before somebody trained them."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"
-
 
 
 Own = TypeVar("Own", bound=Model)

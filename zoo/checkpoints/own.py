@@ -116,23 +116,36 @@ def described(
         check_settings(config, settings)
     if body(config) != body(usual) or (config.classes and not (like_usual and config == usual)):
         config = _as_trained(entry, naming, config)
-    if config == usual and like_usual and how in (None, entry.preprocessing):
+    how = how or _pictures(entry, naming, config, settings)
+    if config == usual and like_usual and how == entry.preprocessing:
         return entry
     # JAX is imported only where there is a model to build.
     from zoo.architectures.builder import abstract, count_parameters
 
-    pictures = entry.preprocessing
-    if config.native is not None and config.native != usual.native:
-        pictures = pictures.at(config.native)
     return replace(
         entry,
         config=config,
         published={},
-        preprocessing=how or pictures,
+        preprocessing=how,
         parameters=count_parameters(abstract(config)),
         labels=entry.labels if names is None else names,
         digest="",
     )
+
+
+def _pictures(
+    entry: ModelInfo, naming: Naming, config: Config, settings: Settings | None
+) -> Preprocessing:
+    """Return the preprocessing of pictures where nothing beside the tensors states it: the entry's,
+    at the size of the learned positions, or else at `image_size` of transformers' `config.json`."""
+    native, usual = config.native, entry.config_for(naming.name).native
+    if native is not None:
+        return entry.preprocessing if native == usual else entry.preprocessing.at(native)
+    size = settings.picture_size if settings and naming.name == "huggingface" else None
+    is_whole = size is not None and not any(side % config.stride for side in size)
+    if size is None or not (is_whole or architecture_of(config).crops):
+        return entry.preprocessing
+    return entry.preprocessing.at(size)
 
 
 def is_published(entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None) -> bool:

@@ -27,7 +27,14 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, is_published, positions_in, published_names, readings, unheard
+from zoo.checkpoints.own import (
+    described,
+    is_published,
+    positions_in,
+    published_names,
+    readings,
+    unheard,
+)
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.class_names import read_class_names

@@ -1,28 +1,21 @@
 """Every setting of the classes that are read, at other values: what the library then computes is
 computed here too, or the setting is refused by its name."""
 
-import hashlib
-import re
-from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from tests.references import Arrays
-from tests.references.settings import CLASSES, Change, Made, base, changed, changes, made, picture
+from tests.references.settings import Made, picture
 from weights import bind
 from weights.errors import WeightsError
 from weights.progress import Quiet
 from zoo.architectures.builder import abstract
-from zoo.checkpoints.asked_entry import find_entry
 from zoo.architectures.config import Config
 from zoo.architectures.dual.dual_config import DualConfig
+from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, open_weights
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import ZooError
@@ -62,14 +55,23 @@ def computed(kind: str, case: Made, folder: Path) -> Arrays:
         if isinstance(loaded.config, DualConfig):
             inputs = [value[None] for value in inputs]
         found = model(*inputs)
-        COMPUTED[key] = {name: np.asarray(value) for name, value in found._asdict().items() if isinstance(value, jax.Array)}
+        COMPUTED[key] = {
+            name: np.asarray(value)
+            for name, value in found._asdict().items()
+            if isinstance(value, jax.Array)
+        }
     return COMPUTED[key]
 
 
 def distance(ours: Arrays, theirs: Arrays) -> float:
     """The largest difference of an output that both have, as a share of its largest number."""
     shares = [
-        float(np.abs(ours[name].reshape(-1) - theirs[name].reshape(-1)).max() / np.abs(theirs[name]).max()) if ours[name].size == theirs[name].size else 9.0
+        float(
+            np.abs(ours[name].reshape(-1) - theirs[name].reshape(-1)).max()
+            / np.abs(theirs[name]).max()
+        )
+        if ours[name].size == theirs[name].size
+        else 9.0
         for name in theirs
         if name in ours
     ]

@@ -127,7 +127,7 @@ def _settings(config: DetectionConfig) -> dict[str, Any]:
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
         "num_windows": config.windows,
-        **({} if config.windowed is None else {"window_block_indexes": list(config.windowed)}),
+        "window_block_indexes": list(config.windowed_blocks),
         "apply_layernorm": True,
         "reshape_hidden_states": True,
         "use_mask_token": config.backbone.mask_token,

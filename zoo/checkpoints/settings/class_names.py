@@ -64,13 +64,26 @@ def read_class_names(
 def _in_settings(settings: Settings | None) -> Iterator[StatedNames]:
     if settings is None:
         return
-    if settings.label_names:
-        is_list = len(settings.label_names) == max(settings.label_names) + 1
-        yield StatedNames(settings.label_names, f"label_names in {CONFIG}", is_list)
+    if by_timm := settings.label_names or _names_of_timm(settings):
+        is_list = len(by_timm) == max(by_timm) + 1
+        yield StatedNames(by_timm, f"label_names in {CONFIG}", is_list)
     if settings.id2label:
         yield StatedNames(settings.id2label, f"id2label in {CONFIG}", True)
     else:
         yield from _by_name(settings)
+
+
+def _names_of_timm(settings: Settings) -> dict[int, str]:
+    """Names where earlier versions of timm have them: in `pretrained_cfg`, or called `labels`."""
+    inside = settings.pretrained_cfg and settings.pretrained_cfg.model_extra
+    outside = settings.model_extra if settings.architecture else None
+    stated = (inside or {}).get("label_names") or (outside or {}).get("labels")
+    try:
+        return numbered_names("label_names", stated)
+    except ValueError as error:
+        raise MappingError(
+            f"{CONFIG} beside the checkpoint cannot be used: {error}. Mend it, or take it away."
+        ) from error
 
 
 def _by_name(settings: Settings) -> Iterator[StatedNames]:

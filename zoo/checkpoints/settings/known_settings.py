@@ -44,6 +44,7 @@ OF_CALLS = (
     *("pad_token_id", "bos_token_id", "attn_implementation", "label_descriptions", "sep_token_id"),
     *(
         "finetuning_task",
+        "labels",
         "task_specific_params",
         "add_cross_attention",
         "cross_attention_hidden_size",
