@@ -42,6 +42,7 @@ LAYERS = {
     "num_classes": (0, 1, 7),
     "in_chans": (1, 4),
     "img_size": (48, 64, [32, 48]),
+    "patch_size": (2, 4, 8, 16),
     "ref_feat_shape": (8, [8, 8]),
     "head_hidden_size": (24,),
     "attn_pool_num_heads": (4,),

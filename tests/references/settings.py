@@ -99,7 +99,7 @@ BASES: Mapping[str, Settings] = {
 }
 """Settings of a small network of each class."""
 
-ACTIVATIONS = ("relu", "silu", "gelu", "gelu_pytorch_tanh", "quick_gelu")
+ACTIVATIONS = ("relu", "silu", "quick_gelu")
 
 OF_TEXTS: Mapping[str, tuple[str, ...]] = {
     "depth_estimation_type": ("relative", "metric"),
@@ -164,17 +164,16 @@ def others(name: str, value: Any) -> Iterator[Any]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
-        yield from dict.fromkeys((2 * value or 2, value + 1, value // 2 or value - 1))
+        yield from dict.fromkeys((2 * value or 2, value + 1))
     elif isinstance(value, float):
-        yield from (2 * value + 0.1, value / 2)
+        yield 2 * value + 0.1
     elif isinstance(value, str):
         yield from (each for each in OF_TEXTS.get(name, ACTIVATIONS) if each != value)
     elif isinstance(value, list | tuple):
         yield [*value][::-1]
         yield from ([*value[:-1], each] for each in others(name, value[-1]) if value)
-        yield [*value, *value[-1:]]
     elif value is None:
-        yield from OF_TEXTS.get(name, (True, 1, 2, 0.5, [1], [2, 1], "relu"))
+        yield from OF_TEXTS.get(name, (True, 1, 0.5, [2, 1], "relu"))
 
 
 def settings_of(kind: str) -> Settings:
@@ -296,7 +295,7 @@ def sides(settings: Settings) -> tuple[int, int]:
     return (size, size)
 
 
-def picture(kind: str, made: Made) -> dict[str, np.ndarray]:
-    """Its inputs, without the batch."""
-    given = inputs_of(CLASSES[kind], made.settings)
+def inputs(kind: str, case: Made) -> dict[str, np.ndarray]:
+    """What a network is given, without the batch."""
+    given = inputs_of(CLASSES[kind], case.settings)
     return {name: value[0].numpy() for name, value in given.items()}

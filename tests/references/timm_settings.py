@@ -14,10 +14,9 @@ from zlib import crc32
 import numpy as np
 from safetensors.numpy import save_file
 
-from tests.conftest import GOLDEN
 from weights.initializers import Float32, Shape
 
-FILE = GOLDEN / "timm_settings.json"
+FILE = Path(__file__).parents[1] / "golden" / "timm_settings.json"
 
 Arguments = dict[str, Any]
 

@@ -105,9 +105,9 @@ def described(
     beside: SettingsBeside,
     names: tuple[str, ...] | None,
 ) -> ModelInfo:
-    """An entry for a network of its architecture in other sizes, or with other classes; `names` are
-    those of its classes, by default the entry's. **Raises** `MappingError` where the settings beside
-    the tensors are about another network."""
+    """Return an entry for a network of its architecture in other sizes, or with other classes;
+    `names` are those of its classes, by default the entry's. **Raises** `MappingError` where the
+    settings beside the tensors are about another network."""
     settings, how = beside.settings, beside.pictures
     usual, like_usual = entry.config_for(naming.name), names in (None, entry.class_names)
     if settings:
@@ -160,14 +160,14 @@ def is_published(entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | 
 
 
 def published_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:
-    """A sentence about classes of which nothing says what they are called, where a published network
-    has as many that have names."""
+    """A sentence about classes of which nothing says what they are called, where a published
+    network has as many that have names."""
     if not entry.labels or not config.classes or config.classes != entry.config.classes:
         return
     names = f"as those of the published {entry.name}" if are_used else "by their numbers"
     yield (
-        f"nothing in it or beside it says what its {config.classes} classes are called, so that they "
-        f"are called {names}: write id2label into a {CONFIG} beside it if yours have other names"
+        f"nothing in it or beside it says what its {config.classes} classes are called, so that "
+        f"they are called {names}: write id2label into a {CONFIG} beside it if yours have others"
     )
 
 

@@ -39,6 +39,7 @@ from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.known_settings import unusual_options
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
@@ -90,7 +91,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         raise MappingError(strange(checkpoint, settings))
     ranked = likely(checkpoint, settings, asked)
     if not ranked:
-        raise MappingError(strange(checkpoint, settings))
+        raise MappingError(strange(checkpoint, settings) + unusual_options(settings))
     best = ranked[0]
     # Where only the licences differ, a guess would be a claim about the terms. What a library does
     # otherwise than the authors is no difference between networks that it has trained.

@@ -1,78 +1,53 @@
-"""Every setting of the classes that are read, at other values: what the library then computes is
-computed here too, or the setting is refused by its name."""
+"""Every setting of the classes that are read: followed, without effect in its library, or refused."""
 
-from pathlib import Path
+import json
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+import pytest
 
-from tests.references import Arrays
-from tests.references.settings import Made, picture
-from weights import bind
-from weights.errors import WeightsError
-from weights.progress import Quiet
-from zoo.architectures.builder import abstract
-from zoo.architectures.config import Config
-from zoo.architectures.dual.dual_config import DualConfig
-from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.load import Loaded, open_weights
-from zoo.checkpoints.weights_argument import Given
-from zoo.errors import ZooError
+from tests.references import timm_settings
+from tests.references.settings import CLASSES, Change, changes
+from tests.zoo.checkpoints.setting_outcomes import (
+    FILE,
+    UNREAD,
+    outcome,
+    outcome_of_timm,
+    outcomes,
+)
 
-CLOSE = 2e-4
-"""Share of the largest number of an output, as which rounding may differ."""
+KEPT = json.loads(FILE.read_text())
+
+SAMPLE = ("ViTForImageClassification", "SiglipTextModel")
+"""Classes whose networks are built fastest."""
 
 
-class Refused(Exception):
-    """The zoo reads no network with these settings."""
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*CLASSES, *timm_settings.BASES])
+def test_every_setting(name):
+    found, wrong = outcomes(name)
+    assert wrong == []
+    assert found == KEPT[name]
 
 
-ANSWERS: dict[str, tuple[str, ...]] = {
-    "AutoModelForInstanceSegmentation": ("logits", "pred_boxes", "pred_masks"),
-}
+def sampled() -> list[Change]:
+    """One value of every fourth setting of a few classes."""
+    firsts = {change.name: change for name in SAMPLE for change in changes(name)}
+    return [*firsts.values()][::4]
 
 
-def read(folder: Path) -> Loaded:
-    """What the zoo reads. **Raises** `Refused`."""
-    try:
-        entry, choice = find_entry(None, Given(folder))
-        return open_weights(choice, entry, Quiet())
-    except (WeightsError, ZooError) as error:
-        raise Refused(str(error)) from error
+@pytest.mark.parametrize("change", sampled(), ids=str)
+def test_some_settings(change, tmp_path):
+    found = outcome(change, tmp_path / "own")
+    assert found == UNREAD or found in KEPT[change.kind][change.name]
 
 
-COMPUTED: dict[tuple[Config, str, str], Arrays] = {}
+@pytest.mark.parametrize("case", timm_settings.cases()[1:65:6], ids=str)
+def test_some_arguments_of_timm(case, tmp_path):
+    assert outcome_of_timm(case, tmp_path / "own") in KEPT[case.architecture][case.argument]
 
 
-def computed(kind: str, case: Made, folder: Path) -> Arrays:
-    """What the zoo's network computes. **Raises** `Refused`."""
-    loaded, given = read(folder), picture(kind, case)
-    key = (loaded.config, case.digest, str({name: x.shape for name, x in given.items()}))
-    if key not in COMPUTED:
-        model = bind(abstract(loaded.config), loaded.weights.arrays)
-        inputs = [jnp.asarray(given[name]) for name in loaded.config.takes]
-        if isinstance(loaded.config, DualConfig):
-            inputs = [value[None] for value in inputs]
-        found = model(*inputs)
-        COMPUTED[key] = {
-            name: np.asarray(value)
-            for name, value in found._asdict().items()
-            if isinstance(value, jax.Array)
-        }
-    return COMPUTED[key]
-
-
-def distance(ours: Arrays, theirs: Arrays) -> float:
-    """The largest difference of an output that both have, as a share of its largest number."""
-    shares = [
-        float(
-            np.abs(ours[name].reshape(-1) - theirs[name].reshape(-1)).max()
-            / np.abs(theirs[name]).max()
-        )
-        if ours[name].size == theirs[name].size
-        else 9.0
-        for name in theirs
-        if name in ours
-    ]
-    return max(shares)
+def test_all_classes_are_tried():
+    """With every setting that they have: at least one value of most is something to its library."""
+    assert KEPT.keys() == {*CLASSES, *timm_settings.BASES}
+    for name in CLASSES:
+        names = {change.name for change in changes(name)}
+        assert KEPT[name].keys() <= names and len(KEPT[name]) > 0.6 * len(names)

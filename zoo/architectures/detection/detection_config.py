@@ -110,14 +110,8 @@ class DetectionConfig(OnBackbone):
         read = bool(self.layers) and all(1 <= layer <= self.depth for layer in self.layers)
         windowed = all(0 <= block < DEEPEST for block in self.windowed or ())
         masks = self.instances is None or self.instances.is_sound
-        return (
-            sized
-            and read
-            and windowed
-            and masks
-            and self.decoder.is_sound
-            and self.backbone.is_sound
-        )
+        parts = masks and self.decoder.is_sound and self.backbone.is_sound
+        return sized and read and windowed and parts
 
     @property
     def text(self) -> str:

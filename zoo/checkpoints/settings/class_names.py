@@ -42,8 +42,11 @@ def read_class_names(
     settings: Settings | None,
     checkpoint: Checkpoint,
 ) -> ClassNames:
-    """Return the names of the classes of a network whose entry in the registry is `entry`. **Raises**
-    `MappingError` where the settings beside the checkpoint name the classes of another network."""
+    """Return the names of the classes of a network whose entry in the registry is `entry`.
+
+    **Raises** `MappingError` where the settings beside the checkpoint name the classes of another
+    network.
+    """
     if not config.classes:
         return ClassNames(None)
     said = [*_contradictions(settings, config.classes)]
@@ -129,7 +132,10 @@ def _trouble(stated: StatedNames, classes: int) -> str:
     if not is_other:
         return ""
     if stated.complete:
-        return f"{CONFIG} beside the checkpoint names {count} classes, and its classifier has {classes}"
+        return (
+            f"{CONFIG} beside the checkpoint names {count} classes, and its classifier has "
+            f"{classes}"
+        )
     return (
         f"{stated.source} names {count} classes up to number {max(stated.names)}, and its "
         f"classifier has {classes}"
