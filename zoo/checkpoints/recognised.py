@@ -17,6 +17,7 @@ from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
+    ARCHITECTURES,
     MODEL_TYPES,
     architecture_of,
     body,
@@ -93,6 +94,8 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     if not ranked:
         raise MappingError(strange(checkpoint, settings) + unusual_options(settings))
     best = ranked[0]
+    if settings is not None and not asked.take:
+        _check_kind(best, settings, asked)
     # Where only the licences differ, a guess would be a claim about the terms. What a library does
     # otherwise than the authors is no difference between networks that it has trained.
     alike = ranked if best.is_variant else []
@@ -119,6 +122,23 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
         entry = replace(entry, licence=entry.unlisted.licence)
     return with_own_facts(entry, asked), best.view
+
+
+def _check_kind(best: Candidate, settings: Settings, asked: Given) -> None:
+    """**Raises** `MappingError` where the settings are of a network on a backbone, and the backbone
+    alone is read."""
+    kinds = [
+        kind
+        for kind in ARCHITECTURES
+        if "backbone" in kind.parts
+        and any(made.model_type == settings.model_type for made in kind.classes)
+    ]
+    if kinds and architecture_of(best.config) not in kinds:
+        raise MappingError(
+            f"{asked.path} is a {settings.class_name} as {CONFIG} beside it says, and the zoo has "
+            f"no network for it, only for the backbone ({best.called}), which can be named with "
+            f"{parameter('take')}.{unusual_options(settings)}"
+        )
 
 
 def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:

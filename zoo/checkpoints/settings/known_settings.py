@@ -127,7 +127,7 @@ TIMM_REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
 OPTIONS: Mapping[str, tuple[Any, ...]] = {
     # Of transformers.
     **{"proj_bias": (True,), "mlp_bias": (True,), "use_mask_token": (True,)},
-    "vision_use_head": (True,),
+    **{"vision_use_head": (True,), "attention_bias": (True,), "use_swiglu_ffn": (False,)},
     # Of timm.
     **{"class_token": (True,), "pos_embed": ("learn",), "no_embed_class": (False,)},
     **{"reg_tokens": (0,), "num_reg_tokens": (0, 4), "pre_norm": (False,), "final_norm": (True,)},
