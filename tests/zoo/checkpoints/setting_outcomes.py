@@ -43,8 +43,8 @@ CLOSE = 2e-4
 """Share of an output's largest number: rounding is at most 2e-5 of it in the networks here."""
 
 UNREAD, UNCHANGED, FOLLOWED, REFUSED = "impossible", "without effect", "followed", "refused"
-"""Outcomes: the library makes nothing of the value, it changes no output, the zoo's network computes
-what the library's does, or it is refused."""
+"""Outcomes: the library makes nothing of the value, it changes no output, the zoo's network
+computes what the library's does, or it is refused."""
 
 
 class Refused(Exception):
@@ -181,8 +181,8 @@ END = "<!-- end of settings -->\n"
 
 
 def table(kept: Outcomes) -> str:
-    """The outcomes as a table: names of settings that are followed or refused at some value, and how
-    many there are that change nothing in their library."""
+    """Return the outcomes as a table: names of settings that are followed or refused at some value,
+    and how many there are that change nothing in their library."""
     rows = ["| class | settings | without effect | followed | refused |", "|---|---|---|---|---|"]
     for name, of in kept.items():
         idle = sum(words == [UNCHANGED] for words in of.values())
@@ -202,19 +202,22 @@ def write_page(kept: Outcomes) -> None:
     PAGE.write_text(before + START + "\n" + table(kept) + "\n" + END + rest.partition(END)[2])
 
 
+def to_text(kept: Outcomes) -> str:
+    """Return JSON with a line for each setting."""
+    classes = []
+    for name, of in kept.items():
+        lines = (f" {json.dumps(setting)}: {json.dumps(words)}" for setting, words in of.items())
+        classes.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
+    return "{\n" + ",\n".join(classes) + "\n}\n"
+
+
 def main(names: list[str]) -> None:
     kept: Outcomes = json.loads(FILE.read_text()) if FILE.exists() else {}
     for name in names or [*CLASSES, *timm_settings.BASES]:
         kept[name], wrong = outcomes(name)
         print(name, len(kept[name]), *wrong, sep="\n  ", flush=True)
-        lines = (
-            f'"{each}": {{\n'
-            + ",\n".join(f' "{k}": {json.dumps(v)}' for k, v in of.items())
-            + "\n}"
-            for each, of in kept.items()
-        )
-        FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    write_page(kept)
+        FILE.write_text(to_text(kept))
+        write_page(kept)
 
 
 if __name__ == "__main__":
