@@ -153,8 +153,9 @@ class Checkpoint:
 
     `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
     what the container says about itself; `objects` are values that were walked past: where they
-    are, and of which class; `unread` are files beside them that may hold networks too; `adapter` is
-    the name of the folder of an adapter that was merged into it.
+    are, and of which class; `tables` are lists and dictionaries of texts and numbers, such as names
+    of classes, by where they are; `unread` are files beside them that may hold networks too;
+    `adapter` is the name of the folder of an adapter that was merged into it.
 
     Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
     own names; `prefix` is what comes before them in the file, `head` what the file calls the linear
@@ -167,6 +168,7 @@ class Checkpoint:
     tensors: Mapping[str, LazyTensor]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Any] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     adapter: str = ""
     prefix: str = ""

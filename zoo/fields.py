@@ -16,6 +16,7 @@ DIGEST = "^[0-9a-f]{64}$"
 LABEL = "^[a-z0-9_]+$"
 OWN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 """The name of a folder, everywhere, and of a page, which also stands in programs."""
+UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 PATTERNS = {
@@ -60,8 +61,9 @@ Size = Annotated[tuple[Side, Side], AfterValidator(check_pixels)]
 
 
 def without_controls(text: str) -> str:
-    """Text with what is no character to be shown written as Python writes it."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: ascii(match[0])[1:-1], text)
+    """Return the text with characters that are not shown written as Python writes them: controls,
+    ends of lines, marks that turn the direction of writing, and halves of characters."""
+    return UNSHOWN.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class Model(BaseModel):

@@ -5,6 +5,7 @@ Everything lies flat afterwards: what was `{"teacher": {"backbone": {"norm.weigh
 which prefix, `weights.views` finds out.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from weights.containers.pickles import NOT_DENSE, Other, StoredTensor
 from weights.errors import Damaged
 
 DEEPEST = 16  # containers in containers
+TABLES_WITHIN = 6  # containers and objects around a table of texts
+MOST_LOOKED_AT = 100_000  # values that are looked at for tables of texts
 
 
 def flatten(content: object) -> tuple[dict[str, StoredTensor | Other], dict[str, str]]:
@@ -35,6 +38,33 @@ def flatten(content: object) -> tuple[dict[str, StoredTensor | Other], dict[str,
             inner = list(_entries(name, value))
             waiting += [(each, depth + 1, part) for each, part in reversed(inner)]
     raise Damaged(f"it has more than {MOST_VALUES} values in its tables")
+
+
+def find_tables(content: object) -> dict[str, Any]:
+    """The lists and dictionaries of texts and numbers in a value, by where they are: in
+    dictionaries, and among the attributes of objects. What is deeper, or behind too many other
+    values, is not looked for."""
+    tables: dict[str, Any] = {}
+    waiting = deque([("", 0, content)])
+    left = MOST_LOOKED_AT
+    while waiting and left > 0:
+        name, depth, value = waiting.popleft()
+        inside = value.attributes if isinstance(value, Other) else value
+        left -= 1 + (len(inside) if isinstance(inside, dict | list | tuple) else 0)
+        if isinstance(inside, dict | list | tuple) and inside and _is_plain(inside):
+            tables[name] = inside
+        elif isinstance(inside, dict) and depth < TABLES_WITHIN:
+            waiting += [
+                (f"{name}.{key}" if name else str(key), depth + 1, each)
+                for key, each in inside.items()
+                if isinstance(each, dict | list | tuple | Other)
+            ]
+    return tables
+
+
+def _is_plain(container: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> bool:
+    values = container.values() if isinstance(container, dict) else container
+    return all(isinstance(each, str | int | float) for each in values)
 
 
 def _entries(name: str, container: Any) -> Iterator[tuple[str, Any]]:

@@ -18,7 +18,7 @@ Source: the operations' meanings are those of `pickletools` in Python's library.
 
 import pickletools
 from collections.abc import Callable, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weights.containers.bounds import LARGEST_SIDE, shape_of
@@ -63,9 +63,10 @@ class StoredTensor:
 @dataclass(frozen=True)
 class Other:
     """A value that is not described further: a sparse tensor, or an object of a class that is
-    never built."""
+    never built. `attributes` are what an object would be filled with."""
 
     what: str
+    attributes: dict[Any, Any] = field(default_factory=dict, compare=False)
 
 
 class Scripted(dict[Any, Any]):
@@ -188,11 +189,13 @@ class Machine:
             sequence.extend(values)
 
     def build(self, state: Any) -> None:
-        """Give a module its attributes. No other value here has any: those of a dictionary (its
-        `_metadata`) do not matter."""
-        if isinstance(module := self.stack[-1], Scripted) and isinstance(state, dict):
+        """Give a module or an object its attributes. Those of a dictionary (its `_metadata`) do not
+        matter, and what is not a dense tensor has none."""
+        if not isinstance(state, dict) or (top := self.stack[-1]) is NOT_DENSE:
+            return
+        if isinstance(top, Scripted | Other):
             self.spend(len(state))
-            module.update(state)
+            (top if isinstance(top, Scripted) else top.attributes).update(state)
 
     def top(self, kind: type[Any]) -> Any:
         """The topmost value, which must be of a kind, or unknown."""

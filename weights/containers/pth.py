@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
-from weights.containers.nested import flatten
+from weights.containers.nested import find_tables, flatten
 from weights.containers.pickles import Other, Storage, StoredTensor, unpickle
 from weights.containers.zips import ERRORS, locate_member
 from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint
@@ -43,6 +43,7 @@ def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
         archive = Archive(source, members)
         content = unpickle(archive.read("data.pkl", LARGEST_TABLE))
         state, objects = flatten(content)
+        tables = find_tables(content)
         within("its table (in tensors)", len(state), MOST_TENSORS)
         tensors = {key: archive.tensor(key, value) for key, value in state.items()}
     if isinstance(content, Other) or (objects and not tensors):
@@ -57,7 +58,7 @@ def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
             f"{path} holds a {type(content).__name__} and no table of named tensors: give a file "
             "that holds a state dict."
         )
-    return Checkpoint(path, "PyTorch archive", (source,), tensors, objects=objects)
+    return Checkpoint(path, "PyTorch archive", (source,), tensors, objects=objects, tables=tables)
 
 
 class Archive:

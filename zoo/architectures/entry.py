@@ -21,6 +21,9 @@ from zoo.html import html_table
 UNSTATED = "not stated"
 """The terms of weights of which nobody has said any."""
 
+NO_CLASS = "N/A"
+"""The name of a number that is of no class, in lists of names that have gaps."""
+
 DATA = Path(__file__).parents[1] / "data"  # where embedded weights lie
 
 

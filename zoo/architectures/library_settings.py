@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from weights.errors import MappingError
+from zoo.architectures.class_numbers import Id2Label, LabelNames
 from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
-from zoo.fields import Escaped, Line, Model, Side, Three
+from zoo.fields import Line, Model, Side, Three
 
 MOST_HEADS = 1024
 
@@ -70,7 +71,7 @@ class Settings(Model, extra="allow"):
     num_attention_heads: Annotated[int, Field(ge=1, le=MOST_HEADS)] | None = None
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
-    id2label: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Escaped] = Field({})
+    id2label: Id2Label = Field({})
     eos_token_id: int | tuple[int, ...] | None = None
     vision_config: Settings | None = None
     text_config: Settings | None = None
@@ -80,7 +81,7 @@ class Settings(Model, extra="allow"):
     max_depth: Annotated[float, Field(gt=0, le=1e6)] | None = None
     temperature_init_value: Annotated[float, Field(gt=0, le=1e6)] | None = None
     architecture: Line = ""
-    label_names: tuple[Escaped, ...] = ()
+    label_names: LabelNames = Field({})
     global_pool: Line = ""
     pretrained_cfg: TimmPictures | None = None
     model_args: dict[Line, Any] = Field({})
@@ -108,6 +109,17 @@ class Settings(Model, extra="allow"):
         return listed[0], listed[1]
 
     @property
+    def picture_size(self) -> tuple[int, int] | None:
+        """Height and width of the pictures that a network is for, as transformers' `image_size`
+        states them; None where it does not. That of a backbone is not the whole network's."""
+        extra = (self.vision_config or self).model_extra or {}
+        stated = extra.get("image_size")
+        sides = stated if isinstance(stated, list | tuple) else (stated, stated)
+        if len(sides) != 2 or not all(type(side) is int and 0 < side < 1 << 14 for side in sides):
+            return None
+        return sides[0], sides[1]
+
+    @property
     def network(self) -> Settings:
         """The part about the network for images, where a model has several."""
         return self.vision_config or self.backbone_config or self
@@ -118,16 +130,16 @@ class Settings(Model, extra="allow"):
         return self.text_config or self
 
     @property
+    def repository(self) -> str:
+        """Name of the repository that somebody loaded it from, as transformers notes it."""
+        name = (self.model_extra or {}).get("_name_or_path")
+        return name if isinstance(name, str) else ""
+
+    @property
     def timm_name(self) -> str:
         """Name of timm's network on the hub, with its weights before somebody trained them."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes, in their order."""
-        numbered = sorted((int(number), name) for number, name in self.id2label.items())
-        return self.label_names or tuple(name for _, name in numbered)
 
 
 Own = TypeVar("Own", bound=Model)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from weights import Checkpoint
+from weights.adapters import MERGED
 from weights.containers import npy
 from weights.errors import MappingError
 from weights.load import fits
@@ -35,6 +36,7 @@ from zoo.checkpoints.settings.beside import (
     with_temperature,
     without_effect,
 )
+from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
 from zoo.checkpoints.settings.known_settings import refuse_other_networks, strange_settings
@@ -65,7 +67,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         checkpoint = named(checkpoint)
     checkpoint = with_temperature(checkpoint)
     beside = read_settings(checkpoint)
-    settings, how = beside.settings, beside.pictures
+    settings = beside.settings
     parts = views_of(checkpoint, not asked.without_head)
     alike = [
         each
@@ -88,9 +90,12 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         (each for each in alike if each[2].prefix == prefix),
         key=lambda each: sum(map(each[0].knows, each[2].tensors)),
     )
+    classes = read_class_names(entry, config, settings, view)
     tell_use(view, naming, config, entry.name, asked)
-    tell_settings(asked, unheard(beside, config))
-    entry = described(entry, naming, config, settings, how, bool(view.head))
+    tell_settings(asked, (*unheard(beside, config), *classes.said))
+    if classes.names is None and not is_published(entry, checkpoint, settings):
+        tell_settings(asked, published_names(entry, config, are_used=True))
+    entry = described(entry, naming, config, beside, classes.names)
     return with_own_facts(entry, asked), view
 
 
@@ -98,43 +103,72 @@ def described(
     entry: ModelInfo,
     naming: Naming,
     config: Config,
-    settings: Settings | None,
-    how: Preprocessing | None,
-    own_head: bool = False,
+    beside: SettingsBeside,
+    names: tuple[str, ...] | None,
 ) -> ModelInfo:
-    """An entry for a network of its architecture in other sizes, or with other classes. **Raises**
-    `MappingError` where the settings beside the tensors are about another network."""
-    names = settings.class_names if settings and config.classes else ()
-    if own_head and len(names) != config.classes:
-        names = ()  # those of another head, if of any
-    if names and len(names) != config.classes:
-        raise MappingError(
-            f"{CONFIG} beside the checkpoint names {len(names)} classes, and its classifier has "
-            f"{config.classes}: give the settings that were saved with it."
-        )
-    usual, like_usual = entry.config_for(naming.name), not names or names == entry.class_names
+    """Return an entry for a network of its architecture in other sizes, or with other classes;
+    `names` are those of its classes, by default the entry's. **Raises** `MappingError` where the
+    settings beside the tensors are about another network."""
+    settings, how = beside.settings, beside.pictures
+    usual, like_usual = entry.config_for(naming.name), names in (None, entry.class_names)
     if settings:
         refuse_other_networks(settings)
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
     if body(config) != body(usual) or (config.classes and not (like_usual and config == usual)):
         config = _as_trained(entry, naming, config)
-    if config == usual and like_usual and how in (None, entry.preprocessing):
+    how = how or _pictures(entry, naming, config, settings)
+    if config == usual and like_usual and how == entry.preprocessing:
         return entry
     # JAX is imported only where there is a model to build.
     from zoo.architectures.builder import abstract, count_parameters
 
-    pictures = entry.preprocessing
-    if config.native is not None and config.native != usual.native:
-        pictures = pictures.at(config.native)
     return replace(
         entry,
         config=config,
         published={},
-        preprocessing=how or pictures,
+        preprocessing=how,
         parameters=count_parameters(abstract(config)),
-        labels=names or entry.labels,
+        labels=entry.labels if names is None else names,
         digest="",
+    )
+
+
+def _pictures(
+    entry: ModelInfo, naming: Naming, config: Config, settings: Settings | None
+) -> Preprocessing:
+    """Return the preprocessing of pictures where nothing beside the tensors states it: the entry's,
+    at the size of the learned positions, or else at `image_size` of transformers' `config.json`."""
+    native, usual = config.native, entry.config_for(naming.name).native
+    if native is not None:
+        return entry.preprocessing if native == usual else entry.preprocessing.at(native)
+    size = settings.picture_size if settings and naming.name == "huggingface" else None
+    is_whole = size is not None and not any(side % config.stride for side in size)
+    if size is None or not (is_whole or architecture_of(config).crops):
+        return entry.preprocessing
+    return entry.preprocessing.at(size)
+
+
+def is_published(entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None) -> bool:
+    """Return whether the name of a checkpoint, or the settings beside it, say that it is what
+    somebody published, as it was."""
+    if checkpoint.container == MERGED:
+        return False
+    files = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
+    repositories = {name.rpartition("/")[2] for name in entry.names}
+    stated = {settings.timm_name, settings.repository} if settings else set()
+    return bool(files & {*entry.files, *repositories} or stated & {*entry.names})
+
+
+def published_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:
+    """A sentence about classes of which nothing says what they are called, where a published
+    network has as many that have names."""
+    if not entry.labels or not config.classes or config.classes != entry.config.classes:
+        return
+    names = f"as those of the published {entry.name}" if are_used else "by their numbers"
+    yield (
+        f"nothing in it or beside it says what its {config.classes} classes are called, so that "
+        f"they are called {names}: write id2label into a {CONFIG} beside it if yours have others"
     )
 
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from weights import Checkpoint
-from weights.adapters import MERGED
 from weights.errors import MappingError
 from weights.load import PERIODS, fits
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
+from weights.parameters import parameter
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
+    ARCHITECTURES,
     MODEL_TYPES,
     architecture_of,
     body,
@@ -24,10 +25,18 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, readings, unheard
+from zoo.checkpoints.own import (
+    described,
+    is_published,
+    published_names,
+    readings,
+    unheard,
+)
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
+from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.known_settings import unusual_options
 from zoo.checkpoints.strangeness import contradiction, settings_place, strange
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
@@ -75,13 +84,15 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     asked = choice if isinstance(choice, Given) else Given(choice.path)
     checkpoint = named(open_given(asked) if isinstance(choice, Given) else choice)
     beside = read_settings(checkpoint)
-    settings, how = beside.settings, beside.pictures
+    settings = beside.settings
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(strange(checkpoint, settings))
     ranked = likely(checkpoint, settings, asked)
     if not ranked:
-        raise MappingError(strange(checkpoint, settings))
+        raise MappingError(strange(checkpoint, settings) + unusual_options(settings))
     best = ranked[0]
+    if settings is not None and not asked.take:
+        _check_kind(best, settings, asked)
     # Where only the licences differ, a guess would be a claim about the terms. What a library does
     # otherwise than the authors is no difference between networks that it has trained.
     alike = ranked if best.is_variant else []
@@ -97,9 +108,13 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         check_heads(best, settings)
     entry = _described(best, beside)
     tell_use(best.view, best.naming, best.config, best.called, asked)
-    tell_settings(asked, unheard(beside, best.config))
-    published = _is_published(best, checkpoint)
-    if how is None and not published and "pixel_values" in best.config.takes:
+    published = is_published(best.entry, checkpoint, None)
+    classes = read_class_names(best.entry, best.config, settings, best.view)
+    tell_settings(asked, (*unheard(beside, best.config), *classes.said))
+    if classes.names is None and not is_published(best.entry, checkpoint, settings):
+        tell_settings(asked, published_names(best.entry, best.config, are_used=False))
+        entry = replace(entry, labels=())
+    if beside.pictures is None and not published and "pixel_values" in best.config.takes:
         tell_guess(asked, entry.family)
     if not best.is_variant:
         entry = entry.unlisted
@@ -109,19 +124,27 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     return with_own_facts(entry, asked), best.view
 
 
+def _check_kind(best: Candidate, settings: Settings, asked: Given) -> None:
+    """**Raises** `MappingError` where the settings are of a network on a backbone, and the backbone
+    alone is read."""
+    kinds = [
+        kind
+        for kind in ARCHITECTURES
+        if "backbone" in kind.parts
+        and any(made.model_type == settings.model_type for made in kind.classes)
+    ]
+    if kinds and architecture_of(best.config) not in kinds:
+        raise MappingError(
+            f"{asked.path} is a {settings.class_name} as {CONFIG} beside it says, and the zoo has "
+            f"no network for it, only for the backbone ({best.called}), which can be named with "
+            f"{parameter('take')}.{unusual_options(settings)}"
+        )
+
+
 def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:
-    entry, naming, config = candidate.entry, candidate.naming, candidate.config
-    own_head = bool(candidate.view.head)
-    return described(entry, naming, config, beside.settings, beside.pictures, own_head)
-
-
-def _is_published(candidate: Candidate, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint's own name says that it is what somebody published, as it was."""
-    if checkpoint.container == MERGED:
-        return False
-    names = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
-    repositories = {name.rpartition("/")[2] for name in candidate.entry.names}
-    return bool(names & {*candidate.entry.files, *repositories})
+    entry, config = candidate.entry, candidate.config
+    names = read_class_names(entry, config, beside.settings, candidate.view).names
+    return described(entry, candidate.naming, config, beside, names)
 
 
 def likely(

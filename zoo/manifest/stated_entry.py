@@ -12,7 +12,9 @@ def stated_entry(manifest: Manifest) -> ModelInfo:
     """The zoo's entry for the model of a manifest, or one for the network of somebody's own that it
     describes. **Raises** `UnknownModel`, or `BadFile` where that is of another kind."""
     if manifest.network is None:
-        return info(manifest.model)
+        entry = info(manifest.model)
+        is_other = len(manifest.classes) == entry.config.classes != 0
+        return replace(entry, labels=manifest.classes) if is_other else entry
     family = architecture(manifest.family or manifest.model)
     kinds = {type(entry.config) for entry in MODELS.values() if entry.family == family.family}
     if type(manifest.network) not in kinds:

@@ -1,6 +1,6 @@
 """Detection transformers, as everybody asks for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,7 @@ def _unsized(config: DetectionConfig) -> DetectionConfig:
         decoder=DecoderConfig(0, 0, 0, 0, 0, 0),
         layers=(),
         windows=0,
+        windowed=None,
         queries=0,
         classes=0,
         groups=0,
@@ -98,14 +99,25 @@ def _settled(config: DetectionConfig, beside: Beside) -> DetectionConfig:
         sampling_heads=sampling,
         points=max(1, own.sampling_heads * own.points // sampling),
     )
-    return replace(
+    network = replace(
         config,
         decoder=decoder,
         layers=told.backbone_config.out_indices or config.layers,
         windows=told.backbone_config.num_windows or config.windows,
         projector_eps=told.layer_norm_eps,
         instances=config.instances and replace(config.instances, stride=told.mask_downsample_ratio),
+        windowed=None,
     )
+    return replace(network, windowed=_windowed(network, told.backbone_config.window_block_indexes))
+
+
+def _windowed(config: DetectionConfig, stated: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return the blocks that attend within windows; None if they are the usual ones. Blocks behind
+    the last that is read have no effect."""
+    if stated is None or config.windows == 1:
+        return None
+    blocks = tuple(sorted({block for block in stated if block < max(config.layers)}))
+    return None if blocks == config.windowed_blocks else blocks
 
 
 def _settings(config: DetectionConfig) -> dict[str, Any]:
@@ -115,6 +127,7 @@ def _settings(config: DetectionConfig) -> dict[str, Any]:
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
         "num_windows": config.windows,
+        "window_block_indexes": list(config.windowed_blocks),
         "apply_layernorm": True,
         "reshape_hidden_states": True,
         "use_mask_token": config.backbone.mask_token,
@@ -156,6 +169,7 @@ RF_DETR = TransformersClass(
     antialias=True,
     auto="AutoModelForObjectDetection",
     answers=("logits", "pred_boxes"),
+    free=("window_block_indexes",),
     idle=(
         *("dropout", "attention_dropout", "activation_dropout", "init_std", "class_cost"),
         *("bbox_cost", "giou_cost", "class_loss_coefficient", "dice_loss_coefficient"),
@@ -163,7 +177,7 @@ RF_DETR = TransformersClass(
         *("auxiliary_loss", "mask_loss_coefficient", "mask_point_sample_ratio"),
         *("mask_downsample_ratio", "mask_class_loss_coefficient", "mask_dice_loss_coefficient"),
         *("segmentation_head_activation_function", "attention_bias", "disable_custom_kernels"),
-        *("window_block_indexes", "use_mask_token"),
+        "use_mask_token",
     ),
 )
 

@@ -60,7 +60,8 @@ class DetectionConfig(OnBackbone):
     """Hyperparameters of a detection transformer: RF-DETR's.
 
     The backbone attends within `windows` x `windows` windows of a picture, and to all of it in the
-    blocks that follow `layers`, whose normed patches are what is read: blocks counted from 1. The
+    blocks that follow `layers`, whose normed patches are what is read: blocks counted from 1. With
+    `windowed`, blocks counted from 0, these attend within windows and all others to all. The
     projector makes one map of these, by `bottlenecks` of `narrow` channels and norms of
     `projector_eps`. There are `queries`, of which each finds a thing of one of `classes` or
     nothing. In training there are `groups` of queries and of their heads; only the first is used
@@ -77,9 +78,17 @@ class DetectionConfig(OnBackbone):
     narrow: int = 128
     projector_eps: float = 1e-6
     instances: InstanceConfig | None = None
+    windowed: tuple[int, ...] | None = None
 
     scores: ClassVar[Scores] = "sigmoid"
     task: ClassVar[str] = "object-detection"
+
+    @property
+    def windowed_blocks(self) -> tuple[int, ...]:
+        """Blocks that attend within windows, counted from 0, of those that are read."""
+        if self.windowed is not None:
+            return self.windowed
+        return tuple(block for block in range(max(self.layers)) if block not in self.layers)
 
     @property
     def stride(self) -> int:
@@ -99,8 +108,10 @@ class DetectionConfig(OnBackbone):
         counts = (self.queries, self.classes, self.groups, self.windows, self.narrow)
         sized = all(0 < count <= MOST for count in counts) and 0 <= self.bottlenecks <= DEEPEST
         read = bool(self.layers) and all(1 <= layer <= self.depth for layer in self.layers)
+        windowed = all(0 <= block < DEEPEST for block in self.windowed or ())
         masks = self.instances is None or self.instances.is_sound
-        return sized and read and masks and self.decoder.is_sound and self.backbone.is_sound
+        parts = masks and self.decoder.is_sound and self.backbone.is_sound
+        return sized and read and windowed and parts
 
     @property
     def text(self) -> str:

@@ -17,6 +17,7 @@ class DetectionBackbone(Model):
 
     out_indices: tuple[Count, ...] = ()
     num_windows: Count | None = None
+    window_block_indexes: tuple[Annotated[int, Field(ge=0, lt=1024)], ...] | None = None
 
 
 class DetectionSettings(Model):

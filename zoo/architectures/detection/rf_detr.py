@@ -162,6 +162,7 @@ class RfDetr(Backboned):
     mask_stride: int = eqx.field(static=True)
     layers: tuple[int, ...] = eqx.field(static=True)
     windows: int = eqx.field(static=True)
+    windowed: tuple[int, ...] = eqx.field(static=True)
     queries: int = eqx.field(static=True)
 
     def __init__(self, config: DetectionConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
@@ -187,6 +188,7 @@ class RfDetr(Backboned):
         self.instance_head = make_head(instances) if instances else None
         self.mask_stride = instances.stride if instances else 0
         self.layers, self.windows, self.queries = config.layers, config.windows, config.queries
+        self.windowed = config.windowed_blocks
         self.about = about
 
     @property
@@ -205,7 +207,7 @@ class RfDetr(Backboned):
     def stages(self, pixel_values: Float[Array, "3 H W"]) -> list[Detections]:
         """Proposals of the places of the map, and then what the queries find behind each block:
         what training looks at. The last is the answer."""
-        maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows)
+        maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows, self.windowed)
         source = self.projector(maps)
         height, width, dim = source.shape
         places = source.reshape(height * width, dim)

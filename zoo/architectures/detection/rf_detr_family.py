@@ -16,7 +16,7 @@ from zoo.architectures.detection.detection_config import (
     DetectionConfig,
     InstanceConfig,
 )
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import NO_CLASS, ModelInfo
 from zoo.architectures.families import shared
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.reported import reported
@@ -73,7 +73,7 @@ UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 
 
 _THINGS = iter(shared.class_names("coco"))
-COCO = tuple("N/A" if number in UNUSED else next(_THINGS) for number in range(91))
+COCO = tuple(NO_CLASS if number in UNUSED else next(_THINGS) for number in range(91))
 """COCO's classes by the numbers that they have there."""
 
 

@@ -18,13 +18,14 @@ def windowed_maps(
     pixel_values: Float[Array, "3 H W"],
     layers: Sequence[int],
     windows: int,
+    windowed: Sequence[int],
 ) -> Float[Array, "channels height width"]:
     """The normed patches of some blocks on their grid, the channels of one behind another's.
 
-    Every window has a class token of its own. The block behind each of `layers` attends to all
-    windows.
+    Every window has a class token of its own. Blocks that are not `windowed` attend to all windows.
 
-    **Arguments:** the transformer, the image, blocks counted from 1, and windows along a side.
+    **Arguments:** the transformer, the image, blocks counted from 1, windows along a side, and the
+    blocks that attend within windows, counted from 0.
 
     **Raises** `ValueError` if the windows do not fill the image.
 
@@ -41,7 +42,7 @@ def windowed_maps(
     x = _cut(tokens, vit.prefix_tokens, height, width, windows)
     maps = []
     for number, block in enumerate(vit.blocks[: max(layers)], start=1):
-        x = _in_all(block, x) if number - 1 in layers else jax.vmap(block)(x)
+        x = jax.vmap(block)(x) if number - 1 in windowed else _in_all(block, x)
         if number in layers:
             normed = pointwise(vit.norm, x)[:, vit.prefix_tokens :]
             maps.append(_joined(normed, height, width, windows))

@@ -44,6 +44,7 @@ OF_CALLS = (
     *("pad_token_id", "bos_token_id", "attn_implementation", "label_descriptions", "sep_token_id"),
     *(
         "finetuning_task",
+        "labels",
         "task_specific_params",
         "add_cross_attention",
         "cross_attention_hidden_size",
@@ -121,6 +122,41 @@ TIMM_REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
     "rope_mrope_section": (None,),
 }
 """Arguments of timm's networks that mean another network, unless they are these."""
+
+
+OPTIONS: Mapping[str, tuple[Any, ...]] = {
+    # Of transformers.
+    **{"proj_bias": (True,), "mlp_bias": (True,), "use_mask_token": (True,)},
+    **{"vision_use_head": (True,), "attention_bias": (True,), "use_swiglu_ffn": (False,)},
+    # Of timm.
+    **{"class_token": (True,), "pos_embed": ("learn",), "no_embed_class": (False,)},
+    **{"reg_tokens": (0,), "num_reg_tokens": (0, 4), "pre_norm": (False,), "final_norm": (True,)},
+    **{"fc_norm": (None, False), "use_fc_norm": (None, False), "qk_norm": (False,)},
+    **{"scale_attn_norm": (False,), "scale_mlp_norm": (False,), "scale_mlp": (False,)},
+    **{"scale_attn_inner": (False,), "swiglu_mlp": (False, True), "use_grn": (False,)},
+    **{"attn_only_layer_scale": (False,), "num_kv_heads": (None,), "stem_type": ("patch",)},
+    **{"use_post_transformer_norm": (None, True), "use_pre_transformer_norm": (False,)},
+    **{"use_abs_pos_emb": (False,), "head_hidden_size": (None,), "conv_bias": (True,)},
+    **{"conv_mlp": (False,), "kernel_sizes": (7,), "attn_pool_mlp_ratio": (None,)},
+    **{"init_values": (None,), "qkv_bias": (True,), "global_pool": ("", "token", "avg")},
+}
+"""Settings that tensors say again, with their usual values: with others there are other tensors."""
+
+
+def unusual_options(settings: Settings | None) -> str:
+    """Return a sentence about the options in the settings of a network that no network of the zoo
+    is like; empty where all are as usual."""
+    if settings is None:
+        return ""
+    stated = {**settings.model_args}
+    for part in _parts(settings):
+        stated |= part.model_dump(mode="json", exclude_unset=True)
+    unusual = [
+        f"{name} = {ascii(stated[name])[:40]}"
+        for name, values in OPTIONS.items()
+        if name in stated and stated[name] not in values
+    ]
+    return f" Its settings ask for {', '.join(unusual)}, which may be why." if unusual else ""
 
 
 def _parts(settings: Settings) -> Iterator[Settings]:

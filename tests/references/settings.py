@@ -1,0 +1,301 @@
+"""Every class of transformers (5.24) that is read, small and seeded, with one setting at a time at
+another value: the tensors and the outputs of what it makes.
+
+Parameters follow from their names, so that a setting that adds a tensor changes no other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import torch
+import transformers
+from huggingface_hub.errors import StrictDataclassError
+from safetensors.torch import save_file
+
+from tests.references import Arrays, deim, detection
+from tests.synthetic import digest
+from zoo.architectures.architecture import TransformersClass
+from zoo.architectures.kinds import ARCHITECTURES
+
+Settings = dict[str, Any]
+
+CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.classes}
+"""The classes that are read, by their names."""
+
+SIZES = {
+    **{"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2},
+    "intermediate_size": 48,
+}
+PICTURES = {**SIZES, "image_size": 32, "patch_size": 8}
+WORDS = {
+    **{**SIZES, "vocab_size": 99, "max_position_embeddings": 8},
+    **{"eos_token_id": 98, "bos_token_id": 97, "pad_token_id": 96},
+}
+STAGES = {"depths": [1, 2, 1, 1], "hidden_sizes": [8, 12, 16, 20]}
+WINDOWED = {
+    **{"embed_dim": 12, "depths": [2, 2], "num_heads": [2, 3], "window_size": 3},
+    **{"image_size": 48, "pretrained_window_sizes": [2, 0]},
+}
+ROTATED = {**SIZES, "patch_size": 8, "num_register_tokens": 2}
+GATED = PICTURES | {"mlp_ratio": 2}
+DINOV2 = {name: value for name, value in GATED.items() if name != "intermediate_size"}
+TIPS_WORDS = WORDS | {"max_position_embeddings": 64}
+TIPS = {"vision_config": DINOV2 | {"num_register_tokens": 1}, "text_config": TIPS_WORDS}
+BACKBONE = DINOV2 | {"model_type": "dinov2", "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]}
+DEPTHS = {
+    **{"backbone_config": BACKBONE | {"reshape_hidden_states": False}, "patch_size": 8},
+    **{"reassemble_hidden_size": 32, "neck_hidden_sizes": [8, 12, 16, 20]},
+    **{"fusion_hidden_size": 16, "head_hidden_size": 6},
+}
+AREAS = {
+    **{**SIZES, "patch_size": 8, "image_size": 32, "num_hidden_layers": 3, "num_blocks": 1},
+    **{"num_queries": 5, "num_upscale_blocks": 1, "num_register_tokens": 2, "num_labels": 3},
+}
+THINGS = {"backbone_config": detection.BACKBONE | {"num_windows": 2}, **detection.SETTINGS}
+
+BASES: Mapping[str, Settings] = {
+    "DINOv3ViTModel": ROTATED,
+    "Dinov2Model": DINOV2,
+    "Dinov2WithRegistersModel": DINOV2 | {"num_register_tokens": 2},
+    "Dinov2ForImageClassification": DINOV2,
+    "Dinov2WithRegistersForImageClassification": DINOV2 | {"num_register_tokens": 2},
+    "SiglipVisionModel": PICTURES,
+    "SiglipForImageClassification": {"vision_config": PICTURES},
+    "Tipsv2VisionModel": TIPS["vision_config"],
+    "CLIPVisionModelWithProjection": PICTURES | {"projection_dim": 24},
+    "CLIPVisionModel": PICTURES,
+    "ViTForImageClassification": PICTURES,
+    "ViTModel": PICTURES,
+    "DeiTModel": PICTURES,
+    "DeiTForImageClassification": PICTURES,
+    "DeiTForImageClassificationWithTeacher": PICTURES,
+    "DINOv3ConvNextModel": STAGES,
+    "ConvNextForImageClassification": STAGES,
+    "ConvNextV2ForImageClassification": STAGES,
+    "Swinv2Model": WINDOWED,
+    "Swinv2ForImageClassification": WINDOWED,
+    "SiglipTextModel": WORDS,
+    "Tipsv2TextModel": TIPS_WORDS,
+    "CLIPTextModelWithProjection": WORDS | {"projection_dim": 24},
+    "CLIPTextModel": WORDS,
+    "SiglipModel": {"vision_config": PICTURES, "text_config": WORDS},
+    "Tipsv2Model": TIPS,
+    "CLIPModel": {"vision_config": PICTURES, "text_config": WORDS, "projection_dim": 24},
+    "DepthAnythingForDepthEstimation": DEPTHS,
+    "EomtDinov3ForUniversalSegmentation": AREAS,
+    "RfDetrForObjectDetection": THINGS,
+    "RfDetrForInstanceSegmentation": THINGS | detection.MASKS,
+    "Deimv2ForObjectDetection": deim.SETTINGS,
+}
+"""Settings of a small network of each class."""
+
+ACTIVATIONS = ("relu", "silu", "quick_gelu")
+
+OF_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "depth_estimation_type": ("relative", "metric"),
+    "encoder_fuse_op": ("sum", "cat"),
+    "decoder_method": ("default", "discrete"),
+    "problem_type": ("regression", "single_label_classification", "multi_label_classification"),
+    "_attn_implementation": ("eager", "sdpa"),
+    "attn_implementation": ("eager", "sdpa"),
+    "rope_type": ("default", "linear", "dynamic"),
+    "encoder_type": ("hybrid", "none"),
+}
+"""Other values of settings that are texts; of all others, activations."""
+
+NAMES = {
+    *("id2label", "label2id", "model_type", "architectures", "transformers_version"),
+    *("dtype", "torch_dtype", "_name_or_path"),
+}
+"""Settings of what something is called, and of the form in which numbers are kept, which are tried
+elsewhere."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting at another value; `path` is where it is: in parts of a configuration."""
+
+    kind: str
+    path: tuple[str, ...]
+    value: Any
+
+    @property
+    def name(self) -> str:
+        """The setting, with the part that it is of."""
+        return ".".join(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.name}={json.dumps(self.value)}"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a library makes of settings: its tensors, and outputs for one picture or text."""
+
+    settings: Settings
+    tensors: dict[str, torch.Tensor]
+    outputs: Arrays
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the tensors."""
+        return digest({name: value.numpy() for name, value in self.tensors.items()})
+
+    def write(self, folder: Path) -> None:
+        """As the library saves it."""
+        folder.mkdir(parents=True)
+        shared = {key: value.contiguous().clone() for key, value in self.tensors.items()}
+        save_file(shared, folder / "model.safetensors", {"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(self.settings))
+
+
+def others(name: str, value: Any) -> Iterator[Any]:
+    """Other values of a setting."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from dict.fromkeys((2 * value or 2, value + 1))
+    elif isinstance(value, float):
+        yield 2 * value + 0.1
+    elif isinstance(value, str):
+        yield from (each for each in OF_TEXTS.get(name, ACTIVATIONS) if each != value)
+    elif isinstance(value, list | tuple):
+        yield [*value][::-1]
+        yield from ([*value[:-1], each] for each in others(name, value[-1]) if value)
+    elif value is None:
+        yield from OF_TEXTS.get(name, (True, 1, 0.5, [2, 1], "relu"))
+
+
+def settings_of(kind: str) -> Settings:
+    """All settings of a class's small network, as they are written."""
+    return json.loads(json.dumps(_configured(kind, BASES[kind]).to_dict(), default=str))
+
+
+def _configured(kind: str, settings: Settings) -> Any:
+    """A configuration of a class."""
+    return getattr(transformers, kind).config_class(**deepcopy(settings))
+
+
+def changes(kind: str) -> Iterator[Change]:
+    """Every setting of a class at every other value."""
+    yield from _changes(kind, (), settings_of(kind))
+
+
+def _changes(kind: str, path: tuple[str, ...], settings: Settings) -> Iterator[Change]:
+    for name, value in settings.items():
+        if isinstance(value, dict) and name not in NAMES:
+            yield from _changes(kind, (*path, name), value)
+        elif name not in NAMES:
+            yield from (Change(kind, (*path, name), each) for each in others(name, value))
+
+
+def changed(change: Change) -> Settings:
+    """The settings of a class with the change."""
+    settings = settings_of(change.kind)
+    inner = settings
+    for part in change.path[:-1]:
+        inner = inner[part]
+    inner[change.path[-1]] = change.value
+    return settings
+
+
+@cache
+def base(kind: str) -> Made:
+    """The small network of a class."""
+    found = made(kind, settings_of(kind))
+    assert found is not None
+    return found
+
+
+IMPOSSIBLE = (
+    *(StrictDataclassError, ValueError, TypeError, KeyError, IndexError, AttributeError),
+    *(RuntimeError, ZeroDivisionError, AssertionError, NotImplementedError, ImportError),
+)
+"""What transformers raises where settings are of nothing that it can make."""
+
+
+def made(kind: str, settings: Settings) -> Made | None:
+    """What transformers makes of settings; None where it makes nothing."""
+    with suppress(*IMPOSSIBLE):
+        read = transformers.AutoConfig.for_model(settings["model_type"]).from_dict(
+            deepcopy(settings)
+        )
+        model = getattr(transformers, kind)(read).eval()
+        fill(model)
+        with torch.no_grad():
+            found = model(**inputs_of(CLASSES[kind], model.config.to_dict()))
+        outputs = {
+            name: value[0].numpy() if len(value) == 1 else value.numpy()
+            for name, value in found.items()
+            if isinstance(value, torch.Tensor) and (name != "pooler_output" or CLASSES[kind].pooled)
+        }
+        tied = getattr(model, "all_tied_weights_keys", None) or {}
+        tensors = {key: value for key, value in model.state_dict().items() if key not in tied}
+        return Made(settings | {"architectures": [kind]}, tensors, outputs)
+    return None
+
+
+def fill(model: Any) -> None:
+    """Give every tensor seeded numbers that count."""
+    with torch.no_grad():
+        statistics = [each for each in model.named_buffers() if "running_" in each[0]]
+        for name, value in [*model.named_parameters(), *statistics]:
+            rng = torch.Generator().manual_seed(crc32(name.encode()))
+            noise = torch.randn(value.shape, generator=rng)
+            if name.endswith("running_var"):
+                value.copy_(0.5 + torch.rand(value.shape, generator=rng))
+            elif "reference_point" in name:
+                value.copy_(0.5 * noise)
+            elif value.ndim <= 1 or "grn" in name:
+                is_scale = name.endswith("weight") or "gamma" in name or "lambda" in name
+                value.copy_(is_scale + 0.2 * noise)
+            else:
+                value.copy_(noise / value[0].numel() ** 0.5)
+
+
+def inputs_of(kind: TransformersClass, settings: Settings) -> dict[str, torch.Tensor]:
+    """A picture, a text, or both."""
+    given = {}
+    words = settings.get("text_config", settings)
+    if "vocab_size" in words:
+        length, many = words["max_position_embeddings"], words["vocab_size"]
+        end = words.get("eos_token_id")
+        row = (torch.arange(length) * 7) % max(2, many - 5)
+        end = end if isinstance(end, int) and 2 < end < many else many - 1
+        row[length // 2 :] = end
+        given["input_ids"] = row[None]
+        if kind.model_type.startswith("tips"):
+            row[-2:] = 0
+            given["attention_mask"] = (row != 0).long()[None]
+    if "vocab_size" not in settings:
+        rng = torch.Generator().manual_seed(9)
+        given["pixel_values"] = torch.randn((1, 3, *sides(settings)), generator=rng)
+    return given
+
+
+def sides(settings: Settings) -> tuple[int, int]:
+    """Of a picture that a network takes: that of its positions where it has any."""
+    inner = settings.get("vision_config") or settings.get("backbone_config") or settings
+    size = inner.get("image_size", 32)
+    if inner.get("model_type") in ("dinov3_vit", "dinov3_convnext", "convnext", "convnextv2"):
+        return (64, 96)
+    size = size if isinstance(size, int) else size[0]
+    step = inner.get("num_windows", 1) * inner.get("patch_size", 1)
+    size = max(size // step, 1) * step if "num_windows" in inner else size
+    return (size, size)
+
+
+def inputs(kind: str, case: Made) -> dict[str, np.ndarray]:
+    """What a network is given, without the batch."""
+    given = inputs_of(CLASSES[kind], case.settings)
+    return {name: value[0].numpy() for name, value in given.items()}

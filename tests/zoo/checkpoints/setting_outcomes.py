@@ -1,0 +1,224 @@
+"""What becomes of every setting of the classes of transformers and timm that are read, at other
+values, as `golden/setting_outcomes.json` and a table on the page of checkpoints have it.
+
+A library makes a small seeded network of the changed settings. The zoo then reads a network that
+computes the same from what the library saves, or refuses it. Where the setting alone makes the
+difference, because the tensors are the same, the sentence names it.
+
+    PYTHONPATH=. python -m tests.zoo.checkpoints.setting_outcomes
+
+writes the outcomes, and takes half an hour. With names of classes, it writes those of these alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.references import Arrays, timm_settings
+from tests.references.settings import CLASSES, Change, base, changed, changes, inputs, made
+from tests.references.timm_settings import TimmCase
+from weights import bind
+from weights.errors import WeightsError
+from weights.progress import Quiet
+from zoo.architectures.builder import abstract
+from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.load import Loaded, begin
+from zoo.checkpoints.source import opened
+from zoo.checkpoints.weights_argument import Given
+from zoo.errors import ZooError
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+FILE = GOLDEN / "setting_outcomes.json"
+
+CLOSE = 2e-4
+"""Share of an output's largest number: rounding is at most 2e-5 of it in the networks here."""
+
+UNREAD, UNCHANGED, FOLLOWED, REFUSED = "impossible", "without effect", "followed", "refused"
+"""Outcomes: the library makes nothing of the value, it changes no output, the zoo's network
+computes what the library's does, or it is refused."""
+
+
+class Refused(Exception):
+    """The zoo reads no network with these settings."""
+
+
+class Wrong(AssertionError):
+    """The zoo's network computes something else, or its refusal does not name the setting."""
+
+
+def read(folder: Path) -> Loaded:
+    """What the zoo reads. **Raises** `Refused`."""
+    try:
+        entry, choice = find_entry(None, Given(folder))
+        with opened(choice, entry, Quiet()) as source:
+            return begin(source, entry)
+    except (WeightsError, ZooError) as error:
+        raise Refused(str(error)) from error
+
+
+COMPUTED: dict[Any, Arrays] = {}
+"""Outputs by configuration, tensors and inputs: most settings leave all of them as they are."""
+
+
+def computed(folder: Path, tensors: str, given: Mapping[str, np.ndarray]) -> Arrays:
+    """What the zoo's network computes of inputs without a batch. **Raises** `Refused`."""
+    loaded = read(folder)
+    shapes = tuple((name, value.shape) for name, value in given.items())
+    key = (loaded.config, tensors, shapes)
+    if key not in COMPUTED:
+        model = bind(abstract(loaded.config), loaded.weights.arrays)
+        values = [jnp.asarray(given[name]) for name in loaded.config.takes]
+        compares = loaded.config.task == "zero-shot-image-classification"
+        found = model(*(value[None] if compares else value for value in values))
+        pairs = found._asdict().items()
+        COMPUTED[key] = {name: np.asarray(v) for name, v in pairs if isinstance(v, jax.Array)}
+    return COMPUTED[key]
+
+
+def distance(ours: Arrays, theirs: Arrays) -> float:
+    """The largest difference of an output that both have, as a share of its largest number."""
+    both = [name for name in theirs if name in ours]
+    if not both or any(ours[name].size != theirs[name].size for name in both):
+        return np.inf
+    return max(
+        float(np.abs(ours[name].ravel() - theirs[name].ravel()).max() / np.abs(theirs[name]).max())
+        for name in both
+    )
+
+
+def outcome(change: Change, folder: Path) -> str:
+    """What becomes of a setting of transformers. **Raises** `Wrong`."""
+    case, usual = made(change.kind, changed(change)), base(change.kind)
+    if case is None:
+        return UNREAD
+    case.write(folder)
+    same = case.digest == usual.digest
+    alters = not same or distance(case.outputs, usual.outputs) > CLOSE
+    try:
+        found = computed(folder, case.digest, inputs(change.kind, case))
+    except Refused as error:
+        _check_refusal(str(change), change.path[-1], same and alters, str(error))
+        return REFUSED
+    if (difference := distance(found, case.outputs)) > CLOSE:
+        raise Wrong(f"{change}: off by {difference:.1e} of the largest")
+    return FOLLOWED if alters else UNCHANGED
+
+
+def outcome_of_timm(case: TimmCase, folder: Path) -> str:
+    """What becomes of an argument of timm. **Raises** `Wrong`."""
+    usual = next(each for each in timm_settings.cases() if each.architecture == case.architecture)
+    want, before = {"logits": np.array(case.logits)}, {"logits": np.array(usual.logits)}
+    if not np.isfinite(want["logits"]).all():
+        return UNREAD
+    case.write(folder)
+    same = case.shapes == usual.shapes
+    alters = not same or distance(want, before) > CLOSE
+    try:
+        found = computed(folder, str(case.shapes), {"pixel_values": case.picture})
+    except Refused as error:
+        _check_refusal(str(case), case.argument, same and alters, str(error))
+        return REFUSED
+    # Without classes, timm gives what is pooled.
+    logits = found.get("logits", found.get("pooler_output", found["last_hidden_state"]))
+    if (difference := distance({"logits": logits.ravel()[: len(case.logits)]}, want)) > CLOSE:
+        raise Wrong(f"{case}: off by {difference:.1e} of the largest")
+    return FOLLOWED if alters else UNCHANGED
+
+
+def _check_refusal(what: str, setting: str, alone: bool, refusal: str) -> None:
+    stated = "input_size" if setting == "img_size" else setting  # by which timm states it too
+    if alone and stated not in refusal:
+        raise Wrong(f"{what}: {refusal}")
+
+
+Outcomes = dict[str, dict[str, list[str]]]
+"""Outcomes of the values of each setting, by class and setting."""
+
+
+def tried(name: str) -> Iterator[tuple[str, str | Wrong]]:
+    """Settings of a class of transformers or an architecture of timm, each time with an outcome."""
+    with TemporaryDirectory() as root:
+        if name in CLASSES:
+            for number, change in enumerate(changes(name)):
+                yield change.name, _judged(outcome, change, Path(root) / str(number))
+        else:
+            of = (each for each in timm_settings.cases() if each.architecture == name)
+            for number, case in enumerate(each for each in of if each.argument):
+                yield case.argument, _judged(outcome_of_timm, case, Path(root) / str(number))
+
+
+def _judged(judge: Any, case: Any, folder: Path) -> str | Wrong:
+    try:
+        return judge(case, folder)
+    except Wrong as error:
+        return error
+
+
+def outcomes(name: str) -> tuple[dict[str, list[str]], list[str]]:
+    """Outcomes by setting, and what is wrong."""
+    found: dict[str, set[str]] = {}
+    wrong = []
+    for setting, result in tried(name):
+        if isinstance(result, Wrong):
+            wrong.append(str(result))
+        elif result != UNREAD:
+            found.setdefault(setting, set()).add(result)
+    return {setting: sorted(words) for setting, words in found.items()}, wrong
+
+
+PAGE = GOLDEN.parents[1] / "docs" / "how-to" / "export.md"
+START = "<!-- settings: written by tests/zoo/checkpoints/setting_outcomes.py -->\n"
+END = "<!-- end of settings -->\n"
+
+
+def table(kept: Outcomes) -> str:
+    """Return the outcomes as a table: names of settings that are followed or refused at some value,
+    and how many there are that change nothing in their library."""
+    rows = ["| class | settings | without effect | followed | refused |", "|---|---|---|---|---|"]
+    for name, of in kept.items():
+        idle = sum(words == [UNCHANGED] for words in of.values())
+        listed = (
+            dict.fromkeys(each.rpartition(".")[2] for each, words in of.items() if word in words)
+            for word in (FOLLOWED, REFUSED)
+        )
+        cells = (", ".join(f"`{each}`" for each in names) for names in listed)
+        rows.append(f"| `{name}` | {len(of)} | {idle} | {' | '.join(cells)} |")
+    total = sum(map(len, kept.values()))
+    return f"{total:,} settings of {len(kept)} classes:\n\n" + "\n".join(rows) + "\n"
+
+
+def write_page(kept: Outcomes) -> None:
+    """Write the table into its page."""
+    before, _, rest = PAGE.read_text().partition(START)
+    PAGE.write_text(before + START + "\n" + table(kept) + "\n" + END + rest.partition(END)[2])
+
+
+def to_text(kept: Outcomes) -> str:
+    """Return JSON with a line for each setting."""
+    classes = []
+    for name, of in kept.items():
+        lines = (f" {json.dumps(setting)}: {json.dumps(words)}" for setting, words in of.items())
+        classes.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
+    return "{\n" + ",\n".join(classes) + "\n}\n"
+
+
+def main(names: list[str]) -> None:
+    kept: Outcomes = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for name in names or [*CLASSES, *timm_settings.BASES]:
+        kept[name], wrong = outcomes(name)
+        print(name, len(kept[name]), *wrong, sep="\n  ", flush=True)
+        FILE.write_text(to_text(kept))
+        write_page(kept)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

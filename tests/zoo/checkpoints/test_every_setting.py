@@ -1,0 +1,90 @@
+"""Every setting of the classes that are read: followed, without effect, or refused."""
+
+import json
+
+import pytest
+
+from tests.references import timm_settings
+from tests.references.areas import AREAS
+from tests.references.settings import BASES, CLASSES, Change, changed, changes, made
+from tests.zoo.checkpoints.setting_outcomes import (
+    FILE,
+    PAGE,
+    UNREAD,
+    Refused,
+    outcome,
+    outcome_of_timm,
+    outcomes,
+    read,
+    table,
+)
+from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.weights_argument import Given
+
+KEPT = json.loads(FILE.read_text())
+"""Outcomes by class and setting, of the classes for which the page has them."""
+
+SAMPLE = ("ViTForImageClassification", "SiglipTextModel")
+"""Classes whose networks are built fastest."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*CLASSES, *timm_settings.BASES])
+def test_every_setting(name):
+    found, wrong = outcomes(name)
+    assert wrong == []
+    assert found == KEPT.get(name, found)
+
+
+def sampled() -> list[Change]:
+    """One value of every eighth setting of a few classes."""
+    firsts = {change.name: change for name in SAMPLE for change in changes(name)}
+    return [*firsts.values()][::8]
+
+
+@pytest.mark.parametrize("change", sampled(), ids=str)
+def test_some_settings(change, tmp_path):
+    assert outcome(change, tmp_path / "own")
+
+
+@pytest.mark.parametrize("case", timm_settings.cases()[1:65:10], ids=str)
+def test_some_arguments_of_timm(case, tmp_path):
+    assert outcome_of_timm(case, tmp_path / "own") != UNREAD
+
+
+def test_image_size_is_that_of_pictures(tmp_path):
+    """Where no preprocessor_config.json stands beside config.json."""
+    own = AREAS["eomt"](tmp_path / "own")
+    (own.path / "preprocessor_config.json").unlink()
+    entry, _ = find_entry(None, Given(own.path))
+    assert entry.preprocessing.size == (64, 64) and entry.preprocessing.padded
+
+
+DETECTOR = "RfDetrForObjectDetection"
+
+
+@pytest.mark.parametrize(
+    ("stated", "windowed"),
+    [([0, 1, 3, 4], None), ([4, 3, 1, 0, 5], None), ([0, 2], (0, 2)), ([], ())],
+)
+def test_blocks_within_windows(stated, windowed, tmp_path):
+    """Those behind the last block that is read change nothing."""
+    path = ("backbone_config", "window_block_indexes")
+    made(DETECTOR, changed(Change(DETECTOR, path, stated))).write(tmp_path / "own")
+    config = read(tmp_path / "own").config
+    assert config.windowed == windowed and config.layers == (2, 5)
+
+
+def test_a_backbone_alone_is_no_detector(tmp_path):
+    """A detector that is not read is refused by the option that makes it another network."""
+    made(DETECTOR, changed(Change(DETECTOR, ("attention_bias",), False))).write(tmp_path / "own")
+    with pytest.raises(Refused, match=r"only for the backbone .* attention_bias = False"):
+        read(tmp_path / "own")
+
+
+def test_all_classes_have_a_small_network():
+    assert BASES.keys() == CLASSES.keys()
+
+
+def test_the_page_has_the_outcomes():
+    assert table(KEPT) in PAGE.read_text()
