@@ -2,33 +2,27 @@
 architectures in other sizes."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import replace
 
 from weights import Checkpoint
 from weights.adapters import MERGED
 from weights.containers.safetensors import TENSORS
 from weights.errors import MappingError, NotACheckpoint
-from weights.load import PERIODS, fits, nearest
-from weights.mapping import Naming, leaf_shape, plan, source_shapes
+from weights.load import PERIODS, nearest
+from weights.mapping import Naming, leaf_shape
 from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import (
-    MODEL_TYPES,
-    architecture_of,
-    body,
-    towers,
-    unsized,
-    with_one_head,
-)
+from zoo.architectures.kinds import MODEL_TYPES, architecture_of, towers
 from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.candidates import Candidate, candidates, without_needless_heads
 from zoo.checkpoints.given_checkpoint import open_given
-from zoo.checkpoints.load import model_shapes, named
-from zoo.checkpoints.own import described, positions_in, readings, unheard
+from zoo.checkpoints.head_input import check_head_input
+from zoo.checkpoints.load import named
+from zoo.checkpoints.own import described, positions_in, unheard
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
@@ -36,39 +30,6 @@ from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
 from zoo.registry.lookup import MODELS
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An entry whose architecture a part of a checkpoint has, in whose naming, in which sizes."""
-
-    entry: ModelInfo
-    naming: Naming
-    config: Config
-    view: Checkpoint
-
-    @property
-    def is_variant(self) -> bool:
-        """Whether the sizes are the entry's too."""
-        return body(self.config) == body(self.usual)
-
-    @property
-    def usual(self) -> Config:
-        """The network of the entry."""
-        return self.entry.config_for(self.naming.name)
-
-    @cached_property
-    def used(self) -> frozenset[int]:
-        """The tensors that the network has a use for, by their identity."""
-        config = self.config if self.config.is_sound else with_one_head(self.config)
-        plans = plan(self.naming.rules, model_shapes(config))
-        keys = source_shapes(plans).keys() & self.view.tensors.keys()
-        return frozenset(id(self.view.tensors[key]) for key in keys)
-
-    @property
-    def called(self) -> str:
-        """The model, or the family of a network in sizes of no table."""
-        return self.entry.name if self.is_variant else self.entry.family
 
 
 def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
@@ -95,8 +56,9 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         )
     if not best.is_variant:
         check_heads(best, settings)
+    check_head_input(best, settings)
     entry = _described(best, beside)
-    tell_use(best.view, best.naming, best.config, best.called, asked)
+    tell_use(best, asked)
     tell_settings(asked, unheard(beside, best.config))
     published = _is_published(best, checkpoint)
     if how is None and not published and "pixel_values" in best.config.takes:
@@ -213,7 +175,7 @@ def likely(
     networks, and nothing tells which is meant."""
     asked = asked or Given(checkpoint.path)
     parts = parts or views_of(checkpoint, not asked.without_head)
-    fitting = [*candidates(parts, settings)]
+    fitting = without_needless_heads(candidates(parts, settings))
     used = {each.view.prefix: each.used for each in fitting}
     if asked.take:
         prefixes = [*used]
@@ -240,25 +202,6 @@ def likely(
     # A classifier with weights that the registry does not have began as another classifier.
     trained = [each for each in best if each.config.classes and each.entry.config.classes]
     return called or trained or best
-
-
-def candidates(parts: Parts, settings: Settings | None) -> Iterator[Candidate]:
-    """All that parts of a checkpoint have just the tensors for."""
-    for entry in MODELS.values():
-        for naming, config, view in readings(entry, parts, settings):
-            candidate = Candidate(entry, naming, config, view)
-            alike = candidate.is_variant or unsized(config) == unsized(
-                entry.config_for(naming.name)
-            )
-            if alike and _is_of(view, naming, config):
-                yield candidate
-
-
-def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
-    """Whether a checkpoint has just the tensors of a network, however many heads that has."""
-    if not config.is_sound:
-        config = with_one_head(config)
-    return config.is_sound and fits(naming, checkpoint.tensors, model_shapes(config))
 
 
 def check_heads(candidate: Candidate, settings: Settings | None) -> None:
