@@ -55,8 +55,10 @@ def find_head(
     names, and that naming.
     """
     width = network_width(naming, inside)
-    if not naming.head or not width or f"{naming.head}.weight" in inside:
+    if not naming.head or not width:
         return None
+    if f"{naming.head}.weight" in inside:
+        return _inner_head(prefix, inside, naming)
     known = {id(tensor) for key, tensor in inside.items() if naming.knows(key)}
     for outer in outwards(prefix):
         rest = {k: t for k, t in tensors.items() if k.startswith(outer) and id(t) not in known}
@@ -65,6 +67,16 @@ def find_head(
         if layers:
             return _only_layer(rest, layers, outer, prefix, naming, _widths(naming, inside, width))
     return None
+
+
+def _inner_head(prefix: str, inside: Mapping[str, LazyTensor], naming: Naming) -> FoundHead | None:
+    """Return a layer of the publisher's name in the network itself, where a publisher has none."""
+    if not naming.wrappers:
+        return None
+    keys = [key for key in inside if key.rpartition(".")[0] in naming.heads]
+    own = {key: inside[key] for key in keys}
+    taken = frozenset(map(id, own.values()))
+    return FoundHead(prefix + naming.head, own, taken, is_custom=True)
 
 
 def _widths(naming: Naming, inside: Mapping[str, LazyTensor], width: int) -> tuple[int, ...]:

@@ -149,7 +149,8 @@ class Architecture(Generic[C]):
       their order: what low precisions are judged by.
     - `head_takes`: the vector that the classifier is given, in words.
     - `head_inputs`: vectors that a custom head may take and that no tensor tells apart, in words by
-      the `global_pool` that means each; empty where there is only one.
+      the `global_pool` that means each; empty where there is only one, None where none is known.
+    - `refused_option`: an option of timm's architecture of a name that no network has; else empty.
     - `options`: readers of options that a library's networks have or not, by their names.
 
     `told` is the part of `config.json` that is about the network; `heads`, where there are any,
@@ -187,7 +188,8 @@ class Architecture(Generic[C]):
     exact: tuple[str, ...] = ()
     compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
     head_takes: Callable[[C], str] = lambda config: "what the network pools"
-    head_inputs: Callable[[C], Mapping[str, str]] = lambda config: {}
+    head_inputs: Callable[[C], Mapping[str, str] | None] = lambda config: {}
+    refused_option: Callable[[str], str] = lambda architecture: ""
     options: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)
     told: Callable[[Settings], Settings] = lambda settings: settings
     heads: Callable[[C], int] | None = None

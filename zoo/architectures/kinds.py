@@ -101,6 +101,12 @@ def interpolated(config: Config, antialias: bool) -> Config:
     return architecture_of(config).interpolated(whole, antialias)
 
 
+def refused_option(architecture: str) -> str:
+    """Return the option of timm's architecture with this name that no network of the zoo has; empty
+    where there is none."""
+    return next(filter(None, (kind.refused_option(architecture) for kind in ARCHITECTURES)), "")
+
+
 def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Config:
     """Return a network of the same architecture with those of a library's options that a checkpoint
     has."""

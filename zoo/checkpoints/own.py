@@ -23,7 +23,6 @@ from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import readings, without_needless_heads
 from zoo.checkpoints.given_checkpoint import open_given
-from zoo.checkpoints.head_input import check_head_input
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import (
     SettingsBeside,
@@ -33,7 +32,11 @@ from zoo.checkpoints.settings.beside import (
 )
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
-from zoo.checkpoints.settings.known_settings import refuse_other_networks, strange_settings
+from zoo.checkpoints.settings.known_settings import (
+    refuse_other_architectures,
+    refuse_other_networks,
+    strange_settings,
+)
 from zoo.checkpoints.use import tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.errors import BadRequest
@@ -62,6 +65,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     checkpoint = with_temperature(checkpoint)
     beside = read_settings(checkpoint)
     settings, how = beside.settings, beside.pictures
+    refuse_other_architectures(settings)
     parts = views_of(checkpoint, not asked.without_head)
     alike = [each for each in readings(entry, parts, settings) if each.is_variant]
     if not alike:
@@ -77,8 +81,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
         (each for each in alike if each.view.prefix == prefix),
         key=lambda each: sum(map(each.naming.knows, each.view.tensors)),
     )
-    check_head_input(best, settings)
-    tell_use(best, asked)
+    tell_use(best, settings, asked)
     tell_settings(asked, unheard(beside, best.config))
     own_head = bool(best.view.head)
     entry = described(entry, best.naming, best.config, settings, how, own_head)

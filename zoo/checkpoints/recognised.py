@@ -20,12 +20,12 @@ from zoo.architectures.kinds import MODEL_TYPES, architecture_of, towers
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, candidates, without_needless_heads
 from zoo.checkpoints.given_checkpoint import open_given
-from zoo.checkpoints.head_input import check_head_input
 from zoo.checkpoints.load import named
 from zoo.checkpoints.own import described, positions_in, unheard
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.known_settings import refuse_other_architectures
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
@@ -42,6 +42,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     settings, how = beside.settings, beside.pictures
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(strange(checkpoint, settings))
+    refuse_other_architectures(settings)
     ranked = likely(checkpoint, settings, asked)
     if not ranked:
         raise MappingError(strange(checkpoint, settings))
@@ -56,9 +57,8 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
         )
     if not best.is_variant:
         check_heads(best, settings)
-    check_head_input(best, settings)
     entry = _described(best, beside)
-    tell_use(best, asked)
+    tell_use(best, settings, asked)
     tell_settings(asked, unheard(beside, best.config))
     published = _is_published(best, checkpoint)
     if how is None and not published and "pixel_values" in best.config.takes:

@@ -15,14 +15,16 @@ from weights.progress import say_aside
 from weights.tensors import LazyTensor
 from weights.views import copies_beside, grouped, views, views_of
 from zoo.architectures.kinds import architecture_of
+from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, candidates
+from zoo.checkpoints.head_input import check_head_input
 from zoo.checkpoints.weights_argument import Given
 
 
-def tell_use(candidate: Candidate, asked: Given) -> None:
+def tell_use(candidate: Candidate, settings: Settings | None, asked: Given) -> None:
     """Say from where in a file a network was taken, and what was left out. **Raises**
-    `MappingError` where that was trained and may change the answer, unless the head is not wanted.
-    """
+    `MappingError` where that was trained and may change the answer, unless the head is not wanted,
+    and `BadRequest` where nothing says what a head takes."""
     # JAX is imported only where there is a model to build.
     from zoo.architectures.builder import abstract
 
@@ -32,6 +34,7 @@ def tell_use(candidate: Candidate, asked: Given) -> None:
     others = {**{view.prefix + key: view.tensors[key] for key in left}, **view.others}
     if not asked.without_head:
         _check_use(candidate, others, asked.path)
+        check_head_input(candidate, settings)
     if not (view.prefix or others or view.head or view.objects or view.unread):
         return
     prefix = f" from `{view.prefix}`" if view.prefix else ""
@@ -52,14 +55,20 @@ def tell_use(candidate: Candidate, asked: Given) -> None:
 def _check_use(candidate: Candidate, others: Mapping[str, LazyTensor], path: Path) -> None:
     """**Raises** `MappingError` for tensors that may change the answer and are not used."""
     if strange := _unexplained(candidate, others):
-        head = candidate.view.head or candidate.naming.head
         raise MappingError(
             f"{path} has trained tensors that the network of the zoo has no place for "
-            f"({grouped(strange)}). A head is read if it is no more than one linear layer on what "
-            f"the network pools{f', as `{head}`' if head else ''}. Leave out what is on the "
-            f"network with {parameter('without_head')}, or export the whole of your network with "
+            f"({_modules(strange)}). A head is read if it is one linear layer on what the network "
+            f"pools and nothing else. Leave out what is on the network with "
+            f"{parameter('without_head')}, or export the whole of your network with "
             "`converter.to_onnx`."
         )
+
+
+def _modules(keys: Iterable[str]) -> str:
+    """Return the names of the modules of tensors, the first eight."""
+    names = [*dict.fromkeys(key.rpartition(".")[0] or key for key in keys)]
+    shown = ", ".join(ascii(name)[1:-1][:80] for name in names[:8])
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _unexplained(candidate: Candidate, others: Mapping[str, LazyTensor]) -> list[str]:

@@ -238,7 +238,7 @@ class VisionTransformer(FeatureNetwork):
     def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
         """One vector for the image."""
         if self.attn_pool is not None:
-            return self.attn_pool(x)
+            return self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
         if self.pool is None:
             return None
         pooled = self.pool(x, self.prefix_tokens)

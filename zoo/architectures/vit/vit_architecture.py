@@ -11,7 +11,7 @@ from zoo.architectures.feature_kinds import feature_architecture, feature_output
 from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
-from zoo.architectures.vit.vit_options import VIT_OPTIONS, timm_activation
+from zoo.architectures.vit.vit_options import VIT_OPTIONS, refused_option, timm_activation
 from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class
 from zoo.architectures.vit.vit_sizes import (
     vit_free,
@@ -98,9 +98,10 @@ def _head_takes(config: ViTConfig) -> str:
     return f"{pooled}, normed" if config.pooled_norm else pooled
 
 
-def _head_inputs(config: ViTConfig) -> dict[str, str]:
+def _head_inputs(config: ViTConfig) -> dict[str, str] | None:
     if config.head_tokens:
-        return {}  # as wide as what it takes
+        # As wide as what it takes; CLIP's vector is normed, and its tokens are not.
+        return None if config.pooled_norm else {}
     if config.pool == "attention":
         return {"map": POOLED["attention"], "avg": MEAN}
     return {"token": TOKEN, "avg": MEAN} if config.cls_token else {}
@@ -164,6 +165,7 @@ VIT = feature_architecture(
     head_inputs=_head_inputs,
     untold=_untold,
     options=VIT_OPTIONS,
+    refused_option=refused_option,
     as_built=_as_built,
     heads=lambda config: config.heads,
     transformers=vit_class,

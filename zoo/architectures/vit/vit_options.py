@@ -22,7 +22,8 @@ AVERAGED_NORM = "fc_norm"
 def _with_tokens(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     """Return the configuration with the class token and the positions that a checkpoint has."""
     cls_token = shapes("cls_token") is not None
-    prefix = cls_token + count_rows(shapes, "reg_tokens")
+    registers = count_rows(shapes, "reg_tokens")
+    prefix = cls_token + registers
     rows = count_rows(shapes, "global_pos_embed.weight")
     placed = _is_square(rows - prefix)
     # Of two squares that of the patches alone is usual where there are registers.
@@ -34,7 +35,8 @@ def _with_tokens(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     return replace(
         config,
         cls_token=cls_token,
-        positions=replace(where, registers=(prefix - cls_token) if placed else 0),
+        registers=registers,
+        positions=replace(where, registers=registers if placed else 0),
     )
 
 
@@ -94,6 +96,20 @@ TIMM_ACTIVATIONS: Mapping[re.Pattern[str], Activation] = {
 }
 """Activations of timm's architectures that are not the exact GELU, by their names."""
 
+TIMM_REFUSED: Mapping[re.Pattern[str], str] = {
+    re.compile(pattern): option
+    for pattern, option in {
+        r"aimv2_\w+|test_vit4": "norm_layer",
+        r"beit3_\w+": "scale_attn_norm",
+        r"vit_\w+_(18x2|rpn|xp)_\w+|vit_d?pwee_\w+": "block_fn",
+        r"vit_\w+_radio_\w+|vit_intern\w+": "final_norm",
+        r"vit_(dlittle|dwee)_\w+": "attn_layer",
+        "test_vit3": "pool_include_prefix",
+    }.items()
+}
+"""Options of timm's architectures that no network of the zoo has, by the architectures' names. Some
+have the tensors of another network and compute something else."""
+
 
 def timm_activation(architecture: str) -> Activation | None:
     """Return the activation of timm's architecture with this name; None for no name."""
@@ -101,3 +117,10 @@ def timm_activation(architecture: str) -> Activation | None:
         return None
     found = (a for name, a in TIMM_ACTIVATIONS.items() if name.fullmatch(architecture))
     return next(found, "gelu")
+
+
+def refused_option(architecture: str) -> str:
+    """Return the option of timm's architecture with this name that no network of the zoo has; empty
+    where there is none."""
+    found = (option for name, option in TIMM_REFUSED.items() if name.fullmatch(architecture))
+    return next(found, "")

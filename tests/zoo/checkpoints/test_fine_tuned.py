@@ -1,0 +1,61 @@
+"""Checkpoints of one's own: each network, way of saving and head gives PyTorch's logits, or the
+refusal names the tensors that no file would have."""
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+import zoo as package
+from tests import fine_tuned
+from tests.fine_tuned import Case, save
+from tests.tiers import covering
+from weights.errors import MappingError
+from zoo.errors import BadRequest
+
+forward = eqx.filter_jit(lambda model, picture: model(picture))
+
+NOISE = 2e-5
+"""Ten times the largest difference of logits between PyTorch and JAX here, of the largest."""
+
+
+def sampled() -> list[Case]:
+    """Return cases that have between them every pair of choices."""
+    cases = fine_tuned.cases()
+    return [cases[index] for index in covering([vars(case) for case in cases], 2)]
+
+
+BY_DEFAULT = (
+    ("DINOv2", "a norm and a linear layer"),
+    ("ViT", "a linear layer on the mean of the patches"),
+    ("ConvNeXt", "BatchNorm and a linear layer"),
+    ("DINOv3", "a linear layer on the class token"),
+)
+
+
+def is_default(case: Case) -> bool:
+    """Whether a case is in the default tier: one of each row."""
+    return (case.family, case.head) in BY_DEFAULT and "with the network" in case.way
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=() if is_default(case) else pytest.mark.full)
+        for case in sampled() + [case for case in fine_tuned.cases() if is_default(case)]
+    ],
+    ids=str,
+)
+def test_right_or_refused(case, tmp_path):
+    """Nothing is left out in silence."""
+    path, picture, want = save(case, tmp_path)
+    if case.outcome == "asked":
+        with pytest.raises(BadRequest, match=f'{case.name}.*"global_pool": '):
+            package.from_pretrained(path)
+    elif case.outcome == "refused":
+        names = "age|gender" if case.head == "two heads" else case.name
+        with pytest.raises(MappingError, match=rf"({names}).*`without_head`.*`converter\.to_onnx`"):
+            package.from_pretrained(path)
+        assert package.from_pretrained(path, without_head=True).head is None
+    else:
+        got = np.asarray(forward(package.from_pretrained(path), picture).logits)
+        assert np.abs(got - want).max() <= NOISE * np.abs(want).max()
