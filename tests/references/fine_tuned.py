@@ -63,13 +63,9 @@ FAMILIES = {
     "DINOv3": Family("DINOv3ViTModel", {**PLAIN, "num_register_tokens": 2}, "dinov3", prefix=3),
     "SigLIP": Family("SiglipVisionModel", PLAIN, "siglip2", 0, ("map", "mean")),
     "CLIP": Family("CLIPVisionModel", {**PLAIN, "projection_dim": 24}, "clip"),
-    "ConvNeXt": Family("ConvNextModel", STAGES, "convnext", vectors=("map of the last stage",)),
-    "ConvNeXt V2": Family(
-        "ConvNextV2Model", STAGES, "convnext", vectors=("map of the last stage",)
-    ),
-    "Swin V2": Family(
-        *("Swinv2Model", WINDOWS, "swinv2"), vectors=("map of the last stage",), side=64
-    ),
+    "ConvNeXt": Family("ConvNextModel", STAGES, "convnext", vectors=(OF_MAP,)),
+    "ConvNeXt V2": Family("ConvNextV2Model", STAGES, "convnext", vectors=(OF_MAP,)),
+    "Swin V2": Family(*("Swinv2Model", WINDOWS, "swinv2"), vectors=(OF_MAP,), side=64),
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 import zoo as package
 from tests import fine_tuned
 from tests.fine_tuned import Case, save
+from tests.references.fine_tuned import FAMILIES, HEADS
 from tests.tiers import covering
 from weights.errors import MappingError
 from zoo.errors import BadRequest
@@ -52,7 +53,8 @@ def test_right_or_refused(case, tmp_path):
         with pytest.raises(BadRequest, match=f'{case.name}.*"global_pool": '):
             package.from_pretrained(path)
     elif case.outcome == "refused":
-        names = "age|gender" if case.head == "two heads" else case.name
+        layers = HEADS[case.head](FAMILIES[case.family], case.name).named_children()
+        names = "|".join(name for name, _ in layers)
         with pytest.raises(MappingError, match=rf"({names}).*`without_head`.*`converter\.to_onnx`"):
             package.from_pretrained(path)
         assert package.from_pretrained(path, without_head=True).head is None

@@ -13,15 +13,37 @@ from safetensors.numpy import save_file
 import zoo as package
 from tests.drawn_state import drawn, picture
 from weights.errors import MappingError
+from zoo.architectures.kinds import refused_option
+from zoo.architectures.vit.vit_options import timm_activation
 
 FACTS = json.loads((Path(__file__).parents[2] / "golden" / "timm_options.json").read_text())
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))
 
-REFUSED = {
-    "global_pool": ("max", "avgmax"),
-    "block_fn": ("ParallelThingsBlock", "ResPostBlock", "ParallelScalingBlock"),
+BLOCKS = (
+    *("ParallelThingsBlock", "ResPostBlock", "ParallelScalingBlock", "DiffParallelScalingBlock"),
+)
+
+OPTIONS_REFUSED: dict[str, tuple[Any, ...]] = {
+    "block_fn": BLOCKS,
+    "norm_layer": ("RmsNorm(eps=1e-05)", "rmsnorm"),
+    "final_norm": (False,),
+    "attn_layer": ("diff",),
+    "scale_attn_norm": (True,),
+    "pool_include_prefix": (True,),
 }
+"""Options that no network of the zoo has."""
+
+OTHER_POOLS = ("max", "avgmax")
+
+
+def option_of(network: dict[str, Any]) -> str:
+    """Return the option for which a network is refused; empty for one that is read."""
+    if network["options"].get("global_pool") in OTHER_POOLS:
+        return "global_pool"
+    stated = FACTS["architectures"][network["settings"]["architecture"]]
+    found = (name for name, values in OPTIONS_REFUSED.items() if stated.get(name) in values)
+    return next(found, "")
 
 
 def called(network: dict[str, Any]) -> str:
@@ -37,16 +59,35 @@ def saved(network: dict[str, Any], folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("network", FACTS["networks"], ids=called)
-def test_it_computes_the_same(network, tmp_path):
-    """Of each option, or the refusal names it."""
+def sampled() -> list[Any]:
+    """Return all networks, of which every 24th is a default test."""
+    return [
+        pytest.param(network, marks=() if number % 24 == 4 else pytest.mark.full)
+        for number, network in enumerate(FACTS["networks"])
+    ]
+
+
+@pytest.mark.parametrize("network", sampled(), ids=called)
+def test_an_option_is_followed_or_named(network, tmp_path):
+    """The outputs are timm's, or the refusal names the option."""
     folder = saved(network, tmp_path)
-    try:
-        model = package.from_pretrained(folder)
-    except MappingError as error:
-        print(error)
-        raise
-    output = forward(model, picture((32, 32)))
+    if option := option_of(network):
+        with pytest.raises(MappingError, match=option):
+            package.from_pretrained(folder)
+        return
+    output = forward(package.from_pretrained(folder), picture((32, 32)))
     got = output.logits if network["classes"] else output.pooler_output
     want = np.array(network["output"])
     assert np.abs(np.asarray(got) - want).max() <= 2e-5 * np.abs(want).max()
+
+
+def test_every_architecture_is_followed_or_refused():
+    """By its name, where its tensors do not say what it computes."""
+    found = {"GELU": "gelu", None: "gelu"}
+    for name, stated in FACTS["architectures"].items():
+        others = [each for each, values in OPTIONS_REFUSED.items() if stated.get(each) in values]
+        assert refused_option(name) in (others or [""]), name
+        if not others and "mlp_layer" not in stated:
+            activation = stated.get("act_layer")
+            assert timm_activation(name) == found.get(activation, activation), name
+    assert timm_activation("") is None

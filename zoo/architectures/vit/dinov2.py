@@ -78,7 +78,7 @@ def _model(
             huggingface_names.DINOV2_VIT,
             timm_names.VIT,
         ),
-        options={"meta": ("mask token",), "huggingface": ("mask token",)},
+        options={"huggingface": ("mask token",)},
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         licence=shared.apache(SOURCE, f"{SOURCE}#pretrained-models"),
         checkpoint=f"{plain}{in_names}_pretrain.pth",

@@ -238,10 +238,11 @@ class VisionTransformer(FeatureNetwork):
     def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
         """One vector for the image."""
         if self.attn_pool is not None:
-            return self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
-        if self.pool is None:
+            pooled = self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
+        elif self.pool is not None:
+            pooled = self.pool(x, self.prefix_tokens)
+        else:
             return None
-        pooled = self.pool(x, self.prefix_tokens)
         pooled = self.norm(pooled) if self.pooled_norm else pooled
         return pooled if self.projection is None else self.projection(pooled)
 
