@@ -51,7 +51,8 @@ class Way:
     """A way of saving: what stands before the names of the network and of the head, which tensors
     the network has, and what the file holds besides.
 
-    `of` are the networks that are saved so, all by default.
+    `of` are the networks that are saved so, all by default. The rotary periods of those that it
+    `rounds` are in bfloat16.
     """
 
     words: str
@@ -59,6 +60,7 @@ class Way:
     head: str = ""
     tensors: Callable[[Any, Path], State] = _in_memory
     content: Callable[[State], Any] = lambda state: state
+    rounds: tuple[str, ...] = ()
     of: tuple[str, ...] = tuple(FAMILIES)
 
 
@@ -95,7 +97,13 @@ WAYS = {
             },
         ),
         Way("two tables, of network and head", "backbone.", "classifier_head."),
-        Way("Meta's names in a module", "backbone.", tensors=_by_meta, of=BY_META),
+        Way(
+            "Meta's names in a module",
+            "backbone.",
+            tensors=_by_meta,
+            of=BY_META,
+            rounds=("DINOv3",),
+        ),
     )
 }
 
@@ -179,10 +187,10 @@ def save(case: Case, folder: Path) -> tuple[Path, NDArray[np.float32], NDArray[n
 def cases() -> list[Case]:
     """Return all cases that there are, each with one name of a head."""
     found = (
-        Case(family, way, head, NAMES[(number + place) % len(NAMES)], told)
+        Case(family, way, head, NAMES[(number + place + row) % len(NAMES)], told)
         for number, family in enumerate(FAMILIES)
         for place, way in enumerate(WAYS)
-        for head in HEADS
+        for row, head in enumerate(HEADS)
         for told in (True, False)
     )
     return [case for case in found if case.is_possible]

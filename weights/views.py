@@ -76,7 +76,7 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
         used = {id(tensor) for tensor in inside.values()}
         if not with_head:
             head = None
-            inside = {k: t for k, t in inside.items() if k.rpartition(".")[0] not in naming.heads}
+            inside = _without_layers_on_top(inside, naming)
             used = {id(tensor) for tensor in inside.values()}
         elif head:
             inside, used = {**inside, **head.tensors}, used | taken
@@ -90,6 +90,19 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
             head_is_convolution=bool(head and head.convolution),
             others={**checkpoint.others, **{checkpoint.prefix + k: t for k, t in others.items()}},
         )
+
+
+def _without_layers_on_top(
+    inside: Mapping[str, LazyTensor], naming: Naming
+) -> dict[str, LazyTensor]:
+    """Return the tensors of a network without those of heads and of modules that it has not."""
+    modules = {key.partition(".")[0] for key in inside if naming.knows(key)}
+    return {
+        key: tensor
+        for key, tensor in inside.items()
+        if key.rpartition(".")[0] not in naming.heads
+        and ("." not in key or key.partition(".")[0] in modules)
+    }
 
 
 def _without_passing(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:

@@ -7,7 +7,7 @@ import pytest
 
 import zoo as package
 from tests import fine_tuned
-from tests.fine_tuned import Case, save
+from tests.fine_tuned import WAYS, Case, save
 from tests.references.fine_tuned import FAMILIES, HEADS
 from tests.tiers import covering
 from weights.errors import MappingError
@@ -17,6 +17,10 @@ forward = eqx.filter_jit(lambda model, picture: model(picture))
 
 NOISE = 2e-5
 """Ten times the largest difference of logits between PyTorch and JAX here, of the largest."""
+
+ROUNDED = 1e-2
+"""The same where rotary periods were rounded to bfloat16: an angle of up to three radians moves by
+less."""
 
 
 def sampled() -> list[Case]:
@@ -60,4 +64,5 @@ def test_right_or_refused(case, tmp_path):
         assert package.from_pretrained(path, without_head=True).head is None
     else:
         got = np.asarray(forward(package.from_pretrained(path), picture).logits)
-        assert np.abs(got - want).max() <= NOISE * np.abs(want).max()
+        noise = ROUNDED if case.family in WAYS[case.way].rounds else NOISE
+        assert np.abs(got - want).max() <= noise * np.abs(want).max()
