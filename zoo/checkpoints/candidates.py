@@ -122,3 +122,17 @@ def without_needless_heads(fitting: Iterable[Candidate]) -> list[Candidate]:
         for each in fitting
         if not each.view.head_is_custom or not any(each.used <= other.used for other in usual)
     ]
+
+
+def prefixes_of(fitting: Iterable[Candidate], take: str) -> list[str]:
+    """Return the prefixes of networks, without those that are parts of another one unless one is
+    to be taken by its name: a tower beside another is a network too, of a size that may be known,
+    and both together leave nothing out."""
+    fitting = [*fitting]
+    prefixes = [*dict.fromkeys(each.view.prefix for each in fitting)]
+    if take or len(prefixes) == 1:
+        return prefixes
+    used: dict[str, frozenset[int]] = {}
+    for each in fitting:
+        used[each.view.prefix] = max(used.get(each.view.prefix, frozenset()), each.used, key=len)
+    return [p for p, own in used.items() if not any(own < other for other in used.values())]

@@ -21,7 +21,7 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.checkpoints.candidates import readings, without_needless_heads
+from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import (
@@ -73,9 +73,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     if len(alike) > 1:
         fitting = without_needless_heads(each for each in alike if each.fits)
         alike = fitting or alike
-    prefix = choose_prefix(
-        [*dict.fromkeys(each.view.prefix for each in alike)], asked.take, asked.path
-    )
+    prefix = choose_prefix(prefixes_of(alike, asked.take), asked.take, asked.path)
     # A naming that has no place for a head finds the features below.
     best = max(
         (each for each in alike if each.view.prefix == prefix),

@@ -18,7 +18,12 @@ from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import MODEL_TYPES, architecture_of, towers
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.candidates import Candidate, candidates, without_needless_heads
+from zoo.checkpoints.candidates import (
+    Candidate,
+    candidates,
+    prefixes_of,
+    without_needless_heads,
+)
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import named
 from zoo.checkpoints.own import described, positions_in, unheard
@@ -176,14 +181,7 @@ def likely(
     asked = asked or Given(checkpoint.path)
     parts = parts or views_of(checkpoint, not asked.without_head)
     fitting = without_needless_heads(candidates(parts, settings))
-    used = {each.view.prefix: each.used for each in fitting}
-    if asked.take:
-        prefixes = [*used]
-    else:
-        # A tower beside another is a network too, of a size that may be known; both together leave
-        # nothing out.
-        whole = (p for p, own in used.items() if not any(own < other for other in used.values()))
-        prefixes = [*whole]
+    prefixes = prefixes_of(fitting, asked.take)
     if not prefixes:
         return []
     prefix = choose_prefix(prefixes, asked.take, checkpoint.path)
