@@ -15,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.pages import table, with_part
+from tests.references.classifiers import OWN
 from tests.references.fine_tuned import FAMILIES, HEADS, LINEAR_HEADS, OF_MAP, Features, seeded
+from tests.references.timm_options import architecture_rows, option_rows
 from weights.progress import Quiet
 from zoo.checkpoints.convert import convert_file
 from zoo.checkpoints.weights_argument import Given
@@ -210,7 +212,7 @@ def rows() -> Iterator[tuple[str, ...]]:
         families: dict[str, list[str]] = {}
         for family in FAMILIES:
             outcomes = {c.outcome for c in untold if (c.head, c.family) == (head, family)}
-            for outcome in outcomes:
+            for outcome in sorted(outcomes):
                 families.setdefault(WORDS[outcome], []).append(family)
         for words, names in families.items():
             yield head, _listed(names), words
@@ -222,17 +224,21 @@ def _listed(families: Sequence[str]) -> str:
 
 def page() -> str:
     """Return the page with its tables."""
-    heads = table(("head", "on", "what happens"), rows(), 3)
-    ways = table(
-        ("way of saving", "networks"),
-        (
-            (w.words, "all" if len(w.of) == len(FAMILIES) else ", ".join(w.of))
-            for w in WAYS.values()
+    parts = {
+        "heads": table(("head", "on", "what happens"), rows(), 3),
+        "ways": table(
+            ("way of saving", "networks"),
+            ((way.words, _listed(way.of)) for way in WAYS.values()),
+            2,
         ),
-        2,
-    )
-    text = with_part(PAGE.read_text(), "heads", heads)
-    return with_part(text, "ways", ways)
+        "forms": table(("what a library saved",), ((words,) for words in OWN), 1),
+        "options": table(("option", "read", "refused"), option_rows(), 3),
+        "architectures": table(("what happens", "architectures"), architecture_rows(), 2),
+    }
+    text = PAGE.read_text()
+    for name, lines in parts.items():
+        text = with_part(text, name, lines)
+    return text
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """Checkpoints of one's own: each network, way of saving and head gives PyTorch's logits, or the
 refusal names the tensors that no file would have."""
 
+import json
+from dataclasses import replace
+
 import equinox as eqx
 import numpy as np
+import onnxruntime
 import pytest
 
 import zoo as package
@@ -66,3 +70,30 @@ def test_right_or_refused(case, tmp_path):
         got = np.asarray(forward(package.from_pretrained(path), picture).logits)
         noise = ROUNDED if case.family in WAYS[case.way].rounds else NOISE
         assert np.abs(got - want).max() <= noise * np.abs(want).max()
+
+
+def test_the_page_says_what_happens():
+    """`python -m tests.fine_tuned` writes its tables."""
+    assert fine_tuned.PAGE.read_text() == fine_tuned.page()
+
+
+def test_what_a_head_takes_is_said(zoo, tmp_path):
+    """By the command, and in the manifest; what is refused leaves nothing behind, and code 2."""
+    told = Case(
+        "DINOv2", next(iter(WAYS)), "a linear layer on the mean of the patches", "clf", True
+    )
+    path, picture, want = save(told, tmp_path)
+    said = zoo("export", "--weights", path, "--size", 32, "--out", "w.onnx")
+    assert "its head `clf` gives logits from the mean of the patches" in said.err
+    manifest = json.loads((zoo.here / "w.manifest.json").read_text())
+    assert manifest["classifier_takes"] == "the mean of the patches"
+    session = onnxruntime.InferenceSession(zoo.here / "w.onnx")
+    (got,) = session.run(["logits"], {"pixel_values": picture[None]})
+    assert np.abs(got[0] - want).max() <= NOISE * np.abs(want).max()
+    for case in (replace(told, told=False), replace(told, head="two heads")):
+        folder = tmp_path / case.outcome
+        folder.mkdir()
+        path, *_ = save(case, folder)
+        said = zoo("export", "--weights", path, "--out", "v.onnx", code=2).error
+        assert ("global_pool" if case.outcome == "asked" else "age, gender") in said
+    assert not [*zoo.here.glob("v*")]

@@ -12,38 +12,12 @@ from safetensors.numpy import save_file
 
 import zoo as package
 from tests.drawn_state import drawn, picture
+from tests.references.timm_options import FACTS, option_of, refusals
 from weights.errors import MappingError
 from zoo.architectures.kinds import refused_option
 from zoo.architectures.vit.vit_options import timm_activation
 
-FACTS = json.loads((Path(__file__).parents[2] / "golden" / "timm_options.json").read_text())
-
 forward = eqx.filter_jit(lambda model, picture: model(picture))
-
-BLOCKS = (
-    *("ParallelThingsBlock", "ResPostBlock", "ParallelScalingBlock", "DiffParallelScalingBlock"),
-)
-
-OPTIONS_REFUSED: dict[str, tuple[Any, ...]] = {
-    "block_fn": BLOCKS,
-    "norm_layer": ("RmsNorm(eps=1e-05)", "rmsnorm"),
-    "final_norm": (False,),
-    "attn_layer": ("diff",),
-    "scale_attn_norm": (True,),
-    "pool_include_prefix": (True,),
-}
-"""Options that no network of the zoo has."""
-
-OTHER_POOLS = ("max", "avgmax")
-
-
-def option_of(network: dict[str, Any]) -> str:
-    """Return the option for which a network is refused; empty for one that is read."""
-    if network["options"].get("global_pool") in OTHER_POOLS:
-        return "global_pool"
-    stated = FACTS["architectures"][network["settings"]["architecture"]]
-    found = (name for name, values in OPTIONS_REFUSED.items() if stated.get(name) in values)
-    return next(found, "")
 
 
 def called(network: dict[str, Any]) -> str:
@@ -85,7 +59,7 @@ def test_every_architecture_is_followed_or_refused():
     """By its name, where its tensors do not say what it computes."""
     found = {"GELU": "gelu", None: "gelu"}
     for name, stated in FACTS["architectures"].items():
-        others = [each for each, values in OPTIONS_REFUSED.items() if stated.get(each) in values]
+        others = refusals(name)
         assert refused_option(name) in (others or [""]), name
         if not others and "mlp_layer" not in stated:
             activation = stated.get("act_layer")
