@@ -11,7 +11,7 @@ from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.errors import BadRequest
 from zoo.progress import bar
-from zoo.registry.lookup import is_known, registered_name
+from zoo.registry.lookup import is_model_name, registered_name
 
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
@@ -93,5 +93,5 @@ def from_pretrained(
 def _named_model(name: str, weights: str) -> tuple[str | None, str]:
     """Return a model's name and its weights; no name and a path where the path of a checkpoint was
     given in place of a name."""
-    is_path = weights == "auto" and not is_known(name) and Path(name).expanduser().exists()
+    is_path = weights == "auto" and not is_model_name(name) and Path(name).expanduser().exists()
     return (None, name) if is_path else (name, weights)

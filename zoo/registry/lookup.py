@@ -103,7 +103,7 @@ def info(name: str) -> ModelInfo:
     return entry
 
 
-def is_known(name: str) -> bool:
+def is_model_name(name: str) -> bool:
     """Whether a name is that of a model or a family."""
     return name.casefold() in _BY_NAME or name in FAMILY_NAMES
 

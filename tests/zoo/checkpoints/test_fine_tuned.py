@@ -50,7 +50,7 @@ def is_default(case: Case) -> bool:
     "case",
     [
         pytest.param(case, marks=() if is_default(case) else pytest.mark.full)
-        for case in sampled() + [case for case in fine_tuned.cases() if is_default(case)]
+        for case in dict.fromkeys((*filter(is_default, fine_tuned.cases()), *sampled()))
     ],
     ids=str,
 )

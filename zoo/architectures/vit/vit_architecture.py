@@ -11,7 +11,7 @@ from zoo.architectures.feature_kinds import feature_architecture, feature_output
 from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
-from zoo.architectures.vit.vit_options import VIT_OPTIONS, refused_option, timm_activation
+from zoo.architectures.vit.vit_options import VIT_OPTIONS, refused_timm_option, timm_activation
 from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class
 from zoo.architectures.vit.vit_sizes import (
     vit_free,
@@ -165,7 +165,7 @@ VIT = feature_architecture(
     head_inputs=_head_inputs,
     untold=_untold,
     options=VIT_OPTIONS,
-    refused_option=refused_option,
+    refused_option=refused_timm_option,
     as_built=_as_built,
     heads=lambda config: config.heads,
     transformers=vit_class,

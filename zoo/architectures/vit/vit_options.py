@@ -119,7 +119,7 @@ def timm_activation(architecture: str) -> Activation | None:
     return next(found, "gelu")
 
 
-def refused_option(architecture: str) -> str:
+def refused_timm_option(architecture: str) -> str:
     """Return the option of timm's architecture with this name that no network of the zoo has; empty
     where there is none."""
     found = (option for name, option in TIMM_REFUSED.items() if name.fullmatch(architecture))
