@@ -62,8 +62,8 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("finetuned/")  # a folder, as `zoo export --weights finetuned/`
     """
     how = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
-    model, path = _named_model(os.fspath(name), os.fspath(weights))
-    entry, choice = find_entry(model, read_weights(path, **how))
+    called, path = _named_model(os.fspath(name), os.fspath(weights))
+    entry, choice = find_entry(called, read_weights(path, **how))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 
