@@ -35,13 +35,15 @@ def tell_use(candidate: Candidate, settings: Settings | None, asked: Given) -> N
     if not asked.without_head:
         _check_use(candidate, others, asked.path)
         check_head_input(candidate, settings)
-    if not (view.prefix or others or view.head or view.objects or view.unread):
+    kind = architecture_of(config)
+    has_head = config.classes and kind.gives_features and config != candidate.usual
+    if not (view.prefix or others or has_head or view.objects or view.unread):
         return
     prefix = f" from `{view.prefix}`" if view.prefix else ""
     said = [f"read as {candidate.called}{prefix}"]
-    if config.classes and view.head:
-        takes = architecture_of(config).head_takes(config)
-        said.append(f"its head `{view.head}` gives logits from {takes}")
+    if has_head or (config.classes and view.head):
+        called = f"head `{view.head}`" if view.head else "classifier"
+        said.append(f"its {called} gives logits from {kind.head_takes(config)}")
     if others:
         count = len(view.tensors) + len(view.others)
         said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")
