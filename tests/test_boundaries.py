@@ -35,7 +35,8 @@ ROOMS = {
     "weights": (
         *("errors", "parameters", "printable", "progress", "lock", "overlapping", "opening"),
         "tensors",
-        *("initializers", "files", "transforms", "mapping", "inverse", "views", "namings"),
+        *("initializers", "files", "transforms", "mapping", "inverse"),
+        *("leftover", "found_head", "views", "namings"),
         *("containers", "adapters", "writers"),
         *("sources", "tree", "load", "random", "synthetic"),
     ),

@@ -159,7 +159,9 @@ class Checkpoint:
 
     Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
     own names; `prefix` is what comes before them in the file, `head` what the file calls the linear
-    layer on top, where that is another name than a publisher's; and `others` are the rest.
+    layer on top, where that is another name than a publisher's; and `others` are the rest. With
+    `head_is_custom` the library of the network does not say what that layer takes;
+    `head_is_convolution` says that it is a convolution of 1 x 1.
     """
 
     path: Path
@@ -173,6 +175,8 @@ class Checkpoint:
     adapter: str = ""
     prefix: str = ""
     head: str = ""
+    head_is_custom: bool = False
+    head_is_convolution: bool = False
     others: Mapping[str, LazyTensor] = field(default_factory=dict)
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:

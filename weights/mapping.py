@@ -113,6 +113,8 @@ class Naming:
     those keys repeat; `computed` of keys that the model computes from its sizes. In these, `**`
     stands for any segments. `in_memory` has the names that the
     publisher's library uses while the model lives, where they are others than in its files.
+    `wrappers` are the names of the module that the network is in the publisher's classifiers, where
+    the linear layer lies beside it.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Naming:
     copies: tuple[tuple[str, str], ...] = ()
     computed: tuple[str, ...] = ()
     in_memory: Naming | None = None
+    wrappers: tuple[str, ...] = ()
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
         """The copies that a complete file with these keys holds as well, and what they repeat. A

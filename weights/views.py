@@ -18,11 +18,11 @@ from typing import TypeAlias
 
 from weights.errors import MappingError
 from weights.files import Checkpoint
+from weights.found_head import find_head, network_width, outwards
 from weights.initializers import Shape
-from weights.mapping import Naming, leaf_shape, mismatches, plan, source_shapes
+from weights.mapping import Naming, mismatches, plan, source_shapes
 from weights.parameters import parameter
-from weights.tensors import FLOATS, LazyTensor
-from weights.transforms import zeros
+from weights.tensors import LazyTensor
 
 PASSING_NAMES = "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."
 """Modules of PyTorch around others: of torch.compile, of sharded training, of recomputation."""
@@ -31,14 +31,6 @@ PASSING = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(map(re.escape, PASSING_NAMES))
 
 CHUNKED = re.compile(r"(?<!\d)(\d+)\.(\d+)\.(.+)", re.DOTALL)
 """A block that is counted twice: the number of its chunk, and its own."""
-
-HEAD = re.compile(r"(.*_)?(head|heads|classifier|cls|fc|linear|logits)\d*")
-"""What people call a layer that answers."""
-
-TENSORS_OF_TRAINING = re.compile(
-    r"(^|\.)(\w*optim\w*|dino_head|ibot_head|project(or|ion)\w*)(\.|$)"
-)
-"""What belongs to training alone, whatever it is called within."""
 
 AVERAGED = re.compile(r"(^|[._])(teacher|ema|averaged?|avg|swa|shadow|target_encoder)([._]|$)")
 """What the copy is called whose weights are means over the steps of training: the one to use."""
@@ -65,7 +57,8 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
     tensors = _without_passing(checkpoint.tensors)
     marks = naming.landmarks
     ending = [key for key in tensors if key.endswith(marks)]  # few of many
-    if with_head and not ending and not _width(naming, tensors) and not any(map(_chunked, tensors)):
+    is_wrapped = ending or network_width(naming, tensors) or any(map(_chunked, tensors))
+    if with_head and not is_wrapped:
         yield replace(checkpoint, tensors=tensors)
         return
     prefixes = dict.fromkeys(
@@ -77,20 +70,39 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
     for prefix in prefixes or ("",):
         inside = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
         inside = _joined(inside, naming)
-        head, linear = _head(tensors, prefix, inside, naming) if with_head else ("", {})
-        taken = {id(tensor) for tensor in linear.values()}
-        inside = {key: t for key, t in inside.items() if id(t) not in taken} | linear
-        if not with_head:
-            inside = {k: t for k, t in inside.items() if k.rpartition(".")[0] not in naming.heads}
+        head = find_head(tensors, prefix, inside, naming)
+        taken = head.taken if head else frozenset()
+        inside = {key: t for key, t in inside.items() if id(t) not in taken}
         used = {id(tensor) for tensor in inside.values()}
+        if not with_head:
+            head = None
+            inside = _without_layers_on_top(inside, naming)
+            used = {id(tensor) for tensor in inside.values()}
+        elif head:
+            inside, used = {**inside, **head.tensors}, used | taken
         others = {key: t for key, t in tensors.items() if id(t) not in used}
         yield replace(
             checkpoint,
             tensors=inside,
             prefix=checkpoint.prefix + prefix,
-            head=head or checkpoint.head,
+            head=head.name if head and head.is_custom else checkpoint.head,
+            head_is_custom=bool(head and head.is_custom),
+            head_is_convolution=bool(head and head.convolution),
             others={**checkpoint.others, **{checkpoint.prefix + k: t for k, t in others.items()}},
         )
+
+
+def _without_layers_on_top(
+    inside: Mapping[str, LazyTensor], naming: Naming
+) -> dict[str, LazyTensor]:
+    """Return the tensors of a network without those of heads and of modules that it has not."""
+    modules = {key.partition(".")[0] for key in inside if naming.knows(key)}
+    return {
+        key: tensor
+        for key, tensor in inside.items()
+        if key.rpartition(".")[0] not in naming.heads
+        and ("." not in key or key.partition(".")[0] in modules)
+    }
 
 
 def _without_passing(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:
@@ -131,97 +143,16 @@ def _joined(tensors: dict[str, LazyTensor], naming: Naming) -> dict[str, LazyTen
     }
 
 
-def _head(
-    tensors: Mapping[str, LazyTensor],
-    prefix: str,
-    inside: Mapping[str, LazyTensor],
-    naming: Naming,
-) -> tuple[str, dict[str, LazyTensor]]:
-    """The linear layer on a network: what it is called in a file where that is not its publisher's
-    name, and its tensors by the naming's names. None where there are several, or it has its own."""
-    own, width = naming.head, _width(naming, inside)
-    if not own or not width or f"{own}.weight" in inside:
-        return "", {}
-    for outer in _outwards(prefix):
-        if all(f"{outer}{head}.weight" in tensors for head in naming.heads):
-            keys = (f"{head}.{leaf}" for head in naming.heads for leaf in ("weight", "bias"))
-            return "", {key: tensors[outer + key] for key in keys if outer + key in tensors}
-        heads = [
-            name
-            for name in _linear_layers(tensors, outer)
-            if _takes(tensors[f"{outer}{name}.weight"].shape, width)
-        ]
-        if heads:
-            (name, *more) = heads
-            if more:
-                break
-            weight = tensors[f"{outer}{name}.weight"]
-            bias = tensors.get(f"{outer}{name}.bias") or _no_bias(weight.shape)
-            # torch.hub's name for it on a backbone of Meta's.
-            usual = name in (own, "linear_head")
-            called = "" if usual else f"{outer}{name}"
-            return called, {f"{own}.weight": weight, f"{own}.bias": bias}
-    return "", {}
-
-
-def _no_bias(shape: Shape) -> LazyTensor:
-    return LazyTensor(shape[:1], "float32", lambda: zeros(shape[:1]))
-
-
-def _linear_layers(tensors: Mapping[str, LazyTensor], outer: str) -> list[str]:
-    """The layers just below a prefix that are called as a head."""
-    names = (key.removeprefix(outer) for key in tensors if key.startswith(outer))
-    layers = (name.removesuffix(".weight") for name in names if name.endswith(".weight"))
-    return [name for name in layers if HEAD.fullmatch(name)]
-
-
-def _takes(shape: Shape, width: int) -> bool:
-    """Whether a weight is that of a linear layer on vectors of a network, one or several."""
-    return len(shape) == 2 and shape[1] > 0 and shape[1] % width == 0
-
-
-def _width(naming: Naming, tensors: Mapping[str, LazyTensor]) -> int:
-    """The channels of a network; 0 where nothing tells them."""
-    shape = leaf_shape(naming, tensors, "norm.weight") or ()
-    return shape[0] if len(shape) == 1 else 0
-
-
-def _outwards(prefix: str) -> list[str]:
-    """A prefix and those around it, the nearest first."""
-    parts = prefix.split(".")[:-1]
-    return ["".join(f"{part}." for part in parts[:end]) for end in range(len(parts), -1, -1)]
-
-
-def heads_left(
-    view: Checkpoint, naming: Naming, prefixes: Iterable[str], unused: Iterable[str]
-) -> list[str]:
-    """The tensors beside a network that answer something with its vectors, and would be left out.
-
-    **Arguments:** a view, its naming, the prefixes of the other networks of the file, and the keys
-    of the view that the network has no use for.
-    """
-    width = _width(naming, view.tensors)
-    if not naming.head or not width:
-        return []
-    copies = [_parting(view.prefix, other) for other in prefixes if other != view.prefix]
-    others = {**view.others, **{view.prefix + key: view.tensors[key] for key in unused}}
-    # What ends in such a layer is the projection of self-supervised training.
-    projected = {key.partition(".last_layer.")[0] for key in others if ".last_layer." in key}
-    return [
-        key
-        for key, tensor in others.items()
-        if tensor.dtype in FLOATS
-        and _takes(tensor.shape, width)
-        and any(HEAD.fullmatch(part) for part in key.split(".")[:-1])
-        and not TENSORS_OF_TRAINING.search(key)
-        and not key.startswith(tuple(f"{each}." for each in projected))
-        and not key.startswith(tuple(filter(None, copies)))
-    ]
+def copies_beside(view: Checkpoint, prefixes: Iterable[str]) -> tuple[str, ...]:
+    """Return what the keys of other copies of a network begin with, and of all that lies beside
+    each, from the prefixes of the copies."""
+    copies = (_parting(view.prefix, other) for other in prefixes if other != view.prefix)
+    return tuple(filter(None, copies))
 
 
 def _parting(prefix: str, other: str) -> str:
     """Where another network lies, up to the part of its prefix that is no longer one's own."""
-    shared = next(outer for outer in _outwards(prefix) if other.startswith(outer))
+    shared = next(outer for outer in outwards(prefix) if other.startswith(outer))
     step = other.removeprefix(shared).partition(".")[0]
     return f"{shared}{step}." if step else ""
 

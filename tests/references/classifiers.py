@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import zoo
 from tests.formats import dinov2_by_timm, dinov3_by_timm, in_transformers
@@ -181,6 +181,25 @@ def dinov2_by(name: str, size: tuple[int, int], folder: Path) -> Own:
     return Own(path, partial(on_features, model, head, 1, False), size)
 
 
+def wrapped(make: Callable[[Path], Own], folder: Path) -> Own:
+    """Save a network of timm's as transformers' `TimmWrapperForImageClassification` does."""
+    own = make(folder)
+    tensors = load_file(folder / "model.safetensors")
+    save_file({f"timm_model.{k}": v for k, v in tensors.items()}, folder / "model.safetensors")
+    path = folder / "config.json"
+    told = json.loads(path.read_text())
+    told |= {
+        "architecture": "vit_small_patch14_reg4_dinov2",
+        "architectures": ["TimmWrapperForImageClassification"],
+        "do_pooling": True,
+        "model_args": {"num_heads": told.pop("num_attention_heads")},
+        "model_type": "timm_wrapper",
+        "num_classes": len(CLASSES),
+    }
+    path.write_text(json.dumps(told), encoding="utf-8")
+    return own
+
+
 SIZED = {
     **{"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4},
     **{"image_size": 40, "patch_size": 8},
@@ -214,6 +233,20 @@ OWN: dict[str, Callable[[Path], Own]] = {
         saved, "Dinov2ForImageClassification", (40, 40), **SIZED, use_swiglu_ffn=True
     ),
     "siglip": partial(saved, "SiglipForImageClassification", (32, 56), vision_config=PLAIN),
+    "siglip without its pooling": partial(
+        *(saved, "SiglipForImageClassification", (32, 56)),
+        vision_config={**PLAIN, "vision_use_head": False},
+    ),
+    "clip": partial(
+        *(saved, "CLIPForImageClassification", (40, 40)),
+        vision_config=PLAIN,
+        text_config={"hidden_size": 32, "num_hidden_layers": 1, "vocab_size": 50},
+    ),
+    "dinov2 without a mask token": partial(
+        *(saved, "Dinov2ForImageClassification", (48, 32)),
+        **SIZED,
+        use_mask_token=False,
+    ),
     "convnext": partial(saved, "ConvNextForImageClassification", (96, 64), **STAGES),
     "convnextv2": partial(saved, "ConvNextV2ForImageClassification", (96, 64), **STAGES),
     "swinv2": partial(
@@ -234,6 +267,9 @@ OWN: dict[str, Callable[[Path], Own]] = {
     "timm's dinov3": partial(dinov3_by, "dinov3_vits16", 0),
     "timm's dinov3, gated, by token": partial(
         dinov3_by, "dinov3_vith16plus", 1, global_pool="token"
+    ),
+    "timm's dinov2 in transformers": partial(
+        wrapped, partial(dinov2_by, "dinov2_vits14_reg", (70, 98))
     ),
     "timm's dinov2": partial(dinov2_by, "dinov2_vits14_reg", (70, 98)),
 }

@@ -24,6 +24,13 @@ _WORDS = (*WORDS, Rule("pos_embed", ("embeddings.position_embedding.weight",)))
 BARE_VIT = Naming("huggingface", _EMBEDDED)
 BARE_TEXT = Naming("huggingface", _WORDS)
 
+# `CLIPForImageClassification`.
+CLASSIFIER_VIT = Naming(
+    "huggingface",
+    (*_EMBEDDED, Rule("head.{p}", ("classifier.{p}",))),
+    wrappers=("vision_model",),
+)
+
 # `CLIPVisionModelWithProjection` and `CLIPTextModelWithProjection`, alone or in a `CLIPModel`.
 CLIP_VIT = Naming(
     "huggingface",

@@ -112,6 +112,7 @@ CLASSIFIER = Naming(
         last_norm="layernorm",
         head="classifier",
     ),
+    wrappers=("convnext", "convnextv2"),
 )
 
 _in_timm = partial(

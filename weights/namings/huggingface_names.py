@@ -123,10 +123,15 @@ def dinov2_rules(attention: tuple[str, ...], gate: tuple[Rule, ...], last: str) 
     )
 
 
+DINOV2_MODULES = ("dinov2", "dinov2_with_registers")
+
 DINOV2_VIT = Naming(
     "huggingface",
     dinov2_rules(IN_FILES, _WEIGHTS_IN, "weights_out"),
-    in_memory=Naming("huggingface", dinov2_rules(IN_MEMORY, _GATED, "down_proj")),
+    in_memory=Naming(
+        "huggingface", dinov2_rules(IN_MEMORY, _GATED, "down_proj"), wrappers=DINOV2_MODULES
+    ),
+    wrappers=DINOV2_MODULES,
 )
 
 
@@ -145,7 +150,8 @@ VIT_IN_MEMORY = _vit("layers.{i}.", IN_MEMORY, "mlp.fc1", "mlp.fc2")
 VIT = Naming(
     "huggingface",
     _vit(LAYER, IN_FILES, "intermediate.dense", "output.dense"),
-    in_memory=Naming("huggingface", VIT_IN_MEMORY),
+    in_memory=Naming("huggingface", VIT_IN_MEMORY, wrappers=("vit",)),
+    wrappers=("vit",),
 )
 
 DISTILLATION = Rule("reg_tokens", ("embeddings.distillation_token",), UNBATCH)
@@ -154,7 +160,8 @@ DISTILLATION = Rule("reg_tokens", ("embeddings.distillation_token",), UNBATCH)
 DISTILLED_VIT = Naming(
     "huggingface",
     (DISTILLATION, *VIT.rules),
-    in_memory=Naming("huggingface", (DISTILLATION, *VIT_IN_MEMORY)),
+    in_memory=Naming("huggingface", (DISTILLATION, *VIT_IN_MEMORY), wrappers=("deit",)),
+    wrappers=("deit",),
 )
 
 TWO_HEADS = (
@@ -167,7 +174,8 @@ TWO_HEADS = (
 TWO_HEADED_VIT = Naming(
     "huggingface",
     (*TWO_HEADS, *VIT.rules),
-    in_memory=Naming("huggingface", (*TWO_HEADS, *VIT_IN_MEMORY)),
+    in_memory=Naming("huggingface", (*TWO_HEADS, *VIT_IN_MEMORY), wrappers=("deit",)),
+    wrappers=("deit",),
 )
 
 SIGLIP_LAYER = "encoder.layers.{i}."
@@ -197,6 +205,7 @@ SIGLIP_VIT = Naming(
         Rule("attn_pool.mlp.{layer}.{p}", ("head.mlp.{layer}.{p}",)),
         Rule("head.{p}", ("classifier.{p}",)),
     ),
+    wrappers=("vision_model",),
 )
 
 WORDS = (

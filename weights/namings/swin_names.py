@@ -85,4 +85,5 @@ HUGGINGFACE = Naming(
         Rule("norm.{p}", ("layernorm.{p}",)),
         Rule("head.{p}", ("classifier.{p}",)),
     ),
+    wrappers=("swinv2",),
 )

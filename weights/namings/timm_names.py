@@ -40,15 +40,18 @@ DISTILLED_VIT = Naming(
     ),
 )
 
-VIT = Naming(
-    "timm",
-    (
-        Rule("reg_tokens", ("reg_token",), UNBATCH),
-        Rule("mask_token", ()),
-        Rule("blocks.{i}.mlp.w12.{p}", ("blocks.{i}.mlp.fc1.{p}",)),
-        Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
-        Rule("attn_pool.latent", ("attn_pool.latent",), UNBATCH),
-        *same("attn_pool.{layer}.{p}", "attn_pool.mlp.{layer}.{p}"),
-        *PLAIN_VIT_RULES,
-    ),
+_VIT = (
+    Rule("reg_tokens", ("reg_token",), UNBATCH),
+    Rule("mask_token", ()),
+    Rule("pre_norm.{p}", ("norm_pre.{p}",)),
+    Rule("blocks.{i}.mlp.w12.{p}", ("blocks.{i}.mlp.fc1.{p}",)),
+    Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
+    Rule("attn_pool.latent", ("attn_pool.latent",), UNBATCH),
+    *same("attn_pool.{layer}.{p}", "attn_pool.mlp.{layer}.{p}"),
+    *PLAIN_VIT_RULES,
 )
+
+VIT = Naming("timm", _VIT)
+
+# Where the mean of the patches is normed; `fc_norm` is no leaf, and tells such networks apart.
+AVERAGED_VIT = Naming("timm", (Rule("norm.{p}", ("fc_norm.{p}",)), *same("fc_norm.{p}"), *_VIT))

@@ -71,8 +71,8 @@ class TransformersClass:
 
 @dataclass(frozen=True)
 class Beside:
-    """Facts beside a checkpoint's tensors: whose names they have, and what is in
-    `config.json`. An `own_head` is one that somebody has put on the network."""
+    """Facts beside a checkpoint's tensors: whose names they have, and what is in `config.json`. An
+    `own_head` is one that somebody has put on the network, and whose input no library decides."""
 
     naming: str
     settings: Settings | None
@@ -147,7 +147,11 @@ class Architecture(Generic[C]):
     - `exact`: outputs that are coordinates, which half precision computes in float32.
     - `compared`: batches of outputs, got and wanted, as what they say, where rounding may change
       their order: what low precisions are judged by.
-    - `head_takes`: what a head of somebody's own is given, in words.
+    - `head_takes`: the vector that the classifier is given, in words.
+    - `head_inputs`: vectors that a custom head may take and that no tensor tells apart, in words by
+      the `global_pool` that means each; empty where there is only one, None where none is known.
+    - `refused_option`: an option of timm's architecture of a name that no network has; else empty.
+    - `options`: readers of options that a library's networks have or not, by their names.
 
     `told` is the part of `config.json` that is about the network; `heads`, where there are any,
     says how many share the channels, which nothing else tells. `transformers` is the class of
@@ -184,6 +188,9 @@ class Architecture(Generic[C]):
     exact: tuple[str, ...] = ()
     compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
     head_takes: Callable[[C], str] = lambda config: "what the network pools"
+    head_inputs: Callable[[C], Mapping[str, str] | None] = lambda config: {}
+    refused_option: Callable[[str], str] = lambda architecture: ""
+    options: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)
     told: Callable[[Settings], Settings] = lambda settings: settings
     heads: Callable[[C], int] | None = None
     transformers: Callable[[C], TransformersClass] = no_class

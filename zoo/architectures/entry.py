@@ -48,6 +48,7 @@ class ModelInfo:
     else's checkpoint belongs to a model that differs in detail (another GELU, no head), `published`
     has that model's by the name of the naming. `libraries` has the model that a library computes
     with the same weights, where it is another: what somebody trained there belongs to that.
+    `options` are those that somebody's checkpoint of a library may have or not, by its naming.
 
     `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
     name says them. With `embedded` that file lies in `zoo/data` and is taken before any other;
@@ -87,6 +88,7 @@ class ModelInfo:
     examples: tuple[str, str, str] = ("a cat", "a dog", "a car")
     published: Mapping[str, Config] = field(default_factory=dict)
     libraries: Mapping[str, ViTConfig] = field(default_factory=dict)
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedded: bool = False
     is_drawn: bool = False
     reported: tuple[Reported, ...] = ()
@@ -183,6 +185,10 @@ class ModelInfo:
         leaves' own paths."""
         in_memory = (naming.in_memory for naming in self.namings if naming.in_memory)
         return (*self.namings, *in_memory, LEAVES)
+
+    def options_of(self, naming: str) -> tuple[str, ...]:
+        """Return the options that a checkpoint with these names may have or not."""
+        return self.options.get(naming, ())
 
     def config_for(self, naming: str) -> Config:
         """The model that a checkpoint with these names belongs to."""

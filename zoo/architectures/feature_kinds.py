@@ -87,5 +87,6 @@ staged_architecture = partial(
     landmarks=lambda config: {"norm.weight": (config.dim,)},
     below=lambda config: replace(config, classes=0),
     with_head=staged_with_head,
+    head_takes=lambda config: "the mean of the last map, normed",
     as_built=_as_built,
 )

@@ -29,7 +29,12 @@ _OF = {each.config: each for each in ARCHITECTURES}
 TOWER_NAMES = tuple(dict.fromkeys(name for each in ARCHITECTURES for name in each.towers))
 """What transformers.js calls the parts of networks whose files it asks for one by one."""
 
-MODEL_TYPES = frozenset(made.model_type for each in ARCHITECTURES for made in each.classes)
+TIMM_WRAPPER = "timm_wrapper"
+"""What transformers calls a network of timm's, whose tensors have timm's names."""
+
+MODEL_TYPES = frozenset(
+    (TIMM_WRAPPER, *(made.model_type for each in ARCHITECTURES for made in each.classes))
+)
 """What `config.json` calls a network whose tensors the zoo reads."""
 
 
@@ -94,6 +99,21 @@ def interpolated(config: Config, antialias: bool) -> Config:
     """Configuration with positions that are brought to another size as transformers does it."""
     whole = _with_parts(config, lambda part: interpolated(part, antialias))
     return architecture_of(config).interpolated(whole, antialias)
+
+
+def refused_option(architecture: str) -> str:
+    """Return the option of timm's architecture with this name that no network of the zoo has; empty
+    where there is none."""
+    return next(filter(None, (kind.refused_option(architecture) for kind in ARCHITECTURES)), "")
+
+
+def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Config:
+    """Return a network of the same architecture with those of a library's options that a checkpoint
+    has."""
+    read = architecture_of(config).options
+    for option in options:
+        config = read[option](config, shapes)
+    return config
 
 
 def read_sizes(config: Config, shapes: Shapes) -> Config | None:

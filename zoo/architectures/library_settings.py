@@ -17,6 +17,9 @@ from zoo.fields import Line, Model, Side, Three
 
 MOST_HEADS = 1024
 
+CLASSIFIERS = ("ForImageClassification", "ForImageClassificationWithTeacher")
+"""How the names of transformers' classes for classification end."""
+
 
 class TimmPictures(Model, extra="allow"):
     """`pretrained_cfg`: what timm (1.0.31) does to pictures, and its defaults. What else is in it
@@ -97,6 +100,17 @@ class Settings(Model, extra="allow"):
         argument = self.model_args.get("num_heads")
         is_known = type(argument) is int and 1 <= argument <= MOST_HEADS
         return self.num_attention_heads or (argument if is_known else None)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether the class of transformers is one for classification."""
+        return any(name.endswith(CLASSIFIERS) for name in self.architectures or ())
+
+    @property
+    def pool(self) -> str:
+        """What timm calls the pooling before the classifier; empty where nothing says it."""
+        argument = self.model_args.get("global_pool")
+        return self.global_pool or (argument if isinstance(argument, str) else "")
 
     @property
     def trained_on(self) -> tuple[int, int] | tuple[()]:

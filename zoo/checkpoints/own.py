@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from weights import Checkpoint
 from weights.adapters import MERGED
 from weights.containers import npy
 from weights.errors import MappingError
-from weights.load import fits
-from weights.mapping import Naming, leaf_shape
-from weights.views import Parts, choose_prefix, views_of
-from zoo.architectures.architecture import Beside, TransformersClass
+from weights.mapping import Naming
+from weights.views import choose_prefix, views_of
+from zoo.architectures.architecture import TransformersClass
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
@@ -21,13 +19,12 @@ from zoo.architectures.kinds import (
     body,
     interpolated,
     parts_of_network,
-    read_sizes,
-    settled,
     with_fields,
 )
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import (
@@ -39,7 +36,11 @@ from zoo.checkpoints.settings.beside import (
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.huggingface import below, transformers_kind
-from zoo.checkpoints.settings.known_settings import refuse_other_networks, strange_settings
+from zoo.checkpoints.settings.known_settings import (
+    refuse_other_architectures,
+    refuse_other_networks,
+    strange_settings,
+)
 from zoo.checkpoints.use import tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.errors import BadRequest
@@ -47,7 +48,7 @@ from zoo.errors import BadRequest
 FREE_SETTINGS = (
     *("image_size", "layerscale_value", "layer_scale_init_value"),
     *("mlp_ratio", "temperature_init_value", "projection_dim"),
-    *("pad_token_id", "bos_token_id", "eos_token_id"),
+    *("pad_token_id", "bos_token_id", "eos_token_id", "use_mask_token"),
 )
 """Settings that change nothing: what training began with, sizes and numbers that are read
 otherwise, and words that the tokenizer knows."""
@@ -68,35 +69,27 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     checkpoint = with_temperature(checkpoint)
     beside = read_settings(checkpoint)
     settings = beside.settings
+    refuse_other_architectures(settings)
     parts = views_of(checkpoint, not asked.without_head)
-    alike = [
-        each
-        for each in readings(entry, parts, settings)
-        if body(each[1]) == body(entry.config_for(each[0].name))
-    ]
+    alike = [each for each in readings(entry, parts, settings) if each.is_variant]
     if not alike:
         return with_own_facts(entry, asked), checkpoint
     if len(alike) > 1:
-        # JAX is imported only where there is a model to build.
-        from zoo.checkpoints.load import model_shapes
-
-        fitting = [each for each in alike if fits(each[0], each[2].tensors, model_shapes(each[1]))]
+        fitting = without_needless_heads(each for each in alike if each.fits)
         alike = fitting or alike
-    prefix = choose_prefix(
-        [*dict.fromkeys(view.prefix for *_, view in alike)], asked.take, asked.path
-    )
+    prefix = choose_prefix(prefixes_of(alike, asked.take), asked.take, asked.path)
     # A naming that has no place for a head finds the features below.
-    naming, config, view = max(
-        (each for each in alike if each[2].prefix == prefix),
-        key=lambda each: sum(map(each[0].knows, each[2].tensors)),
+    best = max(
+        (each for each in alike if each.view.prefix == prefix),
+        key=lambda each: sum(map(each.naming.knows, each.view.tensors)),
     )
-    classes = read_class_names(entry, config, settings, view)
-    tell_use(view, naming, config, entry.name, asked)
-    tell_settings(asked, (*unheard(beside, config), *classes.said))
+    classes = read_class_names(entry, best.config, settings, best.view)
+    tell_use(best, settings, asked)
+    tell_settings(asked, (*unheard(beside, best.config), *classes.said))
     if classes.names is None and not is_published(entry, checkpoint, settings):
-        tell_settings(asked, published_names(entry, config, are_used=True))
-    entry = described(entry, naming, config, beside, classes.names)
-    return with_own_facts(entry, asked), view
+        tell_settings(asked, published_names(entry, best.config, are_used=True))
+    entry = described(entry, best.naming, best.config, beside, classes.names)
+    return with_own_facts(entry, asked), best.view
 
 
 def described(
@@ -228,20 +221,6 @@ def _check_alike(
                 f"{CONFIG} beside the checkpoint says that {name} is {ascii(theirs)[:60]}, and the "
                 f"zoo's network has {ours}: it has no network for this checkpoint."
             )
-
-
-def readings(
-    entry: ModelInfo,
-    parts: Parts,
-    settings: Settings | None,
-) -> Iterator[tuple[Naming, Config, Checkpoint]]:
-    """Sizes of a checkpoint's parts in each naming of an entry in which they can be
-    told."""
-    for naming in entry.readable:
-        usual = entry.config_for(naming.name)
-        for view in parts(naming):
-            if sized := read_sizes(usual, partial(leaf_shape, naming, view.tensors)):
-                yield naming, settled(sized, Beside(naming.name, settings, bool(view.head))), view
 
 
 def _as_trained(entry: ModelInfo, naming: Naming, config: Config) -> Config:

@@ -11,7 +11,7 @@ from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
 from zoo.errors import BadRequest
 from zoo.progress import bar
-from zoo.registry.lookup import registered_name
+from zoo.registry.lookup import is_model_name, registered_name
 
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
@@ -23,7 +23,7 @@ FLOAT32 = "local_pos_embed."
 
 
 def from_pretrained(
-    name: str,
+    name: str | os.PathLike[str],
     weights: str | os.PathLike[str] = "auto",
     *,
     dtype: DTypeLike | None = None,
@@ -41,7 +41,8 @@ def from_pretrained(
     **Arguments:**
 
     - `name`: a name (`zoo.list_models()`), an alias, or how a hub calls it, such as
-      `facebook/dinov3-vits16-pretrain-lvd1689m`.
+      `facebook/dinov3-vits16-pretrain-lvd1689m`; or the path of a checkpoint, of whatever network
+      it is, where nothing is said of `weights`.
     - `weights`: the path of a checkpoint in any format that is read (Meta's `.pth`, Hugging Face
       or timm safetensors, an Equimo archive, `.eqx`, Google's `.npz`); `"auto"` for the usual
       folders and caches and then the hub; `"random"` or `"random:7"` for seeded numbers.
@@ -58,9 +59,11 @@ def from_pretrained(
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
+    >>> model = zoo.from_pretrained("finetuned/")  # a folder, as `zoo export --weights finetuned/`
     """
     how = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
-    entry, choice = find_entry(name, read_weights(os.fspath(weights), **how))
+    called, path = _named_model(os.fspath(name), os.fspath(weights))
+    entry, choice = find_entry(called, read_weights(path, **how))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 
@@ -85,3 +88,10 @@ def from_pretrained(
     facts = {"preprocessing": entry.preprocessing, "labels": entry.class_names}
     model = abstract(loaded.config, name=registered_name(entry), **facts)
     return bind(model, values)
+
+
+def _named_model(name: str, weights: str) -> tuple[str | None, str]:
+    """Return a model's name and its weights; no name and a path where the path of a checkpoint was
+    given in place of a name."""
+    is_path = weights == "auto" and not is_model_name(name) and Path(name).expanduser().exists()
+    return (None, name) if is_path else (name, weights)

@@ -1,14 +1,12 @@
 """Which network a checkpoint is of, where nobody says: one of the registry, or one of its
 architectures in other sizes."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 from weights import Checkpoint
 from weights.errors import MappingError
-from weights.load import PERIODS, fits
-from weights.mapping import Naming, leaf_shape, plan, source_shapes
+from weights.load import PERIODS
+from weights.mapping import leaf_shape
 from weights.parameters import parameter
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.config import Config
@@ -17,64 +15,32 @@ from zoo.architectures.kinds import (
     ARCHITECTURES,
     MODEL_TYPES,
     architecture_of,
-    body,
     towers,
-    unsized,
-    with_one_head,
 )
 from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.candidates import (
+    Candidate,
+    candidates,
+    prefixes_of,
+    without_needless_heads,
+)
 from zoo.checkpoints.given_checkpoint import open_given
-from zoo.checkpoints.load import model_shapes, named
+from zoo.checkpoints.load import named
 from zoo.checkpoints.own import (
     described,
     is_published,
     published_names,
-    readings,
     unheard,
 )
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG
-from zoo.checkpoints.settings.known_settings import unusual_options
+from zoo.checkpoints.settings.known_settings import refuse_other_architectures, unusual_options
 from zoo.checkpoints.strangeness import contradiction, settings_place, strange
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
 from zoo.errors import BadRequest
-from zoo.registry.lookup import MODELS
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An entry whose architecture a part of a checkpoint has, in whose naming, in which sizes."""
-
-    entry: ModelInfo
-    naming: Naming
-    config: Config
-    view: Checkpoint
-
-    @property
-    def is_variant(self) -> bool:
-        """Whether the sizes are the entry's too."""
-        return body(self.config) == body(self.usual)
-
-    @property
-    def usual(self) -> Config:
-        """The network of the entry."""
-        return self.entry.config_for(self.naming.name)
-
-    @cached_property
-    def used(self) -> frozenset[int]:
-        """The tensors that the network has a use for, by their identity."""
-        config = self.config if self.config.is_sound else with_one_head(self.config)
-        plans = plan(self.naming.rules, model_shapes(config))
-        keys = source_shapes(plans).keys() & self.view.tensors.keys()
-        return frozenset(id(self.view.tensors[key]) for key in keys)
-
-    @property
-    def called(self) -> str:
-        """The model, or the family of a network in sizes of no table."""
-        return self.entry.name if self.is_variant else self.entry.family
 
 
 def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
@@ -87,6 +53,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     settings = beside.settings
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(strange(checkpoint, settings))
+    refuse_other_architectures(settings)
     ranked = likely(checkpoint, settings, asked)
     if not ranked:
         raise MappingError(strange(checkpoint, settings) + unusual_options(settings))
@@ -107,7 +74,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     if not best.is_variant:
         check_heads(best, settings)
     entry = _described(best, beside)
-    tell_use(best.view, best.naming, best.config, best.called, asked)
+    tell_use(best, settings, asked)
     published = is_published(best.entry, checkpoint, None)
     classes = read_class_names(best.entry, best.config, settings, best.view)
     tell_settings(asked, (*unheard(beside, best.config), *classes.said))
@@ -158,15 +125,8 @@ def likely(
     networks, and nothing tells which is meant."""
     asked = asked or Given(checkpoint.path)
     parts = parts or views_of(checkpoint, not asked.without_head)
-    fitting = [*candidates(parts, settings)]
-    used = {each.view.prefix: each.used for each in fitting}
-    if asked.take:
-        prefixes = [*used]
-    else:
-        # A tower beside another is a network too, of a size that may be known; both together leave
-        # nothing out.
-        whole = (p for p, own in used.items() if not any(own < other for other in used.values()))
-        prefixes = [*whole]
+    fitting = without_needless_heads(candidates(parts, settings))
+    prefixes = prefixes_of(fitting, asked.take)
     if not prefixes:
         return []
     prefix = choose_prefix(prefixes, asked.take, checkpoint.path)
@@ -185,25 +145,6 @@ def likely(
     # A classifier with weights that the registry does not have began as another classifier.
     trained = [each for each in best if each.config.classes and each.entry.config.classes]
     return called or trained or best
-
-
-def candidates(parts: Parts, settings: Settings | None) -> Iterator[Candidate]:
-    """All that parts of a checkpoint have just the tensors for."""
-    for entry in MODELS.values():
-        for naming, config, view in readings(entry, parts, settings):
-            candidate = Candidate(entry, naming, config, view)
-            alike = candidate.is_variant or unsized(config) == unsized(
-                entry.config_for(naming.name)
-            )
-            if alike and _is_of(view, naming, config):
-                yield candidate
-
-
-def _is_of(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
-    """Whether a checkpoint has just the tensors of a network, however many heads that has."""
-    if not config.is_sound:
-        config = with_one_head(config)
-    return config.is_sound and fits(naming, checkpoint.tensors, model_shapes(config))
 
 
 def check_heads(candidate: Candidate, settings: Settings | None) -> None:

@@ -1,46 +1,49 @@
-"""What of a checkpoint is used and what is not, in a sentence: no head is left out in silence."""
+"""What of a checkpoint is used and what is not, in a sentence: no trained tensor is left out in
+silence."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from weights import Checkpoint, leaf_shapes
 from weights.errors import MappingError
-from weights.mapping import Naming, plan, unused
+from weights.leftover import POOLER, is_number, may_change_answer
+from weights.mapping import plan, unused
 from weights.parameters import parameter
 from weights.progress import say_aside
-from weights.views import grouped, heads_left, views
-from zoo.architectures.config import Config
+from weights.tensors import LazyTensor
+from weights.views import copies_beside, grouped, views, views_of
 from zoo.architectures.kinds import architecture_of
+from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.candidates import Candidate, candidates
+from zoo.checkpoints.head_input import check_head_input
 from zoo.checkpoints.weights_argument import Given
 
 
-def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, asked: Given) -> None:
+def tell_use(candidate: Candidate, settings: Settings | None, asked: Given) -> None:
     """Say from where in a file a network was taken, and what was left out. **Raises**
-    `MappingError` where that would be a head that nobody gave up."""
+    `MappingError` where that was trained and may change the answer, unless the head is not wanted,
+    and `BadRequest` where nothing says what a head takes."""
     # JAX is imported only where there is a model to build.
     from zoo.architectures.builder import abstract
 
-    needed = plan(naming.rules, leaf_shapes(abstract(config)))
-    left = unused(naming, needed, view.tensors)
-    others = [*(view.prefix + key for key in left), *view.others]
-    beside = Checkpoint(view.path, view.container, view.files, view.others)
-    prefixes = [each.prefix for each in views(beside, naming) if each.prefix]
-    heads = heads_left(view, naming, prefixes, left)
-    if heads and not asked.without_head:
-        raise MappingError(
-            f"{asked.path} has a head on this network that is no single linear layer "
-            f"({grouped(heads)}), and no file can be made with it: leave it out with "
-            f"{parameter('without_head')}, or export the whole of your network with "
-            "`converter.to_onnx`."
-        )
-    if not (view.prefix or others or view.head or view.objects or view.unread):
+    view, config = candidate.view, candidate.config
+    needed = plan(candidate.naming.rules, leaf_shapes(abstract(config)))
+    left = unused(candidate.naming, needed, view.tensors)
+    others = {**{view.prefix + key: view.tensors[key] for key in left}, **view.others}
+    if not asked.without_head:
+        _check_use(candidate, others, asked.path)
+        check_head_input(candidate, settings)
+    kind = architecture_of(config)
+    has_head = config.classes and kind.gives_features and config != candidate.usual
+    if not (view.prefix or others or has_head or view.objects or view.unread):
         return
-    said = [f"read as {called}" + (f" from `{view.prefix}`" if view.prefix else "")]
-    if view.head:
-        said.append(
-            f"its head `{view.head}` gives logits from {architecture_of(config).head_takes(config)}"
-        )
+    prefix = f" from `{view.prefix}`" if view.prefix else ""
+    said = [f"read as {candidate.called}{prefix}"]
+    if has_head or (config.classes and view.head):
+        called = f"head `{view.head}`" if view.head else "classifier"
+        said.append(f"its {called} gives logits from {kind.head_takes(config)}")
     if others:
         count = len(view.tensors) + len(view.others)
         said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")
@@ -49,6 +52,67 @@ def tell_use(view: Checkpoint, naming: Naming, config: Config, called: str, aske
     if view.unread:
         said.append(f"files beside it that were not read: {', '.join(view.unread[:6])}")
     _say_once(asked.path, "; ".join(said))
+
+
+def _check_use(candidate: Candidate, others: Mapping[str, LazyTensor], path: Path) -> None:
+    """**Raises** `MappingError` for tensors that may change the answer and are not used."""
+    if strange := _unexplained(candidate, others):
+        raise MappingError(
+            f"{path} has trained tensors that the network of the zoo has no place for "
+            f"({_modules(strange)}). A head is read if it is one linear layer on what the network "
+            f"pools and nothing else. Leave out what is on the network with "
+            f"{parameter('without_head')}, or export the whole of your network with "
+            "`converter.to_onnx`."
+        )
+
+
+def _modules(keys: Iterable[str]) -> str:
+    """Return the names of the modules of tensors, the first eight."""
+    names = [*dict.fromkeys(key.rpartition(".")[0] or key for key in keys)]
+    shown = ", ".join(ascii(name)[1:-1][:80] for name in names[:8])
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _unexplained(candidate: Candidate, others: Mapping[str, LazyTensor]) -> list[str]:
+    """Return the keys of tensors that no rule explains: neither of training, nor of another network
+    in the file."""
+    view, naming = candidate.view, candidate.naming
+    beside = Checkpoint(view.path, view.container, view.files, others)
+    prefixes = [each.prefix for each in views(beside, naming) if each.prefix]
+    copies = copies_beside(view, prefixes)
+    left = {
+        key: tensor
+        for key, tensor in may_change_answer(others).items()
+        if not key.startswith(copies) and not _is_beside_head(candidate, key, tensor)
+    }
+    if not left:
+        return []
+    elsewhere = Checkpoint(view.path, view.container, view.files, left)
+    networks = candidates(views_of(elsewhere), None)
+    used = frozenset[int]().union(*(each.used for each in networks))
+    return [key for key, tensor in left.items() if id(tensor) not in used]
+
+
+def _is_beside_head(candidate: Candidate, key: str, tensor: LazyTensor) -> bool:
+    """Whether a tensor has no part in what a classifier computes: a number of another module than
+    that, or the pooler of transformers."""
+    view = candidate.view
+    if POOLER.search(key):
+        return not view.head_is_custom
+    inside = _scope(view.prefix, view.head, candidate.naming.wrappers)
+    return is_number(tensor) and not (candidate.config.classes and key.startswith(inside))
+
+
+def _scope(prefix: str, head: str, wrappers: tuple[str, ...]) -> str:
+    """Return the prefix of the module that holds a network and its head."""
+    parts = prefix.split(".")[:-1]
+    if head:
+        around = head.split(".")[:-1]
+        pairs = zip(parts, around, strict=False)
+        parts = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    elif parts and parts[-1] in wrappers:
+        parts = parts[:-1]
+    return "".join(f"{part}." for part in parts)
 
 
 def tell_settings(asked: Given, sentences: Iterable[str]) -> None:

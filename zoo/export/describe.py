@@ -69,10 +69,17 @@ def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
     """What is said of a network's classes, of one in sizes of its own, and of outputs by name."""
     published = MODELS.get(entry.name)
     other = published is None or entry.config != published.config
-    classes = {"classes": entry.class_names} if entry.config.classes else {}
+    classes = _classifier(entry) if entry.config.classes else {}
     outputs = {"outputs": signature.outputs} if signature.outputs else {}
     network = {"network": entry.config, "family": entry.family} if other else {}
     return classes | outputs | network
+
+
+def _classifier(entry: ModelInfo) -> dict[str, Any]:
+    """Names of the classes and, of a network that gives features, the vector that they are of."""
+    kind = architecture_of(entry.config)
+    takes = {"classifier_takes": kind.head_takes(entry.config)} if kind.gives_features else {}
+    return {"classes": entry.class_names, **takes}
 
 
 def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_TARGET) -> Variant:

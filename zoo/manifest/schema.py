@@ -210,6 +210,9 @@ class Manifest(Model):
         max_length=1 << 17,
         description="What the classes of `logits` are called, in their order.",
     )
+    classifier_takes: Line | None = Field(
+        default=None, description="The vector that the linear layer of `logits` takes, in words."
+    )
     outputs: tuple[Line, ...] = Field(
         default=(),
         max_length=100,

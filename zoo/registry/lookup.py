@@ -103,6 +103,11 @@ def info(name: str) -> ModelInfo:
     return entry
 
 
+def is_model_name(name: str) -> bool:
+    """Whether a name is that of a model or a family."""
+    return name.casefold() in _BY_NAME or name in FAMILY_NAMES
+
+
 def architecture(name: str) -> ModelInfo:
     """The entry of a model, or one for the networks of a family that are in no table. **Raises**
     `UnknownModel`."""

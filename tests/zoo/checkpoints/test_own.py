@@ -379,6 +379,9 @@ TOWERS = {
         },
     ),
     "DeiTModel": ("deit", PICTURES),
+    "ConvNextModel": ("convnext", {"depths": [1, 1, 2, 1], "hidden_sizes": [16, 24, 32, 40]}),
+    "ConvNextV2Model": ("convnext", {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 24, 32, 40]}),
+    "Dinov2Model": ("dinov2", {**PICTURES, "use_mask_token": False}),
 }
 
 
@@ -405,7 +408,25 @@ def test_a_tower_of_its_own(name, tmp_path):
         value.astype(np.int32) if settings is WORDS else value,
     )
     outputs = ("last_hidden_state", *(() if name == "DeiTModel" else ("pooler_output",)))
+    if name.startswith("ConvNext"):  # whose map has no norm there
+        outputs = ("pooler_output",)
     for output in outputs:
         np.testing.assert_allclose(
             getattr(got, output), want[output][0], rtol=0, atol=2e-5, err_msg=output
         )
+
+
+@pytest.mark.parametrize("name", ["SiglipVisionModel", "CLIPVisionModel"])
+def test_a_folder_in_place_of_a_name(name, tmp_path):
+    """As in transformers; SigLIP's without the head that pools, which then gives no vector."""
+    kind = getattr(transformers, name)
+    settings = {**PICTURES, **({"vision_use_head": False} if name.startswith("Sig") else {})}
+    torch.manual_seed(3)
+    theirs = kind(kind.config_class(**settings)).eval()
+    theirs.save_pretrained(tmp_path)
+    picture = torch.randn((1, 3, 40, 40), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        want = theirs(picture).last_hidden_state[0]
+    got = forward(package.from_pretrained(f"{tmp_path}/"), picture[0].numpy())
+    np.testing.assert_allclose(got.last_hidden_state, want, rtol=0, atol=2e-5)
+    assert (got.pooler_output is None) == name.startswith("Sig")

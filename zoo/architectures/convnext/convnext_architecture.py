@@ -74,10 +74,17 @@ CLASSIFIER_V2 = TransformersClass(
 )
 
 
+FEATURES = replace(CLASSIFIER, name="ConvNextModel")
+FEATURES_V2 = replace(CLASSIFIER_V2, name="ConvNextV2Model")
+
+
 def _class(config: ConvNeXtConfig) -> TransformersClass:
     if config.response_norm:
-        return CLASSIFIER_V2
-    return CLASSIFIER if config.classes else DINOV3_CONVNEXT
+        return CLASSIFIER_V2 if config.classes else FEATURES_V2
+    if config.classes:
+        return CLASSIFIER
+    # Its classes alone have another epsilon behind the stages.
+    return DINOV3_CONVNEXT if config.final_norm_eps is None else FEATURES
 
 
 def _equimo(config: ConvNeXtConfig) -> dict[str, Any]:
@@ -100,7 +107,7 @@ CONVNEXT = staged_architecture(
     unsized=lambda config: replace(config, depths=(0, 0, 0, 0), dims=(0, 0, 0, 0)),
     settled=_settled,
     transformers=_class,
-    classes=(DINOV3_CONVNEXT, CLASSIFIER, CLASSIFIER_V2),
+    classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
     equimo=_equimo,
     outputs=partial(feature_outputs, rows="the mean, then the pixels of the last map"),
 )

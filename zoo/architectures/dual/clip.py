@@ -104,7 +104,10 @@ def _models(
         name=name,
         family="clip",
         config=vision,
-        namings=(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.ORIGINAL_VIT),
+        namings=(
+            *(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.CLASSIFIER_VIT),
+            clip_names.ORIGINAL_VIT,
+        ),
         preprocessing=replace(how, size=(pixels, pixels), resize=pixels),
         licence=_licence(file),
         checkpoint=file,

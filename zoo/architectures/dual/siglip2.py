@@ -47,7 +47,9 @@ SIZES = {
 RESULTS = "README_siglip2.md of google-research/big_vision"
 
 # Neither Equimo nor timm has them.
-NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=(), published={}, libraries={})
+NOWHERE_ELSE: dict[str, Any] = dict(
+    aliases=(), archive="", mirrors=(), published={}, libraries={}, options={}
+)
 
 # size, patch, pixels, parameters, whether timm has the exact GELU, both towers on ImageNet-1k
 # (`README_siglip2.md` of google-research/big_vision)
@@ -84,6 +86,7 @@ def _vision(
         aliases=(called, f"timm/{in_timm}"),
         config=config,
         namings=(huggingface_names.SIGLIP_VIT, equimo_names.VIT, timm_names.VIT),
+        options={"huggingface": ("attention pool",)},
         preprocessing=shared.centred(size=(pixels, pixels)),
         licence=shared.apache(SOURCE, SOURCE),
         archive=f"{name}.tar.lz4",

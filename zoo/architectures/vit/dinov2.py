@@ -78,6 +78,7 @@ def _model(
             huggingface_names.DINOV2_VIT,
             timm_names.VIT,
         ),
+        options={"huggingface": ("mask token",)},
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         licence=shared.apache(SOURCE, f"{SOURCE}#pretrained-models"),
         checkpoint=f"{plain}{in_names}_pretrain.pth",

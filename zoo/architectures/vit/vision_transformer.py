@@ -217,10 +217,10 @@ class VisionTransformer(FeatureNetwork):
             positions = self.global_pos_embed(height, width)
             first = self.global_pos_embed.prefix
             x = x + positions[first:]
+            start = 0 if token is None else 1
             token = token + positions[:1] if first and token is not None else token
-            registers = (
-                registers + positions[1:first] if first > 1 and registers is not None else registers
-            )
+            if registers is not None and first > start:
+                registers = registers + positions[start:first]
         prefix = [rows for rows in (token, registers) if rows is not None]
         x = jnp.concatenate([*prefix, x])
         return x if self.pre_norm is None else pointwise(self.pre_norm, x), height, width
@@ -238,10 +238,11 @@ class VisionTransformer(FeatureNetwork):
     def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
         """One vector for the image."""
         if self.attn_pool is not None:
-            return self.attn_pool(x)
-        if self.pool is None:
+            pooled = self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
+        elif self.pool is not None:
+            pooled = self.pool(x, self.prefix_tokens)
+        else:
             return None
-        pooled = self.pool(x, self.prefix_tokens)
         pooled = self.norm(pooled) if self.pooled_norm else pooled
         return pooled if self.projection is None else self.projection(pooled)
 

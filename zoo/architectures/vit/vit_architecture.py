@@ -11,6 +11,7 @@ from zoo.architectures.feature_kinds import feature_architecture, feature_output
 from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
+from zoo.architectures.vit.vit_options import VIT_OPTIONS, refused_timm_option, timm_activation
 from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class
 from zoo.architectures.vit.vit_sizes import (
     vit_free,
@@ -33,15 +34,36 @@ def _network() -> Callable[..., Any]:
 
 def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
     settings = beside.settings.network if beside.settings else None
-    mean = config.classes and not beside.own_head and _mean_alone(config, beside)
-    return replace(
+    of_timm = beside.settings.architecture if beside.settings and beside.naming == "timm" else ""
+    activation = timm_activation(of_timm) or config.activation
+    settled = replace(
         config,
-        **told_of_blocks(settings, config.activation, config.norm_eps),
+        **told_of_blocks(settings, activation, config.norm_eps),
         heads=(settings and settings.heads) or config.heads,
         scores=beside.scores(config.classes),
-        head_tokens=0 if mean else config.head_tokens,
         positions=config.positions and _on_stated_grid(config.positions, config, settings),
     )
+    pool = beside.settings.pool if beside.settings else ""
+    if beside.own_head:
+        mean = pool == "avg" or config.pool is None
+    elif beside.naming == "timm" and not isinstance(config.rope, RopePeriods):
+        return _pooled_by_timm(settled, pool)
+    elif beside.naming == "timm":
+        mean = pool != "token"
+    else:
+        mean = config.pool in ("attention", None) or (config.pooled_norm and config.pre_norm)
+    if mean and config.classes and config.head_tokens is None:
+        return replace(settled, head_tokens=0)
+    return settled
+
+
+def _pooled_by_timm(config: ViTConfig, pool: str) -> ViTConfig:
+    """Return the configuration with what timm pools, which it does before every classifier."""
+    if pool == "avg" and config.pool == "token" and not config.distilled:
+        return replace(config, pool="mean")
+    if pool == "token" and config.pool == "mean" and config.cls_token:
+        return replace(config, pool="token")
+    return config
 
 
 def _on_stated_grid(
@@ -55,27 +77,45 @@ def _on_stated_grid(
     return replace(where, grid=tall, columns=wide)
 
 
-def _mean_alone(config: ViTConfig, beside: Beside) -> bool:
-    """Whether a classifier takes the mean of the patches where another network's takes what was
-    pooled: transformers' on SigLIP, and timm's on DINOv3 unless it was told otherwise."""
-    if beside.naming == "timm":
-        pool = beside.settings.global_pool if beside.settings else ""
-        return isinstance(config.rope, RopePeriods) and pool != "token"
-    return config.pool == "attention" and config.head_tokens is None
-
-
 def _interpolated(config: ViTConfig, antialias: bool) -> ViTConfig:
     where = config.positions and replace(config.positions, antialias=antialias, offset=0.0)
     return replace(config, positions=where)
 
 
+TOKEN, MEAN = "the class token", "the mean of the patches"
+POOLED = {"token": TOKEN, "mean": MEAN, "attention": "what attention pools of the patches"}
+
+
 def _head_takes(config: ViTConfig) -> str:
     if config.distilled:
-        return "the class token and the distillation token"
+        return f"{TOKEN} and the distillation token"
     if config.head_tokens:
-        several = "the class token" if config.head_tokens == 1 else f"{config.head_tokens} tokens"
-        return f"{several} and the mean of the patches"
-    return "the class token" if config.pool == "token" else "what the network pools"
+        several = TOKEN if config.head_tokens == 1 else f"{config.head_tokens} class tokens"
+        return f"{several} and {MEAN}"
+    if config.head_tokens == 0:
+        return MEAN
+    pooled = POOLED.get(config.pool or "", "what the network pools")
+    return f"{pooled}, normed" if config.pooled_norm else pooled
+
+
+def _head_inputs(config: ViTConfig) -> dict[str, str] | None:
+    if config.head_tokens:
+        # As wide as what it takes; CLIP's vector is normed, and its tokens are not.
+        return None if config.pooled_norm else {}
+    if config.pool == "attention":
+        return {"map": POOLED["attention"], "avg": MEAN}
+    return {"token": TOKEN, "avg": MEAN} if config.cls_token else {}
+
+
+def _untold(config: ViTConfig, settings: Settings | None) -> str:
+    is_told = settings is not None and (settings.architecture or settings.hidden_act)
+    # CLIP's in timm's names; a file of CLIP's own names is known by the rest of its settings.
+    if is_told or not config.pre_norm or config.pooled_norm:
+        return ""
+    return (
+        'which GELU it has. Write {"hidden_act": "quick_gelu"} (as OpenAI\'s CLIP) or '
+        '{"hidden_act": "gelu"}'
+    )
 
 
 def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
@@ -89,7 +129,7 @@ def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
 
 
 def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
-    placed = config.positions is not None and config.positions.registers
+    placed = config.cls_token and config.positions is not None and config.positions.registers
     registers = "the distillation token" if placed else f"{config.registers} registers"
     first = (config.cls_token * "the class token, then ") + (
         f"{registers}, then " if config.registers else ""
@@ -122,6 +162,10 @@ VIT = feature_architecture(
     below=lambda config: with_classes(config, None),
     with_head=with_classes,
     head_takes=_head_takes,
+    head_inputs=_head_inputs,
+    untold=_untold,
+    options=VIT_OPTIONS,
+    refused_option=refused_timm_option,
     as_built=_as_built,
     heads=lambda config: config.heads,
     transformers=vit_class,

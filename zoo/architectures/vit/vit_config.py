@@ -14,6 +14,8 @@ from zoo.architectures.vit.head_blocks import HeadBlocks
 
 OF_DINOV3 = RopePeriods()
 
+Pooling = Literal["token", "mean", "both", "attention"] | None
+
 
 @dataclass(frozen=True)
 class ViTConfig(Classifying):
@@ -56,7 +58,7 @@ class ViTConfig(Classifying):
     positions: LearnedPositions | None = None
     rope: RopePeriods | RopeGrid | None = OF_DINOV3
     head_blocks: HeadBlocks | None = None
-    pool: Literal["token", "mean", "both", "attention"] | None = "token"
+    pool: Pooling = "token"
     projection: int | None = None
     classes: int = 0
     head_tokens: int | None = None

@@ -14,6 +14,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import shared
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.reported import IMAGENET, reported
+from zoo.architectures.vit.vit_options import TIMM_OPTIONS
 
 SOURCE = "google-research/vision_transformer"
 
@@ -50,7 +51,11 @@ def _model(
         name=name,
         family="vit",
         config=config,
-        namings=(timm_names.VIT, equimo_names.VIT, huggingface_names.VIT),
+        namings=(
+            *(timm_names.VIT, equimo_names.VIT, huggingface_names.VIT),
+            timm_names.AVERAGED_VIT,
+        ),
+        options={"timm": TIMM_OPTIONS},
         # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
         preprocessing=shared.centred(resize=248, resample="bicubic", crop_rounding="half_even"),
         licence=shared.apache(SOURCE, "huggingface/pytorch-image-models"),

@@ -57,6 +57,7 @@ def dinov2_settings(config: ViTConfig) -> dict[str, Any]:
         "layerscale_value": config.layer_scale,
         "qkv_bias": config.qkv_bias,
         **registers,
+        **({} if config.mask_token else {"use_mask_token": False}),
     }
 
 
@@ -74,6 +75,10 @@ def vit_settings(config: ViTConfig) -> dict[str, Any]:
     return plain_settings(config) | {"qkv_bias": config.qkv_bias}
 
 
+def siglip_settings(config: ViTConfig) -> dict[str, Any]:
+    return plain_settings(config) | ({} if config.pool else {"vision_use_head": False})
+
+
 def clip_settings(config: ViTConfig) -> dict[str, Any]:
     return plain_settings(config) | {"projection_dim": config.projection}
 
@@ -87,7 +92,8 @@ DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
 DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
     DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
 )
-SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", plain_settings, asks=True)
+SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", siglip_settings, asks=True)
+SIGLIP_BARE = replace(SIGLIP, answers=("last_hidden_state",))
 SIGLIP_CLASSIFIER = replace(
     SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
 )
@@ -101,6 +107,9 @@ CLIP = TransformersClass(
     answers=("last_hidden_state", "image_embeds"),
 )
 CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", plain_settings, asks=True)
+CLIP_CLASSIFIER = replace(
+    CLIP_BARE, name="CLIPForImageClassification", model_type="clip", nested="vision_config"
+)
 PLAIN_CLASSIFIER = TransformersClass(
     "ViTForImageClassification", "vit", vit_settings, asks=True, pooled=False
 )
@@ -113,8 +122,8 @@ DEIT = replace(DEIT_CLASSIFIER, name="DeiTModel")
 
 VIT_CLASSES = (
     *(DINOV3, DINOV2, DINOV2_WITH_REGISTERS, DINOV2_CLASSIFIER, DINOV2_WITH_REGISTERS_CLASSIFIER),
-    *(SIGLIP, SIGLIP_CLASSIFIER, TIPS, CLIP, CLIP_BARE, PLAIN_CLASSIFIER, PLAIN_VIT),
-    *(DEIT, DEIT_CLASSIFIER, DEIT_TWO_HEADS),
+    *(SIGLIP, SIGLIP_BARE, SIGLIP_CLASSIFIER, TIPS, CLIP, CLIP_BARE, CLIP_CLASSIFIER),
+    *(PLAIN_CLASSIFIER, PLAIN_VIT, DEIT, DEIT_CLASSIFIER, DEIT_TWO_HEADS),
 )
 
 
@@ -126,26 +135,44 @@ def vit_class(config: ViTConfig) -> TransformersClass:
         return TIPS
     if config.projection is not None:
         return CLIP
-    if config.pooled_norm and not config.classes:
-        return CLIP_BARE
-    learned = config.positions is not None and config.rope is None
-    if learned and config.mask_token and config.pool == "token":
+    if config.pooled_norm and config.pool == "token":
+        if not config.classes:
+            return CLIP_BARE
+        if config.head_tokens == 0:
+            return CLIP_CLASSIFIER
+    found = _with_learned_positions(config) if _has_no_options(config) else None
+    if found is None:
+        raise BadRequest(
+            "transformers has no class for this network (ViT-5, a classifier of another vector "
+            "than its classes', options of timm's): write another format."
+        )
+    return found
+
+
+def _has_no_options(config: ViTConfig) -> bool:
+    """Whether a network has learned positions, and no norms or tokens that only timm has."""
+    where = config.positions
+    if where is None or config.rope is not None or where.cls_token != config.cls_token:
+        return False
+    return config.patch_bias and not (config.pre_norm or config.pooled_norm or config.qk_norm)
+
+
+def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
+    """Return the class of a network with learned positions; None where there is none."""
+    if config.pool in ("attention", None) and not config.cls_token:
+        if not config.classes:
+            return SIGLIP if config.pool else SIGLIP_BARE
+        return SIGLIP_CLASSIFIER if config.head_tokens == 0 else None
+    if config.pool != "token":
+        return None
+    if config.layer_scale is not None:
         if not config.classes:
             return DINOV2_WITH_REGISTERS if config.registers else DINOV2
-        if config.head_tokens == 1:
-            return DINOV2_WITH_REGISTERS_CLASSIFIER if config.registers else DINOV2_CLASSIFIER
-    elif learned and config.pool == "attention":
-        if not config.classes:
-            return SIGLIP
-        if config.head_tokens == 0:
-            return SIGLIP_CLASSIFIER
-    elif learned and config.pool == "token" and config.registers:
+        if config.head_tokens != 1:
+            return None
+        return DINOV2_WITH_REGISTERS_CLASSIFIER if config.registers else DINOV2_CLASSIFIER
+    if config.registers:
         if config.distilled:
             return DEIT_TWO_HEADS
         return DEIT_CLASSIFIER if config.classes else DEIT
-    elif learned and config.pool == "token":
-        return PLAIN_CLASSIFIER if config.classes else PLAIN_VIT
-    raise BadRequest(
-        "transformers has no class for this network (ViT-5, a classifier of another vector than "
-        "its classes', SigLIP 2 without its head): write another format."
-    )
+    return PLAIN_CLASSIFIER if config.classes else PLAIN_VIT

@@ -8,7 +8,7 @@ from weights.initializers import Shape
 from zoo.architectures.architecture import Shapes
 from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
 from zoo.architectures.read_shapes import channels_between, count_numbered, count_rows
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_config import Pooling, ViTConfig
 
 FEED_FORWARD: dict[Literal["mlp", "swiglu", "swiglu_fused"], tuple[str, str, int]] = {
     "mlp": ("fc1", "fc2", 1),
@@ -100,8 +100,17 @@ def vit_free(config: ViTConfig) -> ViTConfig:
         head_tokens=None,
         distilled=False,
         scores="softmax",
+        mask_token=False,
+        pool=_comparable_pool(config),
         positions=config.positions and replace(config.positions, grid=0, columns=None),
     )
+
+
+def _comparable_pool(config: ViTConfig) -> Pooling:
+    """Return the pooling that networks of the same tensors, but for the pooling's own, have."""
+    if config.pool == "mean" and config.cls_token:
+        return "token"
+    return "attention" if config.pool is None else config.pool
 
 
 def vit_unsized(config: ViTConfig) -> ViTConfig:

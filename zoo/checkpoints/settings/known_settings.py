@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from weights.errors import MappingError
+from zoo.architectures.kinds import refused_option
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.settings.file_names import CONFIG
 
@@ -42,6 +43,7 @@ OF_CALLS = (
     *("apply_layernorm", "reshape_hidden_states", "auto_map", "_attn_implementation"),
     *("pooler_act", "pooler_output_size", "use_cache", "tie_word_embeddings", "torchscript"),
     *("pad_token_id", "bos_token_id", "attn_implementation", "label_descriptions", "sep_token_id"),
+    "do_pooling",
     *(
         "finetuning_task",
         "labels",
@@ -181,6 +183,17 @@ def refuse_other_networks(settings: Settings) -> None:
     for part in _parts(settings):
         _refuse(part.model_dump(mode="json", exclude_unset=True), REFUSED_UNLESS)
     _refuse(settings.model_args, TIMM_REFUSED_UNLESS)
+
+
+def refuse_other_architectures(settings: Settings | None) -> None:
+    """**Raises** `MappingError` for an architecture of timm whose networks compute something
+    else."""
+    if settings is not None and (option := refused_option(settings.architecture)):
+        raise MappingError(
+            f"{CONFIG} beside the checkpoint says that it is timm's "
+            f"{ascii(settings.architecture)[1:-1][:60]}, which has an option ({option}) that no "
+            "network of the zoo has: export the whole of it with `converter.to_onnx`."
+        )
 
 
 def _refuse(stated: Mapping[str, Any], unless: Mapping[str, tuple[Any, ...]]) -> None:
