@@ -8,6 +8,7 @@ index can go several ways, which of these *sides* were taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,8 +27,9 @@ from converter.ir.evaluation import (
 from converter.loops.intervals import bound_states
 from converter.verify.sides import KINDS, Flow, Kind, promises_bounds, within_axes
 
-MOST_TURNS = 100
-"""Inputs for which a loop takes more turns than this are not tried."""
+MOST_TURNS, MOST_STEPS = 100, 4_000
+"""Inputs for which a loop takes more turns than this, or for which so many nodes are evaluated, are
+not tried."""
 
 COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
 
@@ -49,9 +51,9 @@ class Observation:
     """Sides that a set of inputs takes.
 
     ``sides`` has a Boolean for each side of the probe. ``comparisons`` has two for each comparison
-    on the way to them: true for some element, false for some. A run is not ``is_valid`` if a loop
-    was left before its end or an index is outside of the bounds that the program promises. It took
-    so many ``steps``.
+    on the way to them: true for some element, false for some. A run is not ``is_valid`` if it was
+    given up before the end of a loop, or if an index is outside of the bounds that the program
+    promises. It took so many ``steps``.
     """
 
     sides: np.ndarray
@@ -142,9 +144,13 @@ class Probe:
         shapes = [v.shape for v in self.graph.inputs]
         sizes = named_sizes.read(shapes, [np.shape(x) for x in inputs])
         run = _Run(self, sizes)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), suppress(_TooLong):
             evaluate_bounded(self.graph, inputs, self._params, run.apply, MOST_TURNS, run.control())
         return Observation(run.sides, run.comparisons, run.is_valid, run.steps)
+
+
+class _TooLong(Exception):
+    """An evaluation that is given up."""
 
 
 class _Run:
@@ -166,6 +172,9 @@ class _Run:
         if not is_read:
             return [None] * len(node.outputs)
         self.steps += 1
+        if self.steps > MOST_STEPS:
+            self.is_valid = False
+            raise _TooLong
         results = run_uncompiled(node, args, sizes)
         if id(node) in self._probe.comparisons:
             start, truth = 2 * self._probe.comparisons[id(node)], np.asarray(results[0])

@@ -32,7 +32,7 @@ from converter.verify.elements import Judge, Judgement, first
 from converter.verify.noise import Noise, resamples
 from converter.verify.samples import DISTRIBUTIONS, refuse_forbidden
 from converter.verify.sessions import Model, run_judged, sessions
-from converter.verify.steering import AT_LEAST, Coverage, coverage_of, steered_samples
+from converter.verify.steering import BASIC, Coverage, coverage_of, steered_samples
 
 
 def check(
@@ -109,7 +109,7 @@ def judged_cases(
         params = noise.params if noise is not None else None
         assert traced is not None
         drawn, coverage = steered_samples(model.graph, traced, params, seed)
-        if len(drawn) >= AT_LEAST and any(node.bodies for node in traced.nodes):
+        if len(drawn) > BASIC and any(node.bodies for node in traced.nodes):
             run = _compiled(call)
     else:
         raise CheckError("only an export says what its inputs are: pass inputs")

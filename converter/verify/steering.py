@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import Any
 
 import jax.numpy as jnp
@@ -36,6 +37,9 @@ TRIES = 256
 
 STEPS = 10_000
 """Nodes that the search evaluates at most, in all tries together."""
+
+BASIC = 6
+"""So many seeds are taken by the samples that every function gets."""
 
 REPEATED_KINDS = ("normal", "repeated", "large")
 """Distributions that further samples of a small function are drawn from, in turn."""
@@ -75,20 +79,20 @@ def steered_samples(
 
     Returns:
         Names and inputs of the samples, and what they cover. A small function (``is_small``) gets
-        at least ``AT_LEAST`` samples. In a large one, a steered sample takes the place of the one
-        that it was made from, if that takes no side alone.
+        at least ``AT_LEAST`` samples, as long as its loops end soon for these. In a large one, a
+        steered sample takes the place of the one that it was made from, if that takes no side
+        alone.
     """
     sampler = Sampler(graph, traced)
     drawn = list(basic_samples(sampler, seed))
     small = is_small(traced, sampler.sizes())
-    if small:
-        drawn += _more(sampler, len(drawn), seed)
-    if params is None:
-        return drawn, Coverage(tried=len(drawn))
-    probe = Probe(traced, params)
-    if not probe.sides:
+    probe = None if params is None else Probe(traced, params)
+    if probe is None or not probe.sides:
+        drawn += islice(_more(sampler, seed), AT_LEAST - len(drawn)) if small else []
         return drawn, Coverage(tried=len(drawn))
     search = _Search(probe, sampler.whole_numbers, drawn, seed)
+    if small:
+        search.add(_more(sampler, seed))
     search.run()
     return search.samples(small), search.coverage()
 
@@ -127,12 +131,12 @@ def coverage_of(
     return Coverage(probe.sides, reached, len(samples))
 
 
-def _more(sampler: Sampler, count: int, seed: int) -> Iterator[tuple[str, Arrays]]:
-    """Yield samples until there are ``AT_LEAST``, of which there are ``count`` already."""
-    for index in range(count, AT_LEAST):
-        number, kind = divmod(index - count, len(REPEATED_KINDS))
+def _more(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
+    """Yield further samples without end."""
+    for index in count():
+        number, kind = divmod(index, len(REPEATED_KINDS))
         name = REPEATED_KINDS[kind]
-        yield f"{name} {number + 2}", sampler.draw(name, seed + index)
+        yield f"{name} {number + 2}", sampler.draw(name, seed + BASIC + index)
 
 
 # -------------------------------------------------------------------------------- size of a graph
@@ -221,6 +225,20 @@ class _Search:
         before = self._compared if self._compared.size else np.zeros(seen.size, bool)
         self._compared = before | seen
         return bool((self._compared & ~before).any())
+
+    def add(self, samples: Iterable[tuple[str, Arrays]]) -> None:
+        """Add valid samples until there are ``AT_LEAST``, or too many have been tried."""
+        for name, arrays in islice(samples, 2 * AT_LEAST):
+            if len(self._drawn) >= AT_LEAST or self._steps > STEPS:
+                return
+            observation = self._probe(arrays)
+            self.tried += 1
+            self._steps += observation.steps
+            if observation.is_valid:
+                self.reached |= observation.sides
+                self._note_comparisons(observation.comparisons)
+                self._corpus.append((len(self._drawn), arrays))
+                self._drawn.append(_Try(name, arrays, observation.sides))
 
     def run(self) -> None:
         """Try mutations until all sides are reached or the budget is spent."""
