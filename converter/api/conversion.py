@@ -19,6 +19,7 @@ from converter.errors import CheckError, SpecError
 from converter.frontend.trace import source_line
 from converter.fuse.match import grouped_near_misses
 from converter.ir import Graph
+from converter.legalize.deviations import deviations
 from converter.lower import lower
 from converter.model import saving
 from converter.model.results import Export, Metadata, metadata_of, report
@@ -169,6 +170,7 @@ def finish(
 ) -> Export:
     """Turn a graph into the model, its parameters bound if they have values."""
     target = settings.runtime
+    noted = deviations(target)
     model = tidy(lower(graph, settings.version, target, lines=source_lines), target)
     (about or Metadata()).write(model)
     newer = sorted(settings.newer.items())
@@ -179,6 +181,11 @@ def finish(
             f"{sentence} ({len(nodes)} {nodes[0].op}, first from {source_line(nodes[0])})"
             for sentence, nodes in settings.deviations.items()
         ],
+        fails_verification=any(
+            noted[nodes[0].op].fails_verification
+            for nodes in settings.deviations.values()
+            if nodes[0].op in noted
+        ),
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
     )
     export = Export(model, graph, report_of_model, retrace)

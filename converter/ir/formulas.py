@@ -42,8 +42,8 @@ def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> ja
 
 
 def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """Compute it as ONNX does: near 0 digits are lost that ``expm1`` keeps."""
-    return jnp.where(x > 0, x, alpha * (jnp.exp(jnp.minimum(x, 0)) - 1))
+    """x, or alpha * (exp(x) - 1) below 0, to the last digits; ONNX's operator loses some near 0."""
+    return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
 
 
 def selu(x: jax.Array) -> jax.Array:
@@ -52,8 +52,8 @@ def selu(x: jax.Array) -> jax.Array:
 
 
 def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), as ONNX computes it."""
-    return jnp.maximum(x, 0) + alpha * (jnp.exp(jnp.minimum(x, 0) / alpha) - 1)
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), to the last digits, as ``elu``."""
+    return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha)
 
 
 def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:

@@ -23,10 +23,11 @@ class Report:
 
     ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
     zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
-    by which nodes; ``untaken`` which branches and bounds no sample took when it was verified.
-    ``newer`` counts the operators that would be fused at newer opsets, by the opset
-    that brought them. ``norm_transposes`` counts the transposes in front of norms of channels:
-    ONNX's norms are of the last axes, and written out over another axis they take longer.
+    by which nodes. One that ``fails_verification`` shows on ordinary numbers, though few: such a
+    file is tried on few samples. ``untaken`` has the branches and bounds that no sample took when
+    the file was verified. ``newer`` counts the operators that would be fused at newer opsets, by
+    the opset that brought them. ``norm_transposes`` counts the transposes in front of norms of
+    channels: ONNX's norms are of the last axes, and written out over another axis they take longer.
     """
 
     fused: Counter[str]
@@ -34,6 +35,7 @@ class Report:
     near_misses: list[NearMiss] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
     untaken: list[str] = field(default_factory=list)
+    fails_verification: bool = False
     newer: dict[int, Counter[str]] = field(default_factory=dict)
     norm_transposes: int = 0
 

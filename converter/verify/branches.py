@@ -25,7 +25,7 @@ from converter.ir.evaluation import (
     run_uncompiled,
 )
 from converter.loops.intervals import bound_states
-from converter.verify.sides import KINDS, Flow, Kind, promises_bounds, within_axes
+from converter.verify.sides import KINDS, Flow, SideKind, promises_bounds, within_axes
 
 MOST_TURNS, MOST_STEPS = 100, 4_000
 """Inputs for which a loop takes more turns than this, or for which so many nodes are evaluated, are
@@ -76,7 +76,7 @@ class Probe:
         flow = Flow(graph)
         self._params = params or {}
         self.sides: list[Side] = []
-        self.sites: dict[int, tuple[Kind, list[int | None]]] = {}
+        self.sites: dict[int, tuple[SideKind, list[int | None]]] = {}
         self.promises: set[int] = set()
         for node in graph.walk():
             self._add(node, flow)

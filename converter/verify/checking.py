@@ -108,7 +108,9 @@ def judged_cases(
         traced, noise = _reference(model, call, [])
         params = noise.params if noise is not None else None
         assert traced is not None
-        drawn, coverage = steered_samples(model.graph, traced, params, seed)
+        drawn, coverage = steered_samples(
+            model.graph, traced, params, seed, more=not model.report.fails_verification
+        )
         if len(drawn) > BASIC and any(node.bodies for node in traced.nodes):
             run = _compiled(call)
     else:

@@ -106,7 +106,7 @@ def _index_operands(node: Node) -> Sequence[Value]:
 
 
 @dataclass(frozen=True)
-class Kind:
+class SideKind:
     """What there is to know of an operation that can go several ways.
 
     ``sides`` gives the sentence of each side, ``possible`` whether its operands' ranges allow it,
@@ -177,7 +177,7 @@ def _possible_choices(node: Node) -> list[bool]:
         bounds = _range(which)
         return [bounds.low <= i <= bounds.high for i in range(count)]
     known = _known_truth(which)
-    return [known is not True, known is not False]
+    return [known in (None, False), known in (None, True)]
 
 
 def _range(value: Value) -> Range:
@@ -329,20 +329,20 @@ def _may_leave(node: Node, flow: Flow) -> bool:
     return not promises_bounds(node) and any(map(flow.depends_on_input, indices))
 
 
-_LOOP = Kind(
+_LOOP = SideKind(
     lambda node: TURNS,
     lambda node: (True, True, True),
     lambda node, inputs, turns, sizes: [turns == 0, turns == 1, turns > 1],
     _loop_depends,
 )
-_PLACES = Kind(lambda node: OUTSIDE, _possible_places, _taken_places, _may_leave, least=1)
-_EXTREME = Kind(lambda node: EXTREMES, _possible_extremes, _taken_extremes, _is_index)
+_PLACES = SideKind(lambda node: OUTSIDE, _possible_places, _taken_places, _may_leave, least=1)
+_EXTREME = SideKind(lambda node: EXTREMES, _possible_extremes, _taken_extremes, _is_index)
 
-KINDS: Mapping[Op, Kind] = {
-    ops.cond: Kind(_branches, _possible_branches, _taken_branches, _depends),
+KINDS: Mapping[Op, SideKind] = {
+    ops.cond: SideKind(_branches, _possible_branches, _taken_branches, _depends),
     ops.while_: _LOOP,
-    ops.select_n: Kind(_choices, _possible_choices, _taken_choices, _is_index),
-    ops.clamp: Kind(lambda node: CLAMPED, _possible_clamps, _taken_clamps, _is_index),
+    ops.select_n: SideKind(_choices, _possible_choices, _taken_choices, _is_index),
+    ops.clamp: SideKind(lambda node: CLAMPED, _possible_clamps, _taken_clamps, _is_index),
     **dict.fromkeys((ops.max, ops.min), _EXTREME),
     **dict.fromkeys(
         (ops.gather, ops.dynamic_slice, ops.dynamic_update_slice, *ops.SCATTERS), _PLACES

@@ -66,7 +66,11 @@ class Coverage:
 
 
 def steered_samples(
-    graph: Graph, traced: Graph, params: Mapping[str, Any] | None, seed: int = 0
+    graph: Graph,
+    traced: Graph,
+    params: Mapping[str, Any] | None,
+    seed: int = 0,
+    more: bool = True,
 ) -> tuple[list[tuple[str, Arrays]], Coverage]:
     """Draw samples of a graph's inputs, and further ones for the sides that these do not take.
 
@@ -76,6 +80,7 @@ def steered_samples(
         params: values of the parameters by name; None if they have no values yet, so that nothing
             says which sides are taken.
         seed: of the drawing.
+        more: false if a small function gets no more samples than a large one.
 
     Returns:
         Names and inputs of the samples, and what they cover. A small function (``is_small``) gets
@@ -85,7 +90,7 @@ def steered_samples(
     """
     sampler = Sampler(graph, traced)
     drawn = list(basic_samples(sampler, seed))
-    small = is_small(traced, sampler.sizes())
+    small = more and is_small(traced, sampler.sizes())
     probe = None if params is None else Probe(traced, params)
     if probe is None or not probe.sides:
         drawn += islice(_more(sampler, seed), AT_LEAST - len(drawn)) if small else []
@@ -309,7 +314,7 @@ def constants(probe: Probe) -> np.ndarray:
     return np.array(sorted(found, key=abs))[::-1]
 
 
-def neighbours(numbers: np.ndarray) -> np.ndarray:
+def close_numbers(numbers: np.ndarray) -> np.ndarray:
     """Return numbers close to others, and their multiples."""
     close = [(x - 1, x, x + 1, x * (1 - 1e-3), x * (1 + 1e-3), -x, 2 * x, x / 2) for x in numbers]
     return np.unique(np.array(close))
@@ -328,7 +333,7 @@ class Mutation:
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
-        self.constants = neighbours(self.exact)
+        self.constants = close_numbers(self.exact)
 
     def filled(self, arrays: Arrays, number: float) -> Arrays:
         """Return inputs all of whose numbers are one."""

@@ -310,7 +310,7 @@ CASES: dict[Op, Sequence[LoweringCase]] = {
     ops.conv: [
         _near(_convolved),
         _near(_of_named_kernel),
-        _near(_of_integers, refusal="has no Conv for it"),
+        _near(_of_integers, refusal="onnxruntime "),
     ],
     ops.conv_transpose: [_near(_turned)],
 }

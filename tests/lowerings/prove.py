@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from converter.model.verdict import Level
 from converter.opsets import OPSETS
 from converter.pipeline import passes
 from converter.pipeline.settings import PassSettings
+from converter.targets.schemas import operator
 from converter.verify.sessions import run, session
 from tests.conformance import NEWEST
 from tests.converter.test_edges import units
@@ -207,6 +208,12 @@ def call(fn: Callable[[], Any]) -> Any:
     return fn()
 
 
+def _are_taken(graph: Graph, settings: PassSettings) -> bool:
+    """Whether the target has the operators of all composites, which are spelled out otherwise."""
+    composites = [node for node in graph.walk() if node.op.structure]
+    return all(settings.takes(operator(node.op), node.out.dtype) for node in composites)
+
+
 def is_right(
     case: LoweringCase, op: Op, since: int, watch: Wrap, reached: Reached, drawn: Drawn
 ) -> bool:
@@ -215,6 +222,8 @@ def is_right(
     way = drawn_way(drawn, op, since)
     settings = way.settings()
     graph = graph_of(drawn, [result.made for result in program])
+    if not _are_taken(graph, settings):
+        way = replace(way, is_bare=False)
     once = graph_of(drawn, [result.once or result.made for result in program])
     old, text = graph.clone(), f"{way}\n{graph}\nof {drawn.inputs}, {drawn.params}"
     try:

@@ -23,7 +23,7 @@ FLOAT32 = "local_pos_embed."
 
 
 def from_pretrained(
-    name: str | os.PathLike[str],
+    name: str | os.PathLike[str] | None,
     weights: str | os.PathLike[str] = "auto",
     *,
     dtype: DTypeLike | None = None,
@@ -62,7 +62,9 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("finetuned/")  # a folder, as `zoo export --weights finetuned/`
     """
     how = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
-    called, path = _named_model(os.fspath(name), os.fspath(weights))
+    called, path = None if name is None else os.fspath(name), os.fspath(weights)
+    if called is not None:
+        called, path = _named_model(called, path)
     entry, choice = find_entry(called, read_weights(path, **how))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
