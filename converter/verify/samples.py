@@ -24,6 +24,12 @@ def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -
     return _cast(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
 
 
+def _faint(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Draw floats of a tenth of the ordinary size, and ordinary integers."""
+    normal = _normal(shape, dtype, rng)
+    return _cast(normal.astype(np.float64) / 10, dtype) if is_float(dtype) else normal
+
+
 def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
     if is_float(dtype):  # of which float16 holds products
         return _cast(rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype)
@@ -45,6 +51,11 @@ DISTRIBUTIONS: dict[str, Draw] = {
     "zeros": lambda shape, dtype, rng: np.zeros(shape, dtype),
     "large": _large,
 }
+"""Of each, every function gets a sample."""
+
+FURTHER: dict[str, Draw] = {"normal": _normal, "faint": _faint}
+"""Distributions of the further samples of a small function. Numbers of which one in many shows a
+known deviation, such as large ones, are tried once."""
 
 BUDGET = 4 << 30
 """Bytes that the evaluation of a sample may take, by the shapes of all values: sizes of named
@@ -87,9 +98,9 @@ class Sampler:
         return self._sizes[kind]
 
     def draw(self, distribution: str, seed: int, kind: str = "") -> list[np.ndarray]:
-        """Return one array for each input, of one of ``DISTRIBUTIONS``."""
-        sizes = self.sizes(kind)
-        drawn = draw_inputs(self.values, sizes, DISTRIBUTIONS[distribution], seed)
+        """Return one array for each input, of one of ``DISTRIBUTIONS`` or ``FURTHER``."""
+        sizes, draw = self.sizes(kind), (DISTRIBUTIONS | FURTHER)[distribution]
+        drawn = draw_inputs(self.values, sizes, draw, seed)
         pairs = zip(drawn, self.whole_numbers, strict=True)
         return [each.brought(x, sizes) for x, each in pairs]
 

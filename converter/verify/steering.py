@@ -22,7 +22,7 @@ from converter.frontend.trace import source_line
 from converter.ir import Graph, Node, dims, named_sizes, ops
 from converter.ir.dtypes import is_float
 from converter.verify.branches import Probe, Side
-from converter.verify.samples import Sampler, basic_samples
+from converter.verify.samples import FURTHER, Sampler, basic_samples
 from converter.verify.whole_numbers import WholeNumbers, whole_numbers
 
 AT_LEAST = 32
@@ -40,9 +40,6 @@ STEPS = 10_000
 
 BASIC = 6
 """So many seeds are taken by the samples that every function gets."""
-
-REPEATED_KINDS = ("normal", "repeated", "large")
-"""Distributions that further samples of a small function are drawn from, in turn."""
 
 LEAST_SCALE, LARGEST_SCALE = 0.5, 8.0
 """Decimal exponents: the first tries scale floats by less than three, the last by up to 10^8."""
@@ -139,8 +136,8 @@ def coverage_of(
 def _more(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
     """Yield further samples without end."""
     for index in count():
-        number, kind = divmod(index, len(REPEATED_KINDS))
-        name = REPEATED_KINDS[kind]
+        number, kind = divmod(index, len(FURTHER))
+        name = [*FURTHER][kind]
         yield f"{name} {number + 2}", sampler.draw(name, seed + BASIC + index)
 
 
