@@ -14,7 +14,7 @@ from tests.since import needs
 
 RULES = registered()
 ROUNDS = 20
-ENOUGH = {"canonicalize": 6, "legalize": 4, "weight_folding": 4}
+ENOUGH = {"canonicalize": 3, "legalize": 3, "weight_folding": 3}
 """How often a rule has to apply by its room, else twice."""
 
 

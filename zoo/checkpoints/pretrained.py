@@ -62,9 +62,7 @@ def from_pretrained(
     >>> model = zoo.from_pretrained("finetuned/")  # a folder, as `zoo export --weights finetuned/`
     """
     how = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
-    called, path = None if name is None else os.fspath(name), os.fspath(weights)
-    if called is not None:
-        called, path = _named_model(called, path)
+    called, path = _named_model(name, os.fspath(weights))
     entry, choice = find_entry(called, read_weights(path, **how))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
@@ -92,8 +90,10 @@ def from_pretrained(
     return bind(model, values)
 
 
-def _named_model(name: str, weights: str) -> tuple[str | None, str]:
+def _named_model(name: str | os.PathLike[str] | None, weights: str) -> tuple[str | None, str]:
     """Return a model's name and its weights; no name and a path where the path of a checkpoint was
     given in place of a name."""
-    is_path = weights == "auto" and not is_model_name(name) and Path(name).expanduser().exists()
-    return (None, name) if is_path else (name, weights)
+    called = os.fspath(name) if isinstance(name, os.PathLike) else name
+    if not isinstance(called, str) or weights != "auto" or is_model_name(called):
+        return called, weights
+    return (None, called) if Path(called).expanduser().exists() else (called, weights)

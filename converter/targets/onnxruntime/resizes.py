@@ -121,6 +121,8 @@ def _orders_behind(value: Value, memo: dict[Any, Any]) -> Orders:
         return _composed(tuple(node.params["permutation"]), found[0][1])
     if not (node.op.elementwise or node.op.moves or node.op.reduces or node.op in _TRANSPARENT):
         return None
+    if node.op is ops.reshape:
+        found = [(value, _with_ones(node, orders)) for _, orders in found]
     moved = [(v.rank, orders) for v, orders in found if orders != NO_ORDER]
     if any(orders is None or rank != value.rank for rank, orders in moved):
         return None
@@ -131,6 +133,20 @@ _TRANSPARENT = frozenset(
     {ops.concatenate, ops.pad, ops.softmax, ops.log_softmax, ops.resize, ops.repeat, ops.take}
 )
 """Operations that are written without a transposition, and through which one may be moved."""
+
+
+def _with_ones(node: Node, orders: Orders) -> Orders:
+    """Return transpositions in front of a reshape as those behind it, if it adds axes of one before
+    and behind all others; None if they are not known."""
+    before, after = node.inputs[0].shape, node.out.shape
+    for front in range(len(after) - len(before) + 1):
+        ones = (*after[:front], *after[front + len(before) :])
+        is_same = dims.same_shape(after[front : front + len(before)], before)
+        if orders is not None and is_same and all(dims.same(d, 1) for d in ones):
+            behind = range(front + len(before), len(after))
+            kept = (order for order in orders if len(order) == len(before))
+            return _few((*range(front), *(front + i for i in order), *behind) for order in kept)
+    return None if orders != NO_ORDER else NO_ORDER
 
 
 def _merges(node: Node) -> bool:

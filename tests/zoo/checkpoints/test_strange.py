@@ -28,7 +28,8 @@ def of(name, naming):
     """The tensors of a small network, by their names."""
     entry = package.info(name)
     config = nano(entry.config_for(naming))
-    (own,) = (each for each in naming_all_leaves(entry, entry.namings) if each.name == naming)
+    named = (each for each in naming_all_leaves(entry, entry.namings) if each.name == naming)
+    own = next(named)  # its usual one: others are of networks with another pooling
     return state_of(config, own, 1)
 
 

@@ -2,7 +2,9 @@
 
 import os
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from tests import folders
 from tests.hub_pushes import TOKEN, Pushes, receiving
@@ -71,7 +73,7 @@ def test_nothing_is_written_or_sent(command, zoo, at, monkeypatch):
 
 
 def test_a_dry_run_is_no_use_of_what_is_kept(zoo, at):
-    hub = at(serving(hub_of(REPOSITORY, {CHECKPOINT: b"content"})))
+    hub = at(serving(hub_of(REPOSITORY, {CHECKPOINT: save({"a": np.zeros(1, np.float32)})})))
     zoo("weights", "download", SIGLIP)
     (kept,) = zoo.home.rglob(CHECKPOINT)
     os.utime(kept, (1, 1))
