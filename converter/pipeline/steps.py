@@ -188,12 +188,22 @@ def spelled_out(node: Node, editor: Editor) -> Sequence[Value]:
     return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
 
 
+ROUNDED_OTHERWISE = (ops.hard_sigmoid, ops.hard_swish)
+"""Operations that are spelled out by ONNX's formula, which rounds otherwise than JAX's."""
+
+
 def spell_out(graph: Graph, settings: PassSettings) -> bool:
     """Spell out what the target has no operators for."""
 
+    noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
+
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
         taken = settings.takes(operator(node.op), node.out.dtype)
-        return None if taken else spelled_out(node, editor)
+        if taken:
+            return None
+        if node.op in ROUNDED_OTHERWISE:
+            noting[node.op](node, editor)
+        return spelled_out(node, editor)
 
     fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
     return sweep(graph, dict.fromkeys(fused, rule))

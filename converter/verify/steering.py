@@ -102,7 +102,7 @@ def steered_samples(
 def steered_inputs(
     traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays], seed: int = 0
 ) -> list[Arrays]:
-    """Return inputs of a large function, some of them changed so that they take further sides.
+    """Return as many inputs of a large function, some changed so that they take further sides.
 
     Arguments:
         traced: the graph as it was traced.
@@ -116,7 +116,7 @@ def steered_inputs(
     named = [(str(i), arrays) for i, arrays in enumerate(inputs)]
     search = _Search(probe, whole_numbers(traced), named, seed)
     search.run()
-    return [arrays for _, arrays in search.samples(False)]
+    return [arrays for _, arrays in search.samples(False)[: len(inputs)]]
 
 
 def coverage_of(
