@@ -120,8 +120,16 @@ def without_needless_heads(fitting: Iterable[Candidate]) -> list[Candidate]:
     return [
         each
         for each in fitting
-        if not each.view.head_is_custom or not any(each.used <= other.used for other in usual)
+        if not each.view.head_is_custom
+        or not any(_without_bias(each) <= other.used for other in usual)
     ]
+
+
+def _without_bias(candidate: Candidate) -> frozenset[int]:
+    """Return the tensors that a network uses but the bias of its head: a layer that has none in
+    the file has zeros."""
+    bias = candidate.view.tensors.get(f"{candidate.naming.head}.bias")
+    return candidate.used - {id(bias)}
 
 
 def prefixes_of(fitting: Iterable[Candidate], take: str) -> list[str]:

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
-from transformers import DINOv3ViTModel, SiglipConfig, SiglipModel
+from transformers import (
+    CLIPVisionConfig,
+    CLIPVisionModelWithProjection,
+    DINOv3ViTModel,
+    SiglipConfig,
+    SiglipModel,
+)
 
 import zoo
 from tests.conftest import GOLDEN
@@ -49,7 +55,9 @@ from zoo.checkpoints.load import (
     model_shapes,
     naming_all_leaves,
 )
+from zoo.checkpoints.recognised import recognised
 from zoo.checkpoints.transformers import run_transformers
+from zoo.checkpoints.weights_argument import read_weights
 from zoo.errors import BadRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -109,7 +117,8 @@ def test_what_its_library_writes(name, naming, tmp_path):
     entry, who = small(name), naming.name
     config, want = entry.config_for(who), dict(leaves(name, who))
     path = write(tmp_path, name, naming)
-    named_by, view = nearest(entry.namings, open_checkpoint(path))
+    namings = [each for other, each in FILES if other == name]
+    named_by, view = nearest(namings, open_checkpoint(path))
     found = view.tensors
     # Without registers timm's keys of DINOv2 are Meta's.
     assert named_by.name == who or name == "dinov2_vits14"
@@ -438,3 +447,14 @@ def test_positions_that_transformers_interpolates_in_another_way(name):
     image = np.zeros((1, 3, 5 * config.patch_size, 5 * config.patch_size), np.float32)
     with pytest.raises(BadRequest, match="interpolates these positions by another rule"):
         run_transformers(entry, Loaded(config, weights_of(values_of(config))), image)
+
+
+@pytest.mark.parametrize("channels", [32, 24])
+def test_a_projection_without_a_bias_is_no_head(channels, tmp_path):
+    """It is a layer on the network, and one of the network's own."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 64, "image_size": 32, "patch_size": 8}
+    config = CLIPVisionConfig(**sizes, projection_dim=channels)
+    CLIPVisionModelWithProjection(config).save_pretrained(tmp_path / "own")
+    entry, view = recognised(read_weights(str(tmp_path / "own")))
+    assert entry.config.projection == channels and not entry.config.classes and not view.head
