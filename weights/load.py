@@ -69,12 +69,17 @@ def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Sh
 def nearest(
     namings: Iterable[Naming], checkpoint: Checkpoint, parts: Parts | None = None
 ) -> tuple[Naming, Checkpoint]:
-    """The naming that knows most of what lies under one of a checkpoint's prefixes, and that part;
-    the first of equals. **Raises** `NotACheckpoint` if none knows even half of one."""
+    """Return the naming that knows most of what lies under a prefix, and that part of a checkpoint.
+
+    Of equals it is the first without a custom head. **Raises** `NotACheckpoint` if none knows even
+    half of one.
+    """
     parts = parts or views_of(checkpoint)
     candidates = [(naming, view) for naming in namings for view in parts(naming)]
     counts = [sum(naming.knows(key) for key in view.tensors) for naming, view in candidates]
-    best = max(range(len(candidates)), key=lambda i: counts[i])
+    # A layer that a naming knows by its own name is no custom one.
+    rank = [(n, not view.head_is_custom) for n, (_, view) in zip(counts, candidates, strict=True)]
+    best = max(range(len(candidates)), key=lambda i: rank[i])
     if not counts[best] or 2 * counts[best] < len(candidates[best][1].tensors):
         keys = list(checkpoint.tensors)
         shown = ", ".join(ascii(key)[1:-1][:60] for key in keys[:5]) or "none at all"
