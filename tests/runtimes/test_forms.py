@@ -81,3 +81,17 @@ def test_what_does_not_run_is_written_otherwise(running):
     export = converter.to_onnx(fn, [(2, 3, 4, 5)], target=target, verify=True)
     assert export.report.histogram["Resize"] == 2
     assert converter.to_onnx(fn, [(2, 3, 4, 5)]).report.histogram["Resize"] == 1
+
+
+@pytest.mark.parametrize(("perm", "resizes"), [((0, 1, 4, 2, 3), 1), ((0, 1, 3, 4, 2), 2)])
+def test_resizes_behind_a_reshape_that_removes_an_axis(perm, resizes):
+    """ONNX Runtime has a kernel for both axes behind the first transposition alone."""
+
+    def fn(x):
+        return jax.image.resize(x.transpose(perm)[0], (2, 3, 9, 4), "linear")
+
+    shape = [0] * 5
+    for axis, size in zip(perm, (1, 2, 3, 5, 7), strict=True):
+        shape[axis] = size
+    export = converter.to_onnx(fn, [shape], verify=True)
+    assert export.report.histogram["Resize"] == resizes

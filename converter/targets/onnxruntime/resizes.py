@@ -136,17 +136,36 @@ _TRANSPARENT = frozenset(
 
 
 def _with_ones(node: Node, orders: Orders) -> Orders:
-    """Return transpositions in front of a reshape as those behind it, if it adds axes of one before
-    and behind all others; None if they are not known."""
+    """Return transpositions in front of a reshape as those behind it, or None if they are unknown.
+
+    They are known if the reshape adds or removes axes of one, before and behind all other axes.
+    """
+    if orders is None or orders == NO_ORDER:
+        return orders
     before, after = node.inputs[0].shape, node.out.shape
-    for front in range(len(after) - len(before) + 1):
-        ones = (*after[:front], *after[front + len(before) :])
-        is_same = dims.same_shape(after[front : front + len(before)], before)
-        if orders is not None and is_same and all(dims.same(d, 1) for d in ones):
-            behind = range(front + len(before), len(after))
-            kept = (order for order in orders if len(order) == len(before))
-            return _few((*range(front), *(front + i for i in order), *behind) for order in kept)
-    return None if orders != NO_ORDER else NO_ORDER
+    added, removed = _first_of_ones(after, before), _first_of_ones(before, after)
+    if added is not None:
+        last = range(added + len(before), len(after))
+        return _few((*range(added), *(added + axis for axis in o), *last) for o in orders)
+    if removed is not None:
+        kept = range(removed, removed + len(after))
+        return _few(_renumbered([order[axis] for axis in kept]) for order in orders)
+    return None
+
+
+def _first_of_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
+    """Return the axis of ``longer`` at which ``shorter`` starts, if all other axes are of one."""
+    for first in range(len(longer) - len(shorter) + 1):
+        end = first + len(shorter)
+        ones = (*longer[:first], *longer[end:])
+        if dims.same_shape(longer[first:end], shorter) and all(dims.same(d, 1) for d in ones):
+            return first
+    return None
+
+
+def _renumbered(axes: list[int]) -> Order:
+    """Return the permutation that orders as many axes in the same way."""
+    return tuple(sorted(axes).index(axis) for axis in axes)
 
 
 def _merges(node: Node) -> bool:
