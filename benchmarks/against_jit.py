@@ -23,7 +23,7 @@ import onnx_ir as ir
 import converter
 from benchmarks.jit_programs import PROGRAMS, Program
 from benchmarks.performance import SIZES, Row, key
-from zoo.bench.rounds import interleave, resting_session, run_once
+from zoo.export.timing.rounds import interleave, resting_session, run_once
 
 THREADS = 2
 SECONDS = 0.4

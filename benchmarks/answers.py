@@ -28,19 +28,19 @@ import zoo
 from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
 from tests.references import classifiers
-from zoo import runtime
-from zoo.answers.boxes import as_answered
+from zoo.apps.bench import floor
+from zoo.apps.bench.bench_options import BenchOptions
 from zoo.architectures.kinds import architecture_of
-from zoo.bench import floor
-from zoo.bench.bench_options import BenchOptions
-from zoo.bench.inputs import settle_inputs
-from zoo.bench.rounds import interleave, resting_session, run_once
-from zoo.bench.timed_products import timed_products
 from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.common import runtime
 from zoo.export.precision import derive
+from zoo.export.timing.inputs import settle_inputs
+from zoo.export.timing.rounds import interleave, resting_session, run_once
+from zoo.export.timing.timed_products import timed_products
 from zoo.export.verify import moved_inputs, within_rounding
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
+from zoo.tasks.boxes import as_answered
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "answers.md"
 OPSETS = (18, 23)

@@ -22,12 +22,12 @@ from notebooks.training.box_training import boxes_in, measure, precision
 from notebooks.training.classifier import normalised
 from tests.clients import environments, folders
 from tests.clients.tensors import encode
-from zoo import runtime
-from zoo.answers.boxes import Box
 from zoo.architectures.builder import batched
-from zoo.bench.machine import machine
-from zoo.digits.data import split_digits
-from zoo.digits.scattered import Scattered, scatter
+from zoo.common import runtime
+from zoo.data.digits.data import split_digits
+from zoo.data.digits.scattered import Scattered, scatter
+from zoo.export.timing.machine import machine
+from zoo.tasks.boxes import Box
 
 CANVASES, SEED = 300, 0
 PRECISIONS, OPSETS = ("fp32", "fp16", "int8"), (18, 23)

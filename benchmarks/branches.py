@@ -27,7 +27,7 @@ from converter.verify.samples import samples
 from converter.verify.steering import coverage_of, steered_samples
 from tests.conformance import Case
 from tests.programs.table import PROGRAMS
-from zoo.runtime import ERRORS
+from zoo.common.runtime import ERRORS
 
 REFUSED = (NotImplementedError, TypeError, ValueError, converter.ConverterError, *ERRORS)
 """What JAX, the converter or ONNX Runtime raises for a program, or for inputs that are drawn."""

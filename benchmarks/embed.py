@@ -32,11 +32,11 @@ from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
+from zoo.apps.embed.embed_request import Embedded
 from zoo.cli.app import app
 from zoo.cli.console import call
-from zoo.embedding.embed_request import Embedded
+from zoo.common.runtime import RESTING, open_session
 from zoo.images.pictures import pictures
-from zoo.runtime import RESTING, open_session
 
 MODEL = "dinov3_vits16"
 BATCHES = 1, 8, 32

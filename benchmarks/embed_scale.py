@@ -18,10 +18,10 @@ import time
 import dask
 from distributed import Scheduler, Worker, get_worker
 
-from zoo.artifacts.assemble.pools import cluster
-from zoo.embedding.crews import AHEAD, Crew, run_shards
-from zoo.embedding.embed_request import SHARD
-from zoo.embedding.work_folder import ShardNote
+from zoo.apps.embed.crews import AHEAD, Crew, run_shards
+from zoo.apps.embed.embed_request import SHARD
+from zoo.apps.embed.work_folder import ShardNote
+from zoo.export.assemble.pools import cluster
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2
 """Shares of the workers that take four times as long, that die, and that join after a while."""

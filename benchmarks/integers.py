@@ -40,11 +40,11 @@ import converter
 import zoo
 from benchmarks.pages import table
 from weights.progress import Quiet
-from zoo.bench.rounds import interleave, resting_session, run_once
-from zoo.digits.data import split_digits
+from zoo.data.digits.data import split_digits
 from zoo.export.calibrate.candidates import Calibrator
 from zoo.export.calibrate.ranges import widest, write_fixed
 from zoo.export.precision import derive
+from zoo.export.timing.rounds import interleave, resting_session, run_once
 from zoo.images.photograph import photographs
 from zoo.images.picture_folder import read_picture_folder
 from zoo.images.pixel_values import pixel_values

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import table, with_part
 from tests.judges.planted import NOTHING, OUTPUT_FAULTS, Planted, planted
 from tests.programs.table import PROGRAMS
-from zoo.errors import first_line
-from zoo.runtime import ERRORS
+from zoo.common.errors import first_line
+from zoo.common.runtime import ERRORS
 
 REFUSED = (NotImplementedError, TypeError, *ERRORS)
 """What JAX raises for a program that it does not compile by itself, and ONNX Runtime for indices

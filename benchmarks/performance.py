@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from benchmarks.pages import number, table, with_part
-from zoo.show.chart import bars
+from zoo.apps.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -25,10 +25,10 @@ from tests.runtimes.networks import NETWORKS, furthest, pixels, size_of, write
 from tests.seeded import values_of
 from tests.synthetic import make_image
 from zoo.architectures.builder import abstract
-from zoo.bench.rounds import interleave
+from zoo.artifacts.choices import Precision, Target
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.manifest.choices import Precision, Target
+from zoo.export.timing.rounds import interleave
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "q4")
 TIMED = ("dinov3_vits16", "dinov3_convnext_tiny")

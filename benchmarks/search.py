@@ -85,9 +85,9 @@ def in_numpy(place: Path) -> Search:
 
 
 def in_zoo(place: Path) -> Search:
-    from zoo.retrieval.exact import exact_nearest
-    from zoo.retrieval.vector_index import lance_nearest
-    from zoo.retrieval.vector_table import open_vectors
+    from zoo.apps.embed.exact import exact_nearest
+    from zoo.apps.embed.vector_index import lance_nearest
+    from zoo.apps.embed.vector_table import open_vectors
 
     def search(queries: np.ndarray) -> np.ndarray:
         table = open_vectors(place / "x.lance")
@@ -100,8 +100,8 @@ def in_zoo(place: Path) -> Search:
 
 def by_index(place: Path) -> Search:
     from weights.progress import Quiet
-    from zoo.retrieval.vector_index import build_index, lance_nearest
-    from zoo.retrieval.vector_table import open_vectors
+    from zoo.apps.embed.vector_index import build_index, lance_nearest
+    from zoo.apps.embed.vector_table import open_vectors
 
     probes = build_index(open_vectors(place / "x.lance"), Quiet()).probes
     table = open_vectors(place / "x.lance")
@@ -160,7 +160,7 @@ def measure(way: str, place: Path) -> dict[str, Any]:
     """One way, in this process alone."""
     import lance  # noqa: F401
 
-    import zoo.retrieval.vector_index  # noqa: F401
+    import zoo.apps.embed.vector_index  # noqa: F401
 
     if way.startswith("faiss"):
         import faiss  # noqa: F401
@@ -202,9 +202,9 @@ def digits() -> None:
     """Precision of the ten nearest, of held-out digits among those that were trained on."""
     import zoo
     from tests.vector_datasets import table_of, write_dataset
-    from zoo.digits.data import split_digits
-    from zoo.retrieval.exact import exact_nearest
-    from zoo.retrieval.vector_table import open_vectors
+    from zoo.apps.embed.exact import exact_nearest
+    from zoo.apps.embed.vector_table import open_vectors
+    from zoo.data.digits.data import split_digits
 
     known, asked = split_digits()
     with tempfile.TemporaryDirectory() as folder:
@@ -230,7 +230,7 @@ def words(folder: str) -> None:
     from PIL import Image
 
     import zoo
-    from zoo.digits.data import split_digits
+    from zoo.data.digits.data import split_digits
 
     _, asked = split_digits()
     with tempfile.TemporaryDirectory() as place:

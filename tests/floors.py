@@ -51,7 +51,7 @@ SUITES = (
     Suite("converter", "tests/programs tests/rules tests/converter"),
     Suite("Equimo families", "tests/converter/test_equimo_families.py", "full"),
     Suite("frameworks", "tests/frameworks"),
-    Suite("hub", "tests/zoo/hub tests/weights/sources"),
+    Suite("hub", "tests/zoo/artifacts tests/weights/sources"),
     Suite("weights and zoo", "tests/weights tests/zoo", of_the_zoo=True),
 )
 

@@ -23,11 +23,16 @@ from unittest import mock
 PRELOADED = (
     *(
         "pytest",
-        "zoo.artifacts.assemble.folder",
+        "zoo.export.assemble.folder",
         "zoo.checkpoints.convert",
         "zoo.checkpoints.golden",
     ),
-    *("zoo.cli.golden_command", "zoo.cli.weights_command", "zoo.export.exporter", "zoo.hub.pull"),
+    *(
+        "zoo.cli.golden_command",
+        "zoo.cli.weights_command",
+        "zoo.export.exporter",
+        "zoo.artifacts.pull",
+    ),
 )
 REMOVALS = {"os.remove", "os.rmdir"}
 WRITES = REMOVALS | {"os.rename", "os.mkdir", "os.truncate", "os.utime", "open"}

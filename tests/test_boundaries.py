@@ -21,7 +21,7 @@ FORBIDDEN = {
     "zoo": {"onnx"},
 }
 
-ALLOWED = {"zoo/artifacts/audit/onnx_file.py": {"onnx"}}
+ALLOWED = {"zoo/export/audit/onnx_file.py": {"onnx"}}
 """The checker of ONNX itself, which judges files that may have come from elsewhere."""
 
 ROOMS = {
@@ -159,27 +159,27 @@ def test_no_import_upwards(package):
 
 
 DOORS = {
-    r"\b(multiprocessing|subprocess|ProcessPoolExecutor)\b": ("zoo/processes.py",),
-    r"\bos\.(system|popen|fork|(spawn|exec|posix)\w+)\b": ("zoo/processes.py",),
+    r"\b(multiprocessing|subprocess|ProcessPoolExecutor)\b": ("zoo/common/processes.py",),
+    r"\bos\.(system|popen|fork|(spawn|exec|posix)\w+)\b": ("zoo/common/processes.py",),
     # The other reads a picture of this package.
     r"\b(Image|pil)\.open\(": ("zoo/images/pictures.py", "zoo/images/photograph.py"),
     r"\bos\.f?d?open\(": ("weights/opening.py",),
     # Files to be read; the others read this package's own, or the kernel's.
     r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path|\btarfile\.open\(\w+\)": (
-        *("weights/opening.py", "zoo/bench/footprint.py", "zoo/bench/machine.py"),
+        *("weights/opening.py", "zoo/export/timing/footprint.py", "zoo/export/timing/machine.py"),
         *(
-            "zoo/font.py",
-            "zoo/manifest/markdown.py",
+            "zoo/common/fonts.py",
+            "zoo/artifacts/markdown.py",
             "zoo/architectures/entry.py",
             "zoo/architectures/families/shared.py",
         ),
     ),
     r"\.(read|write)_text\((?!.*encoding)|open\('[rwa]'(?!.*encoding)": (
-        *("zoo/bench/footprint.py", "zoo/bench/machine.py"),
+        *("zoo/export/timing/footprint.py", "zoo/export/timing/machine.py"),
     ),
-    r"(?<![\w.])print\(": ("zoo/terminal.py", "weights/progress.py"),
+    r"(?<![\w.])print\(": ("zoo/common/terminal.py", "weights/progress.py"),
     r"\bimport onnxruntime\b": (
-        *("zoo/runtime.py", "converter/verify/sessions.py"),
+        *("zoo/common/runtime.py", "converter/verify/sessions.py"),
         *("zoo/export/run_elsewhere.py", "zoo/report/run_in_provider.py"),
     ),
 }

@@ -26,9 +26,9 @@ from tests.references import clip
 from tests.references.classifiers import BREEDS, trained
 from tests.references.towers import LABELS, save_clip, save_towers
 from tests.seeded import values_of
+from zoo.artifacts.read import read_folder_manifest
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
-from zoo.manifest.read import read_folder_manifest
 from zoo.texts.tokenizer import read_tokenizer
 
 pytestmark = pytest.mark.full

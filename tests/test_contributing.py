@@ -9,8 +9,8 @@ import pytest
 
 from converter.opsets import TARGET_NAMES
 from tests.test_boundaries import ROOMS
+from zoo.artifacts.choices import Precision
 from zoo.export.precisions import PRECISIONS
-from zoo.manifest.choices import Precision
 
 pytestmark = pytest.mark.full
 

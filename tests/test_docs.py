@@ -15,9 +15,9 @@ from weights.containers import bounds, lz4, npy
 from weights.containers.equimo import LARGEST_METADATA
 from weights.containers.pickles import BUDGET
 from weights.containers.safetensors import MOST_VALUES
+from zoo.artifacts.read import LARGEST_MANIFEST
+from zoo.artifacts.read import MOST_VALUES as MOST_IN_MANIFEST
 from zoo.export.precisions import PRECISIONS
-from zoo.manifest.read import LARGEST_MANIFEST
-from zoo.manifest.read import MOST_VALUES as MOST_IN_MANIFEST
 
 pytestmark = pytest.mark.full
 

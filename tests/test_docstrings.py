@@ -23,8 +23,8 @@ NEITHER_VERB_NOR_NOUN = {
 
 ELSEWHERE = {
     "zoo.load": "needs a hub: tests/test_readme.py loads from one",
-    "zoo.embed": "needs a thousand pictures: tests/zoo/embedding has some",
-    "zoo.search": "needs a dataset: tests/zoo/retrieval makes them",
+    "zoo.embed": "needs a thousand pictures: tests/zoo/apps/embed has some",
+    "zoo.search": "needs a dataset: tests/zoo/apps/embed makes them",
 }
 
 

@@ -69,7 +69,7 @@ def test_a_command_that_is_stopped(name, points, run, tmp_path):
 REPLACED = """
 import signal
 from pathlib import Path
-from zoo.files.staging import put_back, replace_folder, staged, stop, writing
+from zoo.common.staging import put_back, replace_folder, staged, stop, writing
 
 signal.signal(signal.SIGTERM, stop)
 folder = Path("site")

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import yaml
 
-from zoo.version import __version__
+from zoo.common.versions import __version__
 
 pytestmark = pytest.mark.full
 

@@ -118,15 +118,15 @@ PROMISING = {"the named checkpoint"}
 
 ELSEWHERE = {
     "TensorRT": "nothing: there is no TensorRT where this project is tested, and the page says so",
-    "a C++ compiler and ONNX Runtime's headers": "tests/zoo/site/test_cpp.py compiles and runs it",
+    "a C++ compiler and ONNX Runtime's headers": "tests/zoo/apps/site/test_cpp.py compiles and runs it",
     "a card": "tests/zoo/report/test_report.py runs it without one",
-    "a browser": "tests/test_clients.py and tests/zoo/site/test_browser.py load folders so",
-    "a cluster": "tests/zoo/artifacts/test_build_cluster.py has one; all models would take a day",
-    "a dataset and that library": "tests/zoo/embedding/test_opened.py runs it",
-    "a hub": "tests/zoo/hub/test_pull.py has one",
-    "a hub and a token": "tests/zoo/hub/test_push.py has both",
+    "a browser": "tests/test_clients.py and tests/zoo/apps/site/test_browser.py load folders so",
+    "a cluster": "tests/zoo/export/test_build_cluster.py has one; all models would take a day",
+    "a dataset and that library": "tests/zoo/apps/embed/test_opened.py runs it",
+    "a hub": "tests/zoo/artifacts/test_pull.py has one",
+    "a hub and a token": "tests/zoo/artifacts/test_push.py has both",
     "a new environment": "tests/test_packages.py installs the archive, .ci/run the checkout",
-    "pictures and a built folder": "tests/zoo/embedding/test_embed.py draws and makes them",
+    "pictures and a built folder": "tests/zoo/apps/embed/test_embed.py draws and makes them",
     "tract, OpenCV and IREE": "tests/runtimes/load.py does what they do, for every test there",
     "the extra [frameworks]: tests/frameworks runs it": "tests/frameworks, as the comment says",
 }

@@ -16,7 +16,7 @@ import zoo
 from tests.windows import OPEN, refusing
 from weights import lock
 from weights.progress import Quiet
-from zoo.files import staging
+from zoo.common import staging
 from zoo.images.photograph import photograph
 
 pytestmark = pytest.mark.skipif(not OPEN.exists(), reason="asks Linux which files are open")
@@ -96,7 +96,7 @@ if system == "win32":
     simulate(os.getcwd())
 delattr(os, "sched_getaffinity")
 sys.platform = system
-from zoo.bench import footprint, machine
+from zoo.export.timing import footprint, machine
 from zoo.cli.app import app
 from zoo.cli.console import call
 for module, names in ((machine, ("CPUINFO", "STAT")), (footprint, ("STATUS", "RESET"))):

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from zoo.apps.embed.about import About, write_about
+from zoo.apps.embed.part_files import part_format, part_writer
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.embedding.about import About, write_about
-from zoo.embedding.part_files import part_format, part_writer
-from zoo.manifest.stated_preprocessing import StatedPreprocessing
+from zoo.artifacts.stated_preprocessing import StatedPreprocessing
 
 COLUMNS = "key", "width", "height", "sha256", "vector"
 

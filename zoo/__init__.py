@@ -8,15 +8,15 @@
 Importing this costs no JAX; the functions import what they need when they are called.
 """
 
-import zoo.shadows  # noqa: F401 - before anything that imports `converter` or `weights`
+import zoo.common.shadows  # noqa: F401 - before anything that imports `converter` or `weights`
+from zoo.apps.embed.embed_call import embed
+from zoo.apps.embed.search_call import search
+from zoo.artifacts.session import VisionModel, load
 from zoo.checkpoints.pretrained import from_pretrained
-from zoo.embedding.embed_call import embed
+from zoo.common.versions import __version__
 from zoo.export.to_onnx import to_onnx
-from zoo.hub.session import VisionModel, load
 from zoo.images.pixel_values import preprocess
 from zoo.registry.lookup import create, info, list_models
-from zoo.retrieval.search_call import search
-from zoo.version import __version__
 
 __all__ = [
     "VisionModel",

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from zoo.answers.labels import TEMPLATE
 from zoo.cli.console import progress_bar, run_command_line
-from zoo.errors import BadRequest, MissingLibrary
-from zoo.files.staging import check_free, replacing
+from zoo.common.errors import BadRequest, MissingLibrary
+from zoo.common.staging import check_free, replacing
+from zoo.common.terminal import say
 from zoo.registry.lookup import info
-from zoo.terminal import say
+from zoo.tasks.labels import TEMPLATE
 
 if TYPE_CHECKING:
     from zoo.architectures.base import Network
     from zoo.architectures.entry import ModelInfo
-    from zoo.digits.data import Digits
+    from zoo.data.digits.data import Digits
 
 Tell: TypeAlias = Callable[[int, float], None]
 Trained: TypeAlias = Literal["vit_digits", "depth_digits", "boxes_digits", "siglip_digits_dual"]
@@ -43,7 +43,7 @@ def train_digits(
     """Train, write the weights as safetensors, and say how right they are on held-out digits."""
     _check(out, validate)
     from notebooks.training.classifier import save_weights
-    from zoo.digits.data import split_digits
+    from zoo.data.digits.data import split_digits
 
     entry = info(model)
     seen, unseen = split_digits(seed, validate)
@@ -73,7 +73,7 @@ def _depth(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
 ) -> tuple[Network, str]:
     from notebooks.training.depth_training import measure, train_depth
-    from zoo.digits.scenes import draw_scenes
+    from zoo.data.digits.scenes import draw_scenes
 
     model, _ = train_depth(entry, draw_scenes(seen, SCENES, seed), seed, tell=tell)
     found = measure(model, entry, draw_scenes(unseen, MEASURED, seed))
@@ -87,7 +87,7 @@ def _boxes(
     entry: ModelInfo, seen: Digits, unseen: Digits, seed: int, tell: Tell
 ) -> tuple[Network, str]:
     from notebooks.training.box_training import measure, train_boxes
-    from zoo.digits.scattered import scatter
+    from zoo.data.digits.scattered import scatter
 
     model, _ = train_boxes(entry, scatter(seen, SCENES, seed), seed, tell=tell)
     found = measure(model, entry, scatter(unseen, MEASURED, seed))

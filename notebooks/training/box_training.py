@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
-from zoo.answers.boxes import Box, post_process_object_detection
 from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import Detections
-from zoo.digits.scattered import CANVAS_SIDE, NOTHING, Scattered
+from zoo.data.digits.scattered import CANVAS_SIDE, NOTHING, Scattered
 from zoo.report.box_precision import Annotations, Kind, Picture, Thing, mean_average_precision
+from zoo.tasks.boxes import Box, post_process_object_detection
 
 RECIPE = Recipe(epochs=16, batch=32, rate=1e-3, decay=1e-4, average=0.998)
 

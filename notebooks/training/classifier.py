@@ -24,7 +24,7 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import build_model
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.digits.data import Digits
+from zoo.data.digits.data import Digits
 from zoo.images.pixel_values import channels
 
 Images = Float[Array, "n height width"]  # grey, 0 to 1

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
 from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
-from zoo.digits.scenes import LARGEST_DIGIT, SMALLEST_DIGIT, Scenes
+from zoo.data.digits.scenes import LARGEST_DIGIT, SMALLEST_DIGIT, Scenes
 
 RECIPE = Recipe(epochs=14, batch=32, rate=2e-3)
 

@@ -16,7 +16,7 @@ from notebooks.training.classifier import Recipe, Rows, fit, grey, initial, jitt
 from notebooks.training.sentences import DECIDING, Sentences
 from zoo.architectures.base import Network
 from zoo.architectures.entry import DATA, ModelInfo
-from zoo.digits.data import DIGIT_CLASSES, Digits
+from zoo.data.digits.data import DIGIT_CLASSES, Digits
 from zoo.texts.tokenizer import Tokenizer, read_tokenizer
 
 RECIPE = Recipe(epochs=45, batch=32, rate=1e-3)

@@ -19,10 +19,10 @@ from tests.converter.test_every_operation import CHOOSING, SUMMING, known, matri
 from tests.judges.evaluator import evaluate
 from tests.judges.runtimes import Apart
 from zoo.architectures.builder import abstract
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
+from zoo.common.staging import NAME
 from zoo.export.make import convert_model
 from zoo.export.request import Options, Signature, read_request
-from zoo.files.staging import NAME
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")

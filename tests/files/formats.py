@@ -18,7 +18,7 @@ from weights.progress import Quiet
 from weights.tensors import FLOATS
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
-from zoo.manifest.read import read_manifest, to_text
+from zoo.artifacts.read import read_manifest, to_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

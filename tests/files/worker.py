@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.files.formats import FORMATS, changed
 from weights.errors import WeightsError
-from zoo.errors import ZooError
+from zoo.common.errors import ZooError
 
 ROOM = 300 << 20
 

@@ -18,7 +18,7 @@ from converter.verify.checking import Compared as Output
 from converter.verify.checking import judged_cases
 from converter.verify.sessions import run
 from tests.conformance import Case, inputs
-from zoo.runtime import ERRORS
+from zoo.common.runtime import ERRORS
 
 Numbers = np.ndarray[Any, Any]
 Fault = Callable[[Numbers, np.random.Generator], Numbers | None]

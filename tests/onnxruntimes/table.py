@@ -10,13 +10,13 @@ import numpy as np
 
 from tests.onnxruntimes import VERSIONS, keep, python_of, run_all
 from weights.progress import Quiet
-from zoo import runtime
-from zoo.artifacts.assemble.extras import GOLDEN
-from zoo.artifacts.assemble.folder import build_folder
-from zoo.artifacts.assemble.plan import FolderPlan, read_variants
+from zoo.artifacts.read import read_folder_manifest
+from zoo.common import runtime
+from zoo.common.golden_file import read_golden
+from zoo.export.assemble.extras import GOLDEN
+from zoo.export.assemble.folder import build_folder
+from zoo.export.assemble.plan import FolderPlan, read_variants
 from zoo.export.request import Options, read_signature
-from zoo.files.golden_file import read_golden
-from zoo.manifest.read import read_folder_manifest
 from zoo.registry.lookup import info
 
 MODELS = ("vit_digits", "depth_digits")

@@ -12,10 +12,10 @@ from tests.seeded import model_of, nano, values_of
 from tests.synthetic import make_image
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.config import Config
+from zoo.artifacts.choices import Precision, Target
 from zoo.export.make import convert_model
 from zoo.export.precision import derive
 from zoo.export.request import Signature
-from zoo.manifest.choices import Precision, Target
 
 NETWORKS: Mapping[str, Config] = {
     "vit_digits": zoo.info("vit_digits").config,

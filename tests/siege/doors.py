@@ -147,9 +147,9 @@ PROGRAM = """
 import os, pathlib, sys, weights, zoo, converter
 from converter.errors import ConverterError
 from weights.errors import WeightsError
-from zoo.terminal import complain
-from zoo.errors import ZooError
-from zoo.runtime import ERRORS
+from zoo.common.terminal import complain
+from zoo.common.errors import ZooError
+from zoo.common.runtime import ERRORS
 
 path = sys.argv[2]
 try:

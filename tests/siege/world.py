@@ -17,12 +17,12 @@ from tests.hub_server import COMMIT, Hub, serving
 from tests.killed import Order, Outcome, commands
 from tests.siege.doors import ADAPTER, BOXES, FOLDER, RUNTIME, TOWERS
 from tests.siege.things import OUTSIDE
-from zoo.errors import ZooError
+from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
+from zoo.artifacts.schema import MANIFEST
+from zoo.common.errors import ZooError
+from zoo.common.progress import Lines
 from zoo.images.photograph import photograph
-from zoo.manifest.schema import MANIFEST
-from zoo.progress import Lines
 from zoo.registry.lookup import info
-from zoo.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.texts.tokenizer import SETTINGS, WORDS
 
 HERE, TEMPLATE = "here", "template"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from zoo.embedding.earlier_rows import LISTED, read_listed
-from zoo.errors import BadFile
+from zoo.apps.embed.earlier_rows import LISTED, read_listed
+from zoo.common.errors import BadFile
 from zoo.texts.tokenizer import WORDS, read_words
 
 READERS = {

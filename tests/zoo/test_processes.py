@@ -9,10 +9,10 @@ import pytest
 
 from tests import folders
 from weights.opening import open_inside
-from zoo.artifacts.assemble.pools import processes
-from zoo.files.staging import staged
-from zoo.processes import SAFE_PATH, fresh, run_program
-from zoo.progress import Bar, Lines, bar
+from zoo.common.processes import SAFE_PATH, fresh, run_program
+from zoo.common.progress import Bar, Lines, bar
+from zoo.common.staging import staged
+from zoo.export.assemble.pools import processes
 
 TRAPPED = ("multiprocessing", "concurrent", "threading", "signal", "selectors", "numpy", "zoo")
 
@@ -83,7 +83,7 @@ MODEL = "onnx/model.onnx"
 STAGE = """
 import sys, time
 from pathlib import Path
-from zoo.files.staging import staged
+from zoo.common.staging import staged
 with staged(Path(sys.argv[1])) as stage:
     (stage / "half").touch()
     print(flush=True)

@@ -11,19 +11,19 @@ import pytest
 import zoo as package
 from tests.files import changes, strangers
 from weights.errors import WeightsError
+from zoo.apps.embed.network import find_network
+from zoo.apps.embed.row_columns import RowColumns
+from zoo.apps.show.draw import draw_grid
+from zoo.apps.show.features import of_file
+from zoo.apps.site.write import CATALOGUE, refuse_strangers
+from zoo.artifacts.read import read_manifest
+from zoo.artifacts.stated_entry import stated_entry
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.cli.models_command import described_entry
-from zoo.embedding.network import find_network
-from zoo.embedding.row_columns import RowColumns
-from zoo.errors import WRONG_USE, BadFile, BadOutput, ZooError
+from zoo.common.errors import WRONG_USE, BadFile, BadOutput, ZooError
 from zoo.images.photograph import photograph
 from zoo.images.pictures import pictures
-from zoo.manifest.read import read_manifest
-from zoo.manifest.stated_entry import stated_entry
-from zoo.show.draw import draw_grid
-from zoo.show.features import of_file
-from zoo.site.write import CATALOGUE, refuse_strangers
 
 NETWORKS, OTHERS = ("vit_digits", "depth_digits"), ("boxes_digits", "siglip_digits_dual")
 

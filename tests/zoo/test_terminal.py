@@ -15,8 +15,8 @@ import pytest
 from weights.printable import printable
 from zoo.cli.console import print_json
 from zoo.cli.tables import print_facts, print_lines, print_table
-from zoo.progress import Lines
-from zoo.terminal import complain, say
+from zoo.common.progress import Lines
+from zoo.common.terminal import complain, say
 
 HOSTILE = "".join(
     chr(code)

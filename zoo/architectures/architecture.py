@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Shape
-from zoo.answers.answer import Answered, Outputs, Question, features
-from zoo.answers.fed import Size
-from zoo.answers.scores import Scores
 from zoo.architectures.config import Config
 from zoo.architectures.parts.activation_names import OF_TRANSFORMERS, Activation
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
+from zoo.tasks.answer import Answered, Outputs, Question, features
+from zoo.tasks.fed import Size
+from zoo.tasks.scores import Scores
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from zoo.fields import without_controls
+from zoo.common.fields import without_controls
 
 NUMBER = re.compile(r"\s*[+-]?\d{1,6}\s*", re.ASCII)
 LONGEST_NAME = 200

@@ -16,7 +16,7 @@ from zoo.architectures.config import Config
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.reported import Reported
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.html import html_table
+from zoo.common.html import html_table
 
 UNSTATED = "not stated"
 """The terms of weights of which nobody has said any."""

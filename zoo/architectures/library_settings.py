@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from weights.errors import MappingError
 from zoo.architectures.class_numbers import Id2Label, LabelNames
 from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
-from zoo.fields import Line, Model, Side, Three
+from zoo.common.fields import Line, Model, Side, Three
 
 MOST_HEADS = 1024
 

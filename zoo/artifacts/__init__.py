@@ -1,1 +1,4 @@
-"""Folders that others download: built, described and audited."""
+"""Files and folders that were built: their manifest, `zoo.load`, `pull` and `push`.
+
+`python -m zoo.artifacts` prints the JSON Schema of manifests (`docs/manifest.schema.json`).
+"""

@@ -28,8 +28,8 @@ from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.checkpoints.weights_argument import Given
-from zoo.errors import BadOutput, BadRequest
-from zoo.files.staging import check_free, put, staged, write_text, writing
+from zoo.common.errors import BadOutput, BadRequest
+from zoo.common.staging import check_free, put, staged, write_text, writing
 
 
 @dataclass(frozen=True)

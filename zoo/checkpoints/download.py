@@ -14,8 +14,8 @@ from weights.sources.content import find_fault
 from weights.sources.hub import ask
 from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
 from zoo.architectures.entry import ModelInfo
-from zoo.errors import BadOutput
-from zoo.files.staging import locked_output, staged, writing
+from zoo.common.errors import BadOutput
+from zoo.common.staging import locked_output, staged, writing
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, model_shapes, open_weights
 from zoo.checkpoints.transformers import run_transformers
 from zoo.checkpoints.weights_argument import Choice
-from zoo.errors import BadFile, BadRequest, first_line
-from zoo.files.golden_file import Golden
-from zoo.files.staging import replacing
+from zoo.common.errors import BadFile, BadRequest, first_line
+from zoo.common.golden_file import Golden
+from zoo.common.staging import replacing
 
 GOLDEN_OUTPUTS = ("last_hidden_state", "pooler_output")
 PARTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
@@ -89,7 +89,7 @@ def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
 def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
     """Largest absolute difference of an exported file, by output. **Raises** `BadFile`, or
     `BadRequest` for a provider that is not there."""
-    from zoo.runtime import ERRORS, check_provider, session
+    from zoo.common.runtime import ERRORS, check_provider, session
 
     check_provider(provider)
     try:

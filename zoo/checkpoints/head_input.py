@@ -6,7 +6,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate
 from zoo.checkpoints.settings.file_names import CONFIG
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 
 def check_head_input(candidate: Candidate, settings: Settings | None) -> None:

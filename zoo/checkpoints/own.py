@@ -43,7 +43,7 @@ from zoo.checkpoints.settings.known_settings import (
 )
 from zoo.checkpoints.use import tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 FREE_SETTINGS = (
     *("image_size", "layerscale_value", "layer_scale_init_value"),

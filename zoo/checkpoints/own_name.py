@@ -7,8 +7,8 @@ from pathlib import Path
 from weights.parameters import parameter
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.checkpoints.weights_argument import Given
-from zoo.errors import BadRequest
-from zoo.fields import OWN_NAME
+from zoo.common.errors import BadRequest
+from zoo.common.fields import OWN_NAME
 from zoo.registry.lookup import MODELS
 
 SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")

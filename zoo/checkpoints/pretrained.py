@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import read_weights
-from zoo.errors import BadRequest
-from zoo.progress import bar
+from zoo.common.errors import BadRequest
+from zoo.common.progress import bar
 from zoo.registry.lookup import is_model_name, registered_name
 
 if TYPE_CHECKING:

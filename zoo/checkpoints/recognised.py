@@ -40,7 +40,7 @@ from zoo.checkpoints.settings.known_settings import refuse_other_architectures, 
 from zoo.checkpoints.strangeness import contradiction, settings_place, strange
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.checkpoints.weights_argument import Given
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 
 def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:

@@ -10,8 +10,8 @@ from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.source import Source, opened
 from zoo.checkpoints.weights_argument import Seed, read_weights
-from zoo.errors import BadRequest
-from zoo.progress import bar
+from zoo.common.errors import BadRequest
+from zoo.common.progress import bar
 from zoo.texts.tokenizer import (
     SETTINGS,
     WORDS,

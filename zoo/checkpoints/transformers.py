@@ -17,7 +17,7 @@ from zoo.architectures.kinds import interpolated
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, model_shapes
 from zoo.checkpoints.settings.huggingface import transformers_kind
-from zoo.errors import BadRequest, MissingLibrary
+from zoo.common.errors import BadRequest, MissingLibrary
 
 
 def run_transformers(

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from weights import Checkpoint
 from weights.parameters import parameter
-from zoo.errors import BadRequest
-from zoo.options import OWN, Option, flag, weights_from
+from zoo.common.errors import BadRequest
+from zoo.common.options import OWN, Option, flag, weights_from
 
 TAKE = Option(
     "NAME",

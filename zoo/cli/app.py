@@ -22,7 +22,7 @@ from zoo.cli.search_command import search_command
 from zoo.cli.show_command import show
 from zoo.cli.site_command import site
 from zoo.cli.verify_command import verify
-from zoo.terminal import say
+from zoo.common.terminal import say
 
 app = typer.Typer()
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from zoo.bench.bench_options import BenchOptions
+from zoo.apps.bench.bench_options import BenchOptions
 from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.options import argument
+from zoo.common.options import argument
 
 
 @options_of(BenchOptions)
@@ -22,10 +22,10 @@ def bench(
 
     The files take turns, and their matrix products alone are measured as well.
     """
-    from zoo.bench import measure
+    from zoo.apps.bench import measure
+    from zoo.apps.show.chart import check_plot, draw_times, save_chart
+    from zoo.artifacts.measured import busy_words, is_busy
     from zoo.cli.tables.bench_table import bench_record, show_bench, timed_rows
-    from zoo.manifest.measured import busy_words, is_busy
-    from zoo.show.chart import check_plot, draw_times, save_chart
 
     check_plot(plot)
     with progress_bar() as progress:

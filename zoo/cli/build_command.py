@@ -9,26 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
-from zoo.artifacts.assemble.plan import (
-    PLANNED_FILES,
-    USUAL_VARIANTS,
-    VARIANTS,
-    FolderPlan,
-    read_variants,
-    variant_names,
-    with_towers,
-)
+from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import AskedWeights, Given
 from zoo.cli.common_options import All, DryRun, Filter, Json, model_names
 from zoo.cli.console import print_result, tell_recognised
 from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
-from zoo.errors import BadRequest
-from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
-from zoo.export.request import Options, Size, check_scales, read_calibration, read_signature
-from zoo.manifest.choices import Input, Scales
-from zoo.options import (
+from zoo.common.errors import BadRequest
+from zoo.common.options import (
     FILE,
     FORCE,
     OFFLINE,
@@ -37,6 +26,17 @@ from zoo.options import (
     dask_scheduler,
     out_folder,
 )
+from zoo.export.assemble.plan import (
+    PLANNED_FILES,
+    USUAL_VARIANTS,
+    VARIANTS,
+    FolderPlan,
+    read_variants,
+    variant_names,
+    with_towers,
+)
+from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
+from zoo.export.request import Options, Size, check_scales, read_calibration, read_signature
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ def run_plans(
     """Build them all, where the options say."""
     from psutil import virtual_memory
 
-    from zoo.artifacts.assemble import pools
-    from zoo.artifacts.assemble.schedule import Pool, run_builds
     from zoo.cli.lines import board
+    from zoo.export.assemble import pools
+    from zoo.export.assemble.schedule import Pool, run_builds
 
     budget = SHARE * virtual_memory().available if memory is None else memory * 1e9
     pool: AbstractContextManager[Pool]
@@ -168,9 +168,9 @@ def build_record(plan: FolderPlan, outcome: "Outcome") -> dict[str, Any]:
 
 def show_builds(outcomes: Sequence["Outcome"]) -> None:
     """One line a file of every folder, then what could not be made, and why."""
+    from zoo.artifacts.measured import is_busy
+    from zoo.artifacts.words import build_rows, calibration_words
     from zoo.cli.tables import counted, print_lines, print_table
-    from zoo.manifest.measured import is_busy
-    from zoo.manifest.words import build_rows, calibration_words
 
     rows = [
         (outcome.model, *row)

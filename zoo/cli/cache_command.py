@@ -10,10 +10,10 @@ from weights.sources import cache
 from zoo.cli.common_options import DryRun, Json, examples
 from zoo.cli.console import help_alone, print_json, print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.errors import BadRequest
-from zoo.files.staging import writing
-from zoo.options import argument, flag
-from zoo.terminal import complain, say
+from zoo.common.errors import BadRequest
+from zoo.common.options import argument, flag
+from zoo.common.staging import writing
+from zoo.common.terminal import complain, say
 
 app = typer.Typer(help="List what was downloaded, and remove it.")
 app.callback(invoke_without_command=True)(help_alone)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer.core import TyperCommand
 
-from zoo.options import SEVERAL, Option, argument, flag
+from zoo.common.options import SEVERAL, Option, argument, flag
 
 MANY = "Many models"
 

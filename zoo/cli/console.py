@@ -20,11 +20,11 @@ from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.weights_argument import Given
-from zoo.errors import WRONG_USE, ZooError
-from zoo.files.staging import INTERRUPTION, stop
-from zoo.progress import Lines, bar
+from zoo.common.errors import WRONG_USE, ZooError
+from zoo.common.progress import Lines, bar
+from zoo.common.staging import INTERRUPTION, stop
+from zoo.common.terminal import complain, leave_closed, say, say_json, survive
 from zoo.registry.lookup import registered_name
-from zoo.terminal import complain, leave_closed, say, say_json, survive
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -127,7 +127,7 @@ def _of_the_machine() -> tuple[type[Exception], ...]:
     """What libraries raise; ONNX Runtime's errors, if it is loaded at all."""
     if "onnxruntime" not in sys.modules:
         return MemoryError, RuntimeError
-    from zoo.runtime import ERRORS
+    from zoo.common.runtime import ERRORS
 
     return ERRORS
 
@@ -158,7 +158,7 @@ def _plain(value: object) -> object:
         return str(value)
     if is_dataclass(value):
         return vars(value)
-    from zoo.manifest.read import fields
+    from zoo.artifacts.read import fields
 
     return fields(value)
 

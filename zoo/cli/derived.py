@@ -13,7 +13,7 @@ import typer
 
 from weights.parameters import spelled
 from zoo.cli.console import progress_bar
-from zoo.options import Option, stated
+from zoo.common.options import Option, stated
 from zoo.registry.lookup import MODELS
 
 Made = Callable[..., Any]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
+from zoo.artifacts.choices import Precision
 from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, publisher
-from zoo.errors import WRONG_USE, BadRequest, ZooError
+from zoo.common.errors import WRONG_USE, BadRequest, ZooError
+from zoo.common.staging import sidecar_path
+from zoo.common.terminal import say
 from zoo.export.resources import LARGEST_WHOLE, written
-from zoo.files.staging import sidecar_path
-from zoo.manifest.choices import Precision
-from zoo.terminal import say
 
 Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
 """Of which network, from which weights, to write which files."""

@@ -1,12 +1,12 @@
 """`zoo embed SOURCE…`: a dataset with a vector of every picture."""
 
+from zoo.apps.embed.embed_call import embed
+from zoo.apps.embed.embed_request import Embedded
 from zoo.cli.common_options import Json
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
-from zoo.embedding.embed_call import embed
-from zoo.embedding.embed_request import Embedded
-from zoo.errors import FAILED_CHECK
-from zoo.terminal import say
+from zoo.common.errors import FAILED_CHECK
+from zoo.common.terminal import say
 
 ENDINGS = 5
 """Kinds of files that are named where they are passed over."""
@@ -26,7 +26,7 @@ def embed_command(embedded: Embedded, json: Json = False) -> int:
 
 def _show(embedded: Embedded) -> None:
     """How many pictures, how fast, and where the time went."""
-    from zoo.embedding.embed_pictures import errors_path
+    from zoo.apps.embed.embed_pictures import errors_path
 
     say(f"{embedded.dataset}: {embedded.pictures:,} pictures")
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:

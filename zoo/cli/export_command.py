@@ -13,7 +13,7 @@ from zoo.cli.common_options import All, DryRun, Filter, Json, SpreadOpsets, exam
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
-from zoo.errors import FAILED_CHECK, BadRequest
+from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
 

@@ -7,10 +7,10 @@ from zoo.checkpoints.weights_argument import read_weights
 from zoo.cli.common_options import Json, Model
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.errors import BadRequest
-from zoo.options import FORCE, Option, argument, weights_from
+from zoo.common.errors import BadRequest
+from zoo.common.options import FORCE, Option, argument, weights_from
+from zoo.common.terminal import say
 from zoo.registry.lookup import info
-from zoo.terminal import say
 
 TARGET = (
     "What to write: NAME.safetensors for outputs, or NAME.pth for a checkpoint of seeded numbers."
@@ -34,7 +34,7 @@ def golden_command(
     """Write the outputs of another implementation, which `zoo verify` compares with."""
     entry = info(model)
     from zoo.checkpoints.golden import load_known, make, make_checkpoint
-    from zoo.files.staging import check_free, replacing
+    from zoo.common.staging import check_free, replacing
 
     check_free(target, force)
 
@@ -50,7 +50,7 @@ def golden_command(
     elif weights is None:
         raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
     else:
-        from zoo.files.golden_file import write_golden
+        from zoo.common.golden_file import write_golden
         from zoo.images.photograph import photographs
         from zoo.images.pictures import pictures
         from zoo.images.pixel_values import pixel_values

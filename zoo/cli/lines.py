@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from weights.printable import printable
-from zoo.artifacts.assemble.plan import FolderPlan
+from zoo.common.progress import is_terminal, log
+from zoo.export.assemble.plan import FolderPlan
 from zoo.export.bulk import Outcome
-from zoo.progress import is_terminal, log
 
 
 class Log:

@@ -11,11 +11,11 @@ from zoo.cli.common_options import Json, model_names
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of
 from zoo.cli.places import here, publisher
-from zoo.errors import BadFile
-from zoo.options import argument
+from zoo.common.errors import BadFile
+from zoo.common.options import argument
+from zoo.common.terminal import say
 from zoo.registry.lookup import MODELS, fitting, info
 from zoo.registry.model_words import position_words, preprocessing_words
-from zoo.terminal import say
 
 
 @options_of()
@@ -50,9 +50,9 @@ def described_entry(model: str) -> ModelInfo:
     if model in MODELS or not path.exists():
         return info(model)
     # Manifests are read with pydantic, and a checkpoint is known by what JAX would build.
-    from zoo.hub.found_variant import is_built
-    from zoo.manifest.read import near, read_folder_manifest
-    from zoo.manifest.stated_entry import stated_entry
+    from zoo.artifacts.found_variant import is_built
+    from zoo.artifacts.read import near, read_folder_manifest
+    from zoo.artifacts.stated_entry import stated_entry
 
     if is_built(path):
         return stated_entry(read_folder_manifest(path))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from zoo.checkpoints.weights_argument import Given
 from zoo.cli.console import tell_recognised
-from zoo.errors import BadRequest
-from zoo.options import Option, argument
+from zoo.common.errors import BadRequest
+from zoo.common.options import Option, argument
 from zoo.registry.lookup import registered_name
 
 
@@ -21,7 +21,7 @@ def named_model(how_files_run: str = "") -> Option:
 def file_of(model: str, weights: str | None) -> Path | None:
     """The ONNX file that is named, or the one of a folder in float32; None for a model in JAX.
     **Raises** a `ZooError`, also where weights are named that such a file has itself."""
-    from zoo.hub.found_variant import is_built, variant_in_folder
+    from zoo.artifacts.found_variant import is_built, variant_in_folder
 
     path = Path(model)
     if not (built := is_built(path)) and not model.endswith(".onnx"):

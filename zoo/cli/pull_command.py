@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.artifacts.assemble.plan import variant_names
 from zoo.cli.common_options import DryRun, Json, Model, Revision
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
-from zoo.options import FORCE, OFFLINE, out_folder
+from zoo.common.options import FORCE, OFFLINE, out_folder
+from zoo.common.terminal import say
+from zoo.export.assemble.plan import variant_names
 from zoo.registry.lookup import info
-from zoo.terminal import say
 
 if TYPE_CHECKING:
-    from zoo.hub.pull import Preview
+    from zoo.artifacts.pull import Preview
 
 
 @options_of()
@@ -31,7 +31,7 @@ def pull(
 
     Preprocessing, a photograph and expected outputs come along.
     """
-    from zoo.hub import pull as hub
+    from zoo.artifacts import pull as hub
 
     name = info(model).name
     folder = out or Path(name)

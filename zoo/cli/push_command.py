@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 from zoo.cli.common_options import DryRun, Json, Revision
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
-from zoo.options import Option, argument, flag
-from zoo.terminal import say
+from zoo.common.options import Option, argument, flag
+from zoo.common.terminal import say
 
 if TYPE_CHECKING:
-    from zoo.hub.push import PushPlan
+    from zoo.artifacts.push import PushPlan
 
 
 @options_of()
@@ -23,8 +23,8 @@ def push(
     json: Json = False,
 ) -> None:
     """Upload a verified folder to the hub as one commit."""
-    from zoo.hub.pull import BRANCH
-    from zoo.hub.push import PushTarget, commit, plan_push
+    from zoo.artifacts.pull import BRANCH
+    from zoo.artifacts.push import PushTarget, commit, plan_push
 
     with progress_bar() as progress:
         planned = plan_push(folder, PushTarget(repo, revision or BRANCH, private), progress)

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.artifacts.assemble.plan import USUAL_VARIANTS, read_variants, variant_names
 from zoo.cli.common_options import Filter, Json
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.errors import FAILED_CHECK, WRONG_USE, BadRequest
-from zoo.options import FILE_OUT, FORCE, Option, argument, flag, out_folder
-from zoo.terminal import say
+from zoo.common.errors import FAILED_CHECK, WRONG_USE, BadRequest
+from zoo.common.options import FILE_OUT, FORCE, Option, argument, flag, out_folder
+from zoo.common.terminal import say
+from zoo.export.assemble.plan import USUAL_VARIANTS, read_variants, variant_names
 
 if TYPE_CHECKING:
     from zoo.report.kit import Outcomes

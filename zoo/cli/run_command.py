@@ -13,14 +13,14 @@ from zoo.cli.common_options import Json
 from zoo.cli.console import print_picture, print_result
 from zoo.cli.derived import options_of
 from zoo.cli.named_model import file_of, model_in_jax, named_model
-from zoo.errors import FAILED_CHECK, BadRequest
-from zoo.options import FORCE, Option, argument, out_folder, weights_from
-from zoo.terminal import complain, say
+from zoo.common.errors import FAILED_CHECK, BadRequest
+from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
+from zoo.common.terminal import complain, say
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from zoo.answers.answer import Answered
+    from zoo.tasks.answer import Answered
 
 MODEL = named_model(", which run in ONNX Runtime")
 PICTURES = argument("[PICTURE]...", "Pictures; a photograph without any.")
@@ -65,9 +65,9 @@ def run(
     surer of than --threshold. Boxes, areas and depths become a picture, features .npy files. Where
     some of several pictures cannot be read, the others are answered, and the exit code is 1.
     """
-    from zoo.files.staging import check_free
+    from zoo.common.progress import is_terminal
+    from zoo.common.staging import check_free
     from zoo.images.photograph import photograph
-    from zoo.progress import is_terminal
 
     asked = [str(image) for image in images]
     from zoo.images.photograph import STORED
@@ -120,8 +120,8 @@ def _answers(
     threshold: float | None,
 ) -> "list[Answered]":
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
-    from zoo.answers.answer import Answered
-    from zoo.hub.session import open_file
+    from zoo.artifacts.session import open_file
+    from zoo.tasks.answer import Answered
 
     if (file := file_of(model, weights)) is not None:
         built = open_file(file)
@@ -132,8 +132,8 @@ def _answers(
     from zoo.checkpoints.tokenizer_beside import tokenizer_of
 
     tokenizer = tokenizer_of(name, place) if labels else None
+    from zoo.artifacts.in_jax import answers_in_words, answers_of
     from zoo.checkpoints.pretrained import from_pretrained
-    from zoo.hub.in_jax import answers_in_words, answers_of
 
     network = from_pretrained(name, place)
     if tokenizer:
@@ -164,8 +164,8 @@ def _files(answered: "Answered", stem: Path) -> tuple[Path, ...]:
 
 def _write(answer: Told) -> None:
     """Write the files of a picture."""
-    from zoo.files.staging import replacing
-    from zoo.show.save import save_picture
+    from zoo.apps.show.save import save_picture
+    from zoo.common.staging import replacing
 
     if answer.answered.drawing is not None:
         save_picture(answer.answered.drawing, *answer.files)

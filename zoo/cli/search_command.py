@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from zoo.apps.embed.found_rows import ASKED, DATASET, SearchRequest
 from zoo.cli.common_options import Json
 from zoo.cli.console import print_picture, print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.errors import BadRequest
-from zoo.options import FILE_OUT, FORCE, Option, flag
-from zoo.retrieval.found_rows import ASKED, DATASET, SearchRequest
-from zoo.terminal import complain
+from zoo.common.errors import BadRequest
+from zoo.common.options import FILE_OUT, FORCE, Option, flag
+from zoo.common.terminal import complain
 
 if TYPE_CHECKING:
-    from zoo.retrieval.contact_sheet import SheetCell
-    from zoo.retrieval.near_duplicates import DuplicateGroup
-    from zoo.retrieval.vector_table import VectorTable
+    from zoo.apps.embed.contact_sheet import SheetCell
+    from zoo.apps.embed.near_duplicates import DuplicateGroup
+    from zoo.apps.embed.vector_table import VectorTable
 
 ABOVE = Option("COSINE", "With --duplicates: from which cosine on rows are taken for them.", ASKED)
 DUPLICATES = flag("Find groups of rows that are nearly the same.", ASKED)
@@ -52,8 +52,8 @@ def search_command(
             f"got {' and '.join(chosen) or 'nothing'} to search for: give one of an IMAGE, --text, "
             "--key, --duplicates and --index."
         )
-    from zoo.retrieval.vector_index import build_index
-    from zoo.retrieval.vector_table import open_vectors
+    from zoo.apps.embed.vector_index import build_index
+    from zoo.apps.embed.vector_table import open_vectors
 
     table = open_vectors(dataset, asked.vector)
     if index:
@@ -71,9 +71,9 @@ def search_command(
 
 def _rows(drawn: "_Drawn", asked: SearchRequest) -> None:
     """Search, and print and draw what was found."""
+    from zoo.apps.embed.contact_sheet import SheetCell
+    from zoo.apps.embed.search_rows import search_table, told_index
     from zoo.cli.tables.found_table import show_found
-    from zoo.retrieval.contact_sheet import SheetCell
-    from zoo.retrieval.search_rows import search_table, told_index
 
     results = search_table(drawn.table, asked)
     if remark := told_index(drawn.table):
@@ -84,9 +84,9 @@ def _rows(drawn: "_Drawn", asked: SearchRequest) -> None:
 
 def _duplicates(drawn: "_Drawn", above: float, where: str | None, count: int | None) -> None:
     """Find groups of duplicates, and print and draw them."""
+    from zoo.apps.embed.contact_sheet import SheetCell
+    from zoo.apps.embed.near_duplicates import find_duplicates
     from zoo.cli.tables.found_table import show_groups
-    from zoo.retrieval.contact_sheet import SheetCell
-    from zoo.retrieval.near_duplicates import find_duplicates
 
     if not 0 < above <= 1:
         raise BadRequest(f"--above {above} is no cosine of duplicates: write one such as 0.95.")
@@ -120,8 +120,8 @@ class _Drawn:
 
     def check(self) -> None:
         """**Raises** a `ZooError` where a sheet is asked for that cannot be drawn or written."""
-        from zoo.retrieval.contact_sheet import check_pictures
-        from zoo.show.save import check_place
+        from zoo.apps.embed.contact_sheet import check_pictures
+        from zoo.apps.show.save import check_place
 
         if self.out is not None:
             check_place("--out", self.out, replace=self.force)
@@ -130,9 +130,9 @@ class _Drawn:
 
     def draw(self, rows: "Sequence[Sequence[SheetCell]]") -> None:
         """Write a contact sheet if one is asked for, and show it in a terminal that can."""
-        from zoo.progress import is_terminal
-        from zoo.retrieval.contact_sheet import contact_sheet
-        from zoo.show.save import save_picture
+        from zoo.apps.embed.contact_sheet import contact_sheet
+        from zoo.apps.show.save import save_picture
+        from zoo.common.progress import is_terminal
 
         has_pictures = self.pictures is not None or "thumbnail" in self.table.columns
         on_screen = has_pictures and not self.json and is_terminal(sys.stdout)

@@ -12,15 +12,15 @@ from zoo.cli.common_options import Json
 from zoo.cli.console import print_picture, print_result
 from zoo.cli.derived import options_of
 from zoo.cli.named_model import file_of, model_in_jax, named_model
-from zoo.errors import BadRequest
-from zoo.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
-from zoo.terminal import say
+from zoo.common.errors import BadRequest
+from zoo.common.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
+from zoo.common.terminal import say
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from zoo.apps.show.features import Features
     from zoo.images.pixel_values import Size
-    from zoo.show.features import Features
 
 
 def read_patch(text: str) -> tuple[int, int]:
@@ -59,10 +59,10 @@ def show(
     The picture shows principal components as colours and the likeness of all patches to one. For a
     model in JAX it also shows where the class token looks. It says so where weights are random.
     """
+    from zoo.apps.show.draw import draw_grid
+    from zoo.apps.show.save import check_place, save_picture
+    from zoo.common.progress import is_terminal
     from zoo.images.pictures import pictures
-    from zoo.progress import is_terminal
-    from zoo.show.draw import draw_grid
-    from zoo.show.save import check_place, save_picture
 
     check_place("--out", out, replace=force)
     features = _features(model, weights, pictures(list(images)), size)
@@ -79,9 +79,9 @@ def _features(
     model: str, weights: str | None, images: "Sequence[Image]", size: "Size | None"
 ) -> "Features":
     """From a file or a folder if one is named, else from a model in JAX."""
+    from zoo.apps.show.features import of_file, of_model, random_note
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.checkpoints.weights_argument import Seed, read_weights
-    from zoo.show.features import of_file, of_model, random_note
 
     if (file := file_of(model, weights)) is not None:
         return of_file(file, images, size)

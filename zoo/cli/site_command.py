@@ -7,8 +7,8 @@ from typing import Annotated
 from zoo.cli.common_options import Json
 from zoo.cli.console import print_json, progress_bar
 from zoo.cli.derived import options_of
-from zoo.options import FORCE, Option, argument, out_folder
-from zoo.terminal import say
+from zoo.common.options import FORCE, Option, argument, out_folder
+from zoo.common.terminal import say
 
 FOLDERS = argument("FOLDER", "Folders of `zoo build` or `zoo pull`.")
 RUNTIME = Option(
@@ -40,7 +40,7 @@ def site(
 
     The demo runs on the visitor's own machine. Any web server can host the folder.
     """
-    from zoo.site.write import write_site
+    from zoo.apps.site.write import write_site
 
     with progress_bar() as progress:
         made = write_site(folders, out, runtime, force, progress, tokenizers, dataset)

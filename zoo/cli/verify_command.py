@@ -9,13 +9,13 @@ from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, r
 from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
-from zoo.errors import FAILED_CHECK, BadFile, BadRequest
-from zoo.files.staging import manifest_path
-from zoo.options import Option, argument, weights_from
-from zoo.terminal import complain, say
+from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
+from zoo.common.options import Option, argument, weights_from
+from zoo.common.staging import manifest_path
+from zoo.common.terminal import complain, say
 
 if TYPE_CHECKING:
-    from zoo.artifacts.audit.findings import AuditReport, Finding
+    from zoo.artifacts.findings import AuditReport, Finding
     from zoo.checkpoints.weights_argument import Choice
 
 ONNX = Option("FILE", "An exported file to compare golden numbers with.")
@@ -48,7 +48,7 @@ def verify(
     model in JAX. Golden numbers, which `zoo golden` writes, are compared with the model in JAX that
     --weights names (within 3e-5) and with the file that --onnx names (within 1e-4).
     """
-    from zoo.show.chart import check_plot
+    from zoo.apps.show.chart import check_plot
 
     check_plot(plot)
     if not target.exists():
@@ -68,8 +68,8 @@ def verify(
             f"--weights {weights} has no effect on a folder, which is compared with the golden "
             "numbers that it holds: leave it out."
         )
-    from zoo.artifacts.audit.checks import audit_export, audit_folder, audit_one
     from zoo.cli.tables.export_table import show_verification
+    from zoo.export.audit.checks import audit_export, audit_folder, audit_one
 
     with progress_bar() as progress:
         if alone:
@@ -97,7 +97,7 @@ def _verify_golden(
         raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
     from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
     from zoo.cli.tables.golden_table import golden_errors, show_differences
-    from zoo.files.golden_file import read_golden
+    from zoo.common.golden_file import read_golden
 
     reference = read_golden(file)
     rows: list[dict[str, Any]] = []
@@ -120,8 +120,8 @@ def _verify_golden(
 
 def _draw(report: "AuditReport", plot: Path) -> None:
     """Where the errors of each file lie, if its numbers could be compared."""
-    from zoo.show.chart import draw_residuals, save_chart
-    from zoo.show.residual_rows import residual_rows
+    from zoo.apps.show.chart import draw_residuals, save_chart
+    from zoo.apps.show.residual_rows import residual_rows
 
     rows = []
     for file in report.variants:
@@ -145,8 +145,8 @@ def report_record(report: "AuditReport") -> dict[str, Any]:
 
 def show_audit(report: "AuditReport") -> None:
     """Every check of the folder, then of each file; and what is not there."""
+    from zoo.artifacts.words import passed
     from zoo.cli.tables import print_table
-    from zoo.manifest.words import passed
 
     files = ((file.name, file.findings) for file in report.variants)
     places = [("folder", report.findings), *files]

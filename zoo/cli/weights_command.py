@@ -10,9 +10,9 @@ from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, G
 from zoo.cli.common_options import DryRun, Json, examples, model_names
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.cli.derived import options_of
-from zoo.options import FORCE, Option, argument, flag, out_folder
+from zoo.common.options import FORCE, Option, argument, flag, out_folder
+from zoo.common.terminal import say
 from zoo.registry.lookup import info
-from zoo.terminal import say
 
 app = typer.Typer(help="Inspect, convert and download checkpoints.")
 app.callback(invoke_without_command=True)(help_alone)

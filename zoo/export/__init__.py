@@ -1,1 +1,1 @@
-"""One ONNX file: what is asked for, made, lowered, verified and published."""
+"""ONNX files and folders of them: request, conversion, precision, verification, publication."""

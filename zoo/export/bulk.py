@@ -10,10 +10,10 @@ import jax
 from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.errors import FAILED_CHECK, WRONG_USE, ZooError
+from zoo.artifacts.schema import Manifest
+from zoo.common.errors import FAILED_CHECK, WRONG_USE, ZooError
 from zoo.export.request import Options, read_request
 from zoo.export.run import run_export
-from zoo.manifest.schema import Manifest
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from converter.opsets import DEFAULT_TARGET, FUSED
 from weights import Provenance
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
+from zoo.artifacts import schema
+from zoo.artifacts.choices import Target
+from zoo.artifacts.schema import File, Manifest, Tensor, Variant
+from zoo.artifacts.stated_preprocessing import StatedPreprocessing
+from zoo.common.staging import sidecar_path
+from zoo.common.versions import __version__
 from zoo.export.make import Made
 from zoo.export.request import Request, Signature
-from zoo.files.staging import sidecar_path
-from zoo.manifest import schema
-from zoo.manifest.choices import Target
-from zoo.manifest.schema import File, Manifest, Tensor, Variant
-from zoo.manifest.stated_preprocessing import StatedPreprocessing
 from zoo.registry.lookup import MODELS
-from zoo.version import __version__
 
 BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 

@@ -7,9 +7,9 @@ from typing import get_args
 
 from converter.opsets import OPSETS, TARGET_NAMES
 from weights.parameters import parameter
-from zoo.errors import BadRequest
-from zoo.manifest.choices import Precision
-from zoo.options import FILE, NETWORK, SEVERAL, Option, flag
+from zoo.artifacts.choices import Precision
+from zoo.common.errors import BadRequest
+from zoo.common.options import FILE, NETWORK, SEVERAL, Option, flag
 
 
 def parse_opsets(texts: Sequence[str]) -> list[int]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from weights import Provenance, Weights
 from weights.progress import Progress
 from zoo.architectures.base import Network
+from zoo.artifacts.read import to_text
+from zoo.artifacts.schema import Manifest
+from zoo.common.staging import locked_output, manifest_path, publish, write_text, writing
 from zoo.export.describe import describe_file
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.prefetch import prefetching
 from zoo.export.request import Request, check_targets
-from zoo.files.staging import locked_output, manifest_path, publish, write_text, writing
-from zoo.manifest.read import to_text
-from zoo.manifest.schema import Manifest
 
 
 @dataclass(frozen=True)

@@ -22,20 +22,20 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import batched, networks_in
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
+from zoo.artifacts.choices import Layout, Precision, Scales, Target
+from zoo.artifacts.measured import Calibration, Verification
+from zoo.common.digests import Digests
+from zoo.common.staging import sidecar_path, staged, writing
 from zoo.export.network_inputs import BATCH_NAMES, input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import FileSpec, Signature
-from zoo.files.digests import Digests
-from zoo.files.staging import sidecar_path, staged, writing
 from zoo.images.in_graph import front
 from zoo.images.picture_folder import PictureFolder
-from zoo.manifest.choices import Layout, Precision, Scales, Target
-from zoo.manifest.measured import Calibration, Verification
 
 if TYPE_CHECKING:
     # ONNX Runtime is imported only where a file is verified.
+    from zoo.common.runtime import Session
     from zoo.export.verify import Sample
-    from zoo.runtime import Session
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,9 @@ class Maker:
         """Compare a file with JAX; `source` is what it was made from, `untaken` goes on record."""
         verification = live = oldest = None
         if self.samples is not None:
+            from zoo.common.runtime import session
             from zoo.export.other_runtimes import minimum_runtime
             from zoo.export.verify import verify_file
-            from zoo.runtime import session
 
             progress.stage(f"{file.name}: verifying")
             limit = limit_for(precision, self.weights.provenance.kind, self.entry.config)

@@ -16,10 +16,10 @@ import numpy as np
 from converter.errors import CheckError
 from converter.model.verdict import compare
 from converter.opsets import is_older
-from zoo import runtime
+from zoo.common import runtime
+from zoo.common.processes import run_program
 from zoo.export.precisions import Limit
 from zoo.export.verify import Sample, compared
-from zoo.processes import run_program
 
 ENVIRONMENTS = "ZOO_ONNXRUNTIMES"
 

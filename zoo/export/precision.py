@@ -12,6 +12,7 @@ from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import parts_of_network
+from zoo.artifacts.choices import Precision, Scales, Target
 from zoo.export.precisions import PRECISIONS, Integers, Limit
 from zoo.export.quantise.blocks import Blocks
 from zoo.export.quantise.columns import Columns
@@ -20,7 +21,6 @@ from zoo.export.quantise.means import means
 from zoo.export.quantise.products import Codec
 from zoo.export.quantise.rows import ScaledRows
 from zoo.export.quantise.smooth_quant import even_out
-from zoo.manifest.choices import Precision, Scales, Target
 
 OF_ANY_SIZE = Limit("max_rel", 1e-4)
 """In float32 of a network of somebody's own, and of depths and similarities, which may have any
@@ -84,7 +84,7 @@ def load_typed(source: Path) -> ir.Model:
 def outgrown(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
     """Names of the values of a model that float16 may be too small for; it is used up."""
     # ONNX Runtime is imported only where something runs in it.
-    from zoo.runtime import session
+    from zoo.common.runtime import session
 
     graph = model.graph
     ir.passes.common.ShapeInferencePass()(model)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
-from zoo.manifest.choices import Precision
+from zoo.artifacts.choices import Precision
 
 if TYPE_CHECKING:
-    from zoo.manifest.measured import Comparison, Measure
+    from zoo.artifacts.measured import Comparison, Measure
 
 Integers = Literal["columns", "blocks"]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from converter.opsets import DEFAULT_TARGET
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
+from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
 from zoo.checkpoints.weights_argument import Choice, chosen_weights
-from zoo.errors import BadOutput, BadRequest
+from zoo.common.errors import BadOutput, BadRequest
+from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder
+from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.export import export_options as given
 from zoo.export.precisions import PRECISIONS
-from zoo.files.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
-from zoo.manifest.choices import Input, Layout, Precision, Scales, Target
-from zoo.options import FORCE, OFFLINE, SIZE, out_folder
 
 if TYPE_CHECKING:
     from converter.targets import Target as Runtime

@@ -5,10 +5,10 @@ import shutil
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.errors import BadOutput
+from zoo.artifacts.choices import Precision
+from zoo.common.errors import BadOutput
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Request
-from zoo.manifest.choices import Precision
 
 LARGEST_WHOLE = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""

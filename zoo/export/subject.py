@@ -16,7 +16,7 @@ from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
 from zoo.architectures.builder import count_parameters, networks_in
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 from zoo.registry.lookup import architecture
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from converter.opsets import DEFAULT_TARGET
-from zoo.errors import BadRequest, NotVerified
+from zoo.artifacts.choices import Input, Precision, Scales, Target
+from zoo.common.errors import BadRequest, NotVerified
+from zoo.common.options import SIZE, documented
+from zoo.common.progress import bar
 from zoo.export import export_options as given
-from zoo.manifest.choices import Input, Precision, Scales, Target
-from zoo.options import SIZE, documented
-from zoo.progress import bar
 
 if TYPE_CHECKING:
-    from zoo.manifest.schema import Manifest
+    from zoo.artifacts.schema import Manifest
 
 Size = int | tuple[int, int] | Literal["dynamic"] | None
 

@@ -23,13 +23,14 @@ from converter.verify.sides import may_have_sides
 from converter.verify.steering import coverage_of, steered_inputs
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
-from zoo import runtime
-from zoo.answers.answer import Outputs
 from zoo.architectures.architecture import as_they_are
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
+from zoo.artifacts.choices import Precision
+from zoo.artifacts.measured import Comparison, Verification
+from zoo.common import runtime
 from zoo.export.network_inputs import Inputs, input_specs, sample_inputs
 from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS, Limit
@@ -37,8 +38,7 @@ from zoo.export.request import Signature
 from zoo.export.resources import LARGEST_WHOLE
 from zoo.images.photograph import STORED, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
-from zoo.manifest.choices import Precision
-from zoo.manifest.measured import Comparison, Verification
+from zoo.tasks.answer import Outputs
 
 TRIED_BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open; with more sizes than these, 1 again."""

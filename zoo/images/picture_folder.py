@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weights.files import sha256
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 from zoo.images.pictures import PICTURE_FORMATS, check_begins, extensions, pictures
 from zoo.images.pixel_values import Float32, Size, pixel_values
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.opening import open_regular
-from zoo.errors import BadRequest, first_line
+from zoo.common.errors import BadRequest, first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.answers.fed import size_inside
 from zoo.architectures.parts.preprocessing import CropRounding, Preprocessing
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 from zoo.images.pictures import MOST_PIXELS, Part, Pictures, ReadPicture, pictures
 from zoo.images.resampling import Span, resized_float_part, resized_part
 from zoo.registry.lookup import info
+from zoo.tasks.fed import size_inside
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.published import FAMILIES
-from zoo.errors import BadRequest, UnknownModel
+from zoo.common.errors import BadRequest, UnknownModel
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray

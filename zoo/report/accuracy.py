@@ -13,31 +13,31 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from weights.progress import Progress
-from zoo import runtime
+from zoo.apps.show.chart import ResidualRow
+from zoo.apps.show.residual_rows import residual_rows
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.reported import Task
-from zoo.artifacts.assemble.plan import VARIANTS
-from zoo.artifacts.audit.jax import first_residuals
-from zoo.bench.machine import machine
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import Loaded, open_weights
 from zoo.checkpoints.weights_argument import Given
+from zoo.common import runtime
+from zoo.common.golden_file import Golden
+from zoo.common.staging import sidecar_path
+from zoo.export.assemble.plan import VARIANTS
+from zoo.export.audit.jax import first_residuals
 from zoo.export.describe import tools, weights_origin
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.precision import runnable
 from zoo.export.request import FileSpec, Signature
+from zoo.export.timing.machine import machine
 from zoo.export.verify import Sample, reference
-from zoo.files.golden_file import Golden
-from zoo.files.staging import sidecar_path
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.report.box_precision import BOXES_OF_FILES, BoxTask, box_precision
 from zoo.report.content import Against, Measured, OneFile
 from zoo.report.labelled import IMAGES_AT_ONCE, LabelledTask, classifier_accuracy, run_on
 from zoo.report.proof_pictures import draw_pictures
-from zoo.show.chart import ResidualRow
-from zoo.show.residual_rows import residual_rows
 
 PHOTOGRAPHS = 2
 """Photographs on which features are compared with transformers'."""

@@ -19,15 +19,15 @@ from pydantic import Field, ValidationError
 
 from weights.opening import as_utf8, read_at_most
 from weights.parameters import parameter
-from zoo.answers.boxes import post_process_object_detection
-from zoo.answers.fed import Fed
 from zoo.architectures.entry import ModelInfo
-from zoo.errors import BadRequest, MissingLibrary
-from zoo.fields import Line, Model
+from zoo.common.errors import BadRequest, MissingLibrary
+from zoo.common.fields import Line, Model
+from zoo.common.runtime import Session
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import pixel_values
 from zoo.report.content import Boxes
-from zoo.runtime import Session
+from zoo.tasks.boxes import post_process_object_detection
+from zoo.tasks.fed import Fed
 
 ANNOTATION_FILES = ("_annotations.coco.json", "annotations.json", "annotations/*.json")
 """Where it is said what is on the pictures: as Roboflow, others and COCO itself have it."""

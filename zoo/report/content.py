@@ -7,11 +7,11 @@ from pydantic import Field, ValidationError
 
 from weights.opening import as_utf8, read_at_most
 from zoo.architectures.reported import Task
-from zoo.errors import BadFile
-from zoo.fields import Count, Digest, Line, Model, Name, Side
-from zoo.manifest.choices import Precision
-from zoo.manifest.measured import Verification
-from zoo.manifest.read import LARGEST_MANIFEST
+from zoo.artifacts.choices import Precision
+from zoo.artifacts.measured import Verification
+from zoo.artifacts.read import LARGEST_MANIFEST
+from zoo.common.errors import BadFile
+from zoo.common.fields import Count, Digest, Line, Model, Name, Side
 
 
 class Against(Model):

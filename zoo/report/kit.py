@@ -11,8 +11,8 @@ from weights.files import sha256
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.errors import BadFile, BadRequest
-from zoo.files.staging import locked_output
+from zoo.common.errors import BadFile, BadRequest
+from zoo.common.staging import locked_output
 from zoo.report import content, matching, page
 from zoo.report.accuracy import ModelProof, measure_model, tools_of
 from zoo.report.box_precision import BoxTask

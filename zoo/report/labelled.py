@@ -13,11 +13,11 @@ from PIL import Image
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
+from zoo.common.runtime import Session
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import Float32, pixel_values
 from zoo.report.content import Images
-from zoo.runtime import Session
 
 IMAGES_AT_ONCE = 8
 """Images that a file gets at once."""

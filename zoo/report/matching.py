@@ -9,7 +9,7 @@ from weights.parameters import parameter
 from weights.views import views_of
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import fitting_models, open_named
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 
 @dataclass(frozen=True)

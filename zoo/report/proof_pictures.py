@@ -6,16 +6,16 @@ from pathlib import Path
 
 from weights import bind
 from weights.progress import Progress
+from zoo.apps.show.chart import ResidualRow, draw_residuals, save_chart
+from zoo.apps.show.draw import draw_grid
+from zoo.apps.show.features import of_model
+from zoo.apps.show.save import save_picture
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.load import Loaded
 from zoo.images.photograph import photographs
 from zoo.report.content import ERROR_PICTURE, FEATURES
-from zoo.show.chart import ResidualRow, draw_residuals, save_chart
-from zoo.show.draw import draw_grid
-from zoo.show.features import of_model
-from zoo.show.save import save_picture
 
 
 def draw_pictures(

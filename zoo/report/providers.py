@@ -22,20 +22,20 @@ from converter.errors import CheckError
 from converter.model.verdict import compare
 from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
-from zoo import runtime
-from zoo.artifacts.assemble.extras import GOLDEN
-from zoo.artifacts.assemble.folder import build_folder
-from zoo.artifacts.assemble.plan import FolderPlan, read_variants
-from zoo.bench.machine import machine
+from zoo.artifacts.choices import Precision, Target
+from zoo.artifacts.read import read_folder_manifest, to_text
 from zoo.checkpoints.weights_argument import Choice, Seed
-from zoo.errors import printable_line
+from zoo.common import runtime
+from zoo.common.errors import printable_line
+from zoo.common.fields import Count, Line, Model, Name, Text
+from zoo.common.golden_file import read_golden
+from zoo.common.processes import run_program
+from zoo.common.staging import locked_output, replacing, write_text
+from zoo.export.assemble.extras import GOLDEN
+from zoo.export.assemble.folder import build_folder
+from zoo.export.assemble.plan import FolderPlan, read_variants
 from zoo.export.describe import tools
-from zoo.fields import Count, Line, Model, Name, Text
-from zoo.files.golden_file import read_golden
-from zoo.files.staging import locked_output, replacing, write_text
-from zoo.manifest.choices import Precision, Target
-from zoo.manifest.read import read_folder_manifest, to_text
-from zoo.processes import run_program
+from zoo.export.timing.machine import machine
 from zoo.report.accuracy import OPEN
 
 USUAL_CHOICES: Mapping[str, Choice] = {

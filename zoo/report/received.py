@@ -11,10 +11,10 @@ from pathlib import Path
 
 from weights.opening import open_inside
 from weights.parameters import parameter
-from zoo.errors import BadFile, BadRequest
-from zoo.files.staging import check_free, replacing, write_text
+from zoo.artifacts.markdown import html_page
+from zoo.common.errors import BadFile, BadRequest
+from zoo.common.staging import check_free, replacing, write_text
 from zoo.images.pictures import read_picture
-from zoo.manifest.markdown import html_page
 from zoo.report.content import REPORT, Measured, ReportContent, read_report
 from zoo.report.page import IS_PUBLISHED, file_rows, number, result_rows
 

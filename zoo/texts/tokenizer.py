@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from weights.opening import as_utf8, read_at_most
-from zoo.errors import BadFile, BadRequest, MissingLibrary, first_line
-from zoo.fields import Line, Model
-from zoo.manifest.read import wrong
+from zoo.artifacts.read import wrong
+from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
+from zoo.common.fields import Line, Model
 
 if TYPE_CHECKING:
     import tokenizers

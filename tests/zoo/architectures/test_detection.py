@@ -33,21 +33,21 @@ from tests.references import detection
 from tests.references.deim import deim
 from weights.errors import MappingError
 from weights.progress import Quiet
-from zoo.answers.boxes import (
+from zoo.architectures.builder import batched
+from zoo.checkpoints.convert import convert_file
+from zoo.checkpoints.weights_argument import Given
+from zoo.common.runtime import session
+from zoo.data.digits.data import split_digits
+from zoo.data.digits.scattered import scatter
+from zoo.report.box_precision import box_precision, mean_average_precision, read_box_task
+from zoo.tasks.boxes import (
     Box,
     as_answered,
     draw_boxes,
     instance_areas,
     post_process_object_detection,
 )
-from zoo.answers.fed import Fed
-from zoo.architectures.builder import batched
-from zoo.checkpoints.convert import convert_file
-from zoo.checkpoints.weights_argument import Given
-from zoo.digits.data import split_digits
-from zoo.digits.scattered import scatter
-from zoo.report.box_precision import box_precision, mean_average_precision, read_box_task
-from zoo.runtime import session
+from zoo.tasks.fed import Fed
 
 CLASSES = {
     **{2: RfDetrForObjectDetection, "masks": RfDetrForInstanceSegmentation},

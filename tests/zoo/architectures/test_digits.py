@@ -32,9 +32,9 @@ from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.entry import DATA
 from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.weights_argument import Given
-from zoo.digits import data as digits
-from zoo.digits.scenes import MOST_DIGITS, draw_scenes
-from zoo.errors import BadOutput, BadRequest, MissingLibrary
+from zoo.common.errors import BadOutput, BadRequest, MissingLibrary
+from zoo.data.digits import data as digits
+from zoo.data.digits.scenes import MOST_DIGITS, draw_scenes
 from zoo.images.pixel_values import pixel_values
 
 ENTRY = info("vit_digits")

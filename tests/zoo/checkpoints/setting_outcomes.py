@@ -34,7 +34,7 @@ from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, begin
 from zoo.checkpoints.source import opened
 from zoo.checkpoints.weights_argument import Given
-from zoo.errors import ZooError
+from zoo.common.errors import ZooError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FILE = GOLDEN / "setting_outcomes.json"

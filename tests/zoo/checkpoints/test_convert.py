@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.synthetic import save_pth
-from zoo.files.golden_file import read_golden
+from zoo.common.golden_file import read_golden
 
 MODEL = ("--model", "dinov3_vits16")
 

@@ -15,7 +15,7 @@ from tests.fine_tuned import WAYS, Case, save
 from tests.references.fine_tuned import FAMILIES, HEADS
 from tests.tiers import covering
 from weights.errors import MappingError
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))
 

@@ -58,7 +58,7 @@ from zoo.checkpoints.load import (
 from zoo.checkpoints.recognised import recognised
 from zoo.checkpoints.transformers import run_transformers
 from zoo.checkpoints.weights_argument import read_weights
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -33,7 +33,7 @@ from zoo.checkpoints.settings.processors import (
     Processor,
     ProcessorKind,
 )
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.classes}
 

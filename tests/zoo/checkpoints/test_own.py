@@ -28,12 +28,12 @@ from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.artifacts.schema import Manifest
+from zoo.artifacts.stated_entry import stated_entry
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.recognised import likely
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
-from zoo.manifest.schema import Manifest
-from zoo.manifest.stated_entry import stated_entry
 
 NOISE = 1e-5
 """Four times the largest difference of logits of about 1 between PyTorch and ONNX Runtime here."""

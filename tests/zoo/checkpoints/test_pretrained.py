@@ -16,12 +16,12 @@ from weights import array_leaves
 from weights.errors import MappingError
 from weights.files import sha256
 from weights.progress import Quiet
+from zoo.artifacts.words import doubt, origin
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.weights_argument import Given
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
-from zoo.manifest.words import doubt, origin
 
 load = package.from_pretrained
 

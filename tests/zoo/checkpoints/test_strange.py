@@ -14,7 +14,7 @@ from weights.files import Checkpoint
 from zoo.checkpoints.load import naming_all_leaves
 from zoo.checkpoints.recognised import likely, recognised
 from zoo.checkpoints.strangeness import settings_place, strange
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 DEFAULT = [("dinov2_vits14", "huggingface"), ("vit_tiny_patch16_224", "timm")]
 FULL = [

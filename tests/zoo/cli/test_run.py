@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import zoo as package
-from zoo.digits.data import split_digits
+from zoo.data.digits.data import split_digits
 from zoo.images.photograph import photograph
 
 README = Path(__file__).parents[3] / "README.md"

@@ -7,17 +7,17 @@ import pytest
 from typer.main import get_command
 
 from zoo import embed, search, to_onnx
+from zoo.apps.bench.bench_options import BenchOptions
+from zoo.apps.embed.embed_request import EmbedRequest
+from zoo.apps.embed.found_rows import SearchRequest
 from zoo.architectures.kinds import TOWER_NAMES
-from zoo.bench.bench_options import BenchOptions
+from zoo.artifacts.choices import TOWERS
 from zoo.checkpoints.weights_argument import AskedWeights
 from zoo.cli.app import app
 from zoo.cli.derived import option_name
-from zoo.embedding.embed_request import EmbedRequest
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
+from zoo.common.options import stated
 from zoo.export.request import Options
-from zoo.manifest.choices import TOWERS
-from zoo.options import stated
-from zoo.retrieval.found_rows import SearchRequest
 
 COMMANDS = get_command(app).commands
 

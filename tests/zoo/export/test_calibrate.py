@@ -15,7 +15,9 @@ from tests.runtimes.networks import furthest
 from tests.zoo.architectures.test_digits import accuracy
 from tests.zoo.export.test_precision import MODELS, pixels, write
 from zoo import from_pretrained, to_onnx
-from zoo.digits.data import split_digits
+from zoo.artifacts.measured import RangedFile, Speed
+from zoo.artifacts.read import near
+from zoo.data.digits.data import split_digits
 from zoo.export.calibrate.choice import choose
 from zoo.export.calibrate.observed import observe
 from zoo.export.calibrate.ranges import widest, write_fixed
@@ -23,8 +25,6 @@ from zoo.export.precision import load_typed
 from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.images.picture_folder import MOST_PICTURES, read_picture_folder
-from zoo.manifest.measured import RangedFile, Speed
-from zoo.manifest.read import near
 
 EXPORT = ("export", "vit_digits", "--precision", "int8", "--calibrate", "seen", "--out", "out")
 NAME = "vit_digits-opset23-int8.onnx"

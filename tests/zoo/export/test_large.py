@@ -14,9 +14,9 @@ from converter.model.streaming import INLINE
 from tests.converter.test_mapped import is_mapped
 from tests.seeded import nano, values_of
 from tests.synthetic import make_image
-from zoo import runtime
 from zoo.architectures.builder import abstract
-from zoo.errors import BadOutput
+from zoo.common import runtime
+from zoo.common.errors import BadOutput
 from zoo.export import resources
 from zoo.export.make import convert_model
 from zoo.export.precision import derive, runnable

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 import converter
-from zoo import runtime
+from zoo.common import runtime
 from zoo.export import other_runtimes
 from zoo.export.precisions import Limit
 from zoo.export.verify import Sample

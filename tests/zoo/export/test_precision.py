@@ -19,13 +19,13 @@ from tests.conformance import unused
 from tests.runtimes.load import needs_quantized_23
 from tests.seeded import NETWORKS, nano, native, values_of
 from tests.synthetic import make_image
-from zoo import runtime
-from zoo.answers.boxes import as_answered
 from zoo.architectures.architecture import as_they_are
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.swin.swin_config import SwinConfig
+from zoo.artifacts.words import limit
+from zoo.common import runtime
 from zoo.export.make import convert_model
 from zoo.export.precision import CODECS, derive, outgrown, runnable
 from zoo.export.precisions import PRECISIONS
@@ -35,7 +35,7 @@ from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, verify_file
-from zoo.manifest.words import limit
+from zoo.tasks.boxes import as_answered
 
 FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 

@@ -11,7 +11,7 @@ from tests.folders import listed
 from zoo.architectures.builder import batched
 from zoo.cli.app import app
 from zoo.cli.console import call
-from zoo.errors import NotVerified
+from zoo.common.errors import NotVerified
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "q4", "q4f16")
 CASES = [

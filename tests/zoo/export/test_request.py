@@ -6,9 +6,9 @@ import pytest
 
 import zoo
 from converter.targets import find_target
-from zoo.errors import BadOutput, BadRequest
+from zoo.common.errors import BadOutput, BadRequest
+from zoo.common.staging import manifest_path, publish, sidecar_path, staged
 from zoo.export.request import FileSpec, Options, check_quantized, read_files, read_request
-from zoo.files.staging import manifest_path, publish, sidecar_path, staged
 
 BAD = {
     "positive multiples of its patch size, 16": (

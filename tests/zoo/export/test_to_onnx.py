@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 import converter
 import zoo
 from zoo.architectures.builder import batched
-from zoo.errors import BadRequest, NotVerified
+from zoo.artifacts.read import read_manifest
+from zoo.common.errors import BadRequest, NotVerified
 from zoo.images.photograph import photographs
-from zoo.manifest.read import read_manifest
 
 ATOL = 1e-5
 """Three times what float32 rounding makes of these outputs of unit size (3e-6)."""

@@ -12,7 +12,7 @@ from PIL import Image
 import zoo
 from tests.files import changes
 from zoo.architectures.builder import abstract
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 from zoo.images.photograph import photographs
 from zoo.images.pictures import PICTURE_FORMATS, pictures
 from zoo.images.pixel_values import pixel_values

@@ -24,7 +24,7 @@ from tests.seeded import nano, values_of
 from zoo.architectures.builder import abstract
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.picture_settings import transformers_processor
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.verify import reference, verify_file

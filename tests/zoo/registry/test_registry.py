@@ -14,7 +14,7 @@ from tests.conftest import GOLDEN
 from zoo.architectures.reported import MEASURED_TASKS
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
-from zoo.errors import BadRequest, UnknownModel
+from zoo.common.errors import BadRequest, UnknownModel
 from zoo.registry.lookup import MODELS
 
 TIMM = json.loads((GOLDEN / "timm_published.json").read_text())

@@ -18,9 +18,9 @@ from tests.runtimes.load import needs_placement
 from tests.seeded import nano, state_of
 from tests.synthetic import save_pth
 from weights.progress import Quiet
-from zoo import runtime
-from zoo.digits.data import split_digits
-from zoo.manifest.measured import worst
+from zoo.artifacts.measured import worst
+from zoo.common import runtime
+from zoo.data.digits.data import split_digits
 from zoo.report import (
     box_precision,
     budget,

@@ -44,7 +44,7 @@ from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.load import load_checkpoint, model_shapes, named
 from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.huggingface import transformers_config
-from zoo.errors import BadFile, BadRequest
+from zoo.common.errors import BadFile, BadRequest
 from zoo.export.make import convert_model
 from zoo.export.precision import derive
 from zoo.export.precisions import PRECISIONS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.answers.scores import Scores
 from zoo.architectures.common_config import DEEPEST, MOST, Four, Staged, class_words
 from zoo.architectures.parts.activation_names import Activation
+from zoo.tasks.scores import Scores
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from zoo.fields import Model
+from zoo.common.fields import Model
 
 Count = Annotated[int, Field(ge=1, le=1024)]
 

@@ -2,15 +2,15 @@
 
 from functools import partial
 
-from zoo.answers.answer import Answer, Answered, Outputs, Question, features
-from zoo.answers.boxes import (
+from zoo.architectures.architecture import GivenOutput, on_backbone
+from zoo.tasks.answer import Answer, Answered, Outputs, Question, features
+from zoo.tasks.boxes import (
     THRESHOLD,
     as_answered,
     draw_boxes,
     instance_areas,
     post_process_object_detection,
 )
-from zoo.architectures.architecture import GivenOutput, on_backbone
 
 BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
 """The outputs that say where things are."""
@@ -42,7 +42,7 @@ def box_outputs(queries: int, classes: int) -> dict[str, GivenOutput]:
         "pred_boxes": GivenOutput(
             f"[batch_size, {queries}, 4]",
             "where it is: centre (x, y), width and height, as shares of the picture's sides; "
-            "zoo.answers.boxes makes boxes in pixels of both",
+            "zoo.tasks.boxes makes boxes in pixels of both",
         ),
     }
 

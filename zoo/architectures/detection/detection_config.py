@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.answers.scores import Scores
 from zoo.architectures.common_config import DEEPEST, MOST, class_words
 from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.tasks.scores import Scores
 
 
 @dataclass(frozen=True)

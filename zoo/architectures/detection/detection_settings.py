@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from zoo.fields import Model
+from zoo.common.fields import Model
 
 EPS_OF_TRANSFORMERS = 1e-5
 """Of the projector's norms, where `config.json` says nothing."""

@@ -6,13 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from zoo.answers.answer import Answer, Answered, Outputs, Question, features
-from zoo.answers.areas import (
-    QueryMasks,
-    draw_areas,
-    drawn_maps,
-    post_process_panoptic_segmentation,
-)
 from zoo.architectures.architecture import (
     GivenOutput,
     Shapes,
@@ -24,6 +17,13 @@ from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
+from zoo.tasks.answer import Answer, Answered, Outputs, Question, features
+from zoo.tasks.areas import (
+    QueryMasks,
+    draw_areas,
+    drawn_maps,
+    post_process_panoptic_segmentation,
+)
 
 
 def _network() -> Callable[..., Any]:
@@ -92,7 +92,7 @@ def _outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
         ),
         "masks_queries_logits": GivenOutput(
             f"[batch_size, {queries}, height / {stride}, width / {stride}]",
-            "how much every pixel is in it, before a sigmoid; zoo.answers.areas makes segments of "
+            "how much every pixel is in it, before a sigmoid; zoo.tasks.areas makes segments of "
             "both",
         ),
     }

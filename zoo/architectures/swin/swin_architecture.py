@@ -8,8 +8,6 @@ from functools import partial
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
-from zoo.answers.answer import Outputs
-from zoo.answers.fed import Size
 from zoo.architectures.architecture import (
     Beside,
     Shapes,
@@ -27,6 +25,8 @@ from zoo.architectures.feature_kinds import (
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.swin.swin_config import SwinConfig, Two
+from zoo.tasks.answer import Outputs
+from zoo.tasks.fed import Size
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings

@@ -16,7 +16,7 @@ from zoo.architectures.architecture import (
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.read_shapes import channels_between, count_numbered, count_rows
 from zoo.architectures.text.text_config import TextConfig
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 
 def _network() -> Callable[..., Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.answers.scores import Scores
 from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
 from zoo.architectures.parts.activation_names import Activation
+from zoo.tasks.scores import Scores
 
 TextPool = Literal["last", "greatest", "mean", "end"]
 """What stands for a text: its last token, that of its greatest number, the mean, or its end."""

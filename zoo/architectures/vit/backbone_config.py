@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.answers.scores import Scores
 from zoo.architectures.common_config import Opaque, Taken
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.tasks.scores import Scores
 
 
 @dataclass(frozen=True)

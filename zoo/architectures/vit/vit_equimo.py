@@ -5,7 +5,7 @@ from typing import Any
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 # Equimo's names for what configurations have others for.
 EQUIMO_FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}

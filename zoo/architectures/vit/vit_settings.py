@@ -7,7 +7,7 @@ from zoo.architectures.architecture import TransformersClass
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 
 def dinov3_settings(config: ViTConfig) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from weights.tensors import LazyTensor
 from zoo.architectures.kinds import MODEL_TYPES
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.artifacts.read import wrong
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR, WHOLE_PROCESSOR
 from zoo.checkpoints.settings.processors import Processor, WholeProcessor
-from zoo.fields import Model
-from zoo.manifest.read import wrong
+from zoo.common.fields import Model
 
 OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
 """What transformers and timm call a checkpoint, beside which its settings lie."""

@@ -8,7 +8,7 @@ from zoo.architectures.architecture import TransformersClass
 from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
 
 PROBLEMS = {"sigmoid": "multi_label_classification", "none": "regression"}
 """transformers' words for what makes answers of logits, where that is no softmax."""

@@ -19,7 +19,7 @@ from zoo.architectures.parts.preprocessing import (
     Preprocessing,
 )
 from zoo.checkpoints.settings.picture_settings import RESAMPLE
-from zoo.fields import Line, Model, Side, Three
+from zoo.common.fields import Line, Model, Side, Three
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
 

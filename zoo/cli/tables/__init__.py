@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weights.printable import printable
-from zoo.terminal import say
+from zoo.common.terminal import say
 
 UNBOUNDED = 10_000
 """Columns of a pipe."""

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from zoo.bench.machine import machine
-from zoo.bench.measure import Bench, Contender
+from zoo.apps.bench.measure import Bench, Contender
+from zoo.apps.show.chart import TimedRow
+from zoo.artifacts.measured import busy_words, is_busy
 from zoo.cli.tables import print_table
-from zoo.manifest.measured import busy_words, is_busy
-from zoo.runtime import VERSION
-from zoo.show.chart import TimedRow
-from zoo.terminal import say
+from zoo.common.runtime import VERSION
+from zoo.common.terminal import say
+from zoo.export.timing.machine import machine
 
 
 def _ms(value: float) -> str:

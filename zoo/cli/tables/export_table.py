@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.cli.tables import counted, print_lines, print_table
-from zoo.export.bulk import Outcome
-from zoo.export.exporter import Exported
-from zoo.manifest.measured import Comparison, Verification
-from zoo.manifest.schema import Manifest, Variant
-from zoo.manifest.words import (
+from zoo.artifacts.measured import Comparison, Verification
+from zoo.artifacts.schema import Manifest, Variant
+from zoo.artifacts.words import (
     calibration_words,
     limit,
     megabytes,
@@ -18,7 +15,10 @@ from zoo.manifest.words import (
     worst_of,
     worst_words,
 )
-from zoo.terminal import say
+from zoo.cli.tables import counted, print_lines, print_table
+from zoo.common.terminal import say
+from zoo.export.bulk import Outcome
+from zoo.export.exporter import Exported
 
 
 def show_exports(exports: Sequence[Exported]) -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from zoo.apps.embed.found_rows import FoundRow
+from zoo.apps.embed.vector_index import MEASURED_NEAREST, IndexFacts
 from zoo.cli.tables import counted, print_table
-from zoo.retrieval.found_rows import FoundRow
-from zoo.retrieval.vector_index import MEASURED_NEAREST, IndexFacts
-from zoo.terminal import say
+from zoo.common.terminal import say
 
 
 def show_found(rows: Sequence[FoundRow]) -> None:

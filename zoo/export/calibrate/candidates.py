@@ -13,8 +13,10 @@ import numpy as np
 import converter
 from weights.progress import Progress
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.bench.medians import affordable, speeds_beside
-from zoo.bench.rounds import Task, interleave, run_once
+from zoo.artifacts.choices import Target
+from zoo.artifacts.measured import Calibration, RangedFile, Ranging
+from zoo.common.digests import Digests
+from zoo.common.runtime import session
 from zoo.export.calibrate.choice import choose
 from zoo.export.calibrate.observed import Observed, observe
 from zoo.export.calibrate.ranges import widest, write_fixed
@@ -22,12 +24,10 @@ from zoo.export.precision import derive, load_typed
 from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.products import Floats
 from zoo.export.quantise.smooth_quant import even_out
-from zoo.files.digests import Digests
+from zoo.export.timing.medians import affordable, speeds_beside
+from zoo.export.timing.rounds import Task, interleave, run_once
 from zoo.images.picture_folder import PictureFolder, pixel_batches
 from zoo.images.pixel_values import Size
-from zoo.manifest.choices import Target
-from zoo.manifest.measured import Calibration, RangedFile, Ranging
-from zoo.runtime import session
 
 Writer: TypeAlias = Callable[..., None]
 """Writes a float32 file in another precision, as `derive` does."""

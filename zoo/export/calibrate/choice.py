@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from zoo.manifest.measured import RangedFile, Ranging
+from zoo.artifacts.measured import RangedFile, Ranging
 
 ALIKE = 1.1
 """Files whose medians are this close are equally fast: another run may turn them round."""

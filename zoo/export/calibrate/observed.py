@@ -7,10 +7,10 @@ import numpy as np
 import onnx_ir as ir
 
 import converter
-from zoo.errors import BadRequest
+from zoo.common.errors import BadRequest
+from zoo.common.runtime import session
 from zoo.export.quantise.means import mean_of_rows
 from zoo.export.quantise.products import Floats, products
-from zoo.runtime import session
 
 
 @dataclass(frozen=True)

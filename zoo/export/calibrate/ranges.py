@@ -6,13 +6,13 @@ from pathlib import Path
 import converter
 from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
+from zoo.artifacts.choices import Target
 from zoo.export.calibrate.observed import Observed
 from zoo.export.precision import load_typed
 from zoo.export.quantise.fixed_columns import ActivationRange, FixedColumns
 from zoo.export.quantise.matrices import quantise
 from zoo.export.quantise.products import Floats
 from zoo.export.quantise.smooth_quant import even_out
-from zoo.manifest.choices import Target
 
 
 def widest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:

@@ -22,7 +22,7 @@ AXES_ARE_INPUTS = 18
 def means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, Floats]:
     """Means by the names of the matrices; `model` is in float32, and used up."""
     # ONNX Runtime is imported only where something runs in it.
-    from zoo.runtime import session
+    from zoo.common.runtime import session
 
     graph = model.graph
     readers = [(each.name, each.left, each.shape[0]) for each in products(graph)]

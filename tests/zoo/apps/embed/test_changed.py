@@ -1,0 +1,231 @@
+"""`zoo embed` again on pictures that have changed: the dataset of a run from nothing, and no more
+work than there are new pictures."""
+
+import os
+import random
+import re
+import shutil
+from itertools import count
+from unittest.mock import Mock
+
+import lance
+import pyarrow as pa
+import pytest
+
+import zoo as package
+from tests import folders
+from tests.zoo.apps.embed.conftest import jpegs, stub_folder, write_parquet, write_tar
+from tests.zoo.apps.embed.test_embed import check, rows
+from weights.progress import Quiet
+from zoo.apps.embed import shard_work
+from zoo.apps.embed.about import read_about
+from zoo.common.errors import BadFile, BadOutput
+
+NEW, CHANGED = "of new pictures were added", "of changed ones computed again"
+OWN = "_versions", "_transactions"
+
+
+def content(dataset):
+    """Every file, but for Lance's list of parts, which has a time."""
+    found = {path.relative_to(dataset): path for path in dataset.rglob("*") if path.is_file()}
+    told = {str(n): path.read_bytes() for n, path in found.items() if n.parts[0] not in OWN}
+    errors = dataset.with_suffix(".errors.parquet")
+    return told | ({"errors": errors.read_bytes()} if errors.is_file() else {})
+
+
+class Folder:
+    """Pictures on the disk that come, go and change; times differ by whole hours."""
+
+    def __init__(self, place, seed):
+        self.place, self.random = place, random.Random(seed)
+        self.files, self.fresh = {}, list(jpegs(120).items())
+        self.hours = 0
+
+    def add(self, count):
+        for _ in range(count):
+            name, data = self.fresh.pop(self.random.randrange(len(self.fresh)))
+            self.write(name, data)
+
+    def write(self, name, data):
+        self.files[name] = data
+        self.touch(name, data)
+
+    def touch(self, name, data=None):
+        self.hours += 1
+        path = self.place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.files[name] if data is None else data)
+        os.utime(path, (self.hours * 3600,) * 2)
+
+    def drawn(self, count):
+        return self.random.sample(sorted(self.files), count)
+
+    def change(self, count):
+        for name in self.drawn(count):
+            self.write(name, self.fresh.pop()[1])
+
+    def remove(self, count):
+        for name in self.drawn(count):
+            (self.place / name).unlink()
+            del self.files[name]
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(20))])
+def test_a_folder_that_changes(seed, tmp_path, stub):
+    """Each time the bytes are those of a run from nothing, with all columns."""
+    folder, out = Folder(tmp_path / "in", seed), tmp_path / "x.lance"
+    folder.add(30)
+    folder.write("b/no.jpg", b"no")
+    options = {"model": stub, "shard": 7, "extra": ["thumbnail"], "prune": True}
+    first = package.embed(folder.place, out=out, **options)
+    assert (first.kept, first.added, first.again, first.gone) == (0, 30, 0, 0)
+    for step in range(4):
+        draw = folder.random.randrange
+        added, changed, removed, touched = (draw(5) for _ in range(4))
+        known = dict(folder.files)
+        before = {name: data for name, data in known.items() if data != b"no"}
+        folder.remove(removed)
+        folder.change(changed)
+        for name in folder.drawn(touched):
+            folder.touch(name)
+        folder.add(added)
+        after = {name: data for name, data in folder.files.items() if data != b"no"}
+        same = [name for name in after if before.get(name) == after[name]]
+        again = [name for name in after.keys() & before.keys() if before[name] != after[name]]
+        done = package.embed(folder.place, out=out, **options)
+        assert done.kept == len(same) and done.again == len(again)
+        assert done.added == len(after.keys() - before.keys())
+        assert done.gone == len(before.keys() - folder.files.keys())
+        assert done.computed <= len(after) - len(same) + 1
+        shutil.rmtree(tmp_path / "new", ignore_errors=True)
+        other = tmp_path / "new" / out.name
+        other.parent.mkdir()
+        package.embed(folder.place, out=other, **options)
+        assert content(out) == content(other), step
+        check(rows(out), after)
+        assert package.embed(folder.place, out=out, **options).computed == 0
+        assert not (out / "_work").exists()
+
+
+def test_rows_of_gone_pictures_are_kept(zoo, stub):
+    """Until they come back, or are not wanted any more; the command says how many there are."""
+    folder, out = Folder(zoo.here / "in", 3), zoo.here / "x.lance"
+    folder.add(20)
+    command = ("embed", "in", "--model", stub, "--out", out, "--shard", 6)
+    assert "as they were" not in zoo(*command).out
+    everything, (one, other) = dict(folder.files), folder.drawn(2)
+    for name in (one, other):
+        (folder.place / name).rename(zoo.here / name.replace("/", "_"))
+    folder.add(3)
+    (folder.place / "notes.txt").write_bytes(b"")
+    said = zoo(*command).out
+    assert f"18 rows are as they were, 3 {NEW}, 0 {CHANGED}, 2 gone (kept" in said
+    assert "passed over, as no pictures by their names: 1 .txt" in said
+    everything |= folder.files
+    check(rows(out), everything)
+    assert read_about(out).gone == 2
+    said = zoo.json(*command)
+    assert [said[name] for name in ("computed", "kept", "gone")] == [0, 21, 2]
+    (zoo.here / one.replace("/", "_")).rename(folder.place / one)
+    said = zoo.json(*command)
+    assert [said[name] for name in ("computed", "kept", "added", "gone")] == [0, 22, 0, 1]
+    check(rows(out), everything)
+    del everything[other]
+    said = zoo(*command, "--prune").out
+    assert f"22 rows are as they were, 0 {NEW}, 0 {CHANGED}, 1 gone (removed" in said
+    check(rows(out), everything)
+    zoo("embed", "in", "--model", stub, "--out", zoo.here / "y.lance", "--shard", 6)
+    assert content(out) == content(zoo.here / "y.lance")
+
+
+@pytest.mark.parametrize("write", [write_tar, write_parquet])
+def test_files_that_hold_pictures_change(write, tmp_path, stub, pictures):
+    """Those that are the same are not read again; of others what they held is known."""
+    names, end = [*pictures], write.__name__.removeprefix("write_")
+    one, two, three = ({name: pictures[name] for name in names[i::3]} for i in range(3))
+    (tmp_path / "in").mkdir()
+    for index, held in enumerate((one, two)):
+        write(tmp_path / "in" / f"{index}.{end}", held)
+    asked = {"model": stub, "out": tmp_path / "x.lance"}
+    source = tmp_path / "in" / f"*.{end}"
+    package.embed(source, **asked)
+    gone, changed = [*two][:2], [*two][4]
+    two = {name: data for name, data in two.items() if name not in gone}
+    two[changed] = next(iter(three.values()))
+    write(tmp_path / "in" / f"1.{end}", two)
+    write(tmp_path / "in" / f"2.{end}", three)
+    done = package.embed(source, **asked)
+    counts = (done.computed, done.kept, done.added, done.again, done.gone)
+    assert counts == (1 + len(three), len(one) + len(two) - 1, len(three), 1, 2)
+    check(rows(tmp_path / "x.lance"), one | two | three | {name: pictures[name] for name in gone})
+    done = package.embed(source, **asked, prune=True)
+    assert (done.computed, done.gone) == (0, 2)
+    check(rows(tmp_path / "x.lance"), one | two | three)
+    (tmp_path / "in" / f"0.{end}").unlink()
+    assert package.embed(source, **asked).gone == len(one)
+    check(rows(tmp_path / "x.lance"), one | two | three)
+    done = package.embed(source, **asked, prune=True)
+    assert (done.computed, done.gone) == (0, len(one))
+    package.embed(source, model=stub, out=tmp_path / "y.lance")
+    assert content(tmp_path / "x.lance") == content(tmp_path / "y.lance")
+
+
+def test_pictures_in_a_list_change(tmp_path, stub, pictures):
+    """Whose order is its own, and which may name one that comes later."""
+    folder, names = folders.write(tmp_path / "in", pictures), [*pictures]
+    lines = [*names[5:15], "later.jpg"]
+    (folder / "list.txt").write_text("\n".join(lines))
+    asked = {"model": stub, "out": tmp_path / "x.lance", "shard": 4}
+    assert package.embed(folder / "list.txt", **asked).errors == 1
+    (folder / "list.txt").write_text("\n".join(names[2:4] + lines[::-1]))
+    folders.write(folder, {"later.jpg": pictures[names[0]]})
+    done = package.embed(folder / "list.txt", **asked)
+    assert (done.computed, done.kept, done.added, done.errors) == (3, 10, 3, 0)
+    assert [*rows(tmp_path / "x.lance")] == [*names[2:4], *lines[::-1]]
+
+
+def test_interrupted_while_it_changes(tmp_path, stub, pictures, monkeypatch):
+    """It says what is done, and the dataset is as it was until the same call has gone on."""
+    folder = folders.write(tmp_path / "in", dict([*pictures.items()][:20]))
+    asked = {"model": stub, "out": tmp_path / "x.lance", "shard": 5}
+    package.embed(folder, **asked)
+    before, folder = rows(asked["out"]), folders.write(folder, pictures)
+    write, said, notes = shard_work.WorkFolder.write_note, Mock(Quiet), count()
+
+    def noted(work, note):
+        if next(notes):
+            raise KeyboardInterrupt
+        write(work, note)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shard_work.WorkFolder, "write_note", noted)
+        package.embed(folder, **asked, progress=said)
+    assert re.search(r"not finished: \d of \d parts are done", str(said.note.mock_calls))
+    assert rows(asked["out"]) == before
+    package.embed(folder, **asked)
+    check(rows(asked["out"]), pictures)
+
+
+def test_a_table_that_somebody_else_changed(tmp_path, stub, pictures):
+    """Is not made anew: what was done to it would be lost."""
+    folder, out = folders.write(tmp_path / "in", pictures), tmp_path / "x.lance"
+    package.embed(folder, model=stub, out=out, shard=9)
+    lance.dataset(out).add_columns(pa.table({"stars": range(40)}))
+    (folder / "a" / "000.jpg").unlink()
+    with pytest.raises(BadFile, match="changed by another program"):
+        package.embed(folder, model=stub, out=out, shard=9)
+    assert "stars" in lance.dataset(out).schema.names
+    with pytest.raises(BadOutput, match="other sources"):
+        package.embed(tmp_path, model=stub, out=out, shard=9)
+
+
+def test_no_model_is_appended_to_rows_of_gone_pictures(tmp_path, stub, pictures):
+    folder, out = folders.write(tmp_path / "in", pictures), tmp_path / "x.lance"
+    package.embed(folder, model=stub, out=out)
+    (folder / "a" / "000.jpg").unlink()
+    package.embed(folder, model=stub, out=out)
+    other = stub_folder(tmp_path / "other", 2)
+    with pytest.raises(BadOutput, match="1 rows whose pictures are gone"):
+        package.embed(folder, model=other, out=out, append_model=True)
+    package.embed(folder, model=stub, out=out, prune=True)
+    assert package.embed(folder, model=other, out=out, append_model=True).pictures == 39

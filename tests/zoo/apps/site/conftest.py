@@ -1,0 +1,142 @@
+"""Built folders, npm's package, a site of them that is served, and a browser."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.browser import served
+from zoo.apps.embed.embed_call import embed
+from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
+from zoo.apps.site.write import write_site
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.common.errors import ZooError
+from zoo.common.progress import Lines
+from zoo.data.digits.data import load_digits
+
+PICTURES = "vit_tiny_patch16_224"
+"""A backbone and a classifier that is quickly built."""
+
+WORDS = "siglip_digits_dual"
+"""Both towers."""
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """Built folders of `vit_digits`, trained, of a classifier of photographs, random, of
+    `depth_digits`, and of `siglip_digits_dual`."""
+    place = tmp_path_factory.getbasetemp()
+    # The workers of a run share them: who comes second finds them built.
+    place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
+    wanted = ("--variant", "fp32,int8", "--out", str(place), "--offline")
+    assert call(app, ["build", "vit_digits", *wanted]) == 0
+    assert call(app, ["build", "depth_digits", *wanted]) == 0
+    assert call(app, ["build", WORDS, *wanted]) == 0
+    assert call(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
+    return [place / "vit_digits", place / PICTURES, place / "depth_digits", place / WORDS]
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory):
+    """onnxruntime-web and the library of tokenizers, unpacked."""
+    place = tmp_path_factory.mktemp("package")
+    try:
+        for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
+            put_package(package, None, place / "dist", place, Lines())
+    except ZooError as error:
+        pytest.skip(f"npm gives no {package.name} here: {error}")
+    return place
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A folder of sixty pictures of digits, which are called by their numbers."""
+    place = tmp_path_factory.mktemp("pictures") / "digits"
+    place.mkdir()
+    for row, image in enumerate(load_digits().images[:60]):
+        Image.fromarray(image).save(place / f"{row:02}.png")
+    return place
+
+
+@pytest.fixture(scope="session")
+def made(runtime, folders, digits, tmp_path_factory):
+    """The site, and what was said of it. A dataset of digits by one of the models is searched."""
+    place = tmp_path_factory.mktemp("www")
+    searched = embed(
+        [digits], model=folders[3], out=digits.parent / "d.lance", extra=("thumbnail",)
+    )
+    return write_site(folders, place / "site", runtime, False, Lines(), runtime, searched.dataset)
+
+
+@pytest.fixture(scope="session")
+def address(made):
+    """Where the site is served."""
+    with served(made.folder) as found:
+        yield found
+
+
+@dataclass
+class Visit:
+    """A page, and everything that must not have happened when the visit ends."""
+
+    page: object
+    address: str
+    shots: Path
+    scheme: str
+
+    def open(self, name="index.html"):
+        self.page.goto(self.address + name)
+        return self.page
+
+    def shoot(self, name, place=None):
+        """Keep a picture of the page, or of a part of it."""
+        width = f"{self.page.viewport_size['width']}-{self.scheme}"
+        whole = {} if place else {"full_page": True}
+        target = self.page.locator(place) if place else self.page
+        target.screenshot(path=self.shots / f"{name}-{width}.png", **whole)
+
+
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory):
+    """Where pictures of pages are kept: `ZOO_SCREENSHOTS`, or a folder of pytest's."""
+    place = Path(os.environ.get("ZOO_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+STORED = """async () => [
+    ...Object.keys(localStorage), ...Object.keys(sessionStorage), ...await caches.keys(),
+    ...(await indexedDB.databases()).map(({ name }) => name),
+]"""
+
+
+def good(response):
+    """Also that nothing has changed since a browser asked some seconds ago."""
+    return response.ok or response.status == 304
+
+
+@pytest.fixture
+def visit(request, chromium, address, shots):
+    """A visit 1280 pixels wide in light colours, unless a test has it otherwise.
+
+    In the end: no error on the console, no answer but good ones, no request that left the site,
+    nothing stored.
+    """
+    width, scheme = getattr(request, "param", (1280, "light"))
+    context = chromium.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=width < 600
+    )
+    asked, wrong = [], []
+    context.on("request", lambda found: asked.append(found.url))
+    context.on("response", lambda found: good(found) or wrong.append(f"{found.status} {found.url}"))
+    context.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
+    context.on("weberror", lambda found: wrong.append(str(found.error)))
+    page = context.new_page()
+    yield Visit(page, address, shots, scheme)
+    stored = page.evaluate(STORED) + context.cookies()
+    context.close()
+    assert wrong == [] and stored == []
+    assert asked and [url for url in asked if not url.startswith((address, "blob:"))] == []

@@ -1,0 +1,422 @@
+"""The site in a real browser: what it computes, what it shows, and for whom."""
+
+import base64
+import math
+from io import BytesIO
+
+import numpy as np
+import onnxruntime
+import pytest
+from PIL import Image
+
+from zoo.apps.show.draw import likeness
+from zoo.artifacts.session import load
+from zoo.data.digits.data import load_digits
+from zoo.images.photograph import photograph
+from zoo.images.pixel_values import pixel_values
+from zoo.registry.lookup import MODELS
+from zoo.tasks.colours import components, ramp
+
+from .conftest import PICTURES, WORDS
+
+pytestmark = pytest.mark.full
+
+BOTH = pytest.mark.parametrize("visit", [(390, "dark"), (1280, "light")], indirect=True, ids=str)
+
+
+def arc(x, y, wide, tall, begin, end, count=10):
+    turns = [math.radians(begin + (end - begin) * step / count) for step in range(count + 1)]
+    return [(x + wide * math.cos(turn), y + tall * math.sin(turn)) for turn in turns]
+
+
+DIGITS = {
+    0: [arc(50, 50, 28, 45, -90, 270)],
+    1: [[(35, 25), (55, 5), (55, 95)]],
+    7: [[(20, 8), (78, 8), (42, 96)], [(35, 52), (70, 52)]],
+    3: [arc(45, 27, 25, 22, -150, 90) + arc(45, 71, 28, 23, -90, 150)],
+}
+"""Strokes in percent of a square, as a hand draws them; the last digit has one alone."""
+
+
+def draw(page, strokes, left, top, size):
+    """Draw in a part of the board, whose place and size are shares of it."""
+    x, y, width, height = page.locator("#draw").bounding_box().values()
+    begin, steps = np.array([x + width * left, y + height * top]), np.array([width, height]) / 100
+    for stroke in strokes:
+        first, *places = (begin + size * steps * stroke).tolist()
+        page.mouse.move(*first)
+        page.mouse.down()
+        for place in places:
+            page.mouse.move(*place)
+        page.mouse.up()
+
+
+def said(page, text):
+    page.locator("#status", has_text=text).wait_for(timeout=60_000)
+
+
+@BOTH
+def test_digits_are_recognised_wherever_they_are_drawn(visit):
+    page = visit.open("vit_digits.html")
+    place = (0.1, 0.1, 0.8) if page.viewport_size["width"] < 600 else (0.55, 0.05, 0.35)
+    for digit, strokes in DIGITS.items():
+        page.get_by_role("button", name="Clear").click()
+        said(page, "Draw a digit.")
+        draw(page, strokes, *place)
+        said(page, f"It says {digit},")
+        # Nobody has to scroll for the answer.
+        answer = page.locator("#status").bounding_box()
+        assert page.evaluate("scrollY") == 0
+        assert answer["y"] + answer["height"] < page.viewport_size["height"]
+        assert page.locator("#bars .first .label").inner_text() == str(digit)
+        if digit == 3:
+            visit.shoot("digit", "section[aria-labelledby=try]")
+    page.get_by_role("button", name="Undo").click()
+    said(page, "Draw a digit.")
+
+
+def test_a_digit_is_drawn_with_the_keyboard(visit):
+    page = visit.open("vit_digits.html")
+    page.locator("#draw").focus()
+    for key, times in (("ArrowUp", 9), (" ", 1), ("ArrowDown", 18), (" ", 1)):
+        for _ in range(times):
+            page.keyboard.press(key)
+    said(page, "It says 1,")
+
+
+FIRST = ("a three", "a seven", "an even number")
+OTHERS = (
+    "This is a photo of a THREE.",
+    "",
+    "Somebody's picture of a 3, or perhaps of something quite different that goes on and on",
+)
+"""In capitals, empty, and with words that are unknown and more than fit."""
+
+ANSWERED = """texts => {
+    const rows = [...document.querySelectorAll("#bars li")];
+    return rows.every((row, index) =>
+        row.firstChild.textContent === texts[index] && row.lastChild.title !== "");
+}"""
+
+
+@BOTH
+def test_sentences_are_as_likely_as_in_python(visit, made):
+    """About a digit that is drawn, and about a photograph."""
+    page = visit.open(f"{WORDS}.html")
+    built = load(str(made.folder / "models" / WORDS))
+
+    def compare(texts, picture=None):
+        page.wait_for_function(ANSWERED, arg=list(texts), timeout=60_000)
+        given = picture or canvas_of(page.locator("#seen"))
+        answers = built.classify(given, texts, template="{}")
+        wanted = {answer.label: answer.score for answer in answers}
+        shares = page.locator("#bars .share").evaluate_all("all => all.map(({ title }) => +title)")
+        np.testing.assert_allclose(shares, [wanted[text] for text in texts], rtol=0, atol=1e-5)
+        assert np.std(shares) > 0.01
+        return texts[int(np.argmax(shares))]
+
+    draw(page, DIGITS[3], 0.1, 0.1, 0.8)
+    assert compare(FIRST) == "a three"
+    visit.shoot("sentences", "section[aria-labelledby=try]")
+    nothing_is_in_the_way(page)
+    for field, text in zip(page.locator("#sentences input").all(), OTHERS, strict=True):
+        field.fill(text)
+    compare(OTHERS)
+    page.get_by_role("button", name="Clear").click()
+    said(page, "are fetched with the first picture")
+    page.get_by_role("button", name="photograph").click()
+    compare(OTHERS, photograph())
+
+
+def canvas_of(place):
+    address = place.evaluate("canvas => canvas.toDataURL()")
+    return Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+
+
+def in_page(page, module, call, *arguments):
+    """What a function of the site's own modules gives."""
+    program = f"async (given) => {{ const m = await import('/assets/{module}'); return {call}; }}"
+    return page.evaluate(program, arguments)
+
+
+def encoded(array):
+    return base64.b64encode(np.ascontiguousarray(array)).decode()
+
+
+PREPARE = """(() => {
+    const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.codePointAt(0));
+    const [rgb, [height, width], how, size, wanted] = given;
+    const ours = m.pixelValues(bytes(rgb), height, width, how, size);
+    const theirs = new Float32Array(bytes(wanted).buffer);
+    if (ours.length !== theirs.length) return null;
+    return ours.reduce((most, value, at) => Math.max(most, Math.abs(value - theirs[at])), 0);
+})()"""
+
+
+def test_preprocessing_is_that_of_the_zoo(visit):
+    """To the bit, for every way in which a model of the zoo is preprocessed."""
+    page = visit.open()
+    random = np.random.default_rng(0)
+    for how in {entry.preprocessing for entry in MODELS.values()}:
+        for shape in ((61, 90), (200, 40), (30, 171), (28, 42), (1, 7)):
+            image = random.integers(0, 256, (*shape, 3), np.uint8)
+            for size in ((28, 42), (14, 14)):
+                wanted = pixel_values([Image.fromarray(image)], how, size)
+                arguments = encoded(image), shape, vars(how), size, encoded(wanted)
+                assert in_page(page, "preprocess.js", PREPARE, *arguments) == 0, (how, shape)
+
+
+COLOURS = """(() => {
+    const rows = given[0].map((row) => Float64Array.from(row));
+    const table = m.scores(rows, m.principal(rows));
+    return m.colours(table, m.limits(table));
+})()"""
+
+
+@pytest.mark.parametrize(("count", "dim"), [(35, 12), (12, 35), (40, 2)])
+def test_components_are_those_of_the_command_line(visit, count, dim):
+    page = visit.open()
+    random = np.random.default_rng(1)
+    rows = random.standard_normal((count, dim)) * 0.8 ** np.arange(dim)
+    rows = (rows + random.standard_normal(dim)).astype(np.float32)
+    wanted = components(rows[None, None])[0, 0]
+    found = np.array(in_page(page, "features.js", COLOURS, rows.tolist()))
+    assert found.shape == wanted.shape and abs(found - wanted).max() <= 1
+
+
+def larger():
+    """The photograph at 448 pixels."""
+    return pixel_values([photograph()], MODELS[PICTURES].preprocessing, (448, 448))
+
+
+DROP = """async (address) => {
+    const bytes = await (await fetch(address)).blob();
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([bytes], "cat.png", { type: "image/png" }));
+    const happening = { dataTransfer, bubbles: true, cancelable: true };
+    for (const kind of ["dragover", "drop"])
+        document.getElementById("drop").dispatchEvent(new DragEvent(kind, happening));
+}"""
+
+
+def pixels(page, caption):
+    """What a map shows: [rows, columns, 3]."""
+    return np.asarray(canvas_of(page.locator(f"canvas[aria-label='{caption}']")))
+
+
+DISTURBED = "times => import('./assets/times.js').then(({ disturbed }) => times.map(disturbed))"
+
+
+@pytest.mark.parametrize("visit", [(390, "dark")], indirect=True, ids=str)
+def test_a_photograph_is_dropped(visit, made):
+    page = visit.open(f"{PICTURES}.html")
+    page.evaluate(DROP, f"models/{PICTURES}/photograph.png")
+    said(page, "Done.")
+    # The same file elsewhere, on the same pixels.
+    how = MODELS[PICTURES].preprocessing
+    session = onnxruntime.InferenceSession(made.folder / f"models/{PICTURES}/onnx/model.onnx")
+    feed = {"pixel_values": pixel_values([photograph()], how, how.size)}
+    tokens, logits = session.run(["last_hidden_state", "logits"], feed)
+    wanted = components(tokens[:, -196:].reshape(1, 14, 14, -1))[0]
+    shown = pixels(page, "fp32: principal components").astype(int)
+    assert abs(shown - wanted).max() <= 1
+    best = np.argsort(-logits[0])[:5]
+    names = MODELS[PICTURES].class_names
+    assert page.locator("#classes .label").all_inner_texts() == [names[each] for each in best]
+    # int8 beside it: near, and not the same.
+    page.locator("#numbers th", has_text="Fastest of 5").wait_for(timeout=60_000)
+    times = [[9, 10, 10, 11], [9, 9, 20, 42], [0.1, 0.1, 0.2, 0.4]]
+    assert page.evaluate(DISTURBED, times) == [False, True, False]
+    row = page.locator("#numbers tbody tr").nth(1).locator("td").all_inner_texts()
+    assert 0.999 < float(row[-1]) < 1 and 0 < float(row[-2]) < 1
+    # A patch is chosen with the mouse in any of the maps, and with the keyboard.
+    before = pixels(page, "fp32: likeness to the patch")
+    canvas = page.locator("canvas[aria-label='int8: principal components']")
+    canvas.scroll_into_view_if_needed()
+    side = canvas.bounding_box()["width"] / 14
+    canvas.click(position={"x": 0.6 * side, "y": 2.5 * side})
+    chosen = page.locator("#patch")
+    assert chosen.inner_text().startswith("Chosen: row 3, column 1.")
+    page.get_by_role("application").focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert chosen.inner_text().startswith("Chosen: row 4, column 3.")
+    assert (pixels(page, "fp32: likeness to the patch") != before).any()
+    nothing_is_in_the_way(page)
+    visit.shoot("features", "section[aria-labelledby=try]")
+    # At 448 pixels there are four times the patches; scales say what the colours stand for.
+    page.get_by_label("Pixels").select_option("1")
+    canvas = page.locator("canvas[aria-label='fp32: principal components']")
+    canvas.and_(page.locator("[width='28']")).wait_for(timeout=60_000)
+    (tokens, _) = session.run(["last_hidden_state", "logits"], {"pixel_values": larger()})
+    patches = tokens[:, -784:].reshape(1, 28, 28, -1)
+    shown = pixels(page, "fp32: principal components").astype(int)
+    assert abs(shown - components(patches)[0]).max() <= 1
+    near = likeness(patches, (14, 14))
+    scale = page.locator("figure", has_text="fp32: likeness").locator(".scale span")
+    told = [float(text) for text in scale.all_inner_texts()]
+    np.testing.assert_allclose(told, [near.min(), near.max()], rtol=0.06)
+
+
+def test_depths_of_a_photograph(visit, made):
+    page = visit.open("depth_digits.html")
+    page.get_by_role("button", name="take the photograph").click()
+    said(page, "Done.")
+    session = onnxruntime.InferenceSession(made.folder / "models/depth_digits/onnx/model.onnx")
+    how = MODELS["depth_digits"].preprocessing
+    (depth,) = session.run(None, {"pixel_values": pixel_values([photograph()], how, how.size)})
+    shown = pixels(page, "fp32: depth").astype(int)
+    # Python has 256 shades, half of one of which is more than a step of a band.
+    assert depth.max() > 0.1 and abs(shown - ramp(depth[0])).max() <= 2
+    assert page.locator("#patch").inner_text().startswith("Chosen: row 3, column 3. Depth there: ")
+    nothing_is_in_the_way(page)
+
+
+def nothing_is_in_the_way(page):
+    """Of people who see, hear or move otherwise, as far as axe-core can tell."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_what_is_no_picture_is_said(visit):
+    page = visit.open(f"{PICTURES}.html")
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"none"})
+    said(page, "It does not work: the browser cannot read this file as a picture.")
+    for box in page.locator("#chosen input").all():
+        box.uncheck()
+    page.get_by_role("button", name="take the photograph").click()
+    said(page, "It does not work: tick at least one file.")
+
+
+def column(page, field):
+    return page.locator(f"#models tr:visible td[data-field={field}]").all_inner_texts()
+
+
+def shown_models(page):
+    """Their names in the order in which they stand, each at the top of its files."""
+    groups = page.locator("#models tbody:visible")
+    for group in groups.all():
+        rows = group.locator("tr:visible")
+        assert rows.first.locator("th").count() == 1
+        assert int(group.locator("th").get_attribute("rowspan")) == rows.count()
+    return groups.locator("th a").all_inner_texts()
+
+
+BY_NAME = sorted([PICTURES, WORDS, "depth_digits", "vit_digits"])
+
+
+@BOTH
+def test_the_table_is_sorted_and_filtered(visit):
+    """What was chosen is in the address, and where nothing fits there is a way out."""
+    page = visit.open("index.html?family=nobody&length=1&sort=--bytes")
+    assert shown_models(page) == BY_NAME and len(column(page, "variant")) == 12
+    # By the smallest file of each; WORDS has a tower of 0.1 MB.
+    page.get_by_label("Sort by").select_option("bytes")
+    by_size = [WORDS, "vit_digits", "depth_digits", PICTURES]
+    assert shown_models(page) == by_size
+    page.get_by_label("Precision").select_option("int8")
+    page.get_by_label("Search").fill("digits")
+    order = "bytes"
+    if page.viewport_size["width"] > 600:
+        page.get_by_role("button", name="Size").focus()
+        page.keyboard.press("Enter")
+        order = "-bytes"
+        assert page.locator("th[aria-sort=descending]").inner_text().startswith("Size")
+    wanted = ["depth_digits", WORDS, "vit_digits"] if order == "-bytes" else by_size[:3]
+    for _ in range(2):
+        assert shown_models(page) == wanted
+        assert page.get_by_role("status").inner_text() == "3 of 4 models, 5 of 12 files"
+        assert page.url.endswith(f"?text=digits&precision=int8&sort={order}")
+        page.reload()
+    assert page.get_by_label("Search").input_value() == "digits"
+    page.get_by_label("Search").fill("a cat")
+    assert page.get_by_text("Asked for: search a cat, precision int8.").is_visible()
+    assert not page.locator("#models").is_visible()
+    nothing_is_in_the_way(page)
+    visit.shoot("nothing-fits")
+    page.get_by_role("button", name="Show all models").click()
+    assert shown_models(page) == BY_NAME and "?" not in page.url
+
+
+@pytest.mark.parametrize(
+    "visit", [(390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")], indirect=True
+)
+def test_pages_are_for_everybody(visit):
+    """axe-core finds nothing, and no page is wider than the screen."""
+    for name in ("index", "vit_digits", PICTURES, "depth_digits", WORDS, "search"):
+        page = visit.open(f"{name}.html")
+        for summary in page.locator("summary").all():
+            summary.click()
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(wide) == 0
+        nothing_is_in_the_way(page)
+        visit.shoot(name)
+
+
+def found_keys(page):
+    return [text.split(",")[0] for text in page.locator("#found .label").all_inner_texts()]
+
+
+@BOTH
+def test_a_dataset_is_searched(visit, made, digits):
+    """By a picture and by one of its own, in the order of the file that is run elsewhere."""
+    page = visit.open("search.html")
+    page.locator("#found li").nth(23).wait_for()
+    assert found_keys(page) == [f"{row:02}.png" for row in range(24)]
+    paths = sorted(digits.iterdir())
+    how, place = MODELS[WORDS].preprocessing, made.folder / "models" / WORDS
+    session = onnxruntime.InferenceSession(place / "onnx" / "vision_model.onnx")
+    pixels = pixel_values([Image.open(path).convert("RGB") for path in paths], how, how.size)
+    (vectors,) = session.run(["pooler_output"], {"pixel_values": pixels})
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    page.get_by_title("More like 07.png").click()
+    said(page, "Like 07.png: 60 rows.")
+    near = vectors @ vectors[7]
+    assert found_keys(page)[0] == "07.png" and near_order(found_keys(page), near)
+    page.get_by_role("button", name="Show more").click()
+    assert page.locator("#found li").count() == 48
+    page.set_input_files("#file", paths[33])
+    said(page, "Like your picture: 60 rows.")
+    near = vectors @ vectors[33]
+    assert found_keys(page)[0] == "33.png" and near_order(found_keys(page), near)
+    shown = page.locator("#found .label").first.inner_text()
+    assert shown == "33.png, 1.000"
+    page.get_by_label("in words").fill("a photo of the number three")
+    page.get_by_role("button", name="Search").click()
+    said(page, "“a photo of the number three”: 60 rows.")
+    (text,) = load(str(place)).text(["a photo of the number three"])
+    near = vectors @ text
+    assert near_order(found_keys(page), near)
+    threes = {f"{row:02}.png" for row in np.flatnonzero(load_digits().labels[:60] == 3)}
+    assert {*found_keys(page)[: len(threes)]} == threes
+    page.set_input_files("#file", paths[33])
+    page.get_by_label("Only keys with").fill("4.")
+    said(page, "Like your picture: 6 of 60 rows.")
+    assert {key[1] for key in found_keys(page)} == {"4"}
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"none"})
+    said(page, "It does not work: the browser cannot read this file as a picture.")
+    page.get_by_label("Only keys with").fill("")
+    nothing_is_in_the_way(page)
+    visit.shoot("search")
+
+
+def near_order(keys, near):
+    """Whether rows are in the order of their cosines, which are rounded to float16."""
+    cosines = [near[int(key[:2])] for key in keys]
+    left_out = set(range(len(near))) - {int(key[:2]) for key in keys}
+    return all(np.diff(cosines) < 2e-3) and max(near[[*left_out]]) < cosines[-1] + 2e-3
+
+
+HALVES = """m.halves(Uint8Array.from(atob(given[0]), (letter) => letter.codePointAt(0)).buffer)"""
+
+
+def test_halves_are_numpy_s(visit):
+    """All 65,536 of them."""
+    every = np.arange(1 << 16, dtype=np.uint16)
+    page = visit.open()
+    program = f"Array.from(new Uint32Array({HALVES}.buffer))"
+    found = np.array(in_page(page, "nearest.js", program, encoded(every)), np.uint32)
+    wanted = every.view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(found.view(np.float32), wanted)

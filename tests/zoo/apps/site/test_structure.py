@@ -1,0 +1,36 @@
+"""The parts of a file: what repeats is told once, and everything is told."""
+
+from collections import Counter
+
+import onnx
+import pytest
+from onnx.helper import make_graph, make_model, make_node
+
+from zoo.apps.site.structure import structure
+
+BLOCK = ["LayerNormalization", "Attention", "MatMul", "Add"]
+HEAD = ["Gemm", "Softmax"]
+
+FILES = {
+    "nothing repeats": (["Conv", "Shape", *HEAD], [(1, ["Conv", "Shape", *HEAD])]),
+    "no marks": (["Add", "Shape"], [(1, ["Add", "Shape"])]),
+    "blocks": (
+        ["Conv", *3 * BLOCK, *HEAD],
+        [(1, ["Conv"]), (3, BLOCK), (1, HEAD)],
+    ),
+    "two kinds of blocks": (
+        [*4 * BLOCK, *2 * ["Conv", "Relu", "Resize"]],
+        [(4, BLOCK), (2, ["Conv", "Relu", "Resize"])],
+    ),
+    "two of a kind are no block": (3 * ["Conv", "Relu"], [(1, 3 * ["Conv", "Relu"])]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_structure(name, tmp_path):
+    operators, wanted = FILES[name]
+    steps = enumerate(operators)
+    nodes = [make_node(kind, [f"v{i}"], [f"v{i + 1}"]) for i, kind in steps]
+    onnx.save(make_model(make_graph(nodes, "g", [], [])), tmp_path / "g.onnx")
+    found = [(part.times, part.operators) for part in structure(tmp_path / "g.onnx")]
+    assert found == [(times, Counter(part)) for times, part in wanted]

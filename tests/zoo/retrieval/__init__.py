@@ -1,1 +1,0 @@
-"""Tests of searching datasets of vectors."""

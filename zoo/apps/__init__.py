@@ -1,0 +1,1 @@
+"""Applications of exported files: `embed` with search, `site`, `show` and `bench`."""

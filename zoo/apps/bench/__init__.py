@@ -1,0 +1,1 @@
+"""Speed and memory of files, measured beside each other."""

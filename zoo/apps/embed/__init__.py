@@ -1,0 +1,1 @@
+"""Datasets of the vectors of many pictures, and the search in them."""

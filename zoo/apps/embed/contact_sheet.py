@@ -1,0 +1,137 @@
+"""What was found as one picture: thumbnails in rows, each with its key and a number."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from weights.parameters import parameter
+from weights.printable import printable
+from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable
+from zoo.apps.show.draw import GAP, INK, PAPER
+from zoo.common.errors import BadRequest
+from zoo.common.fonts import font
+from zoo.images.pictures import pictures, read_picture
+
+CELL_SIDE = 160
+"""Pixels of the square that a picture is fitted into."""
+
+TEXT_HEIGHT, LETTER_HEIGHT = 32, 12
+"""Pixels of two lines below it, and of their letters."""
+
+PER_LINE = 5
+"""Pictures beside each other."""
+
+MOST_CELLS = 200
+"""Pictures of a sheet; what comes after them is left out."""
+
+ABSENT = (224, 224, 224)
+"""The colour of a picture that cannot be read."""
+
+
+@dataclass(frozen=True)
+class SheetCell:
+    """A row of a dataset, and the number that is written below its picture."""
+
+    row: int
+    number: float
+
+
+def contact_sheet(
+    table: VectorTable, rows: Sequence[Sequence[SheetCell]], root: Path | None
+) -> Image.Image:
+    """Draw rows of pictures, each of which begins a new line.
+
+    **Arguments:** `root` is the folder that the keys are paths in; None for the dataset's own
+    thumbnails. **Raises** `BadRequest` where there are neither.
+    """
+    check_pictures(table, root)
+    lines = list(_lines(rows))
+    across = max((len(line) for line in lines), default=1)
+    size = (across * (CELL_SIDE + GAP) + GAP, len(lines) * (CELL_SIDE + TEXT_HEIGHT + GAP) + GAP)
+    sheet = Image.new("RGB", size, PAPER)
+    letters = font(LETTER_HEIGHT)
+    for place, line in enumerate(lines):
+        columns = (KEY,) if root is not None else (KEY, THUMBNAIL)
+        taken = table.take([cell.row for cell in line], columns)
+        for column, (cell, values) in enumerate(zip(line, taken, strict=True)):
+            left, top = (
+                GAP + column * (CELL_SIDE + GAP),
+                GAP + place * (CELL_SIDE + TEXT_HEIGHT + GAP),
+            )
+            picture = _picture_of(values.get(THUMBNAIL), str(values[KEY]), root)
+            named = (_shortened(str(values[KEY]), letters), cell)
+            _draw(sheet, picture, (left, top), named, letters)
+    return sheet
+
+
+def check_pictures(table: VectorTable, root: Path | None) -> None:
+    """**Raises** `BadRequest` where a dataset has no pictures to be shown."""
+    if root is None and THUMBNAIL not in table.columns:
+        raise BadRequest(
+            f"{table.path} has no thumbnails: name the folder that its pictures are in with "
+            f"{parameter('pictures')}."
+        )
+    if root is not None and not root.is_dir():
+        raise BadRequest(
+            f"{parameter('pictures')} {root} is no folder: name the one that the pictures are in."
+        )
+
+
+def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]:
+    """Rows that are broken where they are too long, up to the most that a sheet has."""
+    left = MOST_CELLS
+    for row in rows:
+        for start in range(0, min(len(row), left), PER_LINE):
+            yield row[start : min(start + PER_LINE, left)]
+        left -= min(len(row), left)
+
+
+def _picture_of(thumbnail: bytes | None, key: str, root: Path | None) -> Image.Image | None:
+    """None for a picture that is not there or cannot be read."""
+    try:
+        if root is None:
+            return read_picture(thumbnail or b"", key).image
+        if ".." in Path(key).parts or Path(key).is_absolute():
+            return None  # of another folder than the one that was named
+        return pictures(root / key)[0]
+    except (BadRequest, OSError, ValueError):
+        return None
+
+
+def _draw(
+    sheet: Image.Image,
+    picture: Image.Image | None,
+    corner: tuple[int, int],
+    named: tuple[str, SheetCell],
+    letters: ImageFont.FreeTypeFont,
+) -> None:
+    left, top = corner
+    pen = ImageDraw.Draw(sheet)
+    if picture is None:
+        pen.rectangle((left, top, left + CELL_SIDE - 1, top + CELL_SIDE - 1), fill=ABSENT)
+    else:
+        scale = CELL_SIDE / max(picture.size)
+        width, height = (max(1, round(side * scale)) for side in picture.size)
+        way = Image.Resampling.NEAREST if scale > 4 else Image.Resampling.BICUBIC
+        place = (left + (CELL_SIDE - width) // 2, top + (CELL_SIDE - height) // 2)
+        sheet.paste(picture.resize((width, height), way), place)
+    key, cell = named
+    pen.text((left, top + CELL_SIDE), key, INK, letters)
+    pen.text((left, top + CELL_SIDE + TEXT_HEIGHT // 2), f"{cell.number:.4f}", INK, letters)
+
+
+def _shortened(key: str, letters: ImageFont.FreeTypeFont) -> str:
+    """The end of a key, as much as there is room for.
+
+    A letter and its accent become one, which macOS keeps apart in the names of files.
+    """
+    text = unicodedata.normalize("NFC", printable(key)).replace("\n", " ").replace("\t", " ")
+    shown = text
+    while letters.getlength(shown) > CELL_SIDE and len(shown) > 1:
+        shown = "…" + shown[2:]
+    return shown

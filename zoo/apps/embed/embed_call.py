@@ -1,0 +1,150 @@
+"""`zoo.embed`, which imports what it needs when it is called."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from weights.parameters import parameter
+from weights.progress import Progress, Quiet
+from zoo.apps.embed.embed_request import SHARD, Dtype, Embedded, EmbedRequest, Extra
+from zoo.common.errors import BadRequest
+from zoo.common.options import (
+    FORCE,
+    OFFLINE,
+    SEVERAL,
+    Option,
+    argument,
+    dask_scheduler,
+    documented,
+    flag,
+)
+
+SPEED, ROWS_PANEL = "Speed", "The rows of the dataset"
+
+
+@documented
+def embed(
+    sources: Annotated[
+        str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        argument(
+            "SOURCE...",
+            "Folders of pictures, lists of paths (.txt), patterns, tar files of WebDataset's or "
+            "Parquet files, also as URLs that fsspec reads.",
+            given=list[str],
+        ),
+    ],
+    *,
+    model: Annotated[
+        str | os.PathLike[str],
+        Option(
+            "MODEL|FILE|FOLDER",
+            "A folder of `zoo build` or `zoo pull`, an .onnx file with its manifest, or the name "
+            "of a model, for which a folder is downloaded.",
+            given=str,
+        ),
+    ],
+    out: Annotated[
+        str | os.PathLike[str],
+        Option("FOLDER", "The folder to write to: NAME.lance.", given=Path),
+    ],
+    precision: Annotated[
+        str, Option("NAME", "The variant of the folder, such as fp32, fused or int8.")
+    ] = "fp32",
+    dtype: Annotated[Dtype, Option(None, "The type of the vectors.", ROWS_PANEL)] = "float16",
+    extra: Annotated[
+        Sequence[Extra],
+        Option(
+            "COLUMN",
+            f"A further column: patches, logits, best (five classes) or thumbnail. {SEVERAL}",
+            ROWS_PANEL,
+            name="--with",
+            given=list[str],
+            several=True,
+        ),
+    ] = (),
+    draft: Annotated[
+        bool,
+        flag(
+            "Resize pictures in one step, though they are much larger than the network's.",
+            name="--exact",
+            negates=True,
+            in_python="Make large pictures smaller while they are decoded, to twice what the "
+            "network takes.",
+        ),
+    ] = True,
+    append_model: Annotated[
+        bool,
+        flag(
+            "Give a finished dataset a column of this model's vectors, beside those that it has.",
+            ROWS_PANEL,
+        ),
+    ] = False,
+    prune: Annotated[
+        bool,
+        flag("Remove the rows of pictures that are gone, instead of keeping them.", ROWS_PANEL),
+    ] = False,
+    force: Annotated[bool, FORCE] = False,
+    offline: Annotated[bool, OFFLINE] = False,
+    batch: Annotated[
+        int, Option("N", "The number of pictures that run together.", SPEED, least=1)
+    ] = 1,
+    shard: Annotated[
+        int, Option("N", "The number of pictures in a part of the dataset.", SPEED, least=1)
+    ] = SHARD,
+    threads: Annotated[
+        int | None,
+        Option(
+            "N",
+            "The number of cores to use.",
+            SPEED,
+            name="--cores",
+            least=1,
+            default="all that there are",
+        ),
+    ] = None,
+    scheduler: Annotated[str | None, dask_scheduler(SPEED)] = None,
+    progress: Progress | None = None,
+) -> Embedded:
+    """Make a dataset with a row for each picture, or go on with one that was begun.
+
+    Of a dataset that is finished only those rows are made whose pictures are new or have changed
+    since: where size or time of a file are others, its sha256 decides. The column of a model that
+    is appended is called `vector_MODEL_PRECISION`.
+
+    **Arguments:**
+
+    {options}
+
+    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read is none: it is a row of
+    `NAME.errors.parquet` beside the dataset.
+
+    >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
+    1000
+    """
+    from zoo.apps.embed.embed_pictures import make_dataset
+
+    if min(batch, shard, 1 if threads is None else threads) < 1:
+        raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
+    others = {"force": force, "prune": prune, "extra": bool(extra)}
+    if append_model and any(others.values()):
+        name = next(name for name in others if others[name])
+        raise BadRequest(
+            "a model is appended to a dataset as a column of vectors alone: leave out "
+            f"{parameter(name)}, or leave out {parameter('append_model')}."
+        )
+    several = [sources] if isinstance(sources, str | os.PathLike) else sources
+    how = EmbedRequest(
+        tuple(os.fspath(each) for each in several),
+        os.fspath(model),
+        Path(os.path.abspath(out)),
+        precision,
+        dtype,
+        tuple(extra),
+        draft,
+        batch,
+        shard,
+        append_model,
+        prune,
+    )
+    return make_dataset(how, threads, scheduler, force, offline, progress or Quiet())

@@ -1,0 +1,50 @@
+"""`zoo.search`, which imports what it needs when it is called."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from zoo.apps.embed import found_rows as given
+from zoo.apps.embed.embed_request import VECTOR
+from zoo.apps.embed.found_rows import COUNT, FoundRow, SearchRequest
+from zoo.common.options import documented
+
+if TYPE_CHECKING:
+    from zoo.images.pictures import Picture
+
+
+@documented
+def search(
+    dataset: Annotated[str | os.PathLike[str], given.DATASET],
+    picture: Annotated["Picture | None", given.PICTURE] = None,
+    *,
+    text: Annotated[str | None, given.TEXT] = None,
+    key: Annotated[str | None, given.ROW_KEY] = None,
+    where: Annotated[str | None, given.WHERE] = None,
+    count: Annotated[int, given.NUMBER] = COUNT,
+    vector: Annotated[str, given.COLUMN] = VECTOR,
+    model: Annotated[str | os.PathLike[str] | None, given.MODEL] = None,
+) -> list[FoundRow]:
+    """The rows of a dataset of `zoo embed` that are most like something, best first.
+
+    Up to 100,000 rows each is compared; of more, if there is an index (`zoo search --index`), those
+    that the index finds.
+
+    **Arguments:**
+
+    {options}
+
+    One of a picture, a text and a key is given, and a row that is named by its key is not found
+    itself.
+
+    **Raises** a `ZooError`, also where `model` is another one than the dataset's.
+
+    >>> zoo.search("cats.lance", "cat.png")[0].key
+    'cat.png'
+    """
+    from zoo.apps.embed.search_rows import search_table
+    from zoo.apps.embed.vector_table import open_vectors
+
+    place = None if model is None else Path(model)
+    asked = SearchRequest(picture, text, key, where, count, vector, place)
+    return search_table(open_vectors(Path(dataset), vector), asked)

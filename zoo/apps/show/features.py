@@ -1,0 +1,145 @@
+"""The features of some pictures, patch by patch: from a model in JAX, or from an ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.artifacts.described_file import DescribedFile
+from zoo.artifacts.stated_entry import stated_entry
+from zoo.common import runtime
+from zoo.common.errors import BadFile, BadRequest, first_line
+from zoo.images.pixel_values import Float32, Size, pixel_values
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from zoo.architectures.base import Network
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of some pictures of one size.
+
+    `pixels` is [n, height, width, 3] of uint8: the pictures as the model sees them. `patches` is
+    [n, rows, columns, dim]; `attention`, where it can be had, is [n, rows, columns]: how much the
+    class token attends to each patch in the last block, the mean over the heads. `note` has to be
+    known to whoever looks at them.
+    """
+
+    pixels: NDArray[np.uint8]
+    patches: Float32
+    attention: Float32 | None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.patches).all():
+            raise BadFile(
+                "the features of these pictures are no numbers, so none can be drawn: name another "
+                "file, or other weights."
+            )
+
+    @property
+    def grid(self) -> Size:
+        """Rows and columns of patches."""
+        rows, columns = self.patches.shape[1:3]
+        return rows, columns
+
+
+LEAST_PATCHES = 28
+"""Along a side, for whoever wants to see what is where."""
+
+
+def legible(own: Size, stride: int) -> Size:
+    """The size at which a picture is shown: twice a model's own where that has few patches. More
+    than that is far from what a model was trained for."""
+    height, width = own
+    return own if min(own) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
+
+
+def of_model(
+    model: Network, images: Sequence[Image], size: Size | None, note: str = ""
+) -> Features:
+    """Features in JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
+    import jax.numpy as jnp
+
+    from zoo.architectures.builder import batched
+
+    if not model.gives_features:
+        raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
+    if model.preprocessing is None:
+        raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+    how = model.preprocessing
+    values = pixel_values(images, how, size or legible(how.size, model.stride))
+    names = ("last_hidden_state", "class_attention")
+    outputs = batched(model, jnp.asarray(values), outputs=names)
+    tokens, heads = np.asarray(outputs["last_hidden_state"]), outputs.get("class_attention")
+    attention = None if heads is None else np.asarray(heads.mean(axis=1))
+    return _features(values, tokens, how, model.stride, attention, note)
+
+
+def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
+    """Features by ONNX Runtime, for a file with a manifest.
+
+    **Raises** `BadFile` for a file that has none or does not run, and `BadRequest` for one that
+    preprocesses itself, has another size, or does not give the features of patches.
+    """
+    from zoo.artifacts.read import near
+    from zoo.export.timing.rounds import resting_session
+
+    manifest = near(file)
+    if manifest is None:
+        raise BadFile(f"{file} has no manifest that says how to preprocess: keep it beside it.")
+    if manifest.input != "float32":
+        raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
+    if stated_entry(manifest).config.takes != ("pixel_values",):
+        raise BadRequest(f"{file} may take texts: name a file that takes pictures alone.")
+    how = manifest.preprocessing.settings
+    stride = stated_entry(manifest).config.stride
+    try:
+        live = resting_session(file, threads=0)
+    except runtime.ERRORS as error:
+        raise BadFile(f"{file} does not load: {first_line(error)}") from error
+    label = manifest.label_of(file.name)
+    variant = None if label is None else manifest.variants[label]
+    described = DescribedFile(file, manifest, variant, live)
+    values = pixel_values(images, how, size or manifest.size or legible(how.size, stride))
+    name = "last_hidden_state"  # the features that are drawn
+    tokens = described.run_network([name], {"pixel_values": values})[name]
+    note = "" if manifest.weights.seed is None else random_note(manifest.weights.seed)
+    return _features(values, tokens.astype(np.float32), how, stride, None, note)
+
+
+def random_note(seed: int) -> str:
+    """Remark on the features of random weights."""
+    return f"Random weights (seed {seed}): nothing that is seen here was learned."
+
+
+def _features(
+    values: Float32,
+    tokens: Float32,
+    how: Preprocessing,
+    stride: int,
+    attention: Float32 | None,
+    note: str,
+) -> Features:
+    rows, columns = (side // stride for side in values.shape[2:])
+    if not 0 < rows * columns <= tokens.shape[1]:
+        height, width = values.shape[2:]
+        raise BadRequest(
+            f"of pictures of {height} x {width} pixels there are {rows} x {columns} patches of "
+            f"{stride} x {stride}, and {tokens.shape[1]} tokens: name another size, or a file "
+            "beside its own manifest."
+        )
+    patches = tokens[:, tokens.shape[1] - rows * columns :]
+    shown = values.transpose(0, 2, 3, 1) * np.array(how.std) + np.array(how.mean)
+    pixels = np.clip(255 * shown, 0, 255).round().astype(np.uint8)
+    if attention is not None:
+        attention = attention.reshape(-1, rows, columns)
+    return Features(pixels, patches.reshape(len(values), rows, columns, -1), attention, note)

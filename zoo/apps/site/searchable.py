@@ -1,0 +1,146 @@
+"""A dataset of vectors on a site: checked, and written as what a browser searches by itself."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weights.progress import Progress
+from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
+from zoo.apps.site.folders import Built
+from zoo.artifacts.choices import tower_variant
+from zoo.artifacts.read import to_text
+from zoo.common.errors import BadRequest
+from zoo.common.staging import write_text
+from zoo.images.pictures import read_picture
+
+SEARCH, VECTORS_FILE, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
+"""The folder of a site, and what is in it."""
+
+MOST_SEARCHED = 20_000
+"""Rows of a set that a visitor downloads: of 384 numbers they are 15 MB."""
+
+THUMBNAIL_SIDE = 128
+"""Pixels of the longer side of a thumbnail, at most."""
+
+RUN = ("fp32", "fused")
+"""Variants whose vectors are those of the dataset but for rounding, where the browser has not the
+very one."""
+
+
+@dataclass(frozen=True)
+class Searchable:
+    """A dataset, and the folder of the site whose model made its vectors."""
+
+    name: str
+    table: VectorTable
+    built: Built
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the vectors that are written."""
+        return 2 * self.table.count * self.table.dim
+
+    @property
+    def pictures(self) -> str | None:
+        """The variant that makes vectors of a visitor's pictures, if a browser runs one well."""
+        return self._tower("pixel_values", "", tower_variant("pixel_values", ""))
+
+    @property
+    def texts(self) -> str | None:
+        """The variant that makes vectors of texts, if there is one and a tokenizer."""
+        return (
+            self._tower("input_ids", tower_variant("input_ids", ""))
+            if self.built.has_tokenizer
+            else None
+        )
+
+    def _tower(self, taken: str, *prefixes: str) -> str | None:
+        names = (prefix + name for name in (self.table.about.variant, *RUN) for prefix in prefixes)
+        return next((name for name in names if _runs(self.built, name, taken)), None)
+
+
+def _runs(built: Built, name: str, taken: str) -> bool:
+    """Whether there is a file that takes this and no other kind, and gives vectors."""
+    if (variant := built.variants.get(name)) is None:
+        return False
+    inputs = {each.name for each in variant.inputs} - {"attention_mask"}
+    outputs = {each.name for each in variant.outputs}
+    whole = variant.precision in ("fp32", "int8") and len(variant.files) == 1
+    return whole and inputs == {taken} and "pooler_output" in outputs
+
+
+def read_searchable(dataset: Path, models: Sequence[Built]) -> Searchable:
+    """Open a dataset for the site of some folders.
+
+    **Raises** `BadRequest` where it is too large or none of them made it, `BadFile`.
+    """
+    table = open_vectors(dataset)
+    if not 0 < table.count <= MOST_SEARCHED:
+        raise BadRequest(
+            f"{dataset} has {table.count:,} rows, and a page searches 1 to {MOST_SEARCHED:,}, "
+            "which every visitor downloads: name a smaller one, or search it with `zoo search`."
+        )
+    about = table.about
+    for built in models:
+        if about.model_sha256 in {file.sha256 for file in built.manifest.files}:
+            return Searchable(dataset.stem, table, built)
+    raise BadRequest(
+        f"{dataset} was made by {about.told}, which "
+        "is in none of the folders: name its folder, too."
+    )
+
+
+def write_searchable(searched: Searchable, site: Path, progress: Progress) -> None:
+    """Write vectors at length 1 in float16, keys, and thumbnails as pictures of their own."""
+    progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
+    place = site / SEARCH
+    (place / THUMBNAILS).mkdir(parents=True)
+    with (place / VECTORS_FILE).open("wb") as file:
+        for block in searched.table.blocks():
+            file.write(block.vectors.astype("<f2").tobytes())
+    columns, keys, shown = (KEY, THUMBNAIL), [], []
+    for rows in np.array_split(np.arange(searched.table.count), -(-searched.table.count // 256)):
+        for row, values in zip(rows.tolist(), searched.table.take(rows, columns), strict=True):
+            keys.append(values[KEY])
+            shown.append(_write_thumbnail(values.get(THUMBNAIL), place, row))
+    write_text(place / KEYS, to_text({"keys": keys, "thumbnails": shown}))
+
+
+def _write_thumbnail(data: bytes | None, place: Path, row: int) -> bool:
+    """Encode anew what is a picture, and leave out what is none: nobody's bytes are served."""
+    try:
+        picture = read_picture(data or b"", str(row)).image
+    except BadRequest:
+        return False
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    encoded = io.BytesIO()
+    picture.save(encoded, "JPEG", quality=85)
+    (place / THUMBNAILS / f"{row}.jpg").write_bytes(encoded.getvalue())
+    return True
+
+
+def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
+    """Facts for the programs of the page; `model` is what those of the model's page do."""
+    files = {}
+    for name in filter(None, (searched.pictures, searched.texts)):
+        file = searched.built.variants[name].file
+        files[name] = {"file": file, "bytes": searched.built.manifest.listed[file].bytes}
+    return model | {
+        "files": files,
+        "size": searched.table.about.size or model["size"],
+        "search": {
+            "name": searched.name,
+            "pictures": searched.pictures,
+            "texts": searched.texts,
+            "rows": searched.table.count,
+            "dim": searched.table.dim,
+            "vectors": f"{SEARCH}/{VECTORS_FILE}",
+            "keys": f"{SEARCH}/{KEYS}",
+            "has_thumbnails": THUMBNAIL in searched.table.columns,
+            "thumbnails": f"{SEARCH}/{THUMBNAILS}",
+        },
+    }

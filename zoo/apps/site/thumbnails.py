@@ -1,0 +1,84 @@
+"""A small picture of what each model makes of the photograph, from its golden numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from zoo.apps.site.folders import Built
+from zoo.architectures.kinds import architecture_of
+from zoo.artifacts.described_file import given_shapes, shapes_fit
+from zoo.common.errors import BadFile
+from zoo.common.golden_file import read_golden
+from zoo.export.assemble.extras import GOLDEN
+
+LONGEST = 112
+"""Pixels of a side, at most: what has fewer is enlarged by the page."""
+
+PALETTE_SIZE = 64
+"""Of a picture, which keeps it small."""
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A picture, and what is on it, in words."""
+
+    picture: Image.Image
+    told: str
+
+
+def draw_thumbnail(built: Built) -> Thumbnail | None:
+    """Picture of what a model makes of the photograph; the photograph as the model sees it, where
+    it makes nothing that can be drawn; None for a folder without golden numbers.
+
+    **Raises** `BadFile` where those cannot be read.
+    """
+    if GOLDEN not in {file.name for file in built.files}:
+        return None
+    golden = read_golden(built.folder / GOLDEN)
+    seen = _seen(built, golden.fed)
+    made = _drawn(built, golden.outputs, seen.shape[:2]) or (seen, "The photograph of a cat")
+    picture = Image.fromarray(made[0])
+    picture.thumbnail((LONGEST, LONGEST))
+    return Thumbnail(picture.quantize(PALETTE_SIZE), made[1])
+
+
+def write_thumbnail(thumbnail: Thumbnail, place: Path) -> None:
+    """Write it as PNG."""
+    thumbnail.picture.save(place, optimize=True)
+
+
+def _seen(built: Built, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """The photograph as the network gets it: [height, width, 3]."""
+    pictures = fed.get("image", fed.get("pixel_values", np.zeros(0)))
+    if 0 in pictures.shape or pictures.shape[-1 if "image" in fed else 1] != 3:
+        raise BadFile(
+            f"{built.folder / GOLDEN} holds no picture of three channels: pull or build the folder "
+            "again."
+        )
+    if "image" in fed:
+        return np.asarray(fed["image"][0], np.uint8)
+    how = built.manifest.preprocessing
+    values = fed["pixel_values"][0].transpose(1, 2, 0) * np.array(how.std) + np.array(how.mean)
+    return np.asarray(np.nan_to_num(255 * values).clip(0, 255).round(), np.uint8)
+
+
+def _drawn(
+    built: Built, outputs: Mapping[str, NDArray[Any]], size: tuple[int, ...]
+) -> tuple[NDArray[np.uint8], str] | None:
+    """The output that says most to people, as [height, width, 3]."""
+    config = built.entry.config
+    # There are numbers to draw, none but numbers, and those of this network.
+    stated = given_shapes(built.manifest)
+    sound = {
+        name: each
+        for name, each in outputs.items()
+        if each.size and np.isfinite(each).all() and shapes_fit(each.shape, stated.get(name, ()))
+    }
+    drawn: tuple[NDArray[np.uint8], str] | None
+    drawn = architecture_of(config).thumbnail(config, sound, (size[0], size[1]))
+    return drawn

@@ -1,0 +1,10 @@
+"""`python -m zoo.artifacts`: the JSON Schema of manifests, for `docs/manifest.schema.json`."""
+
+from zoo.artifacts.read import to_text
+from zoo.artifacts.schema import Manifest
+from zoo.common.terminal import say
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+if __name__ == "__main__":
+    say(to_text({"$schema": DIALECT, **Manifest.model_json_schema()}), end="")

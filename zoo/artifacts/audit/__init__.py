@@ -1,1 +1,0 @@
-"""Whether a folder is still what its manifest says, and still right."""

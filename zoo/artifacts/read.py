@@ -1,0 +1,94 @@
+"""Manifests as files: written as JSON, and read, with a sentence for whatever is wrong."""
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from weights.opening import as_utf8, read_at_most
+from zoo.artifacts.schema import MANIFEST, Manifest
+from zoo.common.errors import BadFile
+from zoo.common.fields import PATTERNS
+from zoo.common.staging import manifest_path
+
+LARGEST_MANIFEST = 4 << 20
+MOST_VALUES = 20_000
+"""More than any manifest has, and few enough to go through if each one is wrong."""
+
+MAKE_AGAIN = "Take another revision, or export, build or pull the files again."
+
+
+def read_folder_manifest(folder: Path) -> Manifest:
+    """Manifest of a folder. **Raises** `BadFile`."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        what = "is a file" if folder.is_file() else "does not exist"
+        what = "has no manifest.json" if folder.is_dir() else what
+        raise BadFile(f"{folder} {what}: give a folder that `zoo build` or `zoo pull` made.")
+    return read_manifest(path)
+
+
+def near(file: Path) -> Manifest | None:
+    """The manifest beside an ONNX file, or in the folder above; None if no sound one is there."""
+    for path in (manifest_path(file), file.absolute().parent.parent / MANIFEST):
+        with suppress(BadFile):
+            return read_manifest(path)
+    return None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest at a path. **Raises** `BadFile`."""
+    try:
+        content = read_at_most(path, LARGEST_MANIFEST + 1)
+    except FileNotFoundError as error:
+        raise BadFile(f"{path} is missing: keep the manifest beside its files.") from error
+    except OSError as error:
+        raise BadFile(f"{path} cannot be read ({error.strerror}): make it readable.") from error
+    return parse(content, str(path))
+
+
+def parse(content: bytes, origin: str, model: str | None = None) -> Manifest:
+    """A manifest's content. **Raises** `BadFile`, also if it is of another model than `model`."""
+    if len(content) > LARGEST_MANIFEST or content.count(b",") > MOST_VALUES:
+        raise BadFile(f"{origin} cannot be used: it is too large for a manifest. {MAKE_AGAIN}")
+    try:
+        manifest = Manifest.model_validate_json(as_utf8(content))
+    except ValidationError as error:
+        raise BadFile(f"{origin} cannot be used: {wrong(error)}. {MAKE_AGAIN}") from error
+    if model is not None and manifest.model != model:
+        trouble = f"it is of {manifest.model or 'no model'}, not of {model}"
+        raise BadFile(f"{origin} cannot be used: {trouble}. {MAKE_AGAIN}")
+    return manifest
+
+
+def wrong(error: ValidationError) -> str:
+    """The first thing that is wrong, in words that complete a sentence."""
+    first = error.errors(include_url=False)[0]
+    context = first.get("ctx", {})
+    if first["type"] == "json_invalid":
+        return f"it is no JSON ({context['error']})"
+    if first["type"] == "value_error":  # the zoo's own words, which say where they are from
+        return str(context["error"])
+    place = ascii(".".join(map(str, first["loc"])))[1:-1]
+    where = f"`{place[:120]}`" if place else "it"
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    expected = re.sub(r"^\w+ should", "it should", first["msg"])
+    if first["type"] == "string_pattern_mismatch":
+        expected = f"it should be {PATTERNS[context['pattern']]}"
+    return f"{where} is {ascii(first['input'])[:80]}: {expected}"
+
+
+def to_text(content: object) -> str:
+    """JSON for files and for stdout: of a manifest, or of anything that has manifests in it."""
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=fields) + "\n"
+
+
+def fields(value: object) -> object:
+    """Fields of JSON for a part of a manifest."""
+    if not isinstance(value, BaseModel):
+        raise TypeError(f"JSON has nothing for a {type(value).__name__}.")
+    # What was left out stays out.
+    return value.model_dump(mode="json", exclude_unset=True)

@@ -1,1 +1,0 @@
-"""How fast files are, measured beside each other."""

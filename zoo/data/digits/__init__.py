@@ -1,0 +1,1 @@
+"""Pictures of handwritten digits, and scenes of them, on which the models of digits were trained."""

@@ -1,1 +1,0 @@
-"""The images that the models of digits were trained on."""

@@ -1,1 +1,0 @@
-"""From many pictures to a dataset of their vectors, which is made in shards."""

@@ -1,0 +1,84 @@
+"""Many builds at once, within a budget of memory."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+from weights.parameters import parameter, spelled, spellings
+from weights.progress import Quiet
+from zoo.checkpoints.asked_entry import find_entry
+from zoo.common.processes import run_tasks
+from zoo.export.assemble.folder import build_folder
+from zoo.export.assemble.plan import FolderPlan
+from zoo.export.bulk import Outcome, attempt
+from zoo.export.resources import FOLDER_COPIES, memory
+
+BUILD_TRIES = 3
+"""How often a build is started whose process dies."""
+
+Told = Callable[[FolderPlan, str], None]
+"""Is told of every plan what is going on."""
+
+
+class Teller(Quiet):
+    """Progress of one plan, as words."""
+
+    def __init__(self, plan: FolderPlan, tell: Told):
+        self.plan, self.told = plan, tell
+
+    def stage(self, text: str, total: int | None = None) -> None:
+        self.told(self.plan, text)
+
+
+def start(plan: FolderPlan, tell: Told | None, options: Mapping[str, str]) -> Outcome:
+    """Build a folder; what is wrong with the request is part of the outcome, in which parameters
+    are called as these options."""
+    progress = Quiet() if tell is None else Teller(plan, tell)
+    with spelled(options):
+        return attempt(plan.model, partial(build_folder, plan, progress))
+
+
+def memory_needed(plan: FolderPlan) -> int:
+    """Bytes of memory that a build needs at most, about."""
+    return memory(find_entry(plan.model, plan.weights)[0], FOLDER_COPIES)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Where builds run: how to open it, what its workers are given, what says that one was lost."""
+
+    open: Callable[[], AbstractContextManager[Executor]]
+    told: Told | None
+    lost: tuple[type[Exception], ...]
+
+
+def run_builds(
+    plans: Sequence[FolderPlan],
+    pool: Pool,
+    budget: float,
+    finished: Callable[[FolderPlan, Outcome], None],
+) -> list[Outcome]:
+    """Build all folders, as many at once as there are workers and bytes of memory for.
+
+    What is larger than the budget is built alone. A build whose worker dies is started again.
+    """
+    outcomes: dict[FolderPlan, Outcome] = {}
+    error = (
+        f"the process that built it died {BUILD_TRIES} times, perhaps for want of memory: lower "
+        f"{parameter('jobs')}."
+    )
+
+    def submit(executor: Executor, plan: FolderPlan) -> Future[Outcome]:
+        return executor.submit(start, plan, pool.told, spellings())
+
+    def fits(plan: FolderPlan, running: Collection[FolderPlan]) -> bool:
+        return not running or sum(map(memory_needed, (plan, *running))) <= budget
+
+    def settle(plan: FolderPlan, outcome: Outcome | None) -> None:
+        outcomes[plan] = outcome or Outcome(plan.model, error=error)
+        finished(plan, outcomes[plan])
+
+    run_tasks(plans, pool.open, submit, fits, settle, pool.lost, BUILD_TRIES)
+    return [outcomes[plan] for plan in plans]

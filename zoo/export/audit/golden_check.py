@@ -1,0 +1,121 @@
+"""The golden numbers of a folder: one input, and what the network makes of it in JAX."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+import converter
+from zoo.artifacts.findings import Finding, Judged, Residuals, residuals
+from zoo.artifacts.measured import Verification
+from zoo.artifacts.schema import Manifest, Variant
+from zoo.artifacts.stated_entry import stated_entry
+from zoo.artifacts.words import limit, tried_levels, worst_words
+from zoo.common import runtime
+from zoo.common.errors import BadFile, first_line
+from zoo.common.golden_file import Golden, read_golden
+from zoo.export.assemble.extras import GOLDEN
+from zoo.export.precision import runnable
+from zoo.export.precisions import PRECISIONS
+from zoo.export.verify import compared, judge
+from zoo.tasks.answer import unit
+
+TOWER_OUTPUTS = {
+    frozenset(("pixel_values",)): "image_embeds",
+    frozenset(("input_ids",)): "text_embeds",
+    frozenset(("input_ids", "attention_mask")): "text_embeds",
+}
+"""What the vectors of a tower are called in a model of two, by what it takes."""
+
+Compare: TypeAlias = Callable[[runtime.Session, Variant], Judged]
+"""How far what a session gives is from what it should."""
+
+
+def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
+    """Whether a folder's golden numbers can be read, and the comparison with them."""
+    try:
+        golden = read_golden(folder / GOLDEN)
+    except BadFile as error:
+        lost = Finding("golden", False, "there are no golden numbers to compare with")
+        return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
+    shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.fed.items()}
+    listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    return Finding("golden numbers", True, listed), partial(
+        _at_every_level, folder, golden, manifest
+    )
+
+
+def _at_every_level(
+    folder: Path, golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
+) -> Judged:
+    """The golden input in a session twice, and at the levels of optimisation below it: the first
+    that is wrong, or else what the session gave."""
+    judged, (provider, *_) = rerun(golden, manifest, live, variant), live.get_providers()
+    again = rerun(golden, manifest, live, variant)
+    for judgement in (judged, again):
+        if not judgement.finding.passed:
+            return judgement
+    try:
+        model = runnable(folder / variant.file, variant.precision)
+        for level, lower in runtime.lower_sessions(model, provider):
+            judgement = rerun(golden, manifest, lower, variant)
+            if not judgement.finding.passed:
+                detail = f"{judgement.finding.detail}, at optimisation level '{level}'"
+                return replace(judgement, finding=replace(judgement.finding, detail=detail))
+    except runtime.ERRORS as error:
+        detail = f"{first_line(error)}, below the highest optimisation level"
+        return Judged(Finding("golden", False, detail))
+    return judged
+
+
+def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant) -> Judged:
+    """The golden input through a session, and how far from the golden outputs that is."""
+    taken = {each.name for each in live.get_inputs()}
+    if taken < golden.fed.keys():
+        return _tower(golden, frozenset(taken), live, variant)
+    names = [output.name for output in live.get_outputs()]
+    lost = sorted(set(names) ^ golden.outputs.keys())
+    if lost:
+        return Judged(Finding("golden", False, f"only one side has {', '.join(lost)}"))
+    try:
+        got = dict(zip(names, live.run(names, golden.fed), strict=True))
+        comparisons = [
+            compared(golden.fed, name, converter.compare(np.asarray(got[name]), expected))
+            for name, expected in golden.outputs.items()
+        ]
+    except runtime.ERRORS as error:
+        return Judged(Finding("golden", False, first_line(error)))
+    judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, comparisons))
+
+    def by_patch() -> Residuals:
+        stride, (height, width) = stated_entry(manifest).config.stride, manifest.preprocessing.size
+        return residuals((height // stride, width // stride), got, golden.outputs)
+
+    return Judged(*judged, by_patch if "input_ids" not in golden.fed else None)
+
+
+def _tower(
+    golden: Golden, taken: frozenset[str], live: runtime.Session, variant: Variant
+) -> Judged:
+    """One of two towers, whose vectors have other lengths than those of both."""
+    name, fed = TOWER_OUTPUTS.get(taken, ""), {each: golden.fed[each] for each in sorted(taken)}
+    if name not in golden.outputs:
+        return Judged(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
+    try:
+        (vectors,) = live.run(["pooler_output"], fed)
+    except runtime.ERRORS as error:
+        return Judged(Finding("golden", False, first_line(error)))
+    unit_vectors = unit(np.asarray(vectors))
+    errors = converter.compare(unit_vectors, golden.outputs[name])
+    record = compared(fed, "pooler_output", errors)
+    return Judged(*finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record])))
+
+
+def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
+    """How far off numbers are, in words as well."""
+    detail = f"{worst_words(verification, verification.comparisons)}, {limit(verification)} asked"
+    detail += "" if verification.passed else f", {tried_levels(verification)}"
+    return Finding(check, verification.passed, detail), verification

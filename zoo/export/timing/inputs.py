@@ -1,0 +1,92 @@
+"""Random inputs by a file's own signature, with the dimensions settled that it leaves open."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weights.parameters import parameter
+from zoo.apps.bench.bench_options import BenchOptions
+from zoo.common.errors import BadFile, BadRequest
+from zoo.common.runtime import NodeArg
+from zoo.images.pixel_values import Size
+
+FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
+OPEN_WORDS = 77
+"""Of a text whose length is open, as CLIP's are."""
+WHOLE_NUMBERS = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An input whose dimensions are all numbers."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
+
+
+def settle_inputs(
+    file: object, inputs: Sequence[NodeArg], options: BenchOptions, usual: Size = (224, 224)
+) -> list[Spec]:
+    """The inputs of a file with numbers for all dimensions, a `usual` size where it is open.
+
+    The first dimension is the batch; height and width are the last two of four in floats, the
+    second and third in bytes. The second of a text counts its words.
+
+    **Raises** `BadRequest` for another batch or size than the file's own, or where another
+    dimension is open.
+    """
+    return [Spec(it.name, _dtype(file, it), _shape(file, it, options, usual)) for it in inputs]
+
+
+def _dtype(file: object, declared: NodeArg) -> str:
+    inner = declared.type.removeprefix("tensor(").removesuffix(")")
+    if inner not in FLOAT_NAMES and inner not in WHOLE_NUMBERS and inner != "uint8":
+        raise BadFile(f"{file}: {declared.name} is {declared.type}, which cannot be made up here.")
+    return FLOAT_NAMES.get(inner, inner)
+
+
+def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) -> tuple[int, ...]:
+    # What was asked for an axis, and what it usually has.
+    sizes: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
+    if declared.name in ("input_ids", "attention_mask"):
+        sizes[1] = (None, OPEN_WORDS)
+    if len(declared.shape) == 4:
+        first = 1 if "uint8" in declared.type else 2
+        asked = options.size or (None, None)
+        sizes |= {first + side: (asked[side], usual[side]) for side in (0, 1)}
+    dims: list[int] = []
+    for axis, dim in enumerate(declared.shape):
+        side, otherwise = sizes.get(axis, (None, 0))
+        if isinstance(dim, int) and side not in (None, dim):
+            raise BadRequest(
+                f"{file}: {declared.name} {list(declared.shape)} has {dim} where {side} was asked "
+                f"for: leave out {parameter('batch')} or {parameter('size')}, or name a file with "
+                "open dimensions."
+            )
+        dims.append(dim if isinstance(dim, int) else side or otherwise)
+        if dims[-1] < 1:
+            raise BadRequest(
+                f"{file}: {declared.name} {list(declared.shape)} leaves {dim} open, which is "
+                "neither batch nor height nor width: fix it in the file."
+            )
+    return tuple(dims)
+
+
+def draw_inputs(specs: Sequence[Spec]) -> dict[str, NDArray[Any]]:
+    """Random values: normal, any byte, or 0 and 1 where whole numbers may be indices."""
+    rng = np.random.default_rng(0)
+    drawn: dict[str, NDArray[Any]] = {}
+    for spec in specs:
+        if spec.dtype in FLOAT_NAMES.values():
+            drawn[spec.name] = rng.standard_normal(spec.shape, np.float32).astype(spec.dtype)
+        else:
+            top = 256 if spec.dtype == "uint8" else 2
+            drawn[spec.name] = rng.integers(0, top, spec.shape).astype(spec.dtype)
+    return drawn

@@ -1,1 +1,0 @@
-"""Built folders from a hub and to one, and `zoo.load`, which runs them."""

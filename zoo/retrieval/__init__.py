@@ -1,1 +1,0 @@
-"""Searching a dataset of vectors: for what is like a picture, a text, or a row; for duplicates."""
