@@ -29,7 +29,6 @@ from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
 from tests.references import classifiers
 from zoo.apps.bench import floor
-from zoo.apps.bench.bench_options import BenchOptions
 from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.common import runtime
@@ -376,8 +375,7 @@ def speed(
         for label, each in live.items()
     }
     label, file = next(iter(files.items()))
-    options = BenchOptions(batch=1, size=network.size)
-    specs = settle_inputs(file, live[label].get_inputs(), options)
+    specs = settle_inputs(file, live[label].get_inputs(), 1, network.size)
     products = timed_products(ir.load(file), specs)
     times = interleave(tasks | floor.tasks(products, THREADS), asked.rounds, clock)
     total = floor.floor(products, times).total

@@ -81,7 +81,8 @@ def test_progress_is_not_red(tmp_path):
     from tests.notebooks import run_notebook
 
     works = (
-        "import time\nfrom weights.progress import Quiet\nfrom zoo.common.progress import Lines, bar\n"
+        "import time\nfrom weights.progress import Quiet\n"
+        "from zoo.common.progress import Lines, bar\n"
         "with bar(Lines()) as progress:\n"
         "    progress.stage('fetching', 10**7)\n    time.sleep(1.1)\n    progress.step(5 * 10**6)\n"
         "    progress.note('by others')\nQuiet().note('terms')\n"

@@ -118,7 +118,7 @@ PROMISING = {"the named checkpoint"}
 
 ELSEWHERE = {
     "TensorRT": "nothing: there is no TensorRT where this project is tested, and the page says so",
-    "a C++ compiler and ONNX Runtime's headers": "tests/zoo/apps/site/test_cpp.py compiles and runs it",
+    "a C++ compiler and ONNX Runtime's headers": "tests/zoo/apps/site/test_cpp.py compiles it",
     "a card": "tests/zoo/report/test_report.py runs it without one",
     "a browser": "tests/test_clients.py and tests/zoo/apps/site/test_browser.py load folders so",
     "a cluster": "tests/zoo/export/test_build_cluster.py has one; all models would take a day",

@@ -1,7 +1,6 @@
 """Manifests as files: written as JSON, and read, with a sentence for whatever is wrong."""
 
 import json
-import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from weights.opening import as_utf8, read_at_most
 from zoo.artifacts.schema import MANIFEST, Manifest
 from zoo.common.errors import BadFile
-from zoo.common.fields import PATTERNS
+from zoo.common.fields import first_fault
 from zoo.common.staging import manifest_path
 
 LARGEST_MANIFEST = 4 << 20
@@ -56,29 +55,11 @@ def parse(content: bytes, origin: str, model: str | None = None) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(as_utf8(content))
     except ValidationError as error:
-        raise BadFile(f"{origin} cannot be used: {wrong(error)}. {MAKE_AGAIN}") from error
+        raise BadFile(f"{origin} cannot be used: {first_fault(error)}. {MAKE_AGAIN}") from error
     if model is not None and manifest.model != model:
         trouble = f"it is of {manifest.model or 'no model'}, not of {model}"
         raise BadFile(f"{origin} cannot be used: {trouble}. {MAKE_AGAIN}")
     return manifest
-
-
-def wrong(error: ValidationError) -> str:
-    """The first thing that is wrong, in words that complete a sentence."""
-    first = error.errors(include_url=False)[0]
-    context = first.get("ctx", {})
-    if first["type"] == "json_invalid":
-        return f"it is no JSON ({context['error']})"
-    if first["type"] == "value_error":  # the zoo's own words, which say where they are from
-        return str(context["error"])
-    place = ascii(".".join(map(str, first["loc"])))[1:-1]
-    where = f"`{place[:120]}`" if place else "it"
-    if first["type"] == "missing":
-        return f"{where} is missing"
-    expected = re.sub(r"^\w+ should", "it should", first["msg"])
-    if first["type"] == "string_pattern_mismatch":
-        expected = f"it should be {PATTERNS[context['pattern']]}"
-    return f"{where} is {ascii(first['input'])[:80]}: {expected}"
 
 
 def to_text(content: object) -> str:

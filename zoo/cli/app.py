@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-import zoo
 from zoo.cli import cache_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
@@ -23,6 +22,7 @@ from zoo.cli.show_command import show
 from zoo.cli.site_command import site
 from zoo.cli.verify_command import verify
 from zoo.common.terminal import say
+from zoo.common.versions import __version__
 
 app = typer.Typer()
 
@@ -30,7 +30,7 @@ app = typer.Typer()
 def show_version(asked: bool) -> None:
     """Print the version and leave."""
     if asked:
-        say(zoo.__version__)
+        say(__version__)
         raise typer.Exit
 
 

@@ -8,7 +8,14 @@ may add some.
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from zoo.common.staging import NAME
 
@@ -64,6 +71,24 @@ def without_controls(text: str) -> str:
     """Return the text with characters that are not shown written as Python writes them: controls,
     ends of lines, marks that turn the direction of writing, and halves of characters."""
     return UNSHOWN.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault that pydantic found, in words that complete a sentence."""
+    first = error.errors(include_url=False)[0]
+    context = first.get("ctx", {})
+    if first["type"] == "json_invalid":
+        return f"it is no JSON ({context['error']})"
+    if first["type"] == "value_error":  # our own sentence, which names the field
+        return str(context["error"])
+    name = ascii(".".join(map(str, first["loc"])))[1:-1]
+    subject = f"`{name[:120]}`" if name else "it"
+    if first["type"] == "missing":
+        return f"{subject} is missing"
+    expected = re.sub(r"^\w+ should", "it should", first["msg"])
+    if first["type"] == "string_pattern_mismatch":
+        expected = f"it should be {PATTERNS[context['pattern']]}"
+    return f"{subject} is {ascii(first['input'])[:80]}: {expected}"
 
 
 class Model(BaseModel):

@@ -7,6 +7,9 @@ from weights.initializers import Float32
 
 UInt8 = NDArray[np.uint8]
 
+PAPER, INK = (255, 255, 255), (32, 32, 32)
+"""The colours of the background and the text of a drawing: red, green, blue."""
+
 RAMP = np.array(
     [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]], np.float32
 )

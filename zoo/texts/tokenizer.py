@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from weights.opening import as_utf8, read_at_most
-from zoo.artifacts.read import wrong
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
-from zoo.common.fields import Line, Model
+from zoo.common.fields import Line, Model, first_fault
 
 if TYPE_CHECKING:
     import tokenizers
@@ -116,7 +115,7 @@ def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, 
     try:
         return TokenizerSettings.model_validate_json(content), json.loads(content)
     except ValidationError as error:
-        trouble = wrong(error)
+        trouble = first_fault(error)
         raise BadFile(f"{path} cannot be used: {trouble}. Take the checkpoint's own.") from error
 
 

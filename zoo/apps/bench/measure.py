@@ -93,7 +93,7 @@ def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
     usual = [manifest.preprocessing.size] if manifest else []
     try:
         live = resting_session(file, options.threads)
-        specs = settle_inputs(file, live.get_inputs(), options, *usual)
+        specs = settle_inputs(file, live.get_inputs(), options.batch, options.size, *usual)
         task = run_once(live, draw_inputs(specs))
         task()
     except runtime.ERRORS as error:

@@ -12,10 +12,13 @@ from PIL import Image, ImageDraw, ImageFont
 from weights.parameters import parameter
 from weights.printable import printable
 from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable
-from zoo.apps.show.draw import GAP, INK, PAPER
 from zoo.common.errors import BadRequest
 from zoo.common.fonts import font
 from zoo.images.pictures import pictures, read_picture
+from zoo.tasks.colours import INK, PAPER
+
+GAP = 8
+"""Pixels between cells."""
 
 CELL_SIDE = 160
 """Pixels of the square that a picture is fitted into."""

@@ -10,9 +10,8 @@ from zoo.apps.show.features import Features
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import UInt8
 from zoo.images.pixel_values import Float32
-from zoo.tasks.colours import components, ramp
+from zoo.tasks.colours import INK, PAPER, components, ramp
 
-PAPER, INK = (255, 255, 255), (32, 32, 32)
 WARNING = (253, 231, 176)
 """Behind a note that is not to be overlooked."""
 

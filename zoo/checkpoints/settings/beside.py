@@ -22,10 +22,9 @@ from weights.tensors import LazyTensor
 from zoo.architectures.kinds import MODEL_TYPES
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.artifacts.read import wrong
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR, WHOLE_PROCESSOR
 from zoo.checkpoints.settings.processors import Processor, WholeProcessor
-from zoo.common.fields import Model
+from zoo.common.fields import Model, first_fault
 
 OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
 """What transformers and timm call a checkpoint, beside which its settings lie."""
@@ -120,5 +119,5 @@ def _read(path: Path, kind: type[Read]) -> Read | None:
             return kind.model_validate_json(as_utf8(content))
         trouble = f"it has more than {LARGEST_SETTINGS >> 20} MB"
     except ValidationError as error:
-        trouble = wrong(error)
+        trouble = first_fault(error)
     raise MappingError(f"{path} cannot be used: {trouble}. Mend it, or take it away.")

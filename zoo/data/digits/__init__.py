@@ -1,1 +1,1 @@
-"""Pictures of handwritten digits, and scenes of them, on which the models of digits were trained."""
+"""Pictures and scenes of handwritten digits, on which the models of digits were trained."""

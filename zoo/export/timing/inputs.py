@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.bench.bench_options import BenchOptions
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.runtime import NodeArg
 from zoo.images.pixel_values import Size
@@ -32,17 +31,23 @@ class Spec:
 
 
 def settle_inputs(
-    file: object, inputs: Sequence[NodeArg], options: BenchOptions, usual: Size = (224, 224)
+    file: object,
+    inputs: Sequence[NodeArg],
+    batch: int | None = None,
+    size: Size | None = None,
+    usual: Size = (224, 224),
 ) -> list[Spec]:
-    """The inputs of a file with numbers for all dimensions, a `usual` size where it is open.
+    """Return the inputs of a file with a number for each dimension.
 
-    The first dimension is the batch; height and width are the last two of four in floats, the
-    second and third in bytes. The second of a text counts its words.
+    The first dimension is the batch. Height and width are the last two of four dimensions of
+    floats, and the second and third of bytes. The second dimension of a text counts its tokens.
 
-    **Raises** `BadRequest` for another batch or size than the file's own, or where another
-    dimension is open.
+    **Arguments:** `batch` and `size` (height, width) replace open dimensions; without them the
+    batch is 1 and the size is `usual`. **Raises** `BadRequest` if the file has another batch or
+    size, or leaves another dimension open.
     """
-    return [Spec(it.name, _dtype(file, it), _shape(file, it, options, usual)) for it in inputs]
+    requested = batch, *(size or (None, None))
+    return [Spec(it.name, _dtype(file, it), _shape(file, it, requested, usual)) for it in inputs]
 
 
 def _dtype(file: object, declared: NodeArg) -> str:
@@ -52,15 +57,20 @@ def _dtype(file: object, declared: NodeArg) -> str:
     return FLOAT_NAMES.get(inner, inner)
 
 
-def _shape(file: object, declared: NodeArg, options: BenchOptions, usual: Size) -> tuple[int, ...]:
-    # What was asked for an axis, and what it usually has.
-    sizes: dict[int, tuple[int | None, int]] = {0: (options.batch, 1)}
+def _shape(
+    file: object,
+    declared: NodeArg,
+    requested: tuple[int | None, int | None, int | None],
+    usual: Size,
+) -> tuple[int, ...]:
+    """Return the shape of an input for a requested batch, height and width."""
+    # By axis: the requested size, and the default size.
+    sizes: dict[int, tuple[int | None, int]] = {0: (requested[0], 1)}
     if declared.name in ("input_ids", "attention_mask"):
         sizes[1] = (None, OPEN_WORDS)
     if len(declared.shape) == 4:
         first = 1 if "uint8" in declared.type else 2
-        asked = options.size or (None, None)
-        sizes |= {first + side: (asked[side], usual[side]) for side in (0, 1)}
+        sizes |= {first + side: (requested[1 + side], usual[side]) for side in (0, 1)}
     dims: list[int] = []
     for axis, dim in enumerate(declared.shape):
         side, otherwise = sizes.get(axis, (None, 0))
