@@ -12,7 +12,7 @@ import zoo as package
 from tests import folders
 from tests.zoo.apps.embed.test_embed import rows
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "embed.md"
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "embed.md"
 BLOCKS = re.findall(
     r"<!-- needs a dataset and that library -->\n```python\n(.*?)^```",
     PAGE.read_text(),

@@ -23,7 +23,7 @@ from zoo.common.errors import BadFile
 from zoo.images.photograph import photographs
 from zoo.tasks.colours import RAMP, components
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)
 

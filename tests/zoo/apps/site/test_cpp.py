@@ -19,7 +19,7 @@ from zoo.common.progress import Lines
 
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 HEADER, DEBIAN = "onnxruntime_cxx_api.h", "/usr/include/onnxruntime"
 SHOWN = re.compile(r'aria-label="C\+\+"><code>(.*?)</code>', re.DOTALL)
 
