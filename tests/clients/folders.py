@@ -25,7 +25,7 @@ from zoo.checkpoints.settings.picture_settings import transformers_processor
 from zoo.images.photograph import photograph
 
 REPOSITORY = HERE.parent.parent
-PAGE_BOXES = REPOSITORY / "zoo" / "site" / "assets" / "boxes.js"
+PAGE_BOXES = REPOSITORY / "zoo" / "apps" / "site" / "assets" / "boxes.js"
 """What a page makes of outputs that say where things are."""
 
 
