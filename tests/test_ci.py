@@ -14,7 +14,7 @@ STUB = """#!/bin/sh
 case "$*" in
   "-m venv "*)
     mkdir -p "$3/bin"
-    for name in python pip ruff mypy; do cp "$0" "$3/bin/$name"; done ;;
+    for name in python pip ruff mypy lint-imports; do cp "$0" "$3/bin/$name"; done ;;
   "-m zoo.export") touch vit_digits-opset23.onnx dinov3_vits16-opset23.onnx ;;
 esac
 """
