@@ -28,7 +28,8 @@ import zoo
 from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
 from tests.references import classifiers
-from zoo.apps.bench import floor
+from zoo.apps.bench.measure import floor
+from zoo.apps.bench.measure import tasks as product_tasks
 from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.common import runtime
@@ -377,8 +378,8 @@ def speed(
     label, file = next(iter(files.items()))
     specs = settle_inputs(file, live[label].get_inputs(), 1, network.size)
     products = timed_products(ir.load(file), specs)
-    times = interleave(tasks | floor.tasks(products, THREADS), asked.rounds, clock)
-    total = floor.floor(products, times).total
+    times = interleave(tasks | product_tasks(products, THREADS), asked.rounds, clock)
+    total = floor(products, times).total
     return {
         "products_ms": round(1e3 * total, 3),
         "to_products": {label: round(min(times[label]) / total, 3) for label in tasks},

@@ -26,7 +26,7 @@ from zoo.architectures.builder import batched
 from zoo.common import runtime
 from zoo.data.digits.data import split_digits
 from zoo.data.digits.scattered import Scattered, scatter
-from zoo.export.timing.machine import machine
+from zoo.export.timing.rounds import machine
 from zoo.tasks.boxes import Box
 
 CANVASES, SEED = 300, 0

@@ -41,8 +41,7 @@ import zoo
 from benchmarks.pages import table
 from weights.progress import Quiet
 from zoo.data.digits.data import split_digits
-from zoo.export.calibrate.candidates import Calibrator
-from zoo.export.calibrate.ranges import widest, write_fixed
+from zoo.export.calibration import Calibrator, widest, write_fixed
 from zoo.export.precision import derive
 from zoo.export.timing.rounds import interleave, resting_session, run_once
 from zoo.images.photograph import photographs

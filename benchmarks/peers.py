@@ -37,13 +37,12 @@ import zoo
 from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
-from zoo.apps.bench.bench_options import BenchOptions
-from zoo.apps.bench.measure import measure_files
+from zoo.apps.bench.measure import BenchOptions, measure_files
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import model_shapes
 from zoo.common import runtime
 from zoo.export.assemble.plan import USUAL_VARIANTS, VARIANTS
-from zoo.export.timing.machine import machine
+from zoo.export.timing.rounds import machine
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 

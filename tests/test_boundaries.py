@@ -80,16 +80,16 @@ DOORS = {
     r"\bos\.f?d?open\(": ("weights/opening.py",),
     # Files to be read; the others read this package's own, or the kernel's.
     r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path|\btarfile\.open\(\w+\)": (
-        *("weights/opening.py", "zoo/export/timing/footprint.py", "zoo/export/timing/machine.py"),
+        *("weights/opening.py", "zoo/export/timing/footprint.py", "zoo/export/timing/rounds.py"),
         *(
             "zoo/common/fonts.py",
-            "zoo/artifacts/markdown.py",
+            "zoo/artifacts/words.py",
             "zoo/architectures/entry.py",
             "zoo/architectures/families/shared.py",
         ),
     ),
     r"\.(read|write)_text\((?!.*encoding)|open\('[rwa]'(?!.*encoding)": (
-        *("zoo/export/timing/footprint.py", "zoo/export/timing/machine.py"),
+        *("zoo/export/timing/footprint.py", "zoo/export/timing/rounds.py"),
     ),
     r"(?<![\w.])print\(": ("zoo/common/terminal.py", "weights/progress.py"),
     r"\bimport onnxruntime\b": (

@@ -96,10 +96,10 @@ if system == "win32":
     simulate(os.getcwd())
 delattr(os, "sched_getaffinity")
 sys.platform = system
-from zoo.export.timing import footprint, machine
+from zoo.export.timing import footprint, rounds
 from zoo.cli.app import app
 from zoo.cli.console import call
-for module, names in ((machine, ("CPUINFO", "STAT")), (footprint, ("STATUS", "RESET"))):
+for module, names in ((rounds, ("CPUINFO", "STAT")), (footprint, ("STATUS", "RESET"))):
     for name in names:
         setattr(module, name, Path("nowhere", "proc"))
 for words in commands:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from zoo.apps.embed.about import About, write_about
 from zoo.apps.embed.part_files import part_format, part_writer
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.artifacts.stated_preprocessing import StatedPreprocessing
+from zoo.artifacts.schema import StatedPreprocessing
 
 COLUMNS = "key", "width", "height", "sha256", "vector"
 

@@ -45,7 +45,7 @@ def is_users_line(file: str) -> bool:
 
 
 def portable_line(node: Node) -> str:
-    """The line of a node, the same on every machine: ``zoo/apps/bench/floor.py:44 (gelu)``."""
+    """The line of a node, the same on every machine: ``zoo/apps/bench/measure.py:44 (gelu)``."""
     parts = _LINE.fullmatch(line_of(node.source))
     return f"{_within(parts['file'])}:{parts['rest']}" if parts else ""
 

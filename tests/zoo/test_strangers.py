@@ -16,8 +16,7 @@ from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.show.draw import draw_grid
 from zoo.apps.show.features import of_file
 from zoo.apps.site.write import CATALOGUE, refuse_strangers
-from zoo.artifacts.read import read_manifest
-from zoo.artifacts.stated_entry import stated_entry
+from zoo.artifacts.read import read_manifest, stated_entry
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.cli.models_command import described_entry

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.architectures.kinds import architecture_of
+from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Tensor, Variant
-from zoo.artifacts.stated_entry import stated_entry
 from zoo.common.errors import BadFile, first_line
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import request_errors
 from weights.sources.hub import FORBIDDEN, answer_of, reason
-from zoo.artifacts.listed import AGAIN, check_folder
+from zoo.artifacts.folder_check import AGAIN, check_folder
 from zoo.artifacts.pull import BRANCH
 from zoo.artifacts.read import LARGEST_MANIFEST, parse
 from zoo.artifacts.schema import MANIFEST, File, Manifest

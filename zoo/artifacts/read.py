@@ -1,16 +1,19 @@
-"""Manifests as files: written as JSON, and read, with a sentence for whatever is wrong."""
+"""Read and write manifests, and look up the model that a manifest names."""
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from weights.opening import as_utf8, read_at_most
+from zoo.architectures.entry import Licence, ModelInfo
 from zoo.artifacts.schema import MANIFEST, Manifest
 from zoo.common.errors import BadFile
 from zoo.common.fields import first_fault
 from zoo.common.staging import manifest_path
+from zoo.registry.lookup import MODELS, architecture, info
 
 LARGEST_MANIFEST = 4 << 20
 MOST_VALUES = 20_000
@@ -73,3 +76,31 @@ def fields(value: object) -> object:
         raise TypeError(f"JSON has nothing for a {type(value).__name__}.")
     # What was left out stays out.
     return value.model_dump(mode="json", exclude_unset=True)
+
+
+def stated_entry(manifest: Manifest) -> ModelInfo:
+    """The zoo's entry for the model of a manifest, or one for the network of somebody's own that it
+    describes. **Raises** `UnknownModel`, or `BadFile` where that is of another kind."""
+    if manifest.network is None:
+        entry = info(manifest.model)
+        is_other = len(manifest.classes) == entry.config.classes != 0
+        return replace(entry, labels=manifest.classes) if is_other else entry
+    family = architecture(manifest.family or manifest.model)
+    kinds = {type(entry.config) for entry in MODELS.values() if entry.family == family.family}
+    if type(manifest.network) not in kinds:
+        raise BadFile(
+            f"a manifest says that {ascii(manifest.model)[1:-1]} is of {family.family}, and its "
+            "network is of another kind: export, build or pull it again."
+        )
+    return replace(
+        family,
+        name=manifest.model,
+        aliases=manifest.aliases,
+        config=manifest.network,
+        published={},
+        labels=manifest.classes,
+        preprocessing=manifest.preprocessing.settings,
+        parameters=manifest.parameters,
+        digest="",
+        licence=Licence(**manifest.licence.model_dump()),
+    )

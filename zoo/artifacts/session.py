@@ -21,7 +21,7 @@ from zoo.tasks.labels import TEMPLATE, in_sentences, likeliest_first
 
 if TYPE_CHECKING:
     from zoo.artifacts.described_file import DescribedFile
-    from zoo.artifacts.found_variant import FoundVariant
+    from zoo.artifacts.find import FoundVariant
     from zoo.artifacts.schema import Manifest, Variant
     from zoo.common.runtime import Session
     from zoo.tasks.answer import Answer, Answered
@@ -106,7 +106,7 @@ class VisionModel:
         """Answer about each picture: classes, depths, its features, or things in boxes,
         of which it is surer than `threshold`."""
         from zoo.architectures.kinds import architecture_of
-        from zoo.artifacts.stated_entry import stated_entry
+        from zoo.artifacts.read import stated_entry
         from zoo.tasks.answer import Question
         from zoo.tasks.fed import Fed
 
@@ -126,7 +126,7 @@ class VisionModel:
     def tokenizer(self) -> Tokenizer:
         """Tokenizer that makes `input_ids` of texts. **Raises** `BadRequest` for a model of
         pictures alone, `BadFile`, or `MissingLibrary` without the library tokenizers."""
-        from zoo.artifacts.stated_entry import stated_entry
+        from zoo.artifacts.read import stated_entry
         from zoo.texts.tokenizer import read_tokenizer
 
         words = stated_entry(self.manifest).config.words
@@ -197,7 +197,7 @@ class VisionModel:
         named = self.manifest.variants.items()
         own = next((name for name, variant in named if variant == self.variant), "")
         if taken not in self.towers:
-            from zoo.artifacts.found_variant import variant_in_folder
+            from zoo.artifacts.find import variant_in_folder
 
             tower = variant_in_folder(self.path.parent.parent, tower_variant(taken, own))
             self.towers[taken] = _described(tower, self.session.get_providers())
@@ -231,7 +231,7 @@ def load(
     >>> zoo.load("dinov3_vits16")("cat.png")["pooler_output"].shape
     (1, 384)
     """
-    from zoo.artifacts.found_variant import find_folder, folder_of
+    from zoo.artifacts.find import find_folder, folder_of
 
     model = os.fspath(model) if isinstance(model, os.PathLike) else model
     if folder is None and isinstance(model, str) and model.endswith(".onnx"):
@@ -246,7 +246,7 @@ def load(
 
 def open_folder(place: Path, variant: str, providers: Sequence[str] | None = None) -> VisionModel:
     """The model that was built in a folder. **Raises** `BadFile` or `BadRequest`."""
-    from zoo.artifacts.found_variant import variant_in_folder
+    from zoo.artifacts.find import variant_in_folder
 
     return _opened(variant_in_folder(place, variant), providers)
 
@@ -254,7 +254,7 @@ def open_folder(place: Path, variant: str, providers: Sequence[str] | None = Non
 def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel:
     """The model in a file with a manifest beside it, or in the folder above. **Raises** `BadFile`
     or `BadRequest`."""
-    from zoo.artifacts.found_variant import variant_in_file
+    from zoo.artifacts.find import variant_in_file
 
     return _opened(variant_in_file(path), providers)
 

@@ -50,9 +50,8 @@ def described_entry(model: str) -> ModelInfo:
     if model in MODELS or not path.exists():
         return info(model)
     # Manifests are read with pydantic, and a checkpoint is known by what JAX would build.
-    from zoo.artifacts.found_variant import is_built
-    from zoo.artifacts.read import near, read_folder_manifest
-    from zoo.artifacts.stated_entry import stated_entry
+    from zoo.artifacts.find import is_built
+    from zoo.artifacts.read import near, read_folder_manifest, stated_entry
 
     if is_built(path):
         return stated_entry(read_folder_manifest(path))

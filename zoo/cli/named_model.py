@@ -21,7 +21,7 @@ def named_model(how_files_run: str = "") -> Option:
 def file_of(model: str, weights: str | None) -> Path | None:
     """The ONNX file that is named, or the one of a folder in float32; None for a model in JAX.
     **Raises** a `ZooError`, also where weights are named that such a file has itself."""
-    from zoo.artifacts.found_variant import is_built, variant_in_folder
+    from zoo.artifacts.find import is_built, variant_in_folder
 
     path = Path(model)
     if not (built := is_built(path)) and not model.endswith(".onnx"):

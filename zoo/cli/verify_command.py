@@ -15,7 +15,7 @@ from zoo.common.staging import manifest_path
 from zoo.common.terminal import complain, say
 
 if TYPE_CHECKING:
-    from zoo.artifacts.findings import AuditReport, Finding
+    from zoo.artifacts.folder_check import AuditReport, Finding
     from zoo.checkpoints.weights_argument import Choice
 
 ONNX = Option("FILE", "An exported file to compare golden numbers with.")

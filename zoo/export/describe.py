@@ -16,8 +16,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.artifacts import schema
 from zoo.artifacts.choices import Target
-from zoo.artifacts.schema import File, Manifest, Tensor, Variant
-from zoo.artifacts.stated_preprocessing import StatedPreprocessing
+from zoo.artifacts.schema import File, Manifest, StatedPreprocessing, Tensor, Variant
 from zoo.common.staging import sidecar_path
 from zoo.common.versions import __version__
 from zoo.export.make import Made

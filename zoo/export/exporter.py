@@ -1,9 +1,11 @@
-"""Export: make the files that a request asks for, and put them in their places."""
+"""Export: make the files that a request asks for, and publish them."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from weights import Provenance, Weights
 from weights.progress import Progress
@@ -13,8 +15,26 @@ from zoo.artifacts.schema import Manifest
 from zoo.common.staging import locked_output, manifest_path, publish, write_text, writing
 from zoo.export.describe import describe_file
 from zoo.export.make import Made, Maker, making_files
-from zoo.export.prefetch import prefetching
 from zoo.export.request import Request, check_targets
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[], list[Result]]]:
+    """Have a thread do tasks one after the other; what this gives waits for their results.
+
+    A block that ends before that leaves out those that have not begun. What tasks hold is let go of
+    when they are done.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        futures = [thread.submit(task) for task in tasks]
+        del tasks
+        try:
+            yield lambda: [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
 
 
 @dataclass(frozen=True)

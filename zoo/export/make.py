@@ -117,7 +117,7 @@ class Maker:
         inputs = [*sample_inputs(entry, batch, size).values()]
         if precision == "int8" and self.pictures is not None:
             # ONNX Runtime is imported only where something runs in it.
-            from zoo.export.calibrate.candidates import Calibrator, write_best
+            from zoo.export.calibration import Calibrator, write_best
 
             calibrator = Calibrator(self.pictures, how, size, batch)
             with writing(file):

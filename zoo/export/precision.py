@@ -14,12 +14,10 @@ from zoo.architectures.config import Config
 from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Precision, Scales, Target
 from zoo.export.precisions import PRECISIONS, Integers, Limit
-from zoo.export.quantise.blocks import Blocks
-from zoo.export.quantise.columns import Columns
-from zoo.export.quantise.matrices import quantise
-from zoo.export.quantise.means import means
-from zoo.export.quantise.products import Codec
-from zoo.export.quantise.rows import ScaledRows
+from zoo.export.quantise.activations import means
+from zoo.export.quantise.int4 import Blocks
+from zoo.export.quantise.int8 import Columns, ScaledRows
+from zoo.export.quantise.products import Codec, quantise
 from zoo.export.quantise.smooth_quant import even_out
 
 OF_ANY_SIZE = Limit("max_rel", 1e-4)

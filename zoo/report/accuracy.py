@@ -30,7 +30,7 @@ from zoo.export.describe import tools, weights_origin
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.precision import runnable
 from zoo.export.request import FileSpec, Signature
-from zoo.export.timing.machine import machine
+from zoo.export.timing.rounds import machine
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values

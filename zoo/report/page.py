@@ -6,10 +6,9 @@ from pathlib import Path
 
 from weights.parameters import parameter
 from zoo.architectures.reported import MEASURED_TASKS, Task
-from zoo.artifacts.markdown import markdown
 from zoo.artifacts.measured import worst
 from zoo.artifacts.read import to_text
-from zoo.artifacts.words import passed
+from zoo.artifacts.words import markdown, passed
 from zoo.common.errors import BadOutput
 from zoo.common.staging import replacing, write_text
 from zoo.registry.lookup import MODELS

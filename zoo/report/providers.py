@@ -35,7 +35,7 @@ from zoo.export.assemble.extras import GOLDEN
 from zoo.export.assemble.folder import build_folder
 from zoo.export.assemble.plan import FolderPlan, read_variants
 from zoo.export.describe import tools
-from zoo.export.timing.machine import machine
+from zoo.export.timing.rounds import machine
 from zoo.report.accuracy import OPEN
 
 USUAL_CHOICES: Mapping[str, Choice] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weights.opening import open_inside
 from weights.parameters import parameter
-from zoo.artifacts.markdown import html_page
+from zoo.artifacts.words import html_page
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.staging import check_free, replacing, write_text
 from zoo.images.pictures import read_picture

@@ -21,8 +21,7 @@ from zoo.architectures.entry import Licence
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.measured import Comparison
 from zoo.artifacts.read import MOST_VALUES, near, parse, to_text
-from zoo.artifacts.schema import StatedLicence, StatedWeights
-from zoo.artifacts.stated_preprocessing import StatedPreprocessing
+from zoo.artifacts.schema import StatedLicence, StatedPreprocessing, StatedWeights
 from zoo.common.errors import BadFile
 from zoo.export.describe import weights_origin
 from zoo.registry.lookup import info

@@ -28,8 +28,8 @@ from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
-from zoo.artifacts.stated_entry import stated_entry
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.recognised import likely
 from zoo.export.describe import describe_shared

@@ -18,10 +18,9 @@ from zoo import from_pretrained, to_onnx
 from zoo.artifacts.measured import RangedFile, Speed
 from zoo.artifacts.read import near
 from zoo.data.digits.data import split_digits
-from zoo.export.calibrate.choice import choose
-from zoo.export.calibrate.observed import observe
-from zoo.export.calibrate.ranges import widest, write_fixed
+from zoo.export.calibration import choose, widest, write_fixed
 from zoo.export.precision import load_typed
+from zoo.export.quantise.activations import observe
 from zoo.export.quantise.products import products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.images.picture_folder import MOST_PICTURES, read_picture_folder

@@ -29,9 +29,8 @@ from zoo.common import runtime
 from zoo.export.make import convert_model
 from zoo.export.precision import CODECS, derive, outgrown, runnable
 from zoo.export.precisions import PRECISIONS
-from zoo.export.quantise.matrices import quantise
-from zoo.export.quantise.means import means
-from zoo.export.quantise.products import products
+from zoo.export.quantise.activations import means
+from zoo.export.quantise.products import products, quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, verify_file

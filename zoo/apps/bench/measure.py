@@ -1,25 +1,146 @@
-"""Everything about some files, measured in the same rounds."""
+"""Measure the speed and memory of files in the same rounds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from weights.parameters import parameter
 from weights.progress import Progress
-from zoo.apps.bench.against import torch_task
-from zoo.apps.bench.bench_options import BenchOptions
-from zoo.apps.bench.floor import Floor, Key, floor, tasks
 from zoo.artifacts.read import near
+from zoo.checkpoints.settings.huggingface import transformers_config, transformers_kind
 from zoo.common import runtime
-from zoo.common.errors import BadFile, first_line
+from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
+from zoo.common.options import FILE_SIZE, Option
 from zoo.export.timing.footprint import Footprint, footprint
 from zoo.export.timing.inputs import Spec, draw_inputs, settle_inputs
-from zoo.export.timing.machine import watch_others
-from zoo.export.timing.rounds import Task, interleave, resting_session, run_once
-from zoo.export.timing.timed_products import timed_products
+from zoo.export.timing.rounds import Task, interleave, resting_session, run_once, watch_others
+from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
+from zoo.registry.lookup import info
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Options of a measurement; batch and size (height, width) are None where files decide.
+
+    `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
+    thread computes, and not how long it waits for a busy machine.
+    """
+
+    batch: Annotated[
+        int | None, Option("N", "The number of images in a batch.", least=1, default="1")
+    ] = None
+    size: Annotated[
+        tuple[int, int] | None,
+        replace(FILE_SIZE, default="the file's or the manifest's, or 224"),
+    ] = None
+    threads: Annotated[int, Option("N", "The threads of each run.", least=1)] = 1
+    rounds: Annotated[
+        int,
+        Option("N", "The rounds; each runs every file once, in random order.", least=1),
+    ] = 20
+    against: Annotated[
+        Literal["torch"] | None,
+        Option("torch", "Also time transformers' model, with random weights."),
+    ] = None
+    clock: Callable[[], float] = time.perf_counter
+
+
+FLOOR_OPSET = 18
+IR_VERSION = 8
+
+Key: TypeAlias = int | TimedProduct
+"""What is timed: a file, by its number, or a product."""
+
+CALL = TimedProduct("MatMul", (1, 1), (1, 1), True)
+"""The smallest product: an empty call, whose time that of every other contains as well."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Seconds of the fastest run of each product, less an empty call's, and of all together."""
+
+    products: Products
+    seconds: Mapping[TimedProduct, float]
+
+    @property
+    def total(self) -> float:
+        """Seconds of as many of each as the network has."""
+        return sum(count * self.seconds[each] for each, count in self.products.counts.items())
+
+
+def tasks(products: Products, threads: int) -> dict[Key, Task]:
+    """One run of each product, and an empty call."""
+    return {product: _task(product, threads) for product in (CALL, *products.counts)}
+
+
+def floor(products: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
+    """Floor from the times of `tasks`."""
+    call = min(times[CALL])
+    return Floor(products, {each: max(min(times[each]) - call, 0.0) for each in products.counts})
+
+
+def _task(product: TimedProduct, threads: int) -> Task:
+    """A run of a model with this one node. A weight is a constant, as ONNX Runtime packs those."""
+    rng = np.random.default_rng(0)
+    sides = {"left": product.left, "right": product.right}
+    fed = {name: rng.standard_normal(shape, np.float32) for name, shape in sides.items()}
+    left, right = (ir.val(name, ir.DataType.FLOAT, shape) for name, shape in sides.items())
+    if product.constant:
+        right.const_value = ir.tensor(fed.pop("right"), name="right")
+    node = ir.node(product.op, [left, right], dict(product.attributes))
+    (output,) = node.outputs
+    output.name, output.dtype = "output", ir.DataType.FLOAT
+    graph = ir.Graph(
+        inputs=[left] if product.constant else [left, right],
+        outputs=[output],
+        nodes=[node],
+        initializers=[right] if product.constant else [],
+        opset_imports={"": FLOOR_OPSET},
+        name="product",
+    )
+    data = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION)).SerializeToString()
+    return run_once(resting_session(data, threads), fed)
+
+
+def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
+    """One run of transformers' model with random weights: float32, eager, on the CPU.
+
+    **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` where nobody
+    says which model it is, or transformers has none.
+    """
+    try:
+        import torch
+        from transformers import AutoConfig, AutoModel
+    except ModuleNotFoundError as error:
+        raise MissingLibrary(
+            f"{parameter('against')} torch needs PyTorch and transformers: run `pip install torch "
+            "transformers`."
+        ) from error
+    if not model or [spec.dtype for spec in specs] != ["float32"]:
+        raise BadRequest(
+            f"{parameter('against')} torch needs to know the architecture: let the first file be "
+            "one that takes float32 pixel_values and has its manifest beside it or in the folder "
+            "above."
+        )
+    config, names = info(model).config, info(model).class_names
+    settings = transformers_config(config, names, key_bias=False)
+    kind = settings.pop("model_type")
+    torch.set_num_threads(threads)
+    network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
+    (array,) = draw_inputs(specs).values()
+    images = torch.from_numpy(array)
+    asked = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
+
+    def task() -> object:
+        with torch.inference_mode():
+            return network(images, **asked)
+
+    return task
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from weights.opening import open_regular
 from zoo.apps.embed.embed_request import VECTOR, Dtype
 from zoo.apps.embed.placing import placing
 from zoo.artifacts.measured import StatedSimilarity
-from zoo.artifacts.stated_preprocessing import StatedPreprocessing
+from zoo.artifacts.schema import StatedPreprocessing
 from zoo.common.errors import BadFile
 from zoo.common.fields import Count, Digest, Label, Line, Model, Side
 from zoo.common.staging import write_text

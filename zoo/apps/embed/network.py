@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.described_file import DescribedFile
-from zoo.artifacts.found_variant import (
+from zoo.artifacts.find import (
     FoundVariant,
     find_folder,
     variant_in_file,

@@ -13,7 +13,7 @@ from weights.opening import open_regular
 from weights.parameters import parameter
 from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.apps.embed.vector_table import VectorTable, unit_rows
-from zoo.artifacts.found_variant import is_built
+from zoo.artifacts.find import is_built
 from zoo.artifacts.session import open_file, open_folder
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pictures import (

@@ -15,7 +15,7 @@ from weights.parameters import parameter
 from zoo.apps.embed.embed_request import VECTOR, Dtype, Extra
 from zoo.apps.embed.network import FoundNetwork
 from zoo.architectures.kinds import architecture_of
-from zoo.artifacts.stated_entry import stated_entry
+from zoo.artifacts.read import stated_entry
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
 from zoo.tasks.answer import best

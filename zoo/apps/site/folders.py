@@ -6,11 +6,10 @@ from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.listed import AGAIN, check_listed, present
+from zoo.artifacts.folder_check import AGAIN, check_listed, present
 from zoo.artifacts.measured import Speeds
-from zoo.artifacts.read import read_folder_manifest
+from zoo.artifacts.read import read_folder_manifest, stated_entry
 from zoo.artifacts.schema import File, Manifest, Variant
-from zoo.artifacts.stated_entry import stated_entry
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.fields import OWN_NAME
 from zoo.texts.tokenizer import SETTINGS, WORDS

@@ -19,7 +19,7 @@ from zoo.apps.site.folders import Built, read_all
 from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, pages
 from zoo.apps.site.searchable import Searchable, read_searchable, write_searchable
 from zoo.apps.site.thumbnails import draw_thumbnail, write_thumbnail
-from zoo.artifacts.listed import AGAIN
+from zoo.artifacts.folder_check import AGAIN
 from zoo.artifacts.read import LARGEST_MANIFEST, to_text
 from zoo.artifacts.schema import MANIFEST
 from zoo.common.errors import BadFile, BadOutput

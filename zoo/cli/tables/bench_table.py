@@ -10,7 +10,7 @@ from zoo.artifacts.measured import busy_words, is_busy
 from zoo.cli.tables import print_table
 from zoo.common.runtime import VERSION
 from zoo.common.terminal import say
-from zoo.export.timing.machine import machine
+from zoo.export.timing.rounds import machine
 
 
 def _ms(value: float) -> str:

@@ -15,10 +15,9 @@ from converter.opsets import OLDEST_ON_CUDA
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.artifacts.markdown import markdown
+from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
-from zoo.artifacts.stated_entry import stated_entry
-from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt
+from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import portable_config

@@ -7,9 +7,14 @@ from zoo.artifacts.measured import Speeds
 from zoo.common import runtime
 from zoo.export.assemble.plan import VARIANTS
 from zoo.export.network_inputs import Inputs
-from zoo.export.timing.machine import machine, watch_others
-from zoo.export.timing.medians import affordable, speeds_beside
-from zoo.export.timing.rounds import interleave, run_once
+from zoo.export.timing.rounds import (
+    affordable,
+    interleave,
+    machine,
+    run_once,
+    speeds_beside,
+    watch_others,
+)
 
 
 def speeds(

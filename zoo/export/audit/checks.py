@@ -5,8 +5,15 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
-from zoo.artifacts.findings import AuditReport, FileReport, Finding
-from zoo.artifacts.listed import as_listed, check_others, present, wrong_files
+from zoo.artifacts.folder_check import (
+    AuditReport,
+    FileReport,
+    Finding,
+    as_listed,
+    check_others,
+    present,
+    wrong_files,
+)
 from zoo.artifacts.read import read_folder_manifest, read_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
 from zoo.checkpoints.weights_argument import Choice

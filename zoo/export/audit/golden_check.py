@@ -9,10 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
-from zoo.artifacts.findings import Finding, Judged, Residuals, residuals
+from zoo.artifacts.folder_check import Finding, Judged, Residuals, residuals
 from zoo.artifacts.measured import Verification
+from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.stated_entry import stated_entry
 from zoo.artifacts.words import limit, tried_levels, worst_words
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line

@@ -10,9 +10,9 @@ from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.findings import Finding, Judged, Residuals, residuals
+from zoo.artifacts.folder_check import Finding, Judged, Residuals, residuals
+from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.stated_entry import stated_entry
 from zoo.artifacts.words import worst_of
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.own import own_entry

@@ -13,7 +13,7 @@ import converter
 from converter.opsets import is_older
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.described_file import declared_tensor
-from zoo.artifacts.findings import Finding
+from zoo.artifacts.folder_check import Finding
 from zoo.artifacts.schema import Tensor
 from zoo.common import runtime
 from zoo.common.errors import first_line

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import onnx_ir as ir
 
-from zoo.export.quantise.parameters import array, change, is_parameter
-from zoo.export.quantise.products import Floats
+from zoo.export.quantise.products import Floats, array, change, is_parameter
 
 SPREAD = 3.0
 """Standard deviations of a normalised channel that are taken for its largest value."""

@@ -14,8 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModel
 
 from zoo import info
-from zoo.apps.bench.against import torch_task
-from zoo.apps.bench.floor import CALL, floor, tasks
+from zoo.apps.bench.measure import CALL, floor, tasks, torch_task
 from zoo.architectures.builder import abstract
 from zoo.artifacts.measured import is_busy
 from zoo.checkpoints.settings.huggingface import transformers_config
@@ -24,8 +23,7 @@ from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.timing.footprint import footprint
 from zoo.export.timing.inputs import Spec, draw_inputs, settle_inputs
-from zoo.export.timing.machine import watch_others
-from zoo.export.timing.rounds import interleave
+from zoo.export.timing.rounds import interleave, watch_others
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 
 PIXELS = [Spec("pixel_values", "float32", (2, 3, 160, 224))]
@@ -230,7 +228,7 @@ def test_others_who_keep_the_machine_busy_are_noticed(monkeypatch, tmp_path):
     """Of what the system counts, idle and waiting time is no work; a system that counts nothing
     says nothing."""
     stat = tmp_path / "stat"
-    monkeypatch.setattr("zoo.export.timing.machine.STAT", stat)
+    monkeypatch.setattr("zoo.export.timing.rounds.STAT", stat)
     found = []
     for then in ((1000, 0, 0, 0, 0), (1000, 0, 0, 90_000, 90_000), (90_000, 0, 0, 0, 0)):
         stat.write_text("cpu  1000 0 0 0 0 0 0 0 0 0\ncpu0 1 0 0\n")

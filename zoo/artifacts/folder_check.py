@@ -1,17 +1,88 @@
-"""The files of a folder: all that are listed, as they are listed, and no others."""
+"""Check that a folder has the files of its manifest, with their digests, and no others."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from weights.files import digest_of
 from weights.opening import State, open_inside
 from weights.progress import Progress
-from zoo.artifacts.findings import Finding
+from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import read_folder_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest
 from zoo.common.errors import BadFile
 from zoo.common.staging import links
+from zoo.images.pixel_values import Size
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one check went; `detail` says in words what was found, and what was asked."""
+
+    check: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Absolute differences of outputs for one image of `grid`, rows and columns of patches."""
+
+    grid: Size
+    outputs: Mapping[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How a file's numbers are; `residuals` computes where they differ, if they could be had."""
+
+    finding: Finding
+    verification: Verification | None = None
+    residuals: Callable[[], Residuals] | None = None
+
+
+def residuals(
+    grid: Size, got: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
+) -> Residuals:
+    """Residuals of outputs by their names, in float32."""
+    pairs = {name: (np.asarray(got[name], np.float32), expected[name]) for name in expected}
+    return Residuals(grid, {name: abs(have - want) for name, (have, want) in pairs.items()})
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """All checks of one ONNX file; `verification` has those of its numbers, if it ran.
+
+    `residuals` says where these lie. `elsewhere` counts the nodes, by provider and operator, that
+    other providers than the chosen one compute; None if the file did not load.
+    """
+
+    name: str
+    file: str
+    passed: bool
+    findings: Sequence[Finding]
+    verification: Verification | None = None
+    elsewhere: Mapping[str, Mapping[str, int]] | None = None
+    residuals: Callable[[], Residuals] | None = None
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """All checks of a folder, or of one file in it; `absent` names the variants without files."""
+
+    folder: str
+    model: str
+    provider: str
+    passed: bool
+    findings: Sequence[Finding]
+    variants: Sequence[FileReport]
+    absent: Sequence[str] = ()
+
 
 AGAIN = "build the folder again, or `zoo pull --variant all` it"
 

@@ -1,4 +1,4 @@
-"""int8 files with activations ranged in several ways, measured; the best of them is kept."""
+"""int8 files with ranges of activations from pictures of the user: candidates and the choice."""
 
 import math
 import shutil
@@ -11,23 +11,67 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
+from converter.model.streaming import Written
+from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.choices import Target
 from zoo.artifacts.measured import Calibration, RangedFile, Ranging
 from zoo.common.digests import Digests
 from zoo.common.runtime import session
-from zoo.export.calibrate.choice import choose
-from zoo.export.calibrate.observed import Observed, observe
-from zoo.export.calibrate.ranges import widest, write_fixed
 from zoo.export.precision import derive, load_typed
 from zoo.export.precisions import PRECISIONS
-from zoo.export.quantise.products import Floats
+from zoo.export.quantise.activations import Observed, observe
+from zoo.export.quantise.int8 import ActivationRange, FixedColumns
+from zoo.export.quantise.products import Floats, quantise
 from zoo.export.quantise.smooth_quant import even_out
-from zoo.export.timing.medians import affordable, speeds_beside
-from zoo.export.timing.rounds import Task, interleave, run_once
+from zoo.export.timing.rounds import Task, affordable, interleave, run_once, speeds_beside
 from zoo.images.picture_folder import PictureFolder, pixel_batches
 from zoo.images.pixel_values import Size
+
+ALIKE = 1.1
+"""Files whose medians are this close are equally fast: another run may turn them round."""
+
+
+def choose(candidates: Mapping[Ranging, RangedFile], least: float) -> Ranging:
+    """The fastest of those whose cosine is at least `least`; of equally fast ones the most exact.
+
+    Where none is near enough, it is the most exact of all.
+    """
+
+    def exactness(way: Ranging) -> float:
+        cosine = candidates[way].cosine
+        return -1.0 if cosine is None else cosine
+
+    right = [way for way in candidates if exactness(way) >= least]
+    fastest = min((candidates[way].speed.p50_ms for way in right), default=0.0)
+    fast = [way for way in right if candidates[way].speed.p50_ms <= ALIKE * fastest]
+    return max(fast or candidates, key=exactness)
+
+
+def widest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:
+    """Range from the least number to the largest one, with zero."""
+    return {
+        name: ActivationRange(min(each.low, 0.0), max(each.high, 0.0))
+        for name, each in seen.items()
+    }
+
+
+def write_fixed(
+    source: Path,
+    target: Path,
+    ranges: Mapping[str, ActivationRange],
+    means: Mapping[str, Floats],
+    written: Written | None = None,
+    runtime: Target = DEFAULT_TARGET,
+) -> None:
+    """Write a float32 file in int8 with these ranges, and means of the evened activations."""
+    model = load_typed(source)
+    even_out(model)
+    quantise(model, FixedColumns(model.graph, ranges), means)
+    converter.find_target(runtime).settle(model)
+    converter.save(model, target, written=written)
+
 
 Writer: TypeAlias = Callable[..., None]
 """Writes a float32 file in another precision, as `derive` does."""
