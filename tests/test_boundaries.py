@@ -59,7 +59,7 @@ ROOMS = {
             "images",
         ),
         *("runtime", "manifest", "texts", "checkpoints", "bench", "export", "show"),
-        *("artifacts", "report", "hub", "embedding", "retrieval", "digits", "site", "cli"),
+        *("artifacts", "hub", "embedding", "retrieval", "digits", "site", "cli"),
     ),
 }
 """From the bottom to the top: a room uses itself and the rooms before it."""
@@ -180,7 +180,7 @@ DOORS = {
     r"(?<![\w.])print\(": ("zoo/terminal.py", "weights/progress.py"),
     r"\bimport onnxruntime\b": (
         *("zoo/runtime.py", "converter/verify/sessions.py"),
-        *("zoo/export/run_elsewhere.py", "zoo/report/run_in_provider.py"),
+        "zoo/export/run_elsewhere.py",
     ),
 }
 """What can be touched by a stranger, as it is called, and who alone may."""
