@@ -18,8 +18,8 @@ import time
 import dask
 from distributed import Scheduler, Worker, get_worker
 
-from zoo.artifacts.assemble.pools import cluster
 from zoo.embedding.crews import AHEAD, Crew, run_shards
+from zoo.embedding.dask_cluster import connect
 from zoo.embedding.embed_request import SHARD
 from zoo.embedding.work_folder import ShardNote
 
@@ -87,9 +87,9 @@ def embed(
 ) -> None:
     """What `zoo embed --scheduler` does, with the stub in place of the work."""
     tally = Shards(asked.shards)
-    with cluster(address) as pool, pool.open() as executor:
+    with connect(address) as (executor, lost):
         began = time.perf_counter()
-        crew = Crew(lambda i: executor.submit(stub, i, seconds), AHEAD, False, pool.lost)
+        crew = Crew(lambda i: executor.submit(stub, i, seconds), AHEAD, False, lost)
         run_shards(crew, tally)
         wall = time.perf_counter() - began
     assert len(tally.done) == asked.shards

@@ -99,7 +99,7 @@ ELSEWHERE = {
     "a C++ compiler and ONNX Runtime's headers": "tests/zoo/site/test_cpp.py compiles and runs it",
     "a card": "tests/zoo/artifacts/test_verify.py names a provider, without one",
     "a browser": "tests/test_clients.py and tests/zoo/site/test_browser.py load folders so",
-    "a cluster": "tests/zoo/artifacts/test_build_cluster.py has one; all models would take a day",
+    "a cluster": "tests/zoo/embedding/test_stopped.py has one",
     "a dataset and that library": "tests/zoo/embedding/test_opened.py runs it",
     "a hub": "tests/zoo/hub/test_pull.py has one",
     "a hub and a token": "tests/zoo/hub/test_push.py has both",

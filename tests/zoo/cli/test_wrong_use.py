@@ -95,9 +95,3 @@ def test_it_is_one_sentence(line, place, zoo):
     assert said.err.endswith(f"{said.error}\n")
     assert said.error.endswith((".", "?"))
     assert WRONG_USE[line] in said.error
-
-
-@pytest.mark.full
-def test_a_scheduler_that_is_not_there(place, zoo):
-    said = zoo("build", "vit_digits", "--scheduler", "tcp://127.0.0.1:1", code=2)
-    assert "does not answer" in said.error
