@@ -19,9 +19,9 @@ import dask
 from distributed import Scheduler, Worker, get_worker
 
 from zoo.apps.embed.crews import AHEAD, Crew, run_shards
+from zoo.apps.embed.dask_cluster import connect
 from zoo.apps.embed.embed_request import SHARD
 from zoo.apps.embed.work_folder import ShardNote
-from zoo.export.assemble.pools import cluster
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2
 """Shares of the workers that take four times as long, that die, and that join after a while."""
@@ -87,9 +87,9 @@ def embed(
 ) -> None:
     """What `zoo embed --scheduler` does, with the stub in place of the work."""
     tally = Shards(asked.shards)
-    with cluster(address) as pool, pool.open() as executor:
+    with connect(address) as (executor, lost):
         began = time.perf_counter()
-        crew = Crew(lambda i: executor.submit(stub, i, seconds), AHEAD, False, pool.lost)
+        crew = Crew(lambda i: executor.submit(stub, i, seconds), AHEAD, False, lost)
         run_shards(crew, tally)
         wall = time.perf_counter() - began
     assert len(tally.done) == asked.shards

@@ -94,7 +94,7 @@ DOORS = {
     r"(?<![\w.])print\(": ("zoo/common/terminal.py", "weights/progress.py"),
     r"\bimport onnxruntime\b": (
         *("zoo/common/runtime.py", "converter/verify/sessions.py"),
-        *("zoo/export/run_elsewhere.py", "zoo/report/run_in_provider.py"),
+        "zoo/export/run_elsewhere.py",
     ),
 }
 """What can be touched by a stranger, as it is called, and who alone may."""

@@ -56,26 +56,6 @@ def bring_checkpoint():
     save_pth(Path(entry.checkpoint), state_of(entry.config, entry.namings[0], 0))
 
 
-def bring_checkpoints():
-    """Checkpoints as their publishers call them, and photographs of two classes, once a page."""
-    if Path("DIR").exists():
-        return
-    for place in (Path.home() / "checkpoints", Path("DIR")):
-        place.mkdir()
-        shutil.copy(ROOT / "zoo" / "data" / "vit_digits.safetensors", place)
-    for name, picture in zip(("dark", "light"), photographs(2), strict=True):
-        (Path("photographs") / name).mkdir(parents=True)
-        for index in range(6):
-            picture.crop((index, 0, 200, 200)).save(Path("photographs") / name / f"{index}.png")
-
-
-def bring_reports():
-    bring_checkpoints()
-    command = ["report", "--weights-dir", "DIR", "--variant", "fp32", "--out", "first-report"]
-    assert call(app, command) == 0
-    shutil.copytree("first-report", "second-report")
-
-
 def bring_eqx():
     eqx.tree_serialise_leaves("model.eqx", zoo.from_pretrained("dinov3_vits16", weights="random"))
 
@@ -104,10 +84,8 @@ def bring_npm():
 BROUGHT = {
     "Haiku": partial(bring_framework, "haiku"),
     "Keras": partial(bring_framework, "keras"),
-    "checkpoints": bring_checkpoints,
     "npm": bring_npm,
     "openvino": bring_folder,
-    "reports": bring_reports,
     "such a file": bring_eqx,
     "weights of your own": bring_own,
     "the named checkpoint": bring_checkpoint,
@@ -119,9 +97,9 @@ PROMISING = {"the named checkpoint"}
 ELSEWHERE = {
     "TensorRT": "nothing: there is no TensorRT where this project is tested, and the page says so",
     "a C++ compiler and ONNX Runtime's headers": "tests/zoo/apps/site/test_cpp.py compiles it",
-    "a card": "tests/zoo/report/test_report.py runs it without one",
+    "a card": "tests/zoo/export/test_verify.py names a provider, without one",
     "a browser": "tests/test_clients.py and tests/zoo/apps/site/test_browser.py load folders so",
-    "a cluster": "tests/zoo/export/test_build_cluster.py has one; all models would take a day",
+    "a cluster": "tests/zoo/apps/embed/test_stopped.py has one",
     "a dataset and that library": "tests/zoo/apps/embed/test_opened.py runs it",
     "a hub": "tests/zoo/artifacts/test_pull.py has one",
     "a hub and a token": "tests/zoo/artifacts/test_push.py has both",

@@ -28,7 +28,6 @@ MEASURED = {
     "frameworks.md",
     "models.md",
     "performance.md",
-    "pretrained.md",
     "runtimes.md",
 }
 """Pages that commands write from what they found; tests compare them with what is found now. Those

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import zoo
 from tests.windows import OPEN, refusing
 from weights import lock
 from weights.progress import Quiet
@@ -128,8 +127,6 @@ BUILT = [
     ["weights", "inspect", "golden.pth"],
     ["weights", "convert", "golden.pth", "golden.eqx"],
     ["cache", "list"],
-    ["report", "--weights-dir", "checkpoints", "--filter", "vit_digits", "--variant", "fp32"],
-    ["report", "--providers", "--filter", "vit_digits", "--variant", "fp32", "--out", "card"],
 ]
 BENCH = ["bench", f"{FOLDER}/onnx/model.onnx", "--rounds", "2"]
 """It starts a process, which Linux does by what Windows lacks."""
@@ -146,11 +143,8 @@ BENCH = ["bench", f"{FOLDER}/onnx/model.onnx", "--rounds", "2"]
 def test_commands_without_the_names_of_posix(system, commands, tmp_path):
     """As far as one process can be without them."""
     photograph().save(tmp_path / "cat.png")
-    for place in ("pictures", "checkpoints"):
-        (tmp_path / place).mkdir()
+    (tmp_path / "pictures").mkdir()
     photograph().save(tmp_path / "pictures" / "cat.png")
-    digits = Path(zoo.__file__).parent / "data" / "vit_digits.safetensors"
-    (tmp_path / "checkpoints" / digits.name).write_bytes(digits.read_bytes())
     command = [sys.executable, "-c", PROGRAM, json.dumps([system, commands])]
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     own = {"PYTHONPATH": path, "HOME": str(tmp_path)}

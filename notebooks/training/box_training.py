@@ -1,6 +1,8 @@
 """How a network that finds things is trained on scattered digits: matching, losses, schedule."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 import equinox as eqx
@@ -14,8 +16,8 @@ from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
 from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import Detections
+from zoo.common.errors import MissingLibrary
 from zoo.data.digits.scattered import CANVAS_SIDE, NOTHING, Scattered
-from zoo.report.box_precision import Annotations, Kind, Picture, Thing, mean_average_precision
 from zoo.tasks.boxes import Box, post_process_object_detection
 
 RECIPE = Recipe(epochs=16, batch=32, rate=1e-3, decay=1e-4, average=0.998)
@@ -28,6 +30,9 @@ CLASS, DISTANCE, OVERLAP = 2.0, 5.0, 2.0
 
 Boxes = Float[Array, "boxes 4"]
 Costs = Float[Array, "queries boxes"]
+
+Dataset = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Annotations of images in COCO's form: `images`, `annotations` and `categories`."""
 
 
 def train_boxes(
@@ -95,24 +100,61 @@ def as_found(picture: int, box: Box) -> dict[str, object]:
     return {"image_id": picture, "category_id": number, "bbox": where, "score": box.score}
 
 
-def as_coco(scattered: Scattered) -> Annotations:
-    """What is on canvases, in COCO's form, which has no class of the number 0."""
-    things = []
+def as_coco(scattered: Scattered) -> Dataset:
+    """Return what is on canvases in COCO's form, which has no class of the number 0."""
+    annotations = []
     for picture, pair in enumerate(zip(scattered.boxes, scattered.labels, strict=True)):
         for (left, top, right, bottom), label in zip(
             *(each.tolist() for each in pair), strict=True
         ):
             if label != NOTHING:
-                where = (left, top, right - left, bottom - top)
-                number = len(things) + 1
-                things.append(Thing(id=number, image_id=picture, category_id=label + 1, bbox=where))
+                width, height = right - left, bottom - top
+                annotations.append(
+                    {
+                        "id": len(annotations) + 1,
+                        "image_id": picture,
+                        "category_id": label + 1,
+                        "bbox": [left, top, width, height],
+                        "area": width * height,
+                        "iscrowd": 0,
+                    }
+                )
     height, width = scattered.images.shape[1:]
-    pictures = [
-        Picture(id=number, file_name=f"{number}.png", height=height, width=width)
+    images = [
+        {"id": number, "file_name": f"{number}.png", "height": height, "width": width}
         for number in range(len(scattered.images))
     ]
-    kinds = [Kind(id=number + 1, name=str(number)) for number in range(10)]
-    return Annotations(images=tuple(pictures), annotations=tuple(things), categories=tuple(kinds))
+    categories = [{"id": number + 1, "name": str(number)} for number in range(10)]
+    return {"images": images, "annotations": annotations, "categories": categories}
+
+
+def mean_average_precision(dataset: Dataset, boxes: Sequence[Mapping[str, Any]]) -> float:
+    """Return the mean average precision of boxes, from 0 to 1, as pycocotools computes it.
+
+    It is the mean over classes and over overlaps from 0.5 to 0.95, and 0 if there are no boxes.
+    **Raises** `MissingLibrary` without pycocotools.
+
+    Source: Lin et al., 2014, arXiv:1405.0312.
+    """
+    try:
+        from pycocotools.coco import COCO
+        from pycocotools.cocoeval import COCOeval
+    except ImportError as error:
+        raise MissingLibrary(
+            "average precision is computed by pycocotools, which is not installed: `pip install "
+            "pycocotools`."
+        ) from error
+    if not boxes:
+        return 0.0
+    with redirect_stdout(StringIO()):  # pycocotools prints its progress
+        expected = COCO()
+        expected.dataset = dict(dataset)
+        expected.createIndex()
+        evaluation = COCOeval(expected, expected.loadRes([*boxes]), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return float(evaluation.stats[0])
 
 
 def first_weights(model: Network) -> Network:

@@ -45,15 +45,11 @@ MADE = "golden vit_digits new.safetensors"
 READ = f"{MADE} --reference reference.npz --weights"
 BUILD = "build vit_digits --variant fp32"
 INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
-REPORT = "report --filter vit_digits --variant fp32"
-TO = "--weights-dir checkpoint --out"
-REPORTED = "report"
-"""The folder of a report about `vit_digits`."""
 EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/with_tokenizer"
-ADAPTER, BOXES = "adapter", "boxes"
-"""Of peft, on `DIGITS`; pictures in COCO's form."""
+ADAPTER = "adapter"
+"""Of peft, on `DIGITS`."""
 DATASET = "digits.lance"
 """Made of the pictures in `pictures`, with thumbnails."""
 GIVEN = f"{MADE} --weights {DIGITS}"
@@ -104,12 +100,6 @@ DOORS = {
     ),
     "search --out": writes(f"search {DATASET} photo.png --out {{}}", ".png"),
     "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
-    "report --weights-dir": Door(f"{REPORT} --weights-dir {{}} {NEW}", "checkpoint"),
-    "report --images": Door(f"{REPORT} {TO} new --images {{}}", "pictures"),
-    "report --boxes": Door(f"{REPORT} {TO} new --boxes {{}}", BOXES),
-    "report --out": writes(f"{REPORT} {TO} {{}}"),
-    "reports FOLDER": Door("reports {} --out new.html", REPORTED),
-    "reports --out": writes(f"reports {REPORTED} --out {{}}", ".html"),
     "weights inspect SRC": Door("weights inspect {}", DIGITS),
     "weights convert SRC": Door("weights convert {} new.eqx", DIGITS),
     "weights convert --base": Door(f"weights convert {ADAPTER} new.eqx --base {{}}", DIGITS),

@@ -206,7 +206,7 @@ def _command(door: str) -> str:
     return " ".join(door.split()[:-1])
 
 
-FORCED = ("export", "show", "pull", "build", "site", "reports", "golden", "weights convert")
+FORCED = ("export", "show", "pull", "build", "site", "golden", "weights convert")
 """Commands that have `--force`."""
 
 

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from tests import folders
 from tests.hub_server import COMMIT, Hub, serving
 from tests.killed import Order, Outcome, commands
-from tests.siege.doors import ADAPTER, BOXES, FOLDER, RUNTIME, TOWERS
+from tests.siege.doors import ADAPTER, FOLDER, RUNTIME, TOWERS
 from tests.siege.things import OUTSIDE
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.artifacts.schema import MANIFEST
@@ -40,7 +40,6 @@ PREPARED = (
     "weights convert digits.safetensors digits.eqx",
     "embed pictures --model built/vit_digits --out digits.lance --with thumbnail",
     "export vit_digits --weights adapter --base digits.safetensors --out adapted.onnx",
-    "report --weights-dir checkpoint --filter vit_digits --variant fp32 --out report",
 )
 
 OUTPUTS = """
@@ -72,14 +71,11 @@ def prepare(place: Path, run: Run) -> Path:
     made.mkdir()
     photograph().save(made / "photo.png")
     shutil.copy(DIGITS, made / "digits.safetensors")
-    (made / "checkpoint").mkdir()
-    shutil.copy(DIGITS, made / "checkpoint")
     for number in range(8):
         pictures = made / "pictures" / f"{number % 2}"
         pictures.mkdir(parents=True, exist_ok=True)
         photograph().rotate(45 * number).save(pictures / f"{number}.png")
     _write_adapter(made / ADAPTER)
-    _write_boxes(made / BOXES)
     with suppress(ZooError):
         for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
             put_package(package, None, place / "dist", place, Lines())
@@ -103,17 +99,6 @@ def _write_adapter(folder: Path) -> None:
     factors = {f"{layer}_A.weight": np.ones((1, 64)), f"{layer}_B.weight": np.ones((64, 1))}
     small = {name: 1e-3 * values.astype(np.float32) for name, values in factors.items()}
     save_file(small, folder / "adapter_model.safetensors")
-
-
-def _write_boxes(folder: Path) -> None:
-    """A picture in COCO's form, with one thing on it."""
-    folder.mkdir()
-    photograph().save(folder / "photo.png")
-    width, height = photograph().size
-    picture = {"id": 1, "file_name": "photo.png", "height": height, "width": width}
-    thing = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 30, 40]}
-    told = {"images": [picture], "annotations": [thing], "categories": [{"id": 1, "name": "cat"}]}
-    (folder / "annotations.json").write_text(json.dumps(told))
 
 
 def _with_tokenizer(made: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -16,21 +16,11 @@ if TYPE_CHECKING:
 
 
 def markdown(template: str, **values: object) -> str:
-    """A page; a name that the template has and `values` have not is an error."""
-    # It is no HTML, so nothing is escaped.
-    return _render(template, escaped=False, values=values)
-
-
-def html_page(template: str, **values: object) -> str:
-    """The same of a page in HTML: whatever `values` have is text."""
-    return _render(template, escaped=True, values=values)
-
-
-def _render(template: str, escaped: bool, values: Mapping[str, object]) -> str:
+    """Return a page. **Raises** an error for a name of the template that `values` lack."""
     data = files("zoo") / "data"
     environment = Environment(
         loader=FunctionLoader(lambda name: (data / name).read_text(encoding="utf-8")),
-        autoescape=escaped,
+        autoescape=False,  # Markdown is no HTML
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from weights import (
     Checkpoint,
@@ -13,7 +12,6 @@ from weights import (
     Weights,
     leaf_shapes,
     load_weights,
-    open_checkpoint,
     random_weights,
 )
 from weights.containers import npy
@@ -111,12 +109,6 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
     parts = views_of(checkpoint)
     fitting = (each.name for each in others if any(fitting_views(parts, each)))
     return () if published else tuple(fitting)
-
-
-def open_named(path: Path) -> Checkpoint:
-    """Checkpoint at `path`, with the names that `named` finds. **Raises** a `WeightsError` if there
-    is nothing, or nothing that is read."""
-    return named(open_checkpoint(path))
 
 
 def named(checkpoint: Checkpoint) -> Checkpoint:

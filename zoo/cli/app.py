@@ -15,7 +15,6 @@ from zoo.cli.golden_command import golden_command
 from zoo.cli.models_command import describe, list_command
 from zoo.cli.pull_command import pull
 from zoo.cli.push_command import push
-from zoo.cli.report_command import report, reports
 from zoo.cli.run_command import run
 from zoo.cli.search_command import search_command
 from zoo.cli.show_command import show
@@ -88,12 +87,6 @@ app.command(
 )(search_command)
 app.command(epilog=examples("zoo site artifacts/* --out catalogue"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
-app.command(
-    epilog=examples(
-        "zoo report --weights-dir ~/checkpoints --images photographs/", "zoo report --providers"
-    )
-)(report)
-app.command(epilog=examples("zoo reports received/* --out reports.html"))(reports)
 app.add_typer(weights_command.app, name="weights")
 app.add_typer(cache_command.app, name="cache")
 

@@ -1,6 +1,5 @@
 """`zoo build MODEL…`: folders with every precision of a model, as people publish them."""
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -23,7 +22,6 @@ from zoo.common.options import (
     OFFLINE,
     SIZE,
     Option,
-    dask_scheduler,
     out_folder,
 )
 from zoo.export.assemble.plan import (
@@ -85,7 +83,6 @@ def build(
     memory: Annotated[
         float | None, Option("GB", MEMORY, RESOURCES, least=0.1, default=FREE_MEMORY)
     ] = None,
-    scheduler: Annotated[str | None, dask_scheduler(RESOURCES)] = None,
 ) -> int:
     """Build for each model a folder that others can use, with checked and described ONNX files.
 
@@ -109,7 +106,7 @@ def build(
                 "one by one, or keep the checkpoints where `--weights auto` finds them."
             )
         entries = [find_entry(each, choice)[0] for each in names]
-    folder = out.absolute()  # workers may have another working folder
+    folder = out.absolute()
     signatures = {entry.name: read_signature(entry, how) for entry in entries}
     has_int8 = any(VARIANTS[name].precision == "int8" for name in chosen)
     check_scales(how, has_int8)
@@ -123,7 +120,7 @@ def build(
     if dry_run:
         foreseen = {plan.model: partial(wanted_folders, plan) for plan in plans}
         return foresee(foreseen, offline, json, BESIDE_FILES)
-    outcomes = run_plans(plans, jobs, memory, scheduler)
+    outcomes = run_plans(plans, jobs, memory)
     print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
     return max(outcome.code for outcome in outcomes)
 
@@ -135,10 +132,8 @@ def wanted_folders(plan: FolderPlan) -> Wanted:
     return *find_entry(plan.model, plan.weights), files
 
 
-def run_plans(
-    plans: list[FolderPlan], jobs: int, memory: float | None, scheduler: str | None
-) -> list["Outcome"]:
-    """Build them all, where the options say."""
+def run_plans(plans: list[FolderPlan], jobs: int, memory: float | None) -> list["Outcome"]:
+    """Build all folders, in this process or in so many processes."""
     from psutil import virtual_memory
 
     from zoo.cli.lines import board
@@ -148,10 +143,7 @@ def run_plans(
     budget = SHARE * virtual_memory().available if memory is None else memory * 1e9
     pool: AbstractContextManager[Pool]
     with board(plans) as shown:
-        if scheduler is not None:
-            # Each worker has memory of its own, and as many threads as builds fit in it.
-            pool, budget = pools.cluster(scheduler), math.inf
-        elif jobs > 1:
+        if jobs > 1:
             pool = pools.processes(jobs, shown.told)
         else:
             pool = nullcontext(Pool(pools.Here, shown.told, lost=()))

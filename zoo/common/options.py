@@ -134,11 +134,6 @@ def out_folder(default: str | bool, more: str = "") -> Option:
 FILE_OUT = Option("FILE", "The file to write.", given=Path)
 
 
-def dask_scheduler(panel: str) -> Option:
-    """Where work is done."""
-    return Option("ADDRESS", "Do the work on the workers of a Dask cluster.", panel)
-
-
 def weights_from(default: str | bool) -> Option:
     """Where weights come from."""
     return Option(

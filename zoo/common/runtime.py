@@ -56,23 +56,10 @@ RECORDED = {"session.record_ep_graph_assignment_info": "1"}
 RESTING = {"session.force_spinning_stop": "1"}
 """Threads search for work during a run only: after it they would take the time of others."""
 
-BUILD: str = ort.get_build_info()
-"""How it was built."""
-
 
 def available() -> list[str]:
     """The execution providers of this installation, the preferred first."""
     return list(ort.get_available_providers())
-
-
-def devices() -> list[str]:
-    """Devices that providers can compute on, in words of ONNX Runtime's."""
-    lines = []
-    for each in ort.get_ep_devices():
-        words = {**each.ep_metadata, **each.device.metadata}
-        more = ", ".join(f"{key} {word}" for key, word in words.items())
-        lines.append(f"{each.ep_name}: {each.device.type.name} of {each.device.vendor}; {more}")
-    return lines
 
 
 def check_provider(name: str) -> None:

@@ -16,7 +16,7 @@ from zoo.cli.app import app
 from zoo.cli.console import call, run_command_line
 
 ORDER = ["list", "info", "export", "verify", "golden", "show", "run", "bench", "pull", "build"]
-ORDER += ["embed", "search", "site", "push", "report", "reports", "weights", "cache"]
+ORDER += ["embed", "search", "site", "push", "weights", "cache"]
 ROOT = typer.main.get_command(app)
 
 

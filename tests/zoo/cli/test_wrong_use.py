@@ -14,7 +14,6 @@ WRONG_USE = {
     "list dinov4": "did you mean dinov2",
     "build vit_digit": "there is no model called 'vit_digit': did you mean vit_digits",
     "export --weights random": "none was named",
-    "report --weights-dir empty --filter dinov9*": "no model fits dinov9*",
     # Values
     "export dinov3_vits16 --opset 16": "17 to 26",
     "export dinov3_vits16 --attention-layout 5d": "'5d' is not one of '4d', '3d'.",
@@ -46,11 +45,6 @@ WRONG_USE = {
     "bench no.onnx": "is no file",
     "bench broken.onnx": "does not run",
     "show vit_digits no.png": "'no.png' is no picture that can be read",
-    "report": "--weights-dir is missing",
-    "report --providers --weights-dir empty": "--providers needs no --weights-dir",
-    "report --weights-dir nowhere": "--weights-dir nowhere is no folder",
-    "report --weights-dir empty": "holds no checkpoint of the models",
-    "report --weights-dir empty --images empty": "empty has 0 folders with images",
     "run vit_digits broken.png": "'broken.png' is no picture that can be read (it begins as",
     "run none.onnx": "there is no file none.onnx",
     "run alone.onnx": "alone.onnx has no manifest",
@@ -68,10 +62,6 @@ WRONG_USE = {
     # Places
     "export --out a.onnx": "name a folder",
     "show vit_digits cat.png --out x.gif": "--out x.gif is no picture",
-    "report --weights-dir empty --out diary": "diary is there and holds no report",
-    "report --weights-dir empty --out broken": "broken/report.json is not what `zoo report`",
-    "reports empty": "empty holds no report.json: name folders that",
-    "reports empty --out page.txt": "page.txt is no page",
     "site empty --out diary --force": "that are of no site (diary.txt)",
     "site empty --out mine.md": "is no folder",
 }
@@ -80,7 +70,6 @@ FILES = {
     "alone.onnx": folders.mean_of_pixels(1),
     "broken.onnx": b"no model",
     "mine.md": b"my own words",
-    "broken/report.json": b'{"format": "another"}',
     "broken.png": b"nothing",
     "diary/diary.txt": b"mine",
     "empty/.hidden": b"",
@@ -106,9 +95,3 @@ def test_it_is_one_sentence(line, place, zoo):
     assert said.err.endswith(f"{said.error}\n")
     assert said.error.endswith((".", "?"))
     assert WRONG_USE[line] in said.error
-
-
-@pytest.mark.full
-def test_a_scheduler_that_is_not_there(place, zoo):
-    said = zoo("build", "vit_digits", "--scheduler", "tcp://127.0.0.1:1", code=2)
-    assert "does not answer" in said.error

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.apps.embed.dask_cluster import connect
 from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.apps.embed.shard_work import ShardRecipe, ShardWorker
 from zoo.apps.embed.tally import Tally
@@ -66,14 +67,12 @@ def _cores() -> int:
 def cluster_crew(address: str, recipe: ShardRecipe) -> Generator[Crew]:
     """The workers of a Dask cluster, who see files under the same paths as we do. **Raises**
     `BadRequest`."""
-    from zoo.export.assemble.pools import cluster
-
-    with cluster(address) as pool, pool.open() as executor:
+    with connect(address) as (executor, lost):
 
         def submit(offset: int) -> Future[ShardNote]:
             return executor.submit(work_elsewhere, recipe, offset)
 
-        yield Crew(submit, AHEAD, counts=False, lost=pool.lost)
+        yield Crew(submit, AHEAD, counts=False, lost=lost)
 
 
 def work_elsewhere(recipe: ShardRecipe, offset: int) -> ShardNote:

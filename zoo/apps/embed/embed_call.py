@@ -9,16 +9,7 @@ from weights.parameters import parameter
 from weights.progress import Progress, Quiet
 from zoo.apps.embed.embed_request import SHARD, Dtype, Embedded, EmbedRequest, Extra
 from zoo.common.errors import BadRequest
-from zoo.common.options import (
-    FORCE,
-    OFFLINE,
-    SEVERAL,
-    Option,
-    argument,
-    dask_scheduler,
-    documented,
-    flag,
-)
+from zoo.common.options import FORCE, OFFLINE, SEVERAL, Option, argument, documented, flag
 
 SPEED, ROWS_PANEL = "Speed", "The rows of the dataset"
 
@@ -103,7 +94,9 @@ def embed(
             default="all that there are",
         ),
     ] = None,
-    scheduler: Annotated[str | None, dask_scheduler(SPEED)] = None,
+    scheduler: Annotated[
+        str | None, Option("ADDRESS", "Do the work on the workers of a Dask cluster.", SPEED)
+    ] = None,
     progress: Progress | None = None,
 ) -> Embedded:
     """Make a dataset with a row for each picture, or go on with one that was begun.

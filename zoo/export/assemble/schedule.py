@@ -32,12 +32,11 @@ class Teller(Quiet):
         self.told(self.plan, text)
 
 
-def start(plan: FolderPlan, tell: Told | None, options: Mapping[str, str]) -> Outcome:
+def start(plan: FolderPlan, tell: Told, options: Mapping[str, str]) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome, in which parameters
     are called as these options."""
-    progress = Quiet() if tell is None else Teller(plan, tell)
     with spelled(options):
-        return attempt(plan.model, partial(build_folder, plan, progress))
+        return attempt(plan.model, partial(build_folder, plan, Teller(plan, tell)))
 
 
 def memory_needed(plan: FolderPlan) -> int:
@@ -50,7 +49,7 @@ class Pool:
     """Where builds run: how to open it, what its workers are given, what says that one was lost."""
 
     open: Callable[[], AbstractContextManager[Executor]]
-    told: Told | None
+    told: Told
     lost: tuple[type[Exception], ...]
 
 

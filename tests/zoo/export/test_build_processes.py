@@ -1,12 +1,10 @@
-"""`zoo build` in many processes: on a Dask cluster that loses a worker, and beside each other."""
+"""`zoo build` in several processes."""
 
 import hashlib
 import json
-import time
 from pathlib import Path
 
 import pytest
-from distributed import SubprocessCluster
 
 from tests.command import PROGRAM, Command
 from tests.folders import listed
@@ -38,21 +36,6 @@ def built(process, out):
         assert {name for name in listed(folder) if name.startswith("onnx/")} == networks
         assert not list(folder.rglob(".zoo-*"))
     return told
-
-
-@pytest.mark.full
-def test_a_worker_is_killed(tmp_path):
-    """Its build goes on at the other worker, from what was proven."""
-    out, deadline = tmp_path / "out", time.monotonic() + 120
-    alone = {"worker_class": "distributed.Worker", "threads_per_worker": 1}
-    with SubprocessCluster(n_workers=2, dashboard_address=None, **alone) as cluster:
-        options = (*OPTIONS, "--out", "out", "--scheduler", cluster.scheduler_address)
-        building = Command(tmp_path).start("build", *options)
-        while not all((out / model / "manifest.json").exists() for model in MODELS):
-            assert time.monotonic() < deadline and building.poll() is None
-            time.sleep(0.02)
-        cluster.workers[0].process.kill()
-        built(building, out)
 
 
 @pytest.mark.full

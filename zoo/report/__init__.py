@@ -1,1 +1,0 @@
-"""Published weights, measured: what `zoo report` writes."""
