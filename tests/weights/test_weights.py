@@ -23,7 +23,7 @@ from weights.sources.locate import Published, find_named, searched
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
 from zoo.checkpoints.inspect import inspect
 from zoo.checkpoints.load import model_shapes
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 
 
 @pytest.mark.each()

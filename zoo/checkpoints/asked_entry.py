@@ -2,7 +2,7 @@
 
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.weights_argument import Choice, Given
+from zoo.checkpoints.source import Choice, Given
 from zoo.common.errors import BadRequest
 from zoo.registry.lookup import FAMILY_NAMES, info
 

@@ -27,7 +27,7 @@ from zoo.checkpoints.settings.equimo import equimo_metadata
 from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
 from zoo.checkpoints.settings.huggingface import transformers_config
 from zoo.checkpoints.settings.picture_settings import transformers_processor
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.staging import check_free, put, staged, write_text, writing
 

@@ -21,8 +21,8 @@ from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, model_shapes, open_weights
+from zoo.checkpoints.source import Choice
 from zoo.checkpoints.transformers import run_transformers
-from zoo.checkpoints.weights_argument import Choice
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.golden_file import Golden
 from zoo.common.staging import replacing

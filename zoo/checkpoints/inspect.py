@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from weights import Checkpoint
 from weights.mapping import Naming
 from weights.views import views_of
-from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import fitting_models, named, recognise
 from zoo.checkpoints.own import unheard
 from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import read_settings
+from zoo.checkpoints.source import Given, open_given
 from zoo.checkpoints.strangeness import strange
 from zoo.checkpoints.use import tell_settings
-from zoo.checkpoints.weights_argument import Given
 from zoo.registry.lookup import MODELS
 
 ROTARY = "local_pos_embed."  # in the paths of rotary periods

@@ -25,7 +25,6 @@ from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
-from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.own_name import with_own_facts
 from zoo.checkpoints.settings.beside import (
     SettingsBeside,
@@ -41,8 +40,8 @@ from zoo.checkpoints.settings.known_settings import (
     refuse_other_networks,
     strange_settings,
 )
+from zoo.checkpoints.source import Choice, Given, Seed, open_given
 from zoo.checkpoints.use import tell_settings, tell_use
-from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.common.errors import BadRequest
 
 FREE_SETTINGS = (

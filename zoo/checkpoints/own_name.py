@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weights.parameters import parameter
 from zoo.architectures.entry import Licence, ModelInfo
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.common.errors import BadRequest
 from zoo.common.fields import OWN_NAME
 from zoo.registry.lookup import MODELS

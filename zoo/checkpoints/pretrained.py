@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import read_weights
+from zoo.checkpoints.source import read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar
 from zoo.registry.lookup import is_model_name, registered_name

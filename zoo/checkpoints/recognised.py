@@ -24,7 +24,6 @@ from zoo.checkpoints.candidates import (
     prefixes_of,
     without_needless_heads,
 )
-from zoo.checkpoints.given_checkpoint import open_given
 from zoo.checkpoints.load import named
 from zoo.checkpoints.own import (
     described,
@@ -37,9 +36,9 @@ from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.known_settings import refuse_other_architectures, unusual_options
+from zoo.checkpoints.source import Given, open_given
 from zoo.checkpoints.strangeness import contradiction, settings_place, strange
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
-from zoo.checkpoints.weights_argument import Given
 from zoo.common.errors import BadRequest
 
 

@@ -18,7 +18,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, candidates
 from zoo.checkpoints.head_input import check_head_input
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 
 
 def tell_use(candidate: Candidate, settings: Settings | None, asked: Given) -> None:

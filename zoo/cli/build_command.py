@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import AskedWeights, Given
+from zoo.checkpoints.source import AskedWeights, Given
 from zoo.cli.common_options import All, DryRun, Filter, Json, model_names
 from zoo.cli.console import print_result, tell_recognised
 from zoo.cli.derived import options_of

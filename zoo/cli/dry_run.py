@@ -8,7 +8,7 @@ from pathlib import Path
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Precision
-from zoo.checkpoints.weights_argument import Choice, Given, Seed
+from zoo.checkpoints.source import Choice, Given, Seed
 from zoo.cli.console import print_result
 from zoo.cli.places import here, publisher
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError

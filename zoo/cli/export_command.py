@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.weights_argument import AskedWeights, Given
+from zoo.checkpoints.source import AskedWeights, Given
 from zoo.cli.common_options import All, DryRun, Filter, Json, SpreadOpsets, examples, model_names
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.derived import options_of

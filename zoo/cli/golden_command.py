@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from zoo.checkpoints.weights_argument import read_weights
+from zoo.checkpoints.source import read_weights
 from zoo.cli.common_options import Json, Model
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.cli.common_options import Json, model_names
 from zoo.cli.console import print_result
 from zoo.cli.derived import options_of

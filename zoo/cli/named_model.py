@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.cli.console import tell_recognised
 from zoo.common.errors import BadRequest
 from zoo.common.options import Option, argument

@@ -81,7 +81,7 @@ def _features(
     """From a file or a folder if one is named, else from a model in JAX."""
     from zoo.apps.show.features import of_file, of_model, random_note
     from zoo.checkpoints.pretrained import from_pretrained
-    from zoo.checkpoints.weights_argument import Seed, read_weights
+    from zoo.checkpoints.source import Seed, read_weights
 
     if (file := file_of(model, weights)) is not None:
         return of_file(file, images, size)

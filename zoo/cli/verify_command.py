@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
+from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.common_options import Json, Plot
 from zoo.cli.console import print_result, progress_bar
 from zoo.cli.derived import options_of
@@ -16,7 +16,7 @@ from zoo.common.terminal import complain, say
 
 if TYPE_CHECKING:
     from zoo.artifacts.findings import AuditReport, Finding
-    from zoo.checkpoints.weights_argument import Choice
+    from zoo.checkpoints.source import Choice
 
 ONNX = Option("FILE", "An exported file to compare golden numbers with.")
 

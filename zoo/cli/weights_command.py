@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, Given
+from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, Given
 from zoo.cli.common_options import DryRun, Json, examples, model_names
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.cli.derived import options_of

@@ -20,7 +20,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.architectures.reported import Task
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import Loaded, open_weights
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.common import runtime
 from zoo.common.golden_file import Golden
 from zoo.common.staging import sidecar_path

@@ -24,7 +24,7 @@ from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.artifacts.choices import Precision, Target
 from zoo.artifacts.read import read_folder_manifest, to_text
-from zoo.checkpoints.weights_argument import Choice, Seed
+from zoo.checkpoints.source import Choice, Seed
 from zoo.common import runtime
 from zoo.common.errors import printable_line
 from zoo.common.fields import Count, Line, Model, Name, Text

@@ -35,7 +35,7 @@ from weights.errors import MappingError
 from weights.progress import Quiet
 from zoo.architectures.builder import batched
 from zoo.checkpoints.convert import convert_file
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.common.runtime import session
 from zoo.data.digits.data import split_digits
 from zoo.data.digits.scattered import scatter

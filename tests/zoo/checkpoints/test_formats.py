@@ -56,8 +56,8 @@ from zoo.checkpoints.load import (
     naming_all_leaves,
 )
 from zoo.checkpoints.recognised import recognised
+from zoo.checkpoints.source import read_weights
 from zoo.checkpoints.transformers import run_transformers
-from zoo.checkpoints.weights_argument import read_weights
 from zoo.common.errors import BadRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

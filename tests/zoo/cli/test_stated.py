@@ -12,7 +12,7 @@ from zoo.apps.embed.embed_request import EmbedRequest
 from zoo.apps.embed.found_rows import SearchRequest
 from zoo.architectures.kinds import TOWER_NAMES
 from zoo.artifacts.choices import TOWERS
-from zoo.checkpoints.weights_argument import AskedWeights
+from zoo.checkpoints.source import AskedWeights
 from zoo.cli.app import app
 from zoo.cli.derived import option_name
 from zoo.common.errors import BadRequest

@@ -16,7 +16,7 @@ from zoo.artifacts.stated_entry import stated_entry
 from zoo.artifacts.words import worst_of
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.own import own_entry
-from zoo.checkpoints.weights_argument import Choice, Given, Seed, chosen_weights
+from zoo.checkpoints.source import Choice, Given, Seed, chosen_weights
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.export.audit.golden_check import Compare, finding
