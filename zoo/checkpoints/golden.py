@@ -19,8 +19,8 @@ from weights.synthetic import write_checkpoint
 from weights.tensors import FLOATS
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, model_shapes, open_weights
+from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import Choice
 from zoo.checkpoints.transformers import run_transformers
 from zoo.common.errors import BadFile, BadRequest, first_line

@@ -7,7 +7,7 @@ from weights.errors import WeightsError
 from weights.progress import Progress
 from weights.sources import cache, hub
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import Seed, Source, opened, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar

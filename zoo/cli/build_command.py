@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
-from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, Given
 from zoo.cli.common_options import All, DryRun, Filter, Json, model_names
 from zoo.cli.console import print_result, tell_recognised

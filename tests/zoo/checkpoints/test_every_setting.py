@@ -18,7 +18,7 @@ from tests.zoo.checkpoints.setting_outcomes import (
     read,
     table,
 )
-from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import Given
 
 KEPT = json.loads(FILE.read_text())

@@ -11,8 +11,8 @@ from weights.progress import Progress
 from zoo.architectures.builder import abstract
 from zoo.artifacts.choices import Scales
 from zoo.artifacts.schema import MANIFEST, Variant
-from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import read_for_model
+from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import opened
 from zoo.checkpoints.tokenizer_beside import Words, find_words
 from zoo.common.errors import BadOutput
