@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from weights import Checkpoint
 from weights.mapping import Naming
 from weights.views import views_of
+from zoo.checkpoints.custom import unheard
 from zoo.checkpoints.load import fitting_models, named, recognise
-from zoo.checkpoints.own import unheard
 from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.source import Given, open_given

@@ -28,7 +28,7 @@ def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
     entry = None if name is None or own or name in FAMILY_NAMES else info(name)
     # Settings are read with pydantic, and a network is known by what JAX would build.
     if entry is not None:
-        from zoo.checkpoints.own import own_entry
+        from zoo.checkpoints.custom import own_entry
 
         return own_entry(entry, choice)
     if isinstance(choice, Given | Checkpoint):

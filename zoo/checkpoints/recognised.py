@@ -24,14 +24,14 @@ from zoo.checkpoints.candidates import (
     prefixes_of,
     without_needless_heads,
 )
-from zoo.checkpoints.load import named
-from zoo.checkpoints.own import (
+from zoo.checkpoints.custom import (
     described,
     is_published,
     published_names,
     unheard,
+    with_own_facts,
 )
-from zoo.checkpoints.own_name import with_own_facts
+from zoo.checkpoints.load import named
 from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.file_names import CONFIG

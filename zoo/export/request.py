@@ -109,7 +109,7 @@ class Request:
 def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     import converter
-    from zoo.checkpoints.own import own_entry
+    from zoo.checkpoints.custom import own_entry
 
     entry, weights = own_entry(entry, chosen_weights(options.weights))
     for option, value, choices in (
