@@ -9,10 +9,10 @@ from weights.mapping import Naming
 from weights.views import views_of
 from zoo.checkpoints.custom import unheard
 from zoo.checkpoints.load import fitting_models, named, recognise
+from zoo.checkpoints.mismatch import strange
 from zoo.checkpoints.recognised import likely
 from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.source import Given, open_given
-from zoo.checkpoints.strangeness import strange
 from zoo.checkpoints.use import tell_settings
 from zoo.registry.lookup import MODELS
 

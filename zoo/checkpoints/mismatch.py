@@ -1,4 +1,4 @@
-"""What a checkpoint is that is of no network of the zoo, in a sentence that names the cause."""
+"""Explain why a checkpoint holds no network of the zoo, in a sentence that names the cause."""
 
 import math
 import re
