@@ -32,7 +32,7 @@ def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
 
         return own_entry(entry, choice)
     if isinstance(choice, Given | Checkpoint):
-        from zoo.checkpoints.recognised import recognised
+        from zoo.checkpoints.identify import recognised
 
         return recognised(choice)
     if name is not None:

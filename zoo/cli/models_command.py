@@ -60,7 +60,7 @@ def described_entry(model: str) -> ModelInfo:
         if (manifest := near(path)) is None:
             raise BadFile(f"{path} has no manifest that says what it is: keep it beside it.")
         return stated_entry(manifest)
-    from zoo.checkpoints.recognised import recognised
+    from zoo.checkpoints.identify import recognised
 
     return recognised(Given(path))[0]
 

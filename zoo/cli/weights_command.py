@@ -52,7 +52,7 @@ def inspect_checkpoint(
     json: Json = False,
 ) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
-    from zoo.checkpoints.inspect import inspect
+    from zoo.checkpoints.identify import inspect
     from zoo.cli.tables import print_facts
 
     inspection = inspect(Given(file, take, base=base))
