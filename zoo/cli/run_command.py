@@ -129,7 +129,7 @@ def _answers(
             return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
         return built.answer(images, threshold)
     name, place = model_in_jax(model, weights)
-    from zoo.checkpoints.tokenizer_beside import tokenizer_of
+    from zoo.checkpoints.checkpoint_tokenizer import tokenizer_of
 
     tokenizer = tokenizer_of(name, place) if labels else None
     from zoo.artifacts.in_jax import answers_in_words, answers_of

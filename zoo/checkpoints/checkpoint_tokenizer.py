@@ -1,4 +1,4 @@
-"""The tokenizer that lies beside a checkpoint, or in its repository."""
+"""Find the tokenizer in a checkpoint's folder or in its repository."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
