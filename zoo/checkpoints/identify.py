@@ -34,10 +34,9 @@ from zoo.checkpoints.custom import (
 )
 from zoo.checkpoints.load import fitting_models, named, recognise
 from zoo.checkpoints.mismatch import contradiction, settings_place, strange
-from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
 from zoo.checkpoints.settings.class_names import read_class_names
-from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.known_settings import refuse_other_architectures, unusual_options
+from zoo.checkpoints.settings.settings_files import CONFIG, SettingsBeside, read_settings
 from zoo.checkpoints.source import Given, open_given
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.common.errors import BadRequest

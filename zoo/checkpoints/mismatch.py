@@ -22,8 +22,7 @@ from zoo.architectures.kinds import MODEL_TYPES, read_sizes, settled, with_one_h
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.custom import positions_in
 from zoo.checkpoints.load import model_shapes
-from zoo.checkpoints.settings.beside import OF_LIBRARIES
-from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.settings_files import CONFIG, OF_LIBRARIES
 from zoo.registry.lookup import MODELS
 
 NUMBER = re.compile(r"\.(\d+)\.")

@@ -16,7 +16,7 @@ from weights.views import copies_beside, grouped, views, views_of
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, candidates
-from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.settings_files import CONFIG
 from zoo.checkpoints.source import Given
 from zoo.common.errors import BadRequest
 
