@@ -30,7 +30,7 @@ from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, hea
 from tests.references import classifiers
 from zoo.apps.bench import floor
 from zoo.architectures.kinds import architecture_of
-from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import derive
 from zoo.export.timing.inputs import settle_inputs

@@ -23,9 +23,11 @@ from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.settings.equimo import equimo_metadata
-from zoo.checkpoints.settings.huggingface import transformers_config
-from zoo.checkpoints.settings.picture_settings import transformers_processor
+from zoo.checkpoints.settings.library_configs import (
+    equimo_metadata,
+    transformers_config,
+    transformers_processor,
+)
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
 from zoo.checkpoints.source import Given
 from zoo.common.errors import BadOutput, BadRequest

@@ -29,12 +29,12 @@ from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.settings.class_names import read_class_names
-from zoo.checkpoints.settings.huggingface import below, transformers_kind
 from zoo.checkpoints.settings.known_settings import (
     refuse_other_architectures,
     refuse_other_networks,
     strange_settings,
 )
+from zoo.checkpoints.settings.library_configs import below, transformers_kind
 from zoo.checkpoints.settings.settings_files import (
     CONFIG,
     SettingsBeside,

@@ -28,7 +28,7 @@ from zoo.architectures.kinds import interpolated
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import Loaded, model_shapes, open_weights
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.settings.huggingface import transformers_kind
+from zoo.checkpoints.settings.library_configs import transformers_kind
 from zoo.checkpoints.source import Choice
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.common.golden_file import Golden

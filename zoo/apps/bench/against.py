@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from weights.parameters import parameter
-from zoo.checkpoints.settings.huggingface import transformers_config, transformers_kind
+from zoo.checkpoints.settings.library_configs import transformers_config, transformers_kind
 from zoo.common.errors import BadRequest, MissingLibrary
 from zoo.export.timing.inputs import Spec, draw_inputs
 from zoo.export.timing.rounds import Task

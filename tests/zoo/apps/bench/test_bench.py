@@ -18,7 +18,7 @@ from zoo.apps.bench.against import torch_task
 from zoo.apps.bench.floor import CALL, floor, tasks
 from zoo.architectures.builder import abstract
 from zoo.artifacts.measured import is_busy
-from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common.errors import ZooError
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
