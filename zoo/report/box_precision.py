@@ -26,8 +26,8 @@ from zoo.common.runtime import Session
 from zoo.images.pictures import pictures
 from zoo.images.pixel_values import pixel_values
 from zoo.report.content import Boxes
+from zoo.tasks.answer import Fed
 from zoo.tasks.boxes import post_process_object_detection
-from zoo.tasks.fed import Fed
 
 ANNOTATION_FILES = ("_annotations.coco.json", "annotations.json", "annotations/*.json")
 """Where it is said what is on the pictures: as Roboflow, others and COCO itself have it."""

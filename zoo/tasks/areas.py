@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Float32
+from zoo.tasks.answer import Size, sigmoid, size_inside, softmax
 from zoo.tasks.colours import ramp
-from zoo.tasks.fed import Size, size_inside
-from zoo.tasks.scores import sigmoid, softmax
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weights.initializers import Float32
+from zoo.tasks.answer import Size
 from zoo.tasks.colours import ramp
-from zoo.tasks.fed import Size
 
 if TYPE_CHECKING:
     from PIL.Image import Image

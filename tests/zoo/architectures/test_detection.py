@@ -40,6 +40,7 @@ from zoo.common.runtime import session
 from zoo.data.digits.data import split_digits
 from zoo.data.digits.scattered import scatter
 from zoo.report.box_precision import box_precision, mean_average_precision, read_box_task
+from zoo.tasks.answer import Fed
 from zoo.tasks.boxes import (
     Box,
     as_answered,
@@ -47,7 +48,6 @@ from zoo.tasks.boxes import (
     instance_areas,
     post_process_object_detection,
 )
-from zoo.tasks.fed import Fed
 
 CLASSES = {
     **{2: RfDetrForObjectDetection, "masks": RfDetrForInstanceSegmentation},

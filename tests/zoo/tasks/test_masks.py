@@ -10,8 +10,7 @@ from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcesso
 from zoo.architectures.kinds import architecture_of
 from zoo.registry.lookup import info
 from zoo.tasks import areas
-from zoo.tasks.answer import Question
-from zoo.tasks.fed import Fed
+from zoo.tasks.answer import Fed, Question
 
 SIDE, QUERIES, CLASSES = 64, 12, 5
 PROCESSOR = EomtImageProcessorPil(size={"shortest_edge": SIDE, "longest_edge": SIDE}, do_pad=True)
