@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.tasks.answer import Corners, Fed, Outputs, Size, sigmoid, size_inside
-from zoo.tasks.areas import NOWHERE, Areas, resize_bilinear
+from zoo.tasks.maps import NOWHERE, Areas, resize_bilinear
 
 if TYPE_CHECKING:
     from PIL.Image import Image

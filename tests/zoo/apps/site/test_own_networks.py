@@ -19,7 +19,7 @@ from zoo.cli.console import call
 from zoo.common.progress import Lines
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values, size_inside
-from zoo.tasks import areas
+from zoo.tasks import maps
 
 from .test_browser import ANSWERED, nothing_is_in_the_way, pixels, said
 
@@ -104,7 +104,7 @@ def test_areas_of_queries_are_those_of_python(visit, built):
     page = asked(visit, built["eomt"])
     found, size = outputs(built["eomt"])
     shown = size_inside((photograph().height, photograph().width), size)
-    want = areas.post_process_panoptic_segmentation(areas.QueryMasks(found, shown, size))
+    want = maps.post_process_panoptic_segmentation(maps.QueryMasks(found, shown, size))
     assert len(want.segments_info) >= 2 and shown[0] < size[0]
     drawn = pixels(page, "fp32: areas")
     told = list(legend(page))
@@ -121,7 +121,7 @@ def test_areas_of_queries_are_those_of_python(visit, built):
 def test_areas_of_patches_are_those_of_python(visit, built):
     page = asked(visit, built["dinov2_segmentation"])
     found, size = outputs(built["dinov2_segmentation"])
-    want = areas.class_map(found["logits"], size)
+    want = maps.class_map(found["logits"], size)
     drawn, told = pixels(page, "fp32: areas"), list(legend(page))
     assert len(told) >= 2
     for colour, label, share in told:
