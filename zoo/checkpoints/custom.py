@@ -1,4 +1,4 @@
-"""Describe a user's checkpoint: a network of the zoo with other classes or sizes, a name and a licence."""
+"""Describe a checkpoint of a user: a network of the zoo with other classes, sizes or terms."""
 
 import re
 from collections.abc import Iterator, Mapping

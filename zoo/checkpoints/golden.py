@@ -1,4 +1,4 @@
-"""Compute golden outputs with a reference implementation, and compare JAX and ONNX files with them."""
+"""Compute golden outputs with a reference, and compare models in JAX and ONNX files with them."""
 
 from dataclasses import replace
 from functools import partial

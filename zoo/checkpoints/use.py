@@ -1,4 +1,4 @@
-"""Report which tensors of a checkpoint a network uses, and refuse trained tensors that it would drop."""
+"""Report which tensors of a checkpoint a network uses, and refuse to drop trained tensors."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache

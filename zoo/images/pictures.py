@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -24,7 +24,6 @@ from zoo.common.errors import BadRequest, first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-from pathlib import PurePosixPath
 
 UInt8 = NDArray[np.uint8]
 

@@ -68,7 +68,7 @@ def test_nothing_is_there():
         maps.post_process_panoptic_segmentation(ours),
         maps.post_process_instance_segmentation(ours),
     ):
-        assert got.segments_info == () and (got.segmentation == areas.NOWHERE).all()
+        assert got.segments_info == () and (got.segmentation == maps.NOWHERE).all()
 
 
 def test_what_is_said_of_a_picture():
