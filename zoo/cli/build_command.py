@@ -12,9 +12,8 @@ from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, Given
-from zoo.cli.common_options import All, DryRun, Filter, Json, model_names
+from zoo.cli.command_options import All, DryRun, Filter, Json, model_names, options_of
 from zoo.cli.console import print_result, tell_recognised
-from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.common.errors import BadRequest
 from zoo.common.options import (

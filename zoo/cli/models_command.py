@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import Given
-from zoo.cli.common_options import Json, model_names
+from zoo.cli.command_options import Json, model_names, options_of
 from zoo.cli.console import print_result
-from zoo.cli.derived import options_of
 from zoo.cli.places import here, publisher
 from zoo.common.errors import BadFile
 from zoo.common.options import argument

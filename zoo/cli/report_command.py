@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.common_options import Filter, Json
+from zoo.cli.command_options import Filter, Json, options_of
 from zoo.cli.console import print_result, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.errors import FAILED_CHECK, WRONG_USE, BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, argument, flag, out_folder
 from zoo.common.terminal import say

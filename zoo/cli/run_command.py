@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from zoo.cli.common_options import Json
+from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture, print_result
-from zoo.cli.derived import options_of
 from zoo.cli.named_model import file_of, model_in_jax, named_model
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.common.options import FORCE, Option, argument, out_folder, weights_from

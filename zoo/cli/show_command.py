@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.parameters import parameter
-from zoo.cli.common_options import Json
+from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture, print_result
-from zoo.cli.derived import options_of
 from zoo.cli.named_model import file_of, model_in_jax, named_model
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from

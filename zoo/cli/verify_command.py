@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
-from zoo.cli.common_options import Json, Plot
+from zoo.cli.command_options import Json, Plot, options_of
 from zoo.cli.console import print_result, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
 from zoo.common.staging import manifest_path

@@ -14,7 +14,7 @@ from zoo.architectures.kinds import TOWER_NAMES
 from zoo.artifacts.choices import TOWERS
 from zoo.checkpoints.source import AskedWeights
 from zoo.cli.app import app
-from zoo.cli.derived import option_name
+from zoo.cli.command_options import option_name
 from zoo.common.errors import BadRequest
 from zoo.common.options import stated
 from zoo.export.request import Options
