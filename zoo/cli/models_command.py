@@ -9,7 +9,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import Given
 from zoo.cli.command_options import Json, model_names, options_of
 from zoo.cli.console import print_result
-from zoo.cli.places import here, publisher
+from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
 from zoo.common.terminal import say

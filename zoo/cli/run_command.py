@@ -11,7 +11,7 @@ import numpy as np
 
 from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture, print_result
-from zoo.cli.named_model import file_of, model_in_jax, named_model
+from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.common.terminal import complain, say

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from weights.parameters import parameter
 from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture, print_result
-from zoo.cli.named_model import file_of, model_in_jax, named_model
+from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
 from zoo.common.terminal import say
