@@ -140,7 +140,7 @@ def run_plans(
     """Build them all, where the options say."""
     from psutil import virtual_memory
 
-    from zoo.cli.lines import board
+    from zoo.cli.build_progress import board
     from zoo.export.assemble import pools
     from zoo.export.assemble.schedule import Pool, run_builds
 
