@@ -95,7 +95,7 @@ def _verify_golden(
     if plot is not None:
         raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
     from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
-    from zoo.cli.tables.golden_table import golden_errors, show_differences
+    from zoo.cli.tables.export_table import golden_errors, show_differences
     from zoo.common.golden_file import read_golden
 
     reference = read_golden(file)
