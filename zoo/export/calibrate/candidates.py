@@ -15,8 +15,8 @@ from weights.progress import Progress
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.choices import Target
 from zoo.artifacts.measured import Calibration, RangedFile, Ranging
-from zoo.common.digests import Digests
 from zoo.common.runtime import session
+from zoo.common.staging import Digests
 from zoo.export.calibrate.choice import choose
 from zoo.export.calibrate.observed import Observed, observe
 from zoo.export.calibrate.ranges import widest, write_fixed
