@@ -1,4 +1,4 @@
-"""Read the model argument of a command, and find where the weights of a model are, by names alone."""
+"""Read the model argument of a command, and find a model's weights by file names alone."""
 
 import os
 from itertools import chain
