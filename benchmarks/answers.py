@@ -31,7 +31,7 @@ from tests.references import classifiers
 from zoo.apps.bench.measure import floor
 from zoo.apps.bench.measure import tasks as product_tasks
 from zoo.architectures.kinds import architecture_of
-from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import derive
 from zoo.export.timing.inputs import settle_inputs

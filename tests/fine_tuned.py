@@ -20,7 +20,7 @@ from tests.references.fine_tuned import FAMILIES, HEADS, LINEAR_HEADS, OF_MAP, F
 from tests.references.timm_options import architecture_rows, option_rows
 from weights.progress import Quiet
 from zoo.checkpoints.convert import convert_file
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "own-checkpoints.md"
 

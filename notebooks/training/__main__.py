@@ -15,7 +15,7 @@ from zoo.common.errors import BadRequest, MissingLibrary
 from zoo.common.staging import check_free, replacing
 from zoo.common.terminal import say
 from zoo.registry.lookup import info
-from zoo.tasks.labels import TEMPLATE
+from zoo.tasks.answer import TEMPLATE
 
 if TYPE_CHECKING:
     from zoo.architectures.base import Network

@@ -20,8 +20,7 @@ from tests.clients.environments import HERE
 from tests.clients.tensors import encode
 from zoo import info
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.checkpoints.settings.huggingface import portable_config
-from zoo.checkpoints.settings.picture_settings import transformers_processor
+from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
 from zoo.images.photograph import photograph
 
 REPOSITORY = HERE.parent.parent

@@ -15,7 +15,7 @@ from weights.mapping import Naming
 from weights.tensors import LazyArrays, Provenance, Weights
 from weights.writers.items import items_for
 from zoo.architectures.config import Config
-from zoo.checkpoints.settings.huggingface import transformers_kind
+from zoo.checkpoints.settings.library_configs import transformers_kind
 
 Values = Mapping[str, np.ndarray]
 

@@ -21,9 +21,9 @@ from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
 from weights.sources.locate import Published, find_named, searched
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
-from zoo.checkpoints.inspect import inspect
+from zoo.checkpoints.identify import inspect
 from zoo.checkpoints.load import model_shapes
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 
 
 @pytest.mark.each()

@@ -6,8 +6,7 @@ import pytest
 
 from weights.containers.safetensors import read_object
 from weights.files import Checkpoint
-from zoo.checkpoints.settings.beside import read_settings
-from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
+from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR, read_settings
 from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_words
 
 

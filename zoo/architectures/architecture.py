@@ -17,9 +17,7 @@ from weights.initializers import Shape
 from zoo.architectures.config import Config
 from zoo.architectures.parts.activation_names import OF_TRANSFORMERS, Activation
 from zoo.common.errors import BadRequest
-from zoo.tasks.answer import Answered, Outputs, Question, features
-from zoo.tasks.fed import Size
-from zoo.tasks.scores import Scores
+from zoo.tasks.answer import Answered, Outputs, Question, Scores, Size, features
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings

@@ -12,9 +12,8 @@ from zoo.architectures.architecture import Architecture, GivenOutput
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.tasks.answer import Outputs, classes
-from zoo.tasks.colours import components
-from zoo.tasks.fed import Size
+from zoo.tasks.answer import Outputs, Size, classes
+from zoo.tasks.maps import components
 
 TURNS_INTO_VECTORS = (
     "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "

@@ -13,9 +13,7 @@ from zoo.architectures.builder import batched
 from zoo.architectures.kinds import architecture_of
 from zoo.common.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
-from zoo.tasks.answer import Answered, Question
-from zoo.tasks.fed import Fed
-from zoo.tasks.labels import in_sentences, likeliest_first
+from zoo.tasks.answer import Answered, Fed, Question, in_sentences, likeliest_first
 from zoo.texts.tokenizer import Tokenizer
 
 

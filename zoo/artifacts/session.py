@@ -17,7 +17,7 @@ from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
 from zoo.images.pictures import Pictures, pictures, stack
 from zoo.registry.lookup import info
-from zoo.tasks.labels import TEMPLATE, in_sentences, likeliest_first
+from zoo.tasks.answer import TEMPLATE, in_sentences, likeliest_first
 
 if TYPE_CHECKING:
     from zoo.artifacts.described_file import DescribedFile
@@ -107,8 +107,7 @@ class VisionModel:
         of which it is surer than `threshold`."""
         from zoo.architectures.kinds import architecture_of
         from zoo.artifacts.read import stated_entry
-        from zoo.tasks.answer import Question
-        from zoo.tasks.fed import Fed
+        from zoo.tasks.answer import Fed, Question
 
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
         answers = []

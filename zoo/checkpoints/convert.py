@@ -21,13 +21,15 @@ from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes, naming_all_leaves
-from zoo.checkpoints.settings.equimo import equimo_metadata
-from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
-from zoo.checkpoints.settings.huggingface import transformers_config
-from zoo.checkpoints.settings.picture_settings import transformers_processor
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.pretrained import find_entry
+from zoo.checkpoints.settings.library_configs import (
+    equimo_metadata,
+    transformers_config,
+    transformers_processor,
+)
+from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
+from zoo.checkpoints.source import Given
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.staging import check_free, put, staged, write_text, writing
 

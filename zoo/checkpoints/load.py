@@ -26,9 +26,8 @@ from zoo.architectures.builder import abstract
 from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
-from zoo.checkpoints.settings.beside import OF_LIBRARIES, with_temperature
-from zoo.checkpoints.source import Source, opened
-from zoo.checkpoints.weights_argument import Choice, Seed
+from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
+from zoo.checkpoints.source import Choice, Seed, Source, opened
 from zoo.registry.lookup import MODELS
 
 MOST_PERIODS = 256  # rotary periods and frequencies of a model, at most

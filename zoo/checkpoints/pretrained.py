@@ -1,4 +1,4 @@
-"""`zoo.from_pretrained`: a model with its weights, and `zoo.create`: one without."""
+"""Build a pretrained network from a model name or a checkpoint (`zoo.from_pretrained`)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,38 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import read_weights
+from weights import Checkpoint
+from zoo.architectures.entry import ModelInfo
+from zoo.checkpoints.source import Choice, Given, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar
-from zoo.registry.lookup import is_model_name, registered_name
+from zoo.registry.lookup import FAMILY_NAMES, info, is_model_name, registered_name
 
 if TYPE_CHECKING:
     from jax.typing import DTypeLike
 
     from zoo.architectures.base import Network
+
+
+def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
+    """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
+    a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
+    `WeightsError`."""
+    own = isinstance(choice, Given) and name == choice.name
+    entry = None if name is None or own or name in FAMILY_NAMES else info(name)
+    # Settings are read with pydantic, and a network is known by what JAX would build.
+    if entry is not None:
+        from zoo.checkpoints.custom import own_entry
+
+        return own_entry(entry, choice)
+    if isinstance(choice, Given | Checkpoint):
+        from zoo.checkpoints.identify import recognised
+
+        return recognised(choice)
+    if name is not None:
+        return info(name), choice
+    raise BadRequest("no model was named: name one; `zoo list` shows them.")
+
 
 FLOAT32 = "local_pos_embed."
 """Leaves that stay float32: the periods of rotary positions, whose angles need it."""

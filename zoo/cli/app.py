@@ -7,7 +7,7 @@ import typer
 from zoo.cli import cache_command, weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
-from zoo.cli.common_options import SpreadOpsets, examples
+from zoo.cli.command_options import SpreadOpsets, examples
 from zoo.cli.console import help_alone, run_command_line
 from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export

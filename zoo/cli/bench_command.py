@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 from zoo.apps.bench.measure import BenchOptions
-from zoo.cli.common_options import Json, Plot
+from zoo.cli.command_options import Json, Plot, options_of
 from zoo.cli.console import print_result, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.options import argument
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
-from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import AskedWeights, Given
-from zoo.cli.common_options import All, DryRun, Filter, Json, model_names
+from zoo.checkpoints.pretrained import find_entry
+from zoo.checkpoints.source import AskedWeights, Given
+from zoo.cli.command_options import All, DryRun, Filter, Json, model_names, options_of
 from zoo.cli.console import print_result, tell_recognised
-from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
@@ -136,7 +135,7 @@ def run_plans(plans: list[FolderPlan], jobs: int, memory: float | None) -> list[
     """Build all folders, in this process or in so many processes."""
     from psutil import virtual_memory
 
-    from zoo.cli.lines import board
+    from zoo.cli.build_progress import board
     from zoo.export.assemble import pools
     from zoo.export.assemble.schedule import Pool, run_builds
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from weights.sources import cache
-from zoo.cli.common_options import DryRun, Json, examples
+from zoo.cli.command_options import DryRun, Json, examples, options_of
 from zoo.cli.console import help_alone, print_json, print_result, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.errors import BadRequest
 from zoo.common.options import argument, flag
 from zoo.common.staging import writing

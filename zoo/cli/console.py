@@ -18,8 +18,8 @@ import typer
 from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.pretrained import find_entry
+from zoo.checkpoints.source import Given
 from zoo.common.errors import WRONG_USE, ZooError
 from zoo.common.progress import Lines, bar
 from zoo.common.staging import INTERRUPTION, stop

@@ -8,9 +8,9 @@ from pathlib import Path
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Precision
-from zoo.checkpoints.weights_argument import Choice, Given, Seed
+from zoo.checkpoints.source import Choice, Given, Seed
 from zoo.cli.console import print_result
-from zoo.cli.places import here, publisher
+from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
 from zoo.common.terminal import say

@@ -2,9 +2,8 @@
 
 from zoo.apps.embed.embed_call import embed
 from zoo.apps.embed.embed_request import Embedded
-from zoo.cli.common_options import Json
+from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_result
-from zoo.cli.derived import options_of
 from zoo.common.errors import FAILED_CHECK
 from zoo.common.terminal import say
 

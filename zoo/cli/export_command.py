@@ -8,10 +8,18 @@ from typing import Annotated
 import typer
 
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.weights_argument import AskedWeights, Given
-from zoo.cli.common_options import All, DryRun, Filter, Json, SpreadOpsets, examples, model_names
+from zoo.checkpoints.source import AskedWeights, Given
+from zoo.cli.command_options import (
+    All,
+    DryRun,
+    Filter,
+    Json,
+    SpreadOpsets,
+    examples,
+    model_names,
+    options_of,
+)
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
-from zoo.cli.derived import options_of
 from zoo.cli.dry_run import Wanted, foresee
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-from zoo.checkpoints.weights_argument import read_weights
-from zoo.cli.common_options import Json, Model
+from zoo.checkpoints.source import read_weights
+from zoo.cli.command_options import Json, Model, options_of
 from zoo.cli.console import print_result, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, Option, argument, weights_from
 from zoo.common.terminal import say

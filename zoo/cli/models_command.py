@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.weights_argument import Given
-from zoo.cli.common_options import Json, model_names
+from zoo.checkpoints.source import Given
+from zoo.cli.command_options import Json, model_names, options_of
 from zoo.cli.console import print_result
-from zoo.cli.derived import options_of
-from zoo.cli.places import here, publisher
+from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
 from zoo.common.terminal import say
@@ -59,7 +58,7 @@ def described_entry(model: str) -> ModelInfo:
         if (manifest := near(path)) is None:
             raise BadFile(f"{path} has no manifest that says what it is: keep it beside it.")
         return stated_entry(manifest)
-    from zoo.checkpoints.recognised import recognised
+    from zoo.checkpoints.identify import recognised
 
     return recognised(Given(path))[0]
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.common_options import DryRun, Json, Model, Revision
+from zoo.cli.command_options import DryRun, Json, Model, Revision, options_of
 from zoo.cli.console import print_json, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.options import FORCE, OFFLINE, out_folder
 from zoo.common.terminal import say
 from zoo.export.assemble.plan import variant_names

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.common_options import DryRun, Json, Revision
+from zoo.cli.command_options import DryRun, Json, Revision, options_of
 from zoo.cli.console import print_json, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.options import Option, argument, flag
 from zoo.common.terminal import say
 

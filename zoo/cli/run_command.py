@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from zoo.cli.common_options import Json
+from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture, print_result
-from zoo.cli.derived import options_of
-from zoo.cli.named_model import file_of, model_in_jax, named_model
+from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.common.terminal import complain, say
@@ -129,7 +128,7 @@ def _answers(
             return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
         return built.answer(images, threshold)
     name, place = model_in_jax(model, weights)
-    from zoo.checkpoints.tokenizer_beside import tokenizer_of
+    from zoo.checkpoints.checkpoint_tokenizer import tokenizer_of
 
     tokenizer = tokenizer_of(name, place) if labels else None
     from zoo.artifacts.in_jax import answers_in_words, answers_of

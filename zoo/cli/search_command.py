@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.embed.found_rows import ASKED, DATASET, SearchRequest
-from zoo.cli.common_options import Json
+from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture, print_result, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, flag
 from zoo.common.terminal import complain

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.parameters import parameter
-from zoo.cli.common_options import Json
+from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture, print_result
-from zoo.cli.derived import options_of
-from zoo.cli.named_model import file_of, model_in_jax, named_model
+from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
 from zoo.common.terminal import say
@@ -81,7 +80,7 @@ def _features(
     """From a file or a folder if one is named, else from a model in JAX."""
     from zoo.apps.show.features import of_file, of_model, random_note
     from zoo.checkpoints.pretrained import from_pretrained
-    from zoo.checkpoints.weights_argument import Seed, read_weights
+    from zoo.checkpoints.source import Seed, read_weights
 
     if (file := file_of(model, weights)) is not None:
         return of_file(file, images, size)

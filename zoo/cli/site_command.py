@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from zoo.cli.common_options import Json
+from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_json, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.options import FORCE, Option, argument, out_folder
 from zoo.common.terminal import say
 

@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
-from zoo.cli.common_options import Json, Plot
+from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
+from zoo.cli.command_options import Json, Plot, options_of
 from zoo.cli.console import print_result, progress_bar
-from zoo.cli.derived import options_of
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
 from zoo.common.staging import manifest_path
@@ -16,7 +15,7 @@ from zoo.common.terminal import complain, say
 
 if TYPE_CHECKING:
     from zoo.artifacts.folder_check import AuditReport, Finding
-    from zoo.checkpoints.weights_argument import Choice
+    from zoo.checkpoints.source import Choice
 
 ONNX = Option("FILE", "An exported file to compare golden numbers with.")
 
@@ -96,7 +95,7 @@ def _verify_golden(
     if plot is not None:
         raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
     from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
-    from zoo.cli.tables.golden_table import golden_errors, show_differences
+    from zoo.cli.tables.export_table import golden_errors, show_differences
     from zoo.common.golden_file import read_golden
 
     reference = read_golden(file)

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from zoo.checkpoints.weights_argument import ADAPTER_BASE, TAKE, WITHOUT_HEAD, Given
-from zoo.cli.common_options import DryRun, Json, examples, model_names
+from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, Given
+from zoo.cli.command_options import DryRun, Json, examples, model_names, options_of
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
-from zoo.cli.derived import options_of
 from zoo.common.options import FORCE, Option, argument, flag, out_folder
 from zoo.common.terminal import say
 from zoo.registry.lookup import info
@@ -52,7 +51,7 @@ def inspect_checkpoint(
     json: Json = False,
 ) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
-    from zoo.checkpoints.inspect import inspect
+    from zoo.checkpoints.identify import inspect
     from zoo.cli.tables import print_facts
 
     inspection = inspect(Given(file, take, base=base))

@@ -1,14 +1,17 @@
-"""All or nothing: files appear under their final names only when they are complete."""
+"""Write files all or nothing: they appear under their final names only when they are complete."""
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from weights import lock
 from weights.parameters import parameter
@@ -248,3 +251,14 @@ def stop(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         complain(INTERRUPTION)
     os._exit(128 + number)
+
+
+class Digests(dict[str, str]):
+    """sha256 by name, of files as they were written last."""
+
+    @contextmanager
+    def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
+        """Digests that are there once the files' names and bytes were told in order."""
+        begun: defaultdict[str, Any] = defaultdict(hashlib.sha256)
+        yield lambda name, piece: begun[name].update(piece)
+        self.update({name: digest.hexdigest() for name, digest in begun.items()})

@@ -17,8 +17,8 @@ from weights.progress import Progress
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.choices import Target
 from zoo.artifacts.measured import Calibration, RangedFile, Ranging
-from zoo.common.digests import Digests
 from zoo.common.runtime import session
+from zoo.common.staging import Digests
 from zoo.export.precision import derive, load_typed
 from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.activations import Observed, observe

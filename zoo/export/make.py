@@ -24,8 +24,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.choices import Layout, Precision, Scales, Target
 from zoo.artifacts.measured import Calibration, Verification
-from zoo.common.digests import Digests
-from zoo.common.staging import sidecar_path, staged, writing
+from zoo.common.staging import Digests, sidecar_path, staged, writing
 from zoo.export.network_inputs import BATCH_NAMES, input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import FileSpec, Signature

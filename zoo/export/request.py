@@ -12,7 +12,7 @@ from converter.opsets import DEFAULT_TARGET
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
-from zoo.checkpoints.weights_argument import Choice, chosen_weights
+from zoo.checkpoints.source import Choice, chosen_weights
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder
 from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
@@ -109,7 +109,7 @@ class Request:
 def read_request(entry: ModelInfo, options: Options) -> Request:
     """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
     import converter
-    from zoo.checkpoints.own import own_entry
+    from zoo.checkpoints.custom import own_entry
 
     entry, weights = own_entry(entry, chosen_weights(options.weights))
     for option, value, choices in (

@@ -1,6 +1,6 @@
-"""Pictures as callers have them: one or several, of PIL, as arrays, or in files.
+"""Read pictures as callers have them: one or several, of PIL, as arrays, or in files.
 
-Whatever a picture is, it becomes RGB in 8 bits, the right way up, here and nowhere else.
+Every picture becomes RGB in 8 bits and upright here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -250,3 +250,42 @@ def stack(images: Sequence[Image]) -> UInt8:
             "those of a batch must be equally large."
         )
     return np.stack([np.asarray(image, np.uint8) for image in images])
+
+
+UNREAD = {
+    **dict.fromkeys((".heic", ".heif", ".hif"), "HEIC"),
+    **dict.fromkeys((".avif", ".avifs"), "AVIF"),
+    **dict.fromkeys((".jxl",), "JPEG XL"),
+    **dict.fromkeys((".jxr", ".wdp", ".hdp"), "JPEG XR"),
+    **dict.fromkeys((".mpo",), "MPO, several JPEGs in one file"),
+    **dict.fromkeys((".ico", ".icns", ".cur"), "icons"),
+    **dict.fromkeys((".svg", ".svgz", ".eps", ".ps", ".ai", ".wmf", ".emf"), "drawings"),
+    **dict.fromkeys((".psd", ".psb", ".xcf", ".kra"), "layers of a program that draws"),
+    **dict.fromkeys((".exr", ".hdr", ".pfm"), "more than 16 bits"),
+    **dict.fromkeys((".tga", ".pcx", ".sgi", ".dds", ".qoi", ".xbm", ".xpm"), "that ending"),
+    **dict.fromkeys((".dng", ".cr2", ".cr3", ".crw", ".nef", ".nrw"), "a camera's raw data"),
+    **dict.fromkeys((".arw", ".srf", ".sr2", ".orf", ".raf", ".rw2"), "a camera's raw data"),
+    **dict.fromkeys((".pef", ".srw", ".x3f", ".3fr", ".iiq", ".kdc"), "a camera's raw data"),
+}
+"""Endings of pictures that are not read, and what pictures those are."""
+
+
+def name_ending(name: str) -> str:
+    """How a file's name ends, such as `.png`; empty where nothing says what it is."""
+    return PurePosixPath(name).suffix.lower()
+
+
+def may_be_picture(name: str) -> bool:
+    """Whether a file is a picture by its name, is one that is not read, or has no ending."""
+    ending = name_ending(name)
+    return not ending or ending in UNREAD or ending in extensions()
+
+
+def why_unread(name: str) -> str | None:
+    """Why a file of this name is not read, in a sentence; None for one that is."""
+    ending = name_ending(name)
+    if ending in extensions():
+        return None
+    kind = f"pictures of {UNREAD[ending]}" if ending in UNREAD else "files without an ending"
+    formats = ", ".join(PICTURE_FORMATS)
+    return f"{name} is not read, as {kind} are not: save it as one of the formats {formats}."

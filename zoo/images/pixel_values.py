@@ -14,7 +14,7 @@ from zoo.common.errors import BadRequest
 from zoo.images.pictures import MOST_PIXELS, Part, Pictures, ReadPicture, pictures
 from zoo.images.resampling import Span, resized_float_part, resized_part
 from zoo.registry.lookup import info
-from zoo.tasks.fed import size_inside
+from zoo.tasks.answer import size_inside
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float

@@ -1,8 +1,8 @@
-"""From the outputs of a network for one picture to what they say of it."""
+"""Compute the answer of a network about one picture from its outputs: class names with scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -10,11 +10,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Float32
-from zoo.tasks.fed import Fed, Size
-from zoo.tasks.scores import SCORES, Scores
+from zoo.common.errors import BadRequest
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Size = tuple[int, int]  # (height, width)
+
+
+class Fed(NamedTuple):
+    """(height, width) of a network's input, and whether that was padded."""
+
+    size: Size
+    padded: bool
+
+
+def size_inside(image: Size, size: Size) -> Size:
+    """The largest of an image's proportions that fits into `size`, of a pixel at least.
+
+    Source: `get_size_with_aspect_ratio` of transformers, in whose arithmetic the longer side may
+    come to a pixel less.
+    """
+    (height, width), (tall, wide) = image, size
+    if height * wide > width * tall:
+        exact = tall * width / height
+        return int(exact * height / width), max(1, round(exact))
+    exact = wide * height / width
+    return max(1, round(exact)), int(exact * width / height)
+
+
+Scores = Literal["softmax", "sigmoid", "none"]
+"""What makes answers of logits: classes exclude each other, or each is by itself, or is a number as
+it is."""
+
+
+def softmax(logits: Float32) -> Float32:
+    """Probabilities of classes that exclude each other, along the last axis."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(logits: Float32) -> Float32:
+    """The probability of each by itself."""
+    shares: Float32 = np.exp(-np.logaddexp(np.float32(0), -logits))
+    return shares
+
+
+SCORES: Mapping[Scores, Callable[[Float32], Float32]] = {
+    "softmax": softmax,
+    "sigmoid": sigmoid,
+    "none": lambda logits: logits,
+}
+
 
 Outputs = Mapping[str, NDArray[Any]]
 
@@ -87,3 +134,23 @@ def best(scores: Float32, names: Sequence[str], count: int = BEST) -> tuple[Answ
 def unit(vectors: Float32) -> Float32:
     """Vectors at length 1, along the last axis."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+
+
+TEMPLATE = "This is a photo of {}."
+"""As transformers' pipeline puts labels into a sentence."""
+
+
+def in_sentences(labels: Sequence[str], template: str = TEMPLATE) -> list[str]:
+    """A sentence for each label. **Raises** `BadRequest` for something that is no labels."""
+    is_list = not isinstance(labels, str) and all(isinstance(each, str) for each in labels)
+    if not is_list or "{}" not in template:
+        raise BadRequest(
+            f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of "
+            "strings, and a sentence with {} in it."
+        )
+    return [template.replace("{}", label) for label in labels]
+
+
+def likeliest_first(logits: Float32, labels: Sequence[str], scores: Scores) -> list[Answer]:
+    """How likely each label is, of `logits [labels]`, the likeliest first."""
+    return list(best(SCORES[scores](logits), labels, len(labels)))

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.tasks.answer import Corners, Outputs
-from zoo.tasks.areas import NOWHERE, Areas, resize_bilinear
-from zoo.tasks.fed import Fed, Size, size_inside
-from zoo.tasks.scores import sigmoid
+from zoo.tasks.answer import Corners, Fed, Outputs, Size, sigmoid, size_inside
+from zoo.tasks.maps import NOWHERE, Areas, resize_bilinear
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -41,10 +41,11 @@ from weights.errors import MappingError
 from weights.progress import Quiet
 from zoo.architectures.builder import batched
 from zoo.checkpoints.convert import convert_file
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.common.runtime import session
 from zoo.data.digits.data import split_digits
 from zoo.data.digits.scattered import scatter
+from zoo.tasks.answer import Fed
 from zoo.tasks.boxes import (
     Box,
     as_answered,
@@ -52,7 +53,6 @@ from zoo.tasks.boxes import (
     instance_areas,
     post_process_object_detection,
 )
-from zoo.tasks.fed import Fed
 
 CLASSES = {
     **{2: RfDetrForObjectDetection, "masks": RfDetrForInstanceSegmentation},

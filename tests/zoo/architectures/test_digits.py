@@ -30,8 +30,8 @@ from zoo import from_pretrained as load
 from zoo import info
 from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.entry import DATA
-from zoo.checkpoints.inspect import inspect
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.identify import inspect
+from zoo.checkpoints.source import Given
 from zoo.common.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.data.digits import data as digits
 from zoo.data.digits.scenes import MOST_DIGITS, draw_scenes

@@ -30,10 +30,9 @@ from weights import bind
 from weights.errors import WeightsError
 from weights.progress import Quiet
 from zoo.architectures.builder import abstract
-from zoo.checkpoints.asked_entry import find_entry
 from zoo.checkpoints.load import Loaded, begin
-from zoo.checkpoints.source import opened
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.pretrained import find_entry
+from zoo.checkpoints.source import Given, opened
 from zoo.common.errors import ZooError
 
 GOLDEN = Path(__file__).parents[2] / "golden"

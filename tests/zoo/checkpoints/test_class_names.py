@@ -22,9 +22,9 @@ from weights import open_checkpoint
 from weights.errors import MappingError
 from weights.files import Checkpoint
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.class_names import ClassNames, read_class_names
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 
 ENTRY = package.info("vit_tiny_patch16_224")
 

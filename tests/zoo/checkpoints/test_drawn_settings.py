@@ -14,8 +14,8 @@ from transformers import pipeline
 from tests.references.classifiers import CLASSES, SIZED, seeded
 from weights.errors import MappingError
 from weights.files import Checkpoint
-from zoo.checkpoints.settings.beside import read_settings
 from zoo.checkpoints.settings.processors import PROCESSOR_KINDS
+from zoo.checkpoints.settings.settings_files import read_settings
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 

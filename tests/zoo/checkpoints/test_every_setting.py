@@ -18,8 +18,8 @@ from tests.zoo.checkpoints.setting_outcomes import (
     read,
     table,
 )
-from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.pretrained import find_entry
+from zoo.checkpoints.source import Given
 
 KEPT = json.loads(FILE.read_text())
 """Outcomes by class and setting, of the classes for which the page has them."""

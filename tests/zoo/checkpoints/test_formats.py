@@ -47,6 +47,8 @@ from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.backbone_config import OnBackbone
 from zoo.checkpoints import convert
+from zoo.checkpoints.golden import run_transformers
+from zoo.checkpoints.identify import recognised
 from zoo.checkpoints.load import (
     Loaded,
     fitting_models,
@@ -55,9 +57,7 @@ from zoo.checkpoints.load import (
     model_shapes,
     naming_all_leaves,
 )
-from zoo.checkpoints.recognised import recognised
-from zoo.checkpoints.transformers import run_transformers
-from zoo.checkpoints.weights_argument import read_weights
+from zoo.checkpoints.source import read_weights
 from zoo.common.errors import BadRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -17,7 +17,6 @@ from tests.references.classifiers import ASKING, OWN
 from tests.seeded import NETWORKS
 from zoo.architectures.kinds import ARCHITECTURES
 from zoo.architectures.library_settings import Settings, TimmPictures
-from zoo.checkpoints.settings.huggingface import transformers_kind
 from zoo.checkpoints.settings.known_settings import (
     OF_CALLS,
     OF_TENSORS,
@@ -27,6 +26,7 @@ from zoo.checkpoints.settings.known_settings import (
     TIMM_WITHOUT_EFFECT,
     strange_settings,
 )
+from zoo.checkpoints.settings.library_configs import transformers_kind
 from zoo.checkpoints.settings.processors import (
     NO_EFFECT_ON_PIXELS,
     PROCESSOR_KINDS,

@@ -30,8 +30,8 @@ from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
+from zoo.checkpoints.identify import likely
 from zoo.checkpoints.load import model_shapes
-from zoo.checkpoints.recognised import likely
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
 

@@ -18,7 +18,7 @@ from weights.files import sha256
 from weights.progress import Quiet
 from zoo.artifacts.words import doubt, origin
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.source import Given
 from zoo.common.errors import BadRequest
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature

@@ -23,8 +23,8 @@ import zoo as package
 from tests.references.classifiers import CLASSES, SIZED, STAGES, seeded
 from tests.tiers import covering
 from weights.errors import MappingError, WeightsError
-from zoo.checkpoints.recognised import recognised
-from zoo.checkpoints.weights_argument import Given
+from zoo.checkpoints.identify import recognised
+from zoo.checkpoints.source import Given
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))
 

@@ -11,9 +11,9 @@ from tests.seeded import as_file, nano, state_of
 from weights.containers import open_checkpoint
 from weights.errors import NotACheckpoint, WeightsError
 from weights.files import Checkpoint
+from zoo.checkpoints.identify import likely, recognised
 from zoo.checkpoints.load import naming_all_leaves
-from zoo.checkpoints.recognised import likely, recognised
-from zoo.checkpoints.strangeness import settings_place, strange
+from zoo.checkpoints.mismatch import settings_place, strange
 from zoo.common.errors import BadRequest
 
 DEFAULT = [("dinov2_vits14", "huggingface"), ("vit_tiny_patch16_224", "timm")]

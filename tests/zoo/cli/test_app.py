@@ -102,7 +102,10 @@ READ = "import converter, zoo.cli.export_command, zoo.export.run"
     ("statement", "heavy"),
     [
         ("import zoo.cli; zoo.info('dinov3_vits16')", AT_ONCE | {"pydantic"}),
-        ("from zoo.cli.derived import complete; complete('dinov3_vits')", AT_ONCE | {"pydantic"}),
+        (
+            "from zoo.cli.command_options import complete; complete('dinov3_vits')",
+            AT_ONCE | {"pydantic"},
+        ),
         # Typer itself reads values with pydantic.
         (f"{CALL}; call(app, ['list'])", AT_ONCE),
         # A request is read before JAX is imported, so that a thread hashes the checkpoint then.

@@ -3,7 +3,7 @@
 import pytest
 
 import zoo as package
-from zoo.cli.derived import split_commas
+from zoo.cli.command_options import split_commas
 from zoo.common.errors import BadRequest, UnknownModel
 from zoo.common.options import read_sides, read_size
 from zoo.export.export_options import parse_opsets, read_batch, read_layers

@@ -12,9 +12,9 @@ from zoo.apps.embed.embed_request import EmbedRequest
 from zoo.apps.embed.found_rows import SearchRequest
 from zoo.architectures.kinds import TOWER_NAMES
 from zoo.artifacts.choices import TOWERS
-from zoo.checkpoints.weights_argument import AskedWeights
+from zoo.checkpoints.source import AskedWeights
 from zoo.cli.app import app
-from zoo.cli.derived import option_name
+from zoo.cli.command_options import option_name
 from zoo.common.errors import BadRequest
 from zoo.common.options import stated
 from zoo.export.request import Options

@@ -26,7 +26,7 @@ from zoo import info, list_models
 from zoo.architectures.builder import abstract
 from zoo.artifacts.read import parse, to_text
 from zoo.checkpoints.load import model_shapes
-from zoo.checkpoints.settings.huggingface import portable_config
+from zoo.checkpoints.settings.library_configs import portable_config
 from zoo.common.errors import BadOutput
 from zoo.export.assemble import schedule
 from zoo.export.assemble.extras import card, for_transformers_js, golden, golden_sample

@@ -19,7 +19,7 @@ from tests import folders
 from tests.runtimes.load import needs_placement
 from weights.errors import NotACheckpoint, WeightsNotFound
 from zoo.artifacts.read import parse
-from zoo.checkpoints.weights_argument import Seed
+from zoo.checkpoints.source import Seed
 from zoo.cli.console import print_json
 from zoo.cli.verify_command import report_record
 from zoo.common import runtime

@@ -23,7 +23,7 @@ from converter.verify.sessions import run
 from tests.seeded import nano, values_of
 from zoo.architectures.builder import abstract
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.checkpoints.settings.picture_settings import transformers_processor
+from zoo.checkpoints.settings.library_configs import transformers_processor
 from zoo.common.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Signature

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.clients.folders import PAGE_BOXES
+from zoo.tasks.answer import Fed
 from zoo.tasks.boxes import post_process_object_detection
-from zoo.tasks.fed import Fed
 
 SIZE = (48, 64)
 PROGRAM = """

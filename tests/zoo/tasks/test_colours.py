@@ -3,7 +3,7 @@
 import matplotlib
 import numpy as np
 
-from zoo.tasks.colours import RAMP
+from zoo.tasks.maps import RAMP
 
 
 def test_the_ramp_is_viridis():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from zoo.tasks.depth_map import depth_map
+from zoo.tasks.maps import depth_map
 
 SIZES = [
     ((7, 9), (50, 31)),

@@ -9,9 +9,8 @@ from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcesso
 
 from zoo.architectures.kinds import architecture_of
 from zoo.registry.lookup import info
-from zoo.tasks import areas
-from zoo.tasks.answer import Question
-from zoo.tasks.fed import Fed
+from zoo.tasks import maps
+from zoo.tasks.answer import Fed, Question
 
 SIDE, QUERIES, CLASSES = 64, 12, 5
 PROCESSOR = EomtImageProcessorPil(size={"shortest_edge": SIDE, "longest_edge": SIDE}, do_pad=True)
@@ -46,30 +45,30 @@ def assert_segments(got, want):
 def test_segments_are_those_of_transformers(size):
     for seed in range(5):
         found = outputs(seed)
-        theirs, ours = for_transformers(found), areas.QueryMasks(found, size, (SIDE, SIDE))
+        theirs, ours = for_transformers(found), maps.QueryMasks(found, size, (SIDE, SIDE))
         for stuff in ([], [0, 2, 3]):
             want = PROCESSOR.post_process_panoptic_segmentation(
                 theirs, [size], threshold=0.7, stuff_classes=stuff
             )
-            got = areas.post_process_panoptic_segmentation(ours, 0.7, stuff_classes=stuff)
+            got = maps.post_process_panoptic_segmentation(ours, 0.7, stuff_classes=stuff)
             assert_segments(got, want[0])
         want = PROCESSOR.post_process_instance_segmentation(theirs, [size], threshold=0.6)
-        assert_segments(areas.post_process_instance_segmentation(ours, 0.6), want[0])
+        assert_segments(maps.post_process_instance_segmentation(ours, 0.6), want[0])
         # It takes padding for a part of the picture here.
         want = PROCESSOR.post_process_semantic_segmentation(theirs, [size])[0]
-        whole = areas.QueryMasks(found, size, (SIDE, SIDE), padded=False)
-        np.testing.assert_array_equal(areas.post_process_semantic_segmentation(whole), want)
+        whole = maps.QueryMasks(found, size, (SIDE, SIDE), padded=False)
+        np.testing.assert_array_equal(maps.post_process_semantic_segmentation(whole), want)
 
 
 def test_nothing_is_there():
     found = outputs(0)
     found["class_queries_logits"][:] = [0] * CLASSES + [9]
-    ours = areas.QueryMasks(found, (30, 40), (SIDE, SIDE))
+    ours = maps.QueryMasks(found, (30, 40), (SIDE, SIDE))
     for got in (
-        areas.post_process_panoptic_segmentation(ours),
-        areas.post_process_instance_segmentation(ours),
+        maps.post_process_panoptic_segmentation(ours),
+        maps.post_process_instance_segmentation(ours),
     ):
-        assert got.segments_info == () and (got.segmentation == areas.NOWHERE).all()
+        assert got.segments_info == () and (got.segmentation == maps.NOWHERE).all()
 
 
 def test_what_is_said_of_a_picture():

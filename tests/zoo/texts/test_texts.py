@@ -41,9 +41,9 @@ from weights.mapping import plan, source_shapes
 from weights.namings import clip_names, tower_names
 from zoo.architectures.builder import abstract
 from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.identify import likely
 from zoo.checkpoints.load import load_checkpoint, model_shapes, named
-from zoo.checkpoints.recognised import likely
-from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common.errors import BadFile, BadRequest
 from zoo.export.make import convert_model
 from zoo.export.precision import derive

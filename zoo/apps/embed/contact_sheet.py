@@ -15,7 +15,7 @@ from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable
 from zoo.common.errors import BadRequest
 from zoo.common.fonts import font
 from zoo.images.pictures import pictures, read_picture
-from zoo.tasks.colours import INK, PAPER
+from zoo.tasks.maps import INK, PAPER
 
 GAP = 8
 """Pixels between cells."""

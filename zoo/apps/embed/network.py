@@ -28,7 +28,7 @@ from zoo.artifacts.read import read_folder_manifest
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import ReadPicture
 from zoo.images.pixel_values import check_edges, drafted_values, resized_size
-from zoo.tasks.fed import size_inside
+from zoo.tasks.answer import size_inside
 
 if TYPE_CHECKING:
     from zoo.common.runtime import Session

@@ -21,7 +21,7 @@ from zoo.apps.embed.about import StatedSource
 from zoo.apps.embed.libraries import need_library
 from zoo.apps.embed.list_lines import list_lines
 from zoo.common.errors import BadRequest
-from zoo.images.picture_names import may_be_picture, name_ending
+from zoo.images.pictures import may_be_picture, name_ending
 
 HOLDERS = {".tar": "tar", ".tgz": "tar", ".gz": "tar", ".parquet": "parquet"}
 """How files that hold many pictures end."""

@@ -18,9 +18,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.read import stated_entry
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
-from zoo.tasks.answer import best
-from zoo.tasks.fed import size_inside
-from zoo.tasks.scores import softmax
+from zoo.tasks.answer import best, size_inside, softmax
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,7 @@ from zoo.apps.embed.picture_sources import (
     printable_name,
 )
 from zoo.common.errors import BadFile, BadRequest, first_line
-from zoo.images.picture_names import may_be_picture, why_unread
+from zoo.images.pictures import may_be_picture, why_unread
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from zoo.apps.show.features import Features
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import UInt8
 from zoo.images.pixel_values import Float32
-from zoo.tasks.colours import INK, PAPER, components, ramp
+from zoo.tasks.maps import INK, PAPER, components, ramp
 
 WARNING = (253, 231, 176)
 """Behind a note that is not to be overlooked."""

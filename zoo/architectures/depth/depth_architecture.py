@@ -16,10 +16,8 @@ from zoo.architectures.architecture import (
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.read_shapes import as_four, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
-from zoo.tasks.answer import Answered, Outputs, Question, features
-from zoo.tasks.colours import ramp
-from zoo.tasks.depth_map import depth_map, draw_depth
-from zoo.tasks.fed import Size
+from zoo.tasks.answer import Answered, Outputs, Question, Size, features
+from zoo.tasks.maps import depth_map, draw_depth, ramp
 
 
 def _network() -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from zoo.architectures.common_config import DEEPEST, MOST, class_words
 from zoo.architectures.vit.backbone_config import OnBackbone
-from zoo.tasks.scores import Scores
+from zoo.tasks.answer import Scores
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from zoo.architectures.parts.position_config import RopePeriods
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
 from zoo.tasks.answer import Answer, Answered, Outputs, Question, features
-from zoo.tasks.areas import (
+from zoo.tasks.maps import (
     QueryMasks,
     draw_areas,
     drawn_maps,
@@ -92,7 +92,7 @@ def _outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
         ),
         "masks_queries_logits": GivenOutput(
             f"[batch_size, {queries}, height / {stride}, width / {stride}]",
-            "how much every pixel is in it, before a sigmoid; zoo.tasks.areas makes segments of "
+            "how much every pixel is in it, before a sigmoid; zoo.tasks.maps makes segments of "
             "both",
         ),
     }

@@ -11,7 +11,7 @@ from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.read_shapes import count_rows
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.tasks.answer import Answered, Outputs, Question, best, features
-from zoo.tasks.areas import class_map, draw_areas, drawn_maps
+from zoo.tasks.maps import class_map, draw_areas, drawn_maps
 
 
 def _network() -> Callable[..., Any]:

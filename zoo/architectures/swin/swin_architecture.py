@@ -25,8 +25,7 @@ from zoo.architectures.feature_kinds import (
 from zoo.architectures.parts.activation_names import CALLED
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.swin.swin_config import SwinConfig, Two
-from zoo.tasks.answer import Outputs
-from zoo.tasks.fed import Size
+from zoo.tasks.answer import Outputs, Size
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings

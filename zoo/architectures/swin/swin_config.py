@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from zoo.architectures.common_config import DEEPEST, MOST, Staged, class_words
 from zoo.architectures.parts.activation_names import Activation
-from zoo.tasks.scores import Scores
+from zoo.tasks.answer import Scores
 
 Two = tuple[int, int]
 

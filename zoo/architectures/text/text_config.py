@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
 from zoo.architectures.parts.activation_names import Activation
-from zoo.tasks.scores import Scores
+from zoo.tasks.answer import Scores
 
 TextPool = Literal["last", "greatest", "mean", "end"]
 """What stands for a text: its last token, that of its greatest number, the mean, or its end."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from zoo.architectures.common_config import Opaque, Taken
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.tasks.scores import Scores
+from zoo.tasks.answer import Scores
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from zoo.architectures.common_config import DEEPEST, MOST, Classifying, class_wo
 from zoo.architectures.parts.activation_names import Activation
 from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
 from zoo.architectures.vit.head_blocks import HeadBlocks
-from zoo.tasks.scores import Scores
+from zoo.tasks.answer import Scores
 
 OF_DINOV3 = RopePeriods()
 

@@ -12,7 +12,7 @@ from zoo.architectures.class_numbers import numbered_names
 from zoo.architectures.config import Config
 from zoo.architectures.entry import NO_CLASS, ModelInfo
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.settings_files import CONFIG
 
 NAMES_BY_NUMBER = ("class_names", "label_names", "id2label", "idx_to_class")
 NUMBERS_BY_NAME = ("label2id", "class_to_idx")

@@ -7,7 +7,7 @@ from typing import Any
 from weights.errors import MappingError
 from zoo.architectures.kinds import refused_option
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.settings_files import CONFIG
 
 OF_TRAINING = (
     *("attention_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob", "dropout"),

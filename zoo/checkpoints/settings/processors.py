@@ -18,7 +18,7 @@ from zoo.architectures.parts.preprocessing import (
     CropRounding,
     Preprocessing,
 )
-from zoo.checkpoints.settings.picture_settings import RESAMPLE
+from zoo.checkpoints.settings.library_configs import RESAMPLE
 from zoo.common.fields import Line, Model, Side, Three
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}

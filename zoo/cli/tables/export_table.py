@@ -1,7 +1,9 @@
-"""What an export wrote, and how far files are from JAX."""
+"""Print what an export wrote, and how far files differ from JAX or from golden outputs."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.artifacts.schema import Manifest, Variant
@@ -117,3 +119,23 @@ def show_verification(file: Path, verification: Verification) -> None:
     asked = f"{limit(verification)}, {tried_levels(verification)}"
     title = f"{file.name}: {passed(verification.passed)} ({asked})"
     print_table(headings, rows, title)
+
+
+def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
+    """How far each output is from the reference."""
+    # A NaN, which JSON has none of, must fail.
+    return [
+        {"where": where, "output": name, "max_abs": error if math.isfinite(error) else None}
+        | {"limit": limit, "passed": error <= limit}
+        for name, error in errors.items()
+    ]
+
+
+def show_differences(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Show the same as a table."""
+    shown = []
+    for row in rows:
+        error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
+        verdict = "ok" if row["passed"] else "FAILED"
+        shown.append((row["where"], row["output"], error, f"{row['limit']:.0e}", verdict))
+    print_table(("where", "~output", ">max abs", ">limit", ""), shown, title)

@@ -19,9 +19,8 @@ from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
 from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
 from zoo.checkpoints.convert import write_json
-from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR
-from zoo.checkpoints.settings.huggingface import portable_config
-from zoo.checkpoints.settings.picture_settings import transformers_processor
+from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
+from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
 from zoo.common.golden_file import Golden, write_golden
 from zoo.export.assemble.plan import PLANNED_FILES
 from zoo.export.make import Maker

@@ -11,10 +11,10 @@ from weights.progress import Progress
 from zoo.architectures.builder import abstract
 from zoo.artifacts.choices import Scales
 from zoo.artifacts.schema import MANIFEST, Variant
-from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.checkpoint_tokenizer import Words, find_words
 from zoo.checkpoints.load import read_for_model
+from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import opened
-from zoo.checkpoints.tokenizer_beside import Words, find_words
 from zoo.common.errors import BadOutput
 from zoo.common.runtime import Session
 from zoo.common.staging import (

@@ -9,7 +9,7 @@ from weights.parameters import parameter
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import TOWER_NAMES, architecture_of
 from zoo.artifacts.choices import Scales, Target
-from zoo.checkpoints.weights_argument import Choice
+from zoo.checkpoints.source import Choice
 from zoo.common.errors import BadRequest
 from zoo.common.options import SEVERAL, Option
 from zoo.export.precisions import PRECISIONS

@@ -8,7 +8,7 @@ from functools import partial
 
 from weights.parameters import parameter, spelled, spellings
 from weights.progress import Quiet
-from zoo.checkpoints.asked_entry import find_entry
+from zoo.checkpoints.pretrained import find_entry
 from zoo.common.processes import run_tasks
 from zoo.export.assemble.folder import build_folder
 from zoo.export.assemble.plan import FolderPlan

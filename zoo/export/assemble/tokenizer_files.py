@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from zoo.checkpoints.checkpoint_tokenizer import Words
 from zoo.checkpoints.convert import write_json
-from zoo.checkpoints.tokenizer_beside import Words
 from zoo.common.staging import write_text
 from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_words
 

@@ -16,7 +16,7 @@ from zoo.artifacts.folder_check import (
 )
 from zoo.artifacts.read import read_folder_manifest, read_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
-from zoo.checkpoints.weights_argument import Choice
+from zoo.checkpoints.source import Choice
 from zoo.common import runtime
 from zoo.common.errors import BadFile
 from zoo.common.staging import manifest_path

@@ -14,9 +14,9 @@ from zoo.artifacts.folder_check import Finding, Judged, Residuals, residuals
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.artifacts.words import worst_of
+from zoo.checkpoints.custom import own_entry
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.own import own_entry
-from zoo.checkpoints.weights_argument import Choice, Given, Seed, chosen_weights
+from zoo.checkpoints.source import Choice, Given, Seed, chosen_weights
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.export.audit.golden_check import Compare, finding

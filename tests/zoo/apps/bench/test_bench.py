@@ -17,7 +17,7 @@ from zoo import info
 from zoo.apps.bench.measure import CALL, floor, tasks, torch_task
 from zoo.architectures.builder import abstract
 from zoo.artifacts.measured import is_busy
-from zoo.checkpoints.settings.huggingface import transformers_config
+from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common.errors import ZooError
 from zoo.export.make import convert_model
 from zoo.export.request import Signature

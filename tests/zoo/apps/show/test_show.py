@@ -21,7 +21,7 @@ from zoo.apps.show.residual_rows import residual_rows
 from zoo.artifacts.measured import Comparison, Verification, busy_words
 from zoo.common.errors import BadFile
 from zoo.images.photograph import photographs
-from zoo.tasks.colours import RAMP, components
+from zoo.tasks.maps import RAMP, components
 
 ROOT = Path(__file__).parents[4]
 

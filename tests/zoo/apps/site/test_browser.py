@@ -15,7 +15,7 @@ from zoo.data.digits.data import load_digits
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
-from zoo.tasks.colours import components, ramp
+from zoo.tasks.maps import components, ramp
 
 from .conftest import PICTURES, WORDS
 

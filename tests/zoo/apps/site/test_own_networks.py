@@ -19,7 +19,7 @@ from zoo.cli.console import call
 from zoo.common.progress import Lines
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values, size_inside
-from zoo.tasks import areas
+from zoo.tasks import maps
 
 from .test_browser import ANSWERED, nothing_is_in_the_way, pixels, said
 
@@ -104,13 +104,13 @@ def test_areas_of_queries_are_those_of_python(visit, built):
     page = asked(visit, built["eomt"])
     found, size = outputs(built["eomt"])
     shown = size_inside((photograph().height, photograph().width), size)
-    want = areas.post_process_panoptic_segmentation(areas.QueryMasks(found, shown, size))
+    want = maps.post_process_panoptic_segmentation(maps.QueryMasks(found, shown, size))
     assert len(want.segments_info) >= 2 and shown[0] < size[0]
     drawn = pixels(page, "fp32: areas")
     told = list(legend(page))
     assert drawn.shape == (*size, 3) and not drawn[shown[0] :].any()
     part = drawn[: shown[0]]
-    assert (part[want.segmentation == areas.NOWHERE] == 0).all()
+    assert (part[want.segmentation == maps.NOWHERE] == 0).all()
     for segment, (colour, label, score) in zip(want.segments_info, told, strict=True):
         assert label == CLASSES[segment.label_id] and abs(score / 100 - segment.score) < 6e-4
         assert ((part == colour).all(-1) == (want.segmentation == segment.id)).all()
@@ -121,7 +121,7 @@ def test_areas_of_queries_are_those_of_python(visit, built):
 def test_areas_of_patches_are_those_of_python(visit, built):
     page = asked(visit, built["dinov2_segmentation"])
     found, size = outputs(built["dinov2_segmentation"])
-    want = areas.class_map(found["logits"], size)
+    want = maps.class_map(found["logits"], size)
     drawn, told = pixels(page, "fp32: areas"), list(legend(page))
     assert len(told) >= 2
     for colour, label, share in told:

@@ -1,8 +1,10 @@
-"""Checkpoints of one's own: a network of the zoo with other classes, or in other sizes."""
+"""Describe a checkpoint of a user: a network of the zoo with other classes, sizes or terms."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from weights import Checkpoint
@@ -10,10 +12,11 @@ from weights.adapters import MERGED
 from weights.containers import npy
 from weights.errors import MappingError
 from weights.mapping import Naming
+from weights.parameters import parameter
 from weights.views import choose_prefix, views_of
 from zoo.architectures.architecture import TransformersClass
 from zoo.architectures.config import Config
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.kinds import (
     architecture_of,
     body,
@@ -25,25 +28,70 @@ from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.position_config import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
-from zoo.checkpoints.given_checkpoint import open_given
-from zoo.checkpoints.own_name import with_own_facts
-from zoo.checkpoints.settings.beside import (
-    SettingsBeside,
-    read_settings,
-    with_temperature,
-    without_effect,
-)
 from zoo.checkpoints.settings.class_names import read_class_names
-from zoo.checkpoints.settings.file_names import CONFIG
-from zoo.checkpoints.settings.huggingface import below, transformers_kind
 from zoo.checkpoints.settings.known_settings import (
     refuse_other_architectures,
     refuse_other_networks,
     strange_settings,
 )
+from zoo.checkpoints.settings.library_configs import below, transformers_kind
+from zoo.checkpoints.settings.settings_files import (
+    CONFIG,
+    SettingsBeside,
+    read_settings,
+    with_temperature,
+    without_effect,
+)
+from zoo.checkpoints.source import Choice, Given, Seed, open_given
 from zoo.checkpoints.use import tell_settings, tell_use
-from zoo.checkpoints.weights_argument import Choice, Given, Seed
 from zoo.common.errors import BadRequest
+from zoo.common.fields import OWN_NAME
+from zoo.registry.lookup import MODELS
+
+SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")
+"""Names of files that are everybody's: their folder has a name."""
+
+OWN_LICENCES = {
+    "apache-2.0": ("Apache License 2.0", "https://www.apache.org/licenses/LICENSE-2.0"),
+    "cc-by-4.0": ("CC BY 4.0", "https://creativecommons.org/licenses/by/4.0/"),
+    "cc-by-nc-4.0": ("CC BY-NC 4.0", "https://creativecommons.org/licenses/by-nc/4.0/"),
+    "mit": ("MIT License", "https://opensource.org/license/mit"),
+}
+"""Licences whose words are in `data/licences`, by what hubs call them."""
+
+
+def with_own_facts(entry: ModelInfo, asked: Given) -> ModelInfo:
+    """An entry with the name and the licence that somebody gives a checkpoint. **Raises**
+    `BadRequest` for a name that is none, or that of a published model."""
+    if asked.name:
+        if not OWN_NAME.fullmatch(asked.name):
+            raise BadRequest(
+                f"{parameter('name')} {asked.name!r} cannot be the name of a folder everywhere: "
+                "write letters, digits, `_`, `-` and `.`, 80 at most."
+            )
+        if asked.name in MODELS and asked.name != entry.name:
+            raise BadRequest(
+                f"{parameter('name')} {asked.name} is the name of a published model: choose "
+                "another."
+            )
+        entry = entry.called(asked.name)
+    elif entry.name == entry.family:
+        entry = entry.called(_name_of(asked.path))
+    if asked.licence:
+        name, page = OWN_LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
+        text = f"{asked.licence.casefold()}.txt" if page else ""
+        entry = replace(entry, licence=Licence(name, text, page, ""))
+    return entry
+
+
+def _name_of(path: Path) -> str:
+    """A name from that of a file or folder; empty where that says nothing."""
+    for name in (path.name if path.is_dir() else path.name.partition(".")[0], path.parent.name):
+        short = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:60]
+        if short and short not in SAYING_NOTHING:
+            return f"own-{short}" if short in MODELS else short
+    return ""
+
 
 FREE_SETTINGS = (
     *("image_size", "layerscale_value", "layer_scale_init_value"),

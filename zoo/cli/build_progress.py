@@ -1,4 +1,4 @@
-"""One line for each build: what it is doing, and then what became of it."""
+"""Show one line for each build: its current step, then its outcome."""
 
 import sys
 from collections.abc import Generator, Sequence

@@ -1,7 +1,8 @@
-"""From masks of queries, or classes of patches, to areas of a picture.
+"""Compute and draw maps of a picture: areas of masks and classes, depths, and colours of numbers.
 
-The three functions for masks are called as those of transformers' `EomtImageProcessor`, whose
-arithmetic this is (`image_processing_eomt.py`), for one picture: without a batch's axis.
+The functions `post_process_semantic_segmentation`, `post_process_instance_segmentation` and
+`post_process_panoptic_segmentation` compute what the methods of the same names of transformers'
+`EomtImageProcessor` do (`image_processing_eomt.py`), for one picture without a batch axis.
 """
 
 from __future__ import annotations
@@ -13,12 +14,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Float32
-from zoo.tasks.colours import ramp
-from zoo.tasks.fed import Size, size_inside
-from zoo.tasks.scores import sigmoid, softmax
+from zoo.tasks.answer import Size, sigmoid, size_inside, softmax
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+UInt8 = NDArray[np.uint8]
+
+PAPER, INK = (255, 255, 255), (32, 32, 32)
+"""The colours of the background and the text of a drawing: red, green, blue."""
+
+RAMP = np.array(
+    [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]], np.float32
+)
+"""From small to large: five colours of viridis, which stay in order in grey and for the colour
+blind (Smith and van der Walt, 2015)."""
+
+
+def components(patches: Float32) -> UInt8:
+    """The first three principal components of all patches as red, green and blue.
+
+    **Arguments:** [n, rows, columns, dim]. The components are those of all images together, so that
+    what is alike in two of them has one colour. **Returns** [n, rows, columns, 3].
+    """
+    rows = patches.reshape(-1, patches.shape[-1])
+    centred = rows - rows.mean(axis=0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:3]
+    # The sign of a component is left open: its largest weight is made positive.
+    largest = np.take_along_axis(directions, abs(directions).argmax(1)[:, None], axis=1)
+    scores = centred @ (directions * np.sign(largest)).T
+    return _spread(scores, axis=0).reshape(*patches.shape[:3], len(directions))
+
+
+def ramp(values: Float32) -> UInt8:
+    """Colours from the smallest to the largest value: [..., 3]."""
+    level = _spread(values, axis=None).astype(np.float32) / 255 * (len(RAMP) - 1)
+    bands = [np.interp(level, range(len(RAMP)), RAMP[:, band]) for band in range(3)]
+    return np.stack(bands, axis=-1).round().astype(np.uint8)
+
+
+def _spread(values: Float32, axis: int | None) -> UInt8:
+    """From 0 to 255."""
+    low, high = values.min(axis, keepdims=True), values.max(axis, keepdims=True)
+    return (255 * (values - low) / np.maximum(high - low, 1e-12)).round().astype(np.uint8)
+
 
 Areas = NDArray[np.int64]
 NOWHERE = -1
@@ -180,3 +219,49 @@ def drawn_maps(maps: Float32 | None) -> tuple[NDArray[np.uint8], str] | None:
         return None
     areas = ramp(maps[0].argmax(0).astype(np.float32))
     return areas, "What is where in the photograph of a cat"
+
+
+def depth_map(predicted: Float32, size: Size) -> Float32:
+    """Depths `[h, w]` resized to `[height, width]` by cubic convolution.
+
+    Source: `post_process_depth_estimation` of transformers' `DPTImageProcessor`, which calls
+    torch's `interpolate(mode="bicubic", align_corners=False)`: Keys's convolution with a = -3/4,
+    the values at the edge repeated, and no antialiasing where it shrinks.
+    """
+    values = np.asarray(predicted, np.float32)
+    for axis, count in enumerate(size):
+        values = _convolved(values, axis, count)
+    return values
+
+
+A = -0.75
+"""Keys's parameter, as torch has it; Pillow has -0.5."""
+
+
+def _convolved(values: Float32, axis: int, count: int) -> Float32:
+    """Resize `[h, w]` to `count` values along an axis."""
+    length = values.shape[axis]
+    if length == count:
+        return values
+    centres = (np.arange(count, dtype=np.float32) + 0.5) * np.float32(length / count) - 0.5
+    first = np.floor(centres)
+    share = np.expand_dims(centres - first, 1 - axis)
+    total = np.zeros((), np.float32)
+    for tap in range(-1, 3):
+        positions = np.clip(first.astype(np.int64) + tap, 0, length - 1)
+        total = total + values.take(positions, axis) * _weight(np.abs(share - tap))
+    return total
+
+
+def _weight(x: Float32) -> Float32:
+    """Keys's cubic convolution at a distance of at most 2."""
+    near = ((A + 2) * x - (A + 3)) * x * x + 1
+    far = ((A * x - 5 * A) * x + 8 * A) * x - 4 * A
+    return np.where(x <= 1, near, far).astype(np.float32)
+
+
+def draw_depth(depth: Float32) -> Image:
+    """Colours from the smallest to the largest depth."""
+    from PIL import Image as pil
+
+    return pil.fromarray(ramp(depth))

@@ -1,4 +1,4 @@
-"""What a checkpoint is that is of no network of the zoo, in a sentence that names the cause."""
+"""Explain why a checkpoint holds no network of the zoo, in a sentence that names the cause."""
 
 import math
 import re
@@ -20,10 +20,9 @@ from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import MODEL_TYPES, read_sizes, settled, with_one_head
 from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.custom import positions_in
 from zoo.checkpoints.load import model_shapes
-from zoo.checkpoints.own import positions_in
-from zoo.checkpoints.settings.beside import OF_LIBRARIES
-from zoo.checkpoints.settings.file_names import CONFIG
+from zoo.checkpoints.settings.settings_files import CONFIG, OF_LIBRARIES
 from zoo.registry.lookup import MODELS
 
 NUMBER = re.compile(r"\.(\d+)\.")

@@ -1,4 +1,4 @@
-"""The tokenizer that lies beside a checkpoint, or in its repository."""
+"""Find the tokenizer in a checkpoint's folder or in its repository."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,9 +7,8 @@ from weights.errors import WeightsError
 from weights.progress import Progress
 from weights.sources import cache, hub
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.asked_entry import find_entry
-from zoo.checkpoints.source import Source, opened
-from zoo.checkpoints.weights_argument import Seed, read_weights
+from zoo.checkpoints.pretrained import find_entry
+from zoo.checkpoints.source import Seed, Source, opened, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar
 from zoo.texts.tokenizer import (

@@ -1,6 +1,6 @@
-"""What `config.json` and `preprocessor_config.json` beside a checkpoint say, whoever wrote them.
+"""Read the settings files in a checkpoint's folder, and check every value that is used.
 
-They may come from a stranger: every value that is used is checked here.
+The files may come from a stranger.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from weights.tensors import LazyTensor
 from zoo.architectures.kinds import MODEL_TYPES
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.checkpoints.settings.file_names import CONFIG, PROCESSOR, WHOLE_PROCESSOR
 from zoo.checkpoints.settings.processors import Processor, WholeProcessor
 from zoo.common.fields import Model, first_fault
+
+CONFIG = "config.json"
+PROCESSOR = "preprocessor_config.json"
+WHOLE_PROCESSOR = "processor_config.json"  # of pictures and texts
+
 
 OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
 """What transformers and timm call a checkpoint, beside which its settings lie."""

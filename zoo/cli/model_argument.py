@@ -1,8 +1,13 @@
-"""What `zoo run` and `zoo show` are named: a file, a folder, a checkpoint, or a model."""
+"""Read the model argument of a command, and find a model's weights by file names alone."""
 
+import os
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
-from zoo.checkpoints.weights_argument import Given
+from weights.sources.locate import hub_files, places
+from zoo.architectures.entry import ModelInfo
+from zoo.checkpoints.source import Given
 from zoo.cli.console import tell_recognised
 from zoo.common.errors import BadRequest
 from zoo.common.options import Option, argument
@@ -38,3 +43,34 @@ def model_in_jax(model: str, weights: str | None) -> tuple[str, str]:
     if weights is None and Path(model).exists():
         return registered_name(tell_recognised(Given(Path(model)))), model
     return model, weights or "auto"
+
+
+Giver = Literal["package", "hub", "publisher", "nobody"]
+
+
+def publisher(entry: ModelInfo) -> tuple[Giver, str]:
+    """Who gives the weights away, and where: a repository or a page."""
+    if entry.embedded:
+        return "package", ""
+    if entry.hub:
+        return "hub", entry.hub[0].repository
+    if entry.checkpoint:
+        return "publisher", entry.licence.download
+    return "nobody", ""
+
+
+def here(entry: ModelInfo) -> Path | None:
+    """A place on this machine that has the name of the model's weights."""
+    downloads = (
+        _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
+        for file in hub_files(entry.places)
+    )
+    there = filter(Path.exists, places(entry.places))
+    return next(chain(there, chain.from_iterable(downloads)), None)
+
+
+def _hub_cache() -> Path:
+    """Where huggingface-hub keeps its downloads; importing it to ask takes half a second."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home = os.environ.get("HF_HOME") or Path(caches, "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()

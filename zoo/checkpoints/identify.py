@@ -1,12 +1,13 @@
-"""Which network a checkpoint is of, where nobody says: one of the registry, or one of its
-architectures in other sizes."""
+"""Identify the network of a checkpoint and describe the file (`zoo weights inspect`)."""
 
-from dataclasses import replace
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from weights import Checkpoint
 from weights.errors import MappingError
 from weights.load import PERIODS
-from weights.mapping import leaf_shape
+from weights.mapping import Naming, leaf_shape
 from weights.parameters import parameter
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.config import Config
@@ -24,23 +25,22 @@ from zoo.checkpoints.candidates import (
     prefixes_of,
     without_needless_heads,
 )
-from zoo.checkpoints.given_checkpoint import open_given
-from zoo.checkpoints.load import named
-from zoo.checkpoints.own import (
+from zoo.checkpoints.custom import (
     described,
     is_published,
     published_names,
     unheard,
+    with_own_facts,
 )
-from zoo.checkpoints.own_name import with_own_facts
-from zoo.checkpoints.settings.beside import SettingsBeside, read_settings
+from zoo.checkpoints.load import fitting_models, named, recognise
+from zoo.checkpoints.mismatch import contradiction, settings_place, strange
 from zoo.checkpoints.settings.class_names import read_class_names
-from zoo.checkpoints.settings.file_names import CONFIG
 from zoo.checkpoints.settings.known_settings import refuse_other_architectures, unusual_options
-from zoo.checkpoints.strangeness import contradiction, settings_place, strange
+from zoo.checkpoints.settings.settings_files import CONFIG, SettingsBeside, read_settings
+from zoo.checkpoints.source import Given, open_given
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
-from zoo.checkpoints.weights_argument import Given
 from zoo.common.errors import BadRequest
+from zoo.registry.lookup import MODELS
 
 
 def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
@@ -176,3 +176,62 @@ def _check_heads(tower: Config, heads: int, candidate: Candidate, is_told: bool)
             f"{heads} heads cannot share {tower.dim} channels: mend the "
             f"num_attention_heads of {CONFIG} beside the checkpoint."
         )
+
+
+ROTARY = "local_pos_embed."  # in the paths of rotary periods
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A checkpoint in a few words. `models` are those of the zoo that it fits; where there are
+    none, `network` is what it is all the same, and `prefix` what comes before its tensors' names;
+    of what the zoo has no network for, `strangeness` says what that is. `objects` are values that
+    were walked past."""
+
+    checkpoint: Checkpoint
+    naming: str
+    models: tuple[str, ...]
+    network: str
+    strangeness: str
+    prefix: str
+    objects: dict[str, str]
+    parameters: int
+    bytes: int
+    dtypes: dict[str, int]
+    periods: str
+
+
+def inspect(asked: Given) -> Inspection:
+    """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
+    checkpoint = named(open_given(asked))
+    parts = views_of(checkpoint)
+    models = tuple(fitting_models(parts))
+    beside = read_settings(checkpoint)
+    settings = beside.settings
+    own = next(iter(likely(checkpoint, settings, asked, parts)), None) if not models else None
+    config = own.config if own else MODELS[models[0]].config if models else None
+    tell_settings(asked, unheard(beside, config) if config else beside.said)
+    naming = own.naming if own else recognise(checkpoint, models, parts)
+    strangeness = "" if own or models else strange(checkpoint, settings, parts)
+    tensors = checkpoint.tensors.values()
+    return Inspection(
+        checkpoint=checkpoint,
+        naming=naming.name if naming else "",
+        models=models,
+        network=f"{own.called}: {own.config.text}" if own else "",
+        strangeness=strangeness,
+        prefix=own.view.prefix if own else "",
+        objects=dict(checkpoint.objects),
+        parameters=sum(math.prod(tensor.shape) for tensor in tensors),
+        bytes=sum(file.state.size for file in checkpoint.files),
+        dtypes=dict(Counter(tensor.dtype for tensor in tensors)),
+        periods=_origin_of_periods(checkpoint, naming) if naming else "none",
+    )
+
+
+def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
+    """Where rotary periods would come from, in words."""
+    rotary = [rule for rule in naming.rules if ROTARY in rule.target]
+    if any(ROTARY in (naming.leaf(key) or "") for key in checkpoint.tensors):
+        return "the file's own"
+    return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"
