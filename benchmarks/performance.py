@@ -264,15 +264,14 @@ LEFT = """What is far above 1 is so for one of these reasons.
 
 - **A loop over few numbers.** ONNX Runtime takes a loop node by node: 0.3 µs for a node whatever it
   computes, and 1 µs for a step. XLA compiles the step, which then takes 10 to 100 ns. What does not
-  depend on the step before is computed for all steps at once, a state that is scaled by known
-  numbers by doubling, and a loop of few nodes is written out. More is not done about it: loops and
-  small recurrences may be slow, since a rewrite of nodes does not change what a node costs, and
-  what runs for long in a network are its products. What is left is a recurrence that is not linear
-  or mixes its numbers (`kalman filter`): that of an equation of three numbers is 55 nodes or more,
-  and 17 µs for a step (those of `lorenz`, `hunters`, `euler` and `odeint`). A step of `collatz` is
-  8 nodes and 2 µs, where XLA takes 60 ns; `edit distance` has 1,600 steps of a loop in a loop; a
-  step of `ctc loss` has three sums of exponentials of 9 nodes each, which keep the digits of
-  `logaddexp`.
+  depend on the step before is computed for all steps at once, and a loop of few nodes is written
+  out. More is not done about it: loops and small recurrences may be slow, since a rewrite of nodes
+  does not change what a node costs, and what runs for long in a network are its products. What is
+  left is recurrences (`discounted returns`, `kalman filter`): that of an equation of three numbers
+  is 55 nodes or more, and 17 µs for a step (those of `lorenz`, `hunters`, `euler` and `odeint`). A
+  step of `collatz` is 8 nodes and 2 µs, where XLA takes 60 ns; `edit distance` has 1,600 steps of a
+  loop in a loop; a step of `ctc loss` has three sums of exponentials of 9 nodes each, which keep
+  the digits of `logaddexp`.
 - **Stencils of small arrays.** `heat equation` adds up 1,024 numbers 12 times in a step, for which
   XLA takes 1 µs altogether, as all is one loop over the array; a node takes 0.5 µs. `descent of
   energy` is 30 such nodes.

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
 
 FORWARDS = tuple(op for op in ops.stated() if op.forwards)
-_RENAMED = (ops.squeeze, ops.expand_dims, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
+_RENAMED = (ops.squeeze, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
 FORMS = frozenset({*_RENAMED, *FORWARDS})
 """Operations that have another spelling, of which none is left."""
 

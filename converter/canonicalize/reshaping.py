@@ -141,7 +141,7 @@ RULES: dict[Op, Rule] = {
     ops.dot_general: _dot_general,
     ops.einsum: _einsum,
     ops.convert_element_type: _reshaping_convert,
-    **dict.fromkeys((ops.reshape, ops.squeeze, ops.expand_dims), _reshaping_reshape),
+    **dict.fromkeys((ops.reshape, ops.squeeze), _reshaping_reshape),
     ops.transpose: _reshaping_transpose,
     ops.broadcast_in_dim: _broadcast,
     ops.rev: _rev,

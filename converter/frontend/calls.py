@@ -20,9 +20,9 @@ from converter.ir.dims import is_symbolic
 from converter.jax_versions import bind_params
 
 _HELD = {
-    "jaxpr": "jit pjit checkpoint remat remat2 composite eval_jaxpr xla_metadata_call",
-    "call_jaxpr": "closed_call core_call custom_jvp_call custom_vjp_call call",
-    "fun_jaxpr": "custom_jvp_call_jaxpr custom_vjp_call_jaxpr",
+    "jaxpr": "jit remat2 composite eval_jaxpr xla_metadata_call",
+    "call_jaxpr": "closed_call custom_jvp_call custom_vjp_call call",
+    "fun_jaxpr": "custom_jvp_call_jaxpr",
     "call": "custom_partitioning custom_vmap_call",
     "callee": "linear_call",
     "fwd_jaxpr": "remat_opt",

@@ -2,21 +2,21 @@
 
 from converter.frontend.array_forms import DRAWING_PRIMITIVES, GENERATORS, WRITTEN
 
-_STARTED = ("all_gather", "all_to_all", "pbroadcast", "ppermute", "psum", "psum_invariant")
+_STARTED = ("all_gather", "all_to_all", "pbroadcast", "ppermute", "psum")
 
 _REASONS = {
     "it is found by iterations that have no counterpart in ONNX; use jnp.linalg.eigh or svd if the "
     "matrix allows it, else compute it before the export": "eig schur hessenberg",
     "its reflections have no counterpart in ONNX; use jnp.linalg.eigh": "tridiagonal",
     "a file cannot call Python; compute it before the export or write it in jax.numpy": (
-        "pure_callback io_callback outside_call"
+        "pure_callback io_callback"
     ),
     "it calls foreign code; write it in jax.numpy": "ffi_call",
     "it holds compiled code; convert the function that it was made from": "call_exported",
     "a file is for one device; convert the function over a mesh of one": (
         "shard_map core_map mpmd_map psend precv ragged_all_to_all pbroadcast_dynamic "
         + "".join(f"{name}_start {name}_done " for name in _STARTED)
-        + "all_gather_reduced_start reduce_scatter_start reduce_scatter_done "
+        + "all_gather_reduced_start psum_invariant_start reduce_scatter_start reduce_scatter_done "
         "unreduced_psum_start unreduced_reduce_scatter_start"
     ),
     "ONNX has no arrays that change in place; return the new array instead": (

@@ -43,10 +43,10 @@ def batched(
     of_all = jax.vmap(lambda *xs: evaluate(graph, xs), in_axes=axes)
     operands = [whole.get(id(v), v) for v in inputs]
     with precision(graph.walk()):
-        return written_out(of_all, operands, nodes[0].source, editor)
+        return _written_out(of_all, operands, nodes[0].source, editor)
 
 
-def written_out(
+def _written_out(
     function: Callable[..., Any], operands: Sequence[Value], source: Any, editor: Editor
 ) -> list[Value]:
     """Append what a JAX function makes of operands."""

@@ -21,7 +21,6 @@ from converter.loops.at_once import (
     is_batchable,
 )
 from converter.loops.intervals import bound_states
-from converter.loops.recurrences import solve_recurrences
 from converter.loops.scan import Carry, Scan
 
 # ------------------------------------------------------------------------- states that need no loop
@@ -154,7 +153,6 @@ LOOP_RULES: tuple[Callable[[Scan, Editor], bool], ...] = (
     count_steps,
     move_invariants,
     compute_before,
-    solve_recurrences,
     compute_after,
 )
 

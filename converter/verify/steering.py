@@ -100,7 +100,7 @@ def steered_samples(
 
 
 def steered_inputs(
-    traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays], seed: int = 0
+    traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays]
 ) -> list[Arrays]:
     """Return as many inputs of a large function, some changed so that they take further sides.
 
@@ -108,13 +108,12 @@ def steered_inputs(
         traced: the graph as it was traced.
         params: values of the parameters by name.
         inputs: those that there are, perhaps of several sizes.
-        seed: of the search.
     """
     probe = Probe(traced, params)
     if not probe.sides:
         return list(inputs)
     named = [(str(i), arrays) for i, arrays in enumerate(inputs)]
-    search = _Search(probe, whole_numbers(traced), named, seed)
+    search = _Search(probe, whole_numbers(traced), named, seed=0)
     search.run()
     return [arrays for _, arrays in search.samples(False)[: len(inputs)]]
 

@@ -388,7 +388,6 @@ SINCE = {ops.stack: "0.10", ops.unstack: "0.10"}
 BY_HAND = {
     **{op: by_hand(op) for op in canonicalize.FORWARDS},
     ops.convert_element_type: by_hand(ops.convert_element_type, new_dtype=np.dtype("float32")),
-    ops.expand_dims: by_hand(ops.expand_dims, lambda x: x[None], dimensions=(0,)),
     ops.dim_as_value: Case(lambda d: d.apply(lax.neg, d.input((), "int32")), prepare=[sized]),
 }
 

@@ -75,7 +75,6 @@ clamp = _choice("clamp", lax.clamp, _clamped_in_numpy)
 
 # JAX's alone: equal shapes only.
 add_any = state("add_any", rounding=_ADDS, linear=_SUM)
-copysign = state("copysign", rounding=_NONE)
 eq_to = state("eq_to", rounding=_NONE)
 le_to = state("le_to", rounding=_NONE)
 lt_to = state("lt_to", rounding=_NONE)

@@ -71,7 +71,6 @@ broadcast_in_dim = _moving("broadcast_in_dim", lax.broadcast_in_dim, _broadcast_
 slice = _moving("slice", _slice_in_jax, _slice)
 rev = _moving("rev", lax.rev)
 squeeze = _moving("squeeze")
-expand_dims = _moving("expand_dims")
 tile = _moving("tile")
 concatenate = _parting(
     "concatenate",
@@ -91,7 +90,7 @@ dim_as_value = state("dim_as_value")
 # The results are the operands.
 copy = _forwarding("copy", elementwise=True, moves=True, rounding=_NONE, linear=_TOGETHER)
 stop_gradient = _forwarding("stop_gradient", rounding=_NONE, linear=_TOGETHER)
-for _name in ("copy_p", "name", "device_put", "pvary"):
+for _name in ("name", "device_put", "pvary"):
     _forwarding(_name, linear=_TOGETHER)
 for _name in ("optimization_barrier", "sharding_constraint"):
     _forwarding(_name)
@@ -149,7 +148,7 @@ while_ = state("while")
 
 # ------------------------------------------------------------------------------- somebody's code
 
-for _name in ("call_exported", "ffi_call", "io_callback", "outside_call", "pure_callback"):
+for _name in ("call_exported", "ffi_call", "io_callback", "pure_callback"):
     state(_name, calls=True)
 
 # -------------------------------------------------------------------------------------- matrices

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.artifacts.read import near
-from zoo.checkpoints.settings.huggingface import transformers_config, transformers_kind
+from zoo.checkpoints.settings.library_configs import transformers_config, transformers_kind
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.common.options import FILE_SIZE, Option
