@@ -37,7 +37,8 @@ import zoo
 from weights import random_weights
 from weights.progress import Quiet
 from weights.writers.items import items_for
-from zoo.apps.bench.measure import BenchOptions, measure_files
+from zoo.apps.bench.bench_options import BenchOptions
+from zoo.apps.bench.measure import measure_files
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import model_shapes
 from zoo.common import runtime

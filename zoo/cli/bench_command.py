@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from zoo.apps.bench.measure import BenchOptions
+from zoo.apps.bench.bench_options import BenchOptions
 from zoo.cli.command_options import Json, Plot, options_of
 from zoo.cli.console import print_result, progress_bar
 from zoo.common.options import argument

@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from zoo import embed, search, to_onnx
-from zoo.apps.bench.measure import BenchOptions
+from zoo.apps.bench.bench_options import BenchOptions
 from zoo.apps.embed.embed_request import EmbedRequest
 from zoo.apps.embed.found_rows import SearchRequest
 from zoo.architectures.kinds import TOWER_NAMES

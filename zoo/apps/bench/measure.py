@@ -1,54 +1,25 @@
 """Measure the speed and memory of files in the same rounds."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from weights.parameters import parameter
 from weights.progress import Progress
+from zoo.apps.bench.bench_options import BenchOptions
 from zoo.artifacts.read import near
 from zoo.checkpoints.settings.library_configs import transformers_config, transformers_kind
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
-from zoo.common.options import FILE_SIZE, Option
 from zoo.export.timing.footprint import Footprint, footprint
 from zoo.export.timing.inputs import Spec, draw_inputs, settle_inputs
 from zoo.export.timing.rounds import Task, interleave, resting_session, run_once, watch_others
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 from zoo.registry.lookup import info
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """Options of a measurement; batch and size (height, width) are None where files decide.
-
-    `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
-    thread computes, and not how long it waits for a busy machine.
-    """
-
-    batch: Annotated[
-        int | None, Option("N", "The number of images in a batch.", least=1, default="1")
-    ] = None
-    size: Annotated[
-        tuple[int, int] | None,
-        replace(FILE_SIZE, default="the file's or the manifest's, or 224"),
-    ] = None
-    threads: Annotated[int, Option("N", "The threads of each run.", least=1)] = 1
-    rounds: Annotated[
-        int,
-        Option("N", "The rounds; each runs every file once, in random order.", least=1),
-    ] = 20
-    against: Annotated[
-        Literal["torch"] | None,
-        Option("torch", "Also time transformers' model, with random weights."),
-    ] = None
-    clock: Callable[[], float] = time.perf_counter
-
 
 FLOOR_OPSET = 18
 IR_VERSION = 8

@@ -1,0 +1,35 @@
+"""Options of a measurement. Importing this costs no ONNX Runtime."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from zoo.common.options import FILE_SIZE, Option
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Options of a measurement; batch and size (height, width) are None where files decide.
+
+    `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
+    thread computes, and not how long it waits for a busy machine.
+    """
+
+    batch: Annotated[
+        int | None, Option("N", "The number of images in a batch.", least=1, default="1")
+    ] = None
+    size: Annotated[
+        tuple[int, int] | None,
+        replace(FILE_SIZE, default="the file's or the manifest's, or 224"),
+    ] = None
+    threads: Annotated[int, Option("N", "The threads of each run.", least=1)] = 1
+    rounds: Annotated[
+        int,
+        Option("N", "The rounds; each runs every file once, in random order.", least=1),
+    ] = 20
+    against: Annotated[
+        Literal["torch"] | None,
+        Option("torch", "Also time transformers' model, with random weights."),
+    ] = None
+    clock: Callable[[], float] = time.perf_counter
