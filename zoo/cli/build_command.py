@@ -37,7 +37,7 @@ from zoo.export.request import Options, Size, check_scales, read_calibration, re
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
-    from zoo.export.run import Outcome
+    from zoo.export.bulk import Outcome
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."

@@ -10,7 +10,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from weights.printable import printable
 from zoo.common.progress import is_terminal, log
 from zoo.export.assemble.plan import FolderPlan
-from zoo.export.run import Outcome
+from zoo.export.bulk import Outcome
 
 
 class Log:

@@ -105,7 +105,7 @@ def export_one(entry: ModelInfo, options: Options, json: bool) -> int:
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]], json: bool) -> int:
     """Export one model after the other, whatever becomes of the others, and sum up."""
     from zoo.cli.tables.export_table import show_outcomes
-    from zoo.export.run import run_bulk
+    from zoo.export.bulk import run_bulk
 
     with progress_bar() as progress:
         outcomes = run_bulk(jobs, progress)

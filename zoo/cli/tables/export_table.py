@@ -19,8 +19,8 @@ from zoo.artifacts.words import (
 )
 from zoo.cli.tables import counted, print_lines, print_table
 from zoo.common.terminal import say
+from zoo.export.bulk import Outcome
 from zoo.export.exporter import Exported
-from zoo.export.run import Outcome
 
 
 def show_exports(exports: Sequence[Exported]) -> None:

@@ -32,11 +32,11 @@ from zoo.export.assemble.similarity import similarity
 from zoo.export.assemble.speed import speeds
 from zoo.export.assemble.tokenizer_files import write_words
 from zoo.export.assemble.towers import Part, parts_of
+from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant
 from zoo.export.exporter import prefetching
 from zoo.export.make import Made, Maker, making_files
 from zoo.export.request import Signature
-from zoo.export.run import Outcome
 from zoo.export.verify import runs
 
 CARD = "README.md"

@@ -12,8 +12,8 @@ from zoo.checkpoints.pretrained import find_entry
 from zoo.common.processes import run_tasks
 from zoo.export.assemble.folder import build_folder
 from zoo.export.assemble.plan import FolderPlan
+from zoo.export.bulk import Outcome, attempt
 from zoo.export.resources import FOLDER_COPIES, memory
-from zoo.export.run import Outcome, attempt
 
 BUILD_TRIES = 3
 """How often a build is started whose process dies."""
