@@ -121,6 +121,19 @@ def outcome(change: Change, folder: Path) -> str:
     return FOLLOWED if alters else UNCHANGED
 
 
+def pooled_by_timm(architecture: str, outputs: Arrays) -> np.ndarray:
+    """Return the vector that timm's network without classes returns, from rows of features.
+
+    That of a distilled DeiT is the mean of both tokens, and that of DINOv3 the mean of the patches,
+    which are behind a class token and four registers.
+    """
+    if "distilled" in architecture:
+        return outputs["last_hidden_state"][:2].mean(0)
+    if "dinov3" in architecture:
+        return outputs["last_hidden_state"][5:].mean(0)
+    return outputs.get("pooler_output", outputs["last_hidden_state"])
+
+
 def outcome_of_timm(case: TimmCase, folder: Path) -> str:
     """What becomes of an argument of timm. **Raises** `Wrong`."""
     usual = next(each for each in timm_settings.cases() if each.architecture == case.architecture)
@@ -135,10 +148,7 @@ def outcome_of_timm(case: TimmCase, folder: Path) -> str:
     except Refused as error:
         _check_refusal(str(case), case.argument, same and alters, str(error))
         return REFUSED
-    # Without classes, timm returns the pooled vector. DeiT's is the mean of both its tokens.
-    logits = found.get("logits", found.get("pooler_output", found["last_hidden_state"]))
-    if "logits" not in found and "distilled" in case.architecture:
-        logits = found["last_hidden_state"][:2].mean(0)
+    logits = found["logits"] if "logits" in found else pooled_by_timm(case.architecture, found)
     if (difference := distance({"logits": logits.ravel()[: len(case.logits)]}, want)) > CLOSE:
         raise Wrong(f"{case}: off by {difference:.1e} of the largest")
     return FOLLOWED if alters else UNCHANGED
