@@ -43,20 +43,28 @@ HUB_TIPS_VIT = replace(
 )
 
 
-def _both(vision: Naming) -> Naming:
-    """The names of both towers in one checkpoint."""
+def _both(vision: Naming, text: Naming, prefixes: tuple[str, str] = (IMAGES, TEXTS)) -> Naming:
+    """Return the names of both towers in one checkpoint, each tower's under its prefix."""
     return Naming(
         vision.name,
         (
-            *nested(vision.rules, "vision.", IMAGES),
-            *nested(TIPS_TEXT.rules, "words.", TEXTS),
+            *nested(vision.rules, "vision.", prefixes[0]),
+            *nested(text.rules, "words.", prefixes[1]),
             *same("temperature"),
         ),
     )
 
 
-TIPS_DUAL = _both(TIPS_VIT)
-HUB_TIPS_DUAL = _both(HUB_TIPS_VIT)
+def _hub_dual() -> Naming:
+    """Return the names of `Tipsv2Model`: of its files, and of the module that reads them."""
+    vision, text = HUB_TIPS_VIT.in_memory, HUB_TIPS_TEXT.in_memory
+    assert vision is not None and text is not None
+    in_memory = _both(vision, text, ("vision_model.", "text_model."))
+    return replace(_both(HUB_TIPS_VIT, TIPS_TEXT), in_memory=in_memory)
+
+
+TIPS_DUAL = _both(TIPS_VIT, TIPS_TEXT)
+HUB_TIPS_DUAL = _hub_dual()
 
 _WORDS, _PICTURES = "text_model.", "visual_model."
 _BLOCK = "backbone.blocks.{i}."

@@ -83,13 +83,21 @@ def computed(folder: Path, tensors: str, given: Mapping[str, np.ndarray]) -> Arr
     return COMPUTED[key]
 
 
-def distance(ours: Arrays, theirs: Arrays) -> float:
-    """The largest difference of an output that both have, as a share of its largest number."""
-    both = [name for name in theirs if name in ours]
+OWN_LAYOUT = {"ConvNextModel": {"last_hidden_state"}, "ConvNextV2Model": {"last_hidden_state"}}
+"""By class the outputs that are no rows of features there: a map in front of the last norm."""
+
+LEAST = 1e-2
+"""Numbers below are compared as if the largest were this: a cosine near 0 is rounded as at 1."""
+
+
+def distance(ours: Arrays, theirs: Arrays, kind: str = "") -> float:
+    """Return the largest difference of an output that both have, relative to its largest number."""
+    both = [name for name in theirs.keys() - OWN_LAYOUT.get(kind, set()) if name in ours]
     if not both or any(ours[name].size != theirs[name].size for name in both):
         return np.inf
     return max(
-        float(np.abs(ours[name].ravel() - theirs[name].ravel()).max() / np.abs(theirs[name]).max())
+        float(np.abs(ours[name].ravel() - theirs[name].ravel()).max())
+        / max(float(np.abs(theirs[name]).max()), LEAST)
         for name in both
     )
 
@@ -101,15 +109,28 @@ def outcome(change: Change, folder: Path) -> str:
         return UNREAD
     case.write(folder)
     same = case.digest == usual.digest
-    alters = not same or distance(case.outputs, usual.outputs) > CLOSE
+    alters = not same or distance(case.outputs, usual.outputs, change.kind) > CLOSE
     try:
         found = computed(folder, case.digest, inputs(change.kind, case))
     except Refused as error:
         _check_refusal(str(change), change.path[-1], same and alters, str(error))
         return REFUSED
-    if (difference := distance(found, case.outputs)) > CLOSE:
+    if (difference := distance(found, case.outputs, change.kind)) > CLOSE:
         raise Wrong(f"{change}: off by {difference:.1e} of the largest")
     return FOLLOWED if alters else UNCHANGED
+
+
+def pooled_by_timm(architecture: str, outputs: Arrays) -> np.ndarray:
+    """Return the vector that timm's network without classes returns, from rows of features.
+
+    That of a distilled DeiT is the mean of both tokens, and that of DINOv3 the mean of the patches,
+    which are behind a class token and four registers.
+    """
+    if "distilled" in architecture:
+        return outputs["last_hidden_state"][:2].mean(0)
+    if "dinov3" in architecture:
+        return outputs["last_hidden_state"][5:].mean(0)
+    return outputs.get("pooler_output", outputs["last_hidden_state"])
 
 
 def outcome_of_timm(case: TimmCase, folder: Path) -> str:
@@ -126,8 +147,7 @@ def outcome_of_timm(case: TimmCase, folder: Path) -> str:
     except Refused as error:
         _check_refusal(str(case), case.argument, same and alters, str(error))
         return REFUSED
-    # Without classes, timm gives what is pooled.
-    logits = found.get("logits", found.get("pooler_output", found["last_hidden_state"]))
+    logits = found["logits"] if "logits" in found else pooled_by_timm(case.architecture, found)
     if (difference := distance({"logits": logits.ravel()[: len(case.logits)]}, want)) > CLOSE:
         raise Wrong(f"{case}: off by {difference:.1e} of the largest")
     return FOLLOWED if alters else UNCHANGED

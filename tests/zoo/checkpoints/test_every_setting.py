@@ -9,7 +9,10 @@ from tests.references.areas import AREAS
 from tests.references.settings import BASES, CLASSES, Change, changed, changes, made
 from tests.zoo.checkpoints.setting_outcomes import (
     FILE,
+    FOLLOWED,
     PAGE,
+    REFUSED,
+    UNCHANGED,
     UNREAD,
     Refused,
     outcome,
@@ -22,7 +25,7 @@ from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import Given
 
 KEPT = json.loads(FILE.read_text())
-"""Outcomes by class and setting, of the classes for which the page has them."""
+"""Outcomes by class and setting."""
 
 SAMPLE = ("ViTForImageClassification", "SiglipTextModel")
 """Classes whose networks are built fastest."""
@@ -33,7 +36,7 @@ SAMPLE = ("ViTForImageClassification", "SiglipTextModel")
 def test_every_setting(name):
     found, wrong = outcomes(name)
     assert wrong == []
-    assert found == KEPT.get(name, found)
+    assert found == KEPT[name]
 
 
 def sampled() -> list[Change]:
@@ -45,6 +48,36 @@ def sampled() -> list[Change]:
 @pytest.mark.parametrize("change", sampled(), ids=str)
 def test_some_settings(change, tmp_path):
     assert outcome(change, tmp_path / "own")
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "value", "expected"),
+    [
+        ("DINOv3ConvNextModel", "layer_norm_eps", 0.1, FOLLOWED),
+        ("ConvNextModel", "layer_norm_eps", 0.1, FOLLOWED),
+        ("Tipsv2Model", "temperature_init_value", 0.02, UNCHANGED),
+    ],
+)
+def test_a_setting(kind, setting, value, expected, tmp_path):
+    assert outcome(Change(kind, (setting,), value), tmp_path / "own") == expected
+
+
+ARGUMENTS = {
+    ("vit_small_patch14_reg4_dinov2", "pre_norm"): {FOLLOWED},
+    ("vit_small_patch16_dinov3", "rope_grid_offset"): {REFUSED},
+}
+"""Outcomes of arguments of timm that change the answer and no tensor that was there before."""
+
+
+@pytest.mark.parametrize(("architecture", "argument"), ARGUMENTS)
+def test_an_argument_of_timm(architecture, argument, tmp_path):
+    cases = [
+        case
+        for case in timm_settings.cases()
+        if (case.architecture, case.argument) == (architecture, argument)
+    ]
+    found = {outcome_of_timm(case, tmp_path / str(n)) for n, case in enumerate(cases)}
+    assert found - {UNCHANGED, UNREAD} == ARGUMENTS[architecture, argument]
 
 
 @pytest.mark.parametrize("case", timm_settings.cases()[1:65:10], ids=str)
@@ -87,4 +120,5 @@ def test_all_classes_have_a_small_network():
 
 
 def test_the_page_has_the_outcomes():
+    assert KEPT.keys() == {*CLASSES, *timm_settings.BASES}
     assert table(KEPT) in PAGE.read_text()

@@ -2,6 +2,7 @@
 with the option's name. `tests/golden/make_timm_options.py` wrote them where timm is."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from tests.drawn_state import drawn, picture
 from tests.references.timm_options import FACTS, option_of, refusals
 from weights.errors import MappingError
 from zoo.architectures.kinds import refused_option
-from zoo.architectures.vit.vit_options import timm_activation
+from zoo.architectures.vit.vit_options import timm_activation, timm_norm_eps
+from zoo.registry.lookup import info as find
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))
 
@@ -65,3 +67,15 @@ def test_every_architecture_is_followed_or_refused():
             activation = stated.get("act_layer")
             assert timm_activation(name) == found.get(activation, activation), name
     assert timm_activation("") is None
+
+
+def test_norms_have_the_epsilon_of_their_architecture():
+    """Those with a norm in front of the blocks are read as CLIP's."""
+    config = replace(find("clip_vitb32").config, norm_eps=1e-5)
+    stated = {name: of for name, of in FACTS["architectures"].items() if of.get("pre_norm")}
+    assert len(stated) > 20
+    for name, of in stated.items():
+        expected = 1e-5 if "1e-05" in of.get("norm_layer", "") else 1e-6
+        assert timm_norm_eps(config, name) == expected, name
+    assert timm_norm_eps(config, "") == 1e-5
+    assert timm_norm_eps(config, "vit_small_patch14_reg4_dinov2") == 1e-6

@@ -41,12 +41,19 @@ def _free(config: ConvNeXtConfig) -> ConvNeXtConfig:
 
 
 def _settled(config: ConvNeXtConfig, beside: Beside) -> ConvNeXtConfig:
+    """Return the configuration with the values of the settings file.
+
+    `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
+    classes it is that of the norm behind the last stage alone.
+    """
     settings = beside.settings.network if beside.settings else None
     blocks = told_of_blocks(settings, config.activation, config.norm_eps)
-    # All other norms are fixed in transformers.
+    scored = replace(config, scores=beside.scores(config.classes))
+    if settings is not None and settings.model_type == DINOV3_CONVNEXT.model_type:
+        return replace(scored, **blocks, final_norm_eps=None)
     eps = blocks.pop("norm_eps")
     last = None if eps == config.norm_eps else eps
-    return replace(config, **blocks, final_norm_eps=last, scores=beside.scores(config.classes))
+    return replace(scored, **blocks, final_norm_eps=last)
 
 
 def _dinov3_settings(config: ConvNeXtConfig) -> dict[str, Any]:

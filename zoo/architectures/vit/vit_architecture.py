@@ -11,7 +11,12 @@ from zoo.architectures.feature_kinds import feature_architecture, feature_output
 from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
-from zoo.architectures.vit.vit_options import VIT_OPTIONS, refused_timm_option, timm_activation
+from zoo.architectures.vit.vit_options import (
+    VIT_OPTIONS,
+    refused_timm_option,
+    timm_activation,
+    timm_norm_eps,
+)
 from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class
 from zoo.architectures.vit.vit_sizes import (
     vit_free,
@@ -38,7 +43,7 @@ def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
     activation = timm_activation(of_timm) or config.activation
     settled = replace(
         config,
-        **told_of_blocks(settings, activation, config.norm_eps),
+        **told_of_blocks(settings, activation, timm_norm_eps(config, of_timm)),
         heads=(settings and settings.heads) or config.heads,
         scores=beside.scores(config.classes),
         positions=config.positions and _on_stated_grid(config.positions, config, settings),

@@ -50,7 +50,7 @@ def _with_norms(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     return replace(
         config,
         pre_norm=pre_norm,
-        norm_eps=1e-5 if pre_norm else config.norm_eps,  # all of timm's with that norm
+        norm_eps=1e-5 if pre_norm else config.norm_eps,  # as CLIP's, see `timm_norm_eps`
         patch_bias=shapes("patch_embed.proj.bias") is not None,
         qk_norm=shapes("blocks.0.attn.q_norm.weight") is not None,
         layer_scale=None if shapes("blocks.0.ls1.gamma") is None else 1e-5,
@@ -117,6 +117,17 @@ def timm_activation(architecture: str) -> Activation | None:
         return None
     found = (a for name, a in TIMM_ACTIVATIONS.items() if name.fullmatch(architecture))
     return next(found, "gelu")
+
+
+def timm_norm_eps(config: ViTConfig, architecture: str) -> float:
+    """Return the epsilon of the norms of timm's architecture with this name.
+
+    Tensors with a norm in front of the blocks are read as CLIP's, whose epsilon is 1e-5. Another
+    architecture to which `pre_norm` was given keeps its own, 1e-6. Without a name, the epsilon is
+    that of the configuration.
+    """
+    is_other = architecture and config.pre_norm and "clip" not in architecture
+    return 1e-6 if is_other else config.norm_eps
 
 
 def refused_timm_option(architecture: str) -> str:

@@ -117,7 +117,7 @@ TIMM_REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
     "use_rot_pos_emb": (True, False),
     "use_post_norm": (False,),
     "rope_type": ("cat", "dinov3"),
-    "rope_grid_offset": (0, 0.0, 0.5),
+    "rope_grid_offset": (0, 0.0),
     "rope_grid_indexing": ("ij",),
     "rope_temperature": (100, 100.0),
     "rope_rotate_half": (True, False),
