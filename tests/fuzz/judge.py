@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
 from jax.core import Tracer
 
 import converter
@@ -30,7 +32,8 @@ FINE = (
 """What may become of a program. `deviates`: the report says that it may, and a strict conversion
 is right or says so too. `overflows`: something outgrows float16 in JAX, which norms and attention
 compute in float32 in the file, or is a subnormal float16, which XLA takes for zero; or a square
-outgrows float32, whose variance a norm of the file computes from centred numbers. `invalid`: JAX
+outgrows float32, whose variance a norm of the file computes from centred numbers; or a matrix
+product does, behind which ONNX Runtime moves a scale. `invalid`: JAX
 itself does not run it. `too small`: a window does not fit into an axis of named size; ONNX Runtime
 says so, where JAX has no elements. `promised`: an index leaves the array in the derivative of
 `x.at[i].min`, `max` or `set`, where JAX promises that none does. `subnormal`: the file is right
@@ -192,10 +195,29 @@ def _excuse(program: Program, export: converter.Export, first: converter.Differe
             return kind
     if "Normalization" in str(export.report.fused) and _meets(program, inputs, _overflows):
         return "overflows"
+    if first.got in ("inf", "-inf", "nan") and _overflows_behind_a_product(program, export, inputs):
+        return "overflows"
     divided = _meets(program, inputs, _is_huge)
     if divided and converter.check(export, _dividing(program)).passed:
         return "reciprocal"
     return "open" if is_open(program, first, inputs) else ""
+
+
+def _overflows_behind_a_product(
+    program: Program, export: converter.Export, inputs: Sequence[np.ndarray]
+) -> bool:
+    """Return whether the file is right unless ONNX Runtime moves a scale behind a matrix product.
+
+    Its optimiser does that (MatMulScaleFusion): the product of numbers that were not yet divided
+    may be infinite.
+    """
+    if "MatMul" not in export.report.histogram:
+        return False
+    content = ir.to_proto(export.model).SerializeToString()
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    unfused = ort.InferenceSession(content, options, disabled_optimizers=["MatMulScaleFusion"])
+    return converter.check(unfused, _reference(program, bool), inputs).passed
 
 
 def _traced(program: Program) -> Graph:

@@ -18,7 +18,7 @@ NESTED = 3
 ATTEMPTS = 6
 """How many texts are tried before there is none that fits."""
 
-INTEGERS = "{int32|int32|int8|uint8|int16|uint16|uint32|int64}"
+INTEGERS = "{int32|int32|int8|uint8|int16|uint16|uint32}"
 
 NUMBERS = (
     *("{scalar float32}", "{x:f&}.ravel()[{0|-1}]", "jnp.sum({x:f})", "{x:f}.mean()"),
