@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weights.initializers import Shape
 from zoo.architectures.config import Config
-from zoo.architectures.parts.activation_names import OF_TRANSFORMERS, Activation
+from zoo.architectures.parts.layer_options import OF_TRANSFORMERS, Activation
 from zoo.common.errors import BadRequest
 from zoo.tasks.answer import Answered, Outputs, Question, features
 from zoo.tasks.fed import Size

@@ -12,9 +12,9 @@ from jaxtyping import Array, PRNGKeyArray, Shaped
 from zoo.architectures.base import Asked, Identity, Network
 from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
+from zoo.architectures.parts.attention import RoPE
 from zoo.architectures.parts.output import Returned, by_name
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.parts.rope import RoPE
 
 
 def build_model(

@@ -22,7 +22,7 @@ from zoo.architectures.kinds import (
     with_fields,
 )
 from zoo.architectures.library_settings import Settings
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.given_checkpoint import open_given

@@ -23,7 +23,7 @@ from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.backbone_config import OnBackbone

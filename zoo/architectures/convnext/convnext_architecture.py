@@ -15,7 +15,7 @@ from zoo.architectures.architecture import (
 )
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.feature_kinds import feature_outputs, staged_architecture, staged_with_head
-from zoo.architectures.parts.activation_names import CALLED
+from zoo.architectures.parts.layer_options import CALLED
 from zoo.architectures.read_shapes import as_four, count_numbered, count_rows
 
 

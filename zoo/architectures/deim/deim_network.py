@@ -19,7 +19,7 @@ from zoo.architectures.detection.sampling import (
     may_propose,
     sample,
 )
-from zoo.architectures.parts.feed_forward import SwiGlu
+from zoo.architectures.parts.block import SwiGlu
 from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import Detections
 from zoo.architectures.vit.backboned import Backboned

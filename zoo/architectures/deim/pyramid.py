@@ -10,9 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.deim.deim_config import LEVELS, PyramidConfig
 from zoo.architectures.detection.rf_detr import QueryAttention
-from zoo.architectures.parts.batch_norm import BatchNorm
-from zoo.architectures.parts.feed_forward import Mlp
-from zoo.architectures.parts.layers import Size, gelu, pointwise
+from zoo.architectures.parts.block import Mlp
+from zoo.architectures.parts.layers import BatchNorm, Size, gelu, pointwise
 
 Map = Float[Array, "channels height width"]
 Other = Float[Array, "channels2 height2 width2"]

@@ -9,9 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.parts.layers import Size
+from zoo.architectures.parts.layers import Size, resize_aligned
 from zoo.architectures.parts.output import Depth, check_layers
-from zoo.architectures.parts.resize import resize_aligned
 from zoo.architectures.vit.backboned import Backboned
 from zoo.architectures.vit.vision_transformer import VisionTransformer
 

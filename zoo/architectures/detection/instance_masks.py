@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.detection.detection_config import InstanceConfig
 from zoo.architectures.detection.projector import Map, channel_norm
-from zoo.architectures.parts.feed_forward import Mlp
+from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import Size, gelu, pointwise
 
 

@@ -15,7 +15,7 @@ from zoo.architectures.detection.projector import Projector
 from zoo.architectures.detection.sampling import Boxes, SampledAttention, map_boxes, may_propose
 from zoo.architectures.detection.windowed import windowed_maps
 from zoo.architectures.parts.attention import attend
-from zoo.architectures.parts.feed_forward import Mlp
+from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import Activation, pointwise, relu
 from zoo.architectures.parts.output import Detections
 from zoo.architectures.vit.backboned import Backboned

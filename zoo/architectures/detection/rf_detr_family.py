@@ -18,7 +18,7 @@ from zoo.architectures.detection.detection_config import (
 )
 from zoo.architectures.entry import NO_CLASS, ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.reported import reported
 
 SOURCE = "roboflow/rf-detr"

@@ -18,8 +18,7 @@ from weights.sources.hub import HubFile
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.activation_names import Activation
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import Activation, LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.text.text_config import TextConfig
 

@@ -17,7 +17,7 @@ from weights.namings import equimo_names, tower_names
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.reported import IMAGENET, NYU, reported
 from zoo.architectures.text.text_config import TextConfig

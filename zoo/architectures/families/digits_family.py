@@ -16,7 +16,7 @@ from zoo.architectures.detection.detection_config import DecoderConfig, Detectio
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.reported import reported
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig

@@ -14,7 +14,7 @@ from zoo.architectures.architecture import (
 )
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.parts.layer_options import RopePeriods
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
 from zoo.tasks.answer import Answer, Answered, Outputs, Question, features

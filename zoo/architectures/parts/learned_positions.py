@@ -1,4 +1,4 @@
-"""A learned position for every patch, on any grid."""
+"""Learned position embeddings, interpolated to other grids of patches."""
 
 import math
 from collections.abc import Callable

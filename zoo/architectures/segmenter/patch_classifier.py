@@ -6,8 +6,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
-from zoo.architectures.parts.batch_norm import BatchNorm
-from zoo.architectures.parts.layers import pointwise
+from zoo.architectures.parts.layers import BatchNorm, pointwise
 from zoo.architectures.parts.output import ClassMap
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.vit.backboned import Backboned

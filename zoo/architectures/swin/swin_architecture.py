@@ -22,7 +22,7 @@ from zoo.architectures.feature_kinds import (
     staged_architecture,
     staged_with_head,
 )
-from zoo.architectures.parts.activation_names import CALLED
+from zoo.architectures.parts.layer_options import CALLED
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.swin.swin_config import SwinConfig, Two
 from zoo.tasks.answer import Outputs

@@ -13,7 +13,7 @@ from zoo.architectures.architecture import (
     TransformersClass,
     told_of_blocks,
 )
-from zoo.architectures.parts.activation_names import CALLED
+from zoo.architectures.parts.layer_options import CALLED
 from zoo.architectures.read_shapes import channels_between, count_numbered, count_rows
 from zoo.architectures.text.text_config import TextConfig
 from zoo.common.errors import BadRequest

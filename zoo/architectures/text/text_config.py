@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
-from zoo.architectures.parts.activation_names import Activation
+from zoo.architectures.parts.layer_options import Activation
 from zoo.tasks.scores import Scores
 
 TextPool = Literal["last", "greatest", "mean", "end"]

@@ -10,8 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity, Network
 from zoo.architectures.parts.attention import Mask
-from zoo.architectures.parts.block import Block
-from zoo.architectures.parts.feed_forward import Mlp
+from zoo.architectures.parts.block import Block, Mlp
 from zoo.architectures.parts.layers import ACTIVATIONS, Norm, Size, pointwise
 from zoo.architectures.parts.output import Output
 from zoo.architectures.text.text_config import TextConfig, TextPool

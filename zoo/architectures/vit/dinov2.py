@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weights.namings import equimo_names, huggingface_names, meta_names, timm_names
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.reported import IMAGENET, NYU, reported
 
 SOURCE = "facebookresearch/dinov2"

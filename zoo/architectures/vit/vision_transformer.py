@@ -10,8 +10,20 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Asked, FeatureNetwork, Identity
-from zoo.architectures.parts.block import Block
-from zoo.architectures.parts.feed_forward import MakeFeedForward, Mlp, SwiGlu, SwiGluFused
+from zoo.architectures.parts.attention import AxialRoPE, GridRoPE, RoPE, Rotation
+from zoo.architectures.parts.block import (
+    AttentionPool,
+    Block,
+    MakeFeedForward,
+    Mlp,
+    Pool,
+    SwiGlu,
+    SwiGluFused,
+    class_token,
+    mean_of_patches,
+    token_and_mean,
+)
+from zoo.architectures.parts.layer_options import RopePeriods
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
     Norm,
@@ -21,15 +33,6 @@ from zoo.architectures.parts.layers import (
 )
 from zoo.architectures.parts.learned_positions import LearnedPositionEmbedding
 from zoo.architectures.parts.output import Output, check_layers
-from zoo.architectures.parts.pool import (
-    AttentionPool,
-    Pool,
-    class_token,
-    mean_of_patches,
-    token_and_mean,
-)
-from zoo.architectures.parts.position_config import RopePeriods
-from zoo.architectures.parts.rope import AxialRoPE, GridRoPE, RoPE, Rotation
 from zoo.architectures.vit.head_blocks import HeadBlocks
 from zoo.architectures.vit.vit_config import ViTConfig
 

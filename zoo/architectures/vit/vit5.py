@@ -16,7 +16,7 @@ from dataclasses import replace
 from weights.namings import equimo_names, original_names
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid
+from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid
 from zoo.architectures.reported import IMAGENET, reported
 from zoo.architectures.vit.vit_config import ViTConfig
 

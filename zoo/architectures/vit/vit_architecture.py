@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import Beside, GivenOutput, told_of_blocks
 from zoo.architectures.feature_kinds import feature_architecture, feature_outputs
-from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
+from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_equimo import vit_equimo
 from zoo.architectures.vit.vit_options import VIT_OPTIONS, refused_timm_option, timm_activation

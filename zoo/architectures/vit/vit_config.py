@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zoo.architectures.common_config import DEEPEST, MOST, Classifying, class_words
-from zoo.architectures.parts.activation_names import Activation
-from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
+from zoo.architectures.parts.layer_options import (
+    Activation,
+    LearnedPositions,
+    RopeGrid,
+    RopePeriods,
+)
 from zoo.architectures.vit.head_blocks import HeadBlocks
 from zoo.tasks.scores import Scores
 

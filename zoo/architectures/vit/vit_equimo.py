@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from zoo.architectures.parts.activation_names import CALLED
-from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid
+from zoo.architectures.parts.layer_options import CALLED, LearnedPositions, RopeGrid
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
 

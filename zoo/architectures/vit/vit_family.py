@@ -12,7 +12,7 @@ from dataclasses import replace
 from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.reported import IMAGENET, reported
 from zoo.architectures.vit.vit_options import TIMM_OPTIONS
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from zoo.architectures.architecture import Shapes
-from zoo.architectures.parts.activation_names import Activation
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import Activation, LearnedPositions
 from zoo.architectures.read_shapes import count_rows
 from zoo.architectures.vit.vit_config import ViTConfig
 

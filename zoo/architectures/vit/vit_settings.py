@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.architectures.architecture import TransformersClass
-from zoo.architectures.parts.activation_names import CALLED
-from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.parts.layer_options import CALLED, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
 

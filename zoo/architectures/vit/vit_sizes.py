@@ -6,7 +6,7 @@ from typing import Literal
 
 from weights.initializers import Shape
 from zoo.architectures.architecture import Shapes
-from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
+from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
 from zoo.architectures.read_shapes import channels_between, count_numbered, count_rows
 from zoo.architectures.vit.vit_config import Pooling, ViTConfig
 

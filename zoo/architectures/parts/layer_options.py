@@ -1,8 +1,32 @@
-"""How vision transformers are told where patches are: plain data without JAX."""
+"""Activations and positions as configurations state them: plain data without JAX."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "relu"]
+"""Name of an activation in a configuration; `layers.py` has the functions."""
+
+
+@dataclass(frozen=True)
+class Called:
+    """An activation's names in transformers, the first of which is written, and in Equimo."""
+
+    transformers: tuple[str, ...]
+    equimo: str
+
+
+CALLED: dict[Activation, Called] = {
+    "gelu": Called(("gelu",), "exactgelu"),
+    "gelu_tanh": Called(("gelu_pytorch_tanh", "gelu_new"), "gelu"),
+    "quick_gelu": Called(("quick_gelu",), ""),
+    "relu": Called(("relu",), "relu"),
+}
+
+OF_TRANSFORMERS: dict[str, Activation] = {
+    theirs: ours for ours, called in CALLED.items() for theirs in called.transformers
+}
 
 
 @dataclass(frozen=True)
