@@ -45,7 +45,7 @@ from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.checkpoints import convert
 from zoo.checkpoints.load import (
     Loaded,

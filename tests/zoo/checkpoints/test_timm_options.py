@@ -15,7 +15,7 @@ from tests.drawn_state import drawn, picture
 from tests.references.timm_options import FACTS, option_of, refusals
 from weights.errors import MappingError
 from zoo.architectures.kinds import refused_option
-from zoo.architectures.vit.vit_options import timm_activation
+from zoo.architectures.vit.vit_sizes import timm_activation
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))
 

@@ -16,8 +16,7 @@ from zoo import info
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.text.text_config import TextConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_config import OnBackbone, ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
 from zoo.export.network_inputs import sample_inputs

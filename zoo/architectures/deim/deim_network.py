@@ -22,8 +22,7 @@ from zoo.architectures.detection.sampling import (
 from zoo.architectures.parts.block import SwiGlu
 from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import Detections
-from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
 
 Queries = Float[Array, "queries dim"]
 Edges = Float[Array, "queries edges"]

@@ -14,7 +14,7 @@ from zoo.architectures.common_config import Four
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
-from zoo.architectures.vit import dinov2
+from zoo.architectures.vit import vit_family
 
 SOURCE = "DepthAnything/Depth-Anything-V2"
 Variant = tuple[str, str, shared.Dimensions, Four, Four, int, int]
@@ -46,11 +46,11 @@ def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> M
     letter, size, dimensions, layers, channels, fused, parameters = variant
     where, in_file, authors, theirs, metres = kind
     backbone = shared.patches_of_14(
-        *dimensions, registers=0, positions=dinov2.PLAIN_POSITIONS, pool=None
+        *dimensions, registers=0, positions=vit_family.PLAIN_POSITIONS, pool=None
     )
     config = DepthConfig(backbone, layers, channels, fused, max_depth=metres)
     # Its positions have no offset there.
-    plain = replace(backbone, positions=replace(dinov2.PLAIN_POSITIONS, offset=0.0))
+    plain = replace(backbone, positions=replace(vit_family.PLAIN_POSITIONS, offset=0.0))
     file = f"depth_anything_v2_{in_file}vit{letter}"
     page = f"{SOURCE}#pre-trained-models"
     repository = f"depth-anything/Depth-Anything-V2-{theirs}{size}-hf"

@@ -11,8 +11,7 @@ from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.parts.layers import Size, resize_aligned
 from zoo.architectures.parts.output import Depth, check_layers
-from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
 
 Map = Float[Array, "channels height width"]
 Other = Float[Array, "channels2 height2 width2"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zoo.architectures.common_config import DEEPEST, MOST, class_words
-from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.scores import Scores
 
 

@@ -18,8 +18,7 @@ from zoo.architectures.parts.attention import attend
 from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import Activation, pointwise, relu
 from zoo.architectures.parts.output import Detections
-from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
 
 Queries = Float[Array, "queries dim"]
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from zoo.architectures.parts.block import Block
 from zoo.architectures.parts.layers import Size, pointwise
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import VisionTransformer
 
 Windows = Float[Array, "all_windows window_tokens dim"]
 

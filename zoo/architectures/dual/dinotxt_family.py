@@ -16,8 +16,7 @@ from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import dinov3, shared
 from zoo.architectures.text.text_config import TextConfig
-from zoo.architectures.vit.head_blocks import HeadBlocks
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
 
 VISION = replace(ViTConfig(*shared.LARGE), head_blocks=HeadBlocks(2, hidden=2752), pool="both")
 WORDS = TextConfig(

@@ -9,7 +9,7 @@ from zoo.architectures.base import UNKNOWN, Asked, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.parts.output import Similarities
 from zoo.architectures.text.text_transformer import TextTransformer
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import VisionTransformer
 
 
 class DualEncoder(Network):

@@ -10,8 +10,7 @@ from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.layers import ACTIVATIONS, Activation, Size, pointwise
 from zoo.architectures.parts.output import Masks
-from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
 
 Tokens = Float[Array, "tokens dim"]
 

@@ -13,7 +13,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import shared
 from zoo.architectures.reported import ADE20K, reported
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
-from zoo.architectures.vit import dinov2
+from zoo.architectures.vit import vit_family
 
 # what its name has, the blocks that it reads
 HEADS = (("linear", 1), ("ms", 4))
@@ -25,7 +25,7 @@ def _model(
     letter: str,
     dimensions: shared.Dimensions,
     body: int,
-    results: dinov2.Results,
+    results: vit_family.Dinov2Results,
     data: str,
     head: str,
     layers: int,
@@ -34,24 +34,26 @@ def _model(
         *dimensions,
         ffn="swiglu_fused" if letter == "g" else "mlp",
         registers=0,
-        positions=dinov2.PLAIN_POSITIONS,
+        positions=vit_family.PLAIN_POSITIONS,
         pool=None,
     )
     names, width = DATASETS[data], layers * backbone.dim
     name = f"dinov2_vit{letter}14_{data}_{head}"
     is_reported = (data, head) == ("ade20k", "ms")
-    mean_iou = reported(dinov2.CARD, ADE20K, areas=results.areas) if is_reported else ()
+    mean_iou = reported(vit_family.DINOV2_CARD, ADE20K, areas=results.areas) if is_reported else ()
     return ModelInfo(
         name=name,
         family="dinov2_segmentation",
         config=SegmenterConfig(backbone, layers, len(names)),
         namings=(mask_names.SEGMENTER,),
         preprocessing=shared.imagenet(size=(518, 518), multiple=14),
-        licence=shared.apache(dinov2.SOURCE, f"{dinov2.SOURCE}#pretrained-models"),
+        licence=shared.apache(
+            vit_family.DINOV2_SOURCE, f"{vit_family.DINOV2_SOURCE}#pretrained-models"
+        ),
         checkpoint=f"{name}_head.pth",
         # A batch norm has four numbers a channel.
         parameters=body + 4 * width + (width + 1) * len(names),
-        source=dinov2.SOURCE,
+        source=vit_family.DINOV2_SOURCE,
         papers=("2304.07193",),
         labels=names,
         reported=mean_iou,
@@ -60,7 +62,7 @@ def _model(
 
 MODELS = tuple(
     _model(letter, dimensions, body, results, data, head, layers)
-    for letter, _, dimensions, body, results in dinov2.VARIANTS
+    for letter, _, dimensions, body, results in vit_family.DINOV2_VARIANTS
     for data in DATASETS
     for head, layers in HEADS
 )

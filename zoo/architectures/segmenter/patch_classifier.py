@@ -9,8 +9,7 @@ from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.parts.layers import BatchNorm, pointwise
 from zoo.architectures.parts.output import ClassMap
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
-from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
 
 
 class Segmenter(Backboned):

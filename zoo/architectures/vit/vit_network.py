@@ -1,4 +1,4 @@
-"""The vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, CLIP, EUPE and ViT-5; the plain one."""
+"""Vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, CLIP, EUPE, ViT-5 and the plain ViT."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Asked, FeatureNetwork, Identity
+from zoo.architectures.base import UNKNOWN, Asked, FeatureNetwork, Identity, Network
 from zoo.architectures.parts.attention import AxialRoPE, GridRoPE, RoPE, Rotation
 from zoo.architectures.parts.block import (
     AttentionPool,
@@ -33,8 +33,7 @@ from zoo.architectures.parts.layers import (
 )
 from zoo.architectures.parts.learned_positions import LearnedPositionEmbedding
 from zoo.architectures.parts.output import Output, check_layers
-from zoo.architectures.vit.head_blocks import HeadBlocks
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
 
 
 class VisionTransformer(FeatureNetwork):
@@ -298,3 +297,14 @@ def _feed_forward(config: ViTConfig) -> MakeFeedForward:
 def _rope(config: ViTConfig) -> RoPE | None:
     make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
     return make(config.head_dim, **asdict(config.rope)) if config.rope else None
+
+
+class Backboned(Network):
+    """A network on a backbone, whose answers are of the image and not tokens."""
+
+    backbone: eqx.AbstractVar[VisionTransformer]
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.backbone.stride
