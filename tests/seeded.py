@@ -16,9 +16,14 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import abstract
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.deim.deim_config import DeimConfig, FinderConfig, PyramidConfig
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
+from zoo.architectures.detection.detection_config import (
+    DecoderConfig,
+    DeimConfig,
+    DetectionConfig,
+    FinderConfig,
+    PyramidConfig,
+)
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig

@@ -5,9 +5,8 @@ names.
 """
 
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.deim.deim_config import DeimConfig
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.detection.detection_config import DetectionConfig
+from zoo.architectures.detection.detection_config import DeimConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.segmenter.segmenter_config import SegmenterConfig

@@ -9,8 +9,8 @@ from weights.initializers import Shape
 from zoo.architectures.architecture import Architecture, Beside, Shapes
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
-from zoo.architectures.deim.deim_architecture import DEIM
 from zoo.architectures.depth.depth_architecture import DEPTH
+from zoo.architectures.detection.deim_architecture import DEIM
 from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL
 from zoo.architectures.masks.mask_architecture import MASKS

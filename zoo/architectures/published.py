@@ -1,9 +1,8 @@
 """Published models of all families, in the order in which they are listed."""
 
 from zoo.architectures.convnext import convnext_family
-from zoo.architectures.deim import deim_family
 from zoo.architectures.depth import depth_anything
-from zoo.architectures.detection import rf_detr_family
+from zoo.architectures.detection import detection_family
 from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import digits_family, dinov3, eupe
@@ -26,8 +25,8 @@ FAMILIES: tuple[tuple[ModelInfo, ...], ...] = (
     vit_family.VIT5_MODELS,
     depth_anything.MODELS,
     eomt_family.MODELS,
-    rf_detr_family.MODELS,
-    deim_family.MODELS,
+    detection_family.RF_DETR_MODELS,
+    detection_family.DEIM_MODELS,
     dinov2_segmentation.MODELS,
     dinotxt_family.MODELS,
     digits_family.MODELS,

@@ -1,18 +1,18 @@
-"""DEIMv2's networks, as everybody asks for them."""
+"""Record of DEIMv2: what the zoo asks of this kind of network."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from zoo.architectures.architecture import Beside, Shapes, TransformersClass
-from zoo.architectures.deim.deim_config import DeimConfig, FinderConfig, PyramidConfig
-from zoo.architectures.detection.box_answers import box_outputs, finds_boxes
+from zoo.architectures.detection.detection_architecture import box_outputs, finds_boxes
+from zoo.architectures.detection.detection_config import DeimConfig, FinderConfig, PyramidConfig
 from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
 
 
 def _network() -> Callable[..., Any]:
-    from zoo.architectures.deim.deim_network import Deim
+    from zoo.architectures.detection.deim_network import Deim
 
     return Deim
 
@@ -68,7 +68,7 @@ def _settled(config: DeimConfig, beside: Beside) -> DeimConfig:
     """With the layers that are read, heads, points and queries."""
     if beside.settings is None or beside.settings.backbone_config is None:
         return config
-    from zoo.architectures.deim.deim_settings import DeimSettings
+    from zoo.architectures.detection.detection_settings import DeimSettings
     from zoo.architectures.library_settings import own_settings
 
     told = own_settings(beside.settings, DeimSettings)

@@ -1,4 +1,4 @@
-"""Maps of three sizes: details of an image beside the patches of a vision transformer, joined."""
+"""Pyramid of DEIMv2: maps of three sizes, joined from image details and patches."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.deim.deim_config import LEVELS, PyramidConfig
-from zoo.architectures.detection.rf_detr import QueryAttention
+from zoo.architectures.detection.detection_config import LEVELS, PyramidConfig
+from zoo.architectures.detection.rf_detr_network import QueryAttention
 from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import BatchNorm, Size, gelu, pointwise
 

@@ -1,4 +1,4 @@
-"""Things in an image, each in a box: DEIMv2, a detection transformer on DINOv3."""
+"""Network of DEIMv2: a detection transformer on DINOv3."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
-from zoo.architectures.deim.deim_config import LEVELS, STRIDE, DeimConfig, FinderConfig
-from zoo.architectures.deim.pyramid import Adapter, AnyMap, ConvBatchNorm, Pyramid
-from zoo.architectures.detection.rf_detr import Layers, QueryAttention
-from zoo.architectures.detection.sampling import (
+from zoo.architectures.detection.deim_pyramid import Adapter, AnyMap, ConvBatchNorm, Pyramid
+from zoo.architectures.detection.detection_config import LEVELS, STRIDE, DeimConfig, FinderConfig
+from zoo.architectures.detection.detection_layers import (
     Boxes,
     PointAttention,
     map_boxes,
     may_propose,
     sample,
 )
+from zoo.architectures.detection.rf_detr_network import Layers, QueryAttention
 from zoo.architectures.parts.block import SwiGlu
 from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import Detections
