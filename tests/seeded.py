@@ -25,8 +25,7 @@ from zoo.architectures.detection.detection_config import (
     PyramidConfig,
 )
 from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig

@@ -13,8 +13,7 @@ from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.deim_architecture import DEIM
 from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL
-from zoo.architectures.masks.mask_architecture import MASKS
-from zoo.architectures.segmenter.segmenter_architecture import SEGMENTER
+from zoo.architectures.segmentation.segmentation_architecture import MASKS, SEGMENTER
 from zoo.architectures.swin.swin_architecture import SWIN
 from zoo.architectures.text.text_architecture import TEXT
 from zoo.architectures.vit.vit_architecture import VIT

@@ -6,8 +6,7 @@ from zoo.architectures.detection import detection_family
 from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import digits_family, dinov3, eupe
-from zoo.architectures.masks import eomt_family
-from zoo.architectures.segmenter import dinov2_segmentation
+from zoo.architectures.segmentation import segmentation_family
 from zoo.architectures.swin import swin_family
 from zoo.architectures.vit import vit_family
 
@@ -24,10 +23,10 @@ FAMILIES: tuple[tuple[ModelInfo, ...], ...] = (
     vit_family.DEIT_MODELS,
     vit_family.VIT5_MODELS,
     depth_anything.MODELS,
-    eomt_family.MODELS,
+    segmentation_family.EOMT_MODELS,
     detection_family.RF_DETR_MODELS,
     detection_family.DEIM_MODELS,
-    dinov2_segmentation.MODELS,
+    segmentation_family.SEGMENTER_MODELS,
     dinotxt_family.MODELS,
     digits_family.MODELS,
 )

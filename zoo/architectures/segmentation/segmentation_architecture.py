@@ -1,4 +1,4 @@
-"""Mask transformers, as everybody asks for them."""
+"""Records of segmentation networks: mask transformers, and linear classifiers of patches."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,26 +13,27 @@ from zoo.architectures.architecture import (
     on_backbone,
 )
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
-from zoo.architectures.masks.mask_config import MaskConfig
 from zoo.architectures.parts.layer_options import RopePeriods
 from zoo.architectures.read_shapes import count_numbered, count_rows
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit.vit_settings import dinov3_settings
-from zoo.tasks.answer import Answer, Answered, Outputs, Question, features
+from zoo.tasks.answer import Answer, Answered, Outputs, Question, best, features
 from zoo.tasks.areas import (
     QueryMasks,
+    class_map,
     draw_areas,
     drawn_maps,
     post_process_panoptic_segmentation,
 )
 
 
-def _network() -> Callable[..., Any]:
-    from zoo.architectures.masks.eomt import Eomt
+def _mask_network() -> Callable[..., Any]:
+    from zoo.architectures.segmentation.segmentation_network import Eomt
 
     return Eomt
 
 
-def _sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
+def _mask_sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
     sized = replace(
         config,
         queries=count_rows(shapes, "queries"),
@@ -44,12 +45,12 @@ def _sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
     return sized if sized.classes > 0 and config.backbone.ffn == "mlp" else None
 
 
-def _valued(config: MaskConfig, leaves: Mapping[str, Any]) -> MaskConfig:
+def _with_masked_blocks(config: MaskConfig, leaves: Mapping[str, Any]) -> MaskConfig:
     masked = tuple((np.asarray(leaves["attn_mask_probs"]) > 0).tolist())
     return replace(config, masked=masked if any(masked) else ())
 
 
-def _settings(config: MaskConfig) -> dict[str, Any]:
+def _mask_settings(config: MaskConfig) -> dict[str, Any]:
     assert isinstance(config.backbone.rope, RopePeriods)
     return dinov3_settings(config.backbone) | {
         "rope_parameters": {"rope_theta": config.backbone.rope.base, "rope_type": "default"},
@@ -62,7 +63,7 @@ def _settings(config: MaskConfig) -> dict[str, Any]:
 EOMT = TransformersClass(
     "EomtDinov3ForUniversalSegmentation",
     "eomt_dinov3",
-    _settings,
+    _mask_settings,
     auto="AutoModelForUniversalSegmentation",
     answers=("class_queries_logits", "masks_queries_logits"),
     key_bias=True,
@@ -72,7 +73,7 @@ EOMT = TransformersClass(
 MAPS = frozenset({"class_queries_logits", "masks_queries_logits"})
 
 
-def _answer(config: MaskConfig, outputs: Outputs, question: Question) -> Answered:
+def _mask_answer(config: MaskConfig, outputs: Outputs, question: Question) -> Answered:
     if not outputs.keys() >= MAPS:
         return features(outputs)
     segments = post_process_panoptic_segmentation(QueryMasks(outputs, question.size, *question.fed))
@@ -82,7 +83,7 @@ def _answer(config: MaskConfig, outputs: Outputs, question: Question) -> Answere
     return Answered("areas", best_first, draw_areas(areas), areas)
 
 
-def _outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
+def _mask_outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
     queries, stride = config.queries, config.mask_stride
     return {
         "class_queries_logits": GivenOutput(
@@ -100,15 +101,55 @@ def _outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
 
 MASKS = on_backbone(
     config=MaskConfig,
-    network=_network,
+    network=_mask_network,
     purpose=lambda config: PURPOSE_OF_AREAS,
-    sizes=_sizes,
+    sizes=_mask_sizes,
     unsized=lambda config: replace(config, queries=0, query_blocks=0, classes=0, upscalings=0),
-    valued=_valued,
+    valued=_with_masked_blocks,
     transformers=lambda config: EOMT,
     classes=(EOMT,),
-    outputs=_outputs,
-    answer=_answer,
+    outputs=_mask_outputs,
+    answer=_mask_answer,
     thumbnail=lambda config, outputs, size: drawn_maps(outputs.get("masks_queries_logits")),
     page_draws=lambda config: MAPS,
+)
+
+
+def _segmenter_network() -> Callable[..., Any]:
+    from zoo.architectures.segmentation.segmentation_network import Segmenter
+
+    return Segmenter
+
+
+def _segmenter_sizes(config: SegmenterConfig, shapes: Shapes) -> SegmenterConfig | None:
+    read, classes = count_rows(shapes, "batch_norm.weight"), count_rows(shapes, "head.weight")
+    return replace(config, layers=read // config.dim, classes=classes) if classes else None
+
+
+def _segmenter_answer(config: SegmenterConfig, outputs: Outputs, question: Question) -> Answered:
+    if "logits" not in outputs:
+        return features(outputs)
+    areas = class_map(outputs["logits"], question.size)
+    counts = np.bincount(areas.ravel(), minlength=len(question.names))
+    shares = (counts / areas.size).astype(np.float32)
+    seen = best(shares, question.names, int(np.count_nonzero(counts)))
+    return Answered("areas", seen, draw_areas(areas), areas)
+
+
+def _segmenter_outputs(config: SegmenterConfig, pooler: str) -> dict[str, GivenOutput]:
+    shape = f"[batch_size, {config.classes}, height / {config.stride}, width / {config.stride}]"
+    words = "a linear classifier's number for each class and every patch, larger where likelier"
+    return {"logits": GivenOutput(shape, f"{words}; id2label in config.json names the classes")}
+
+
+SEGMENTER = on_backbone(
+    config=SegmenterConfig,
+    network=_segmenter_network,
+    purpose=lambda config: PURPOSE_OF_AREAS,
+    sizes=_segmenter_sizes,
+    unsized=lambda config: replace(config, layers=0, classes=0),
+    outputs=_segmenter_outputs,
+    answer=_segmenter_answer,
+    thumbnail=lambda config, outputs, size: drawn_maps(outputs.get("logits")),
+    page_draws=lambda config: {"logits"},
 )
