@@ -3,20 +3,20 @@
 from zoo.architectures.convnext import convnext_family
 from zoo.architectures.depth import depth_anything
 from zoo.architectures.detection import detection_family
-from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
+from zoo.architectures.dual import clip, siglip2, tips
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.families import digits_family, dinov3, eupe
+from zoo.architectures.families import digits_family, dinov3_family
 from zoo.architectures.segmentation import segmentation_family
 from zoo.architectures.swin import swin_family
 from zoo.architectures.vit import vit_family
 
 FAMILIES: tuple[tuple[ModelInfo, ...], ...] = (
-    dinov3.MODELS,
+    dinov3_family.DINOV3_MODELS,
     vit_family.DINOV2_MODELS,
     tips.MODELS,
     siglip2.MODELS,
     clip.MODELS,
-    eupe.MODELS,
+    dinov3_family.EUPE_MODELS,
     convnext_family.MODELS,
     swin_family.MODELS,
     vit_family.VIT_MODELS,
@@ -27,6 +27,6 @@ FAMILIES: tuple[tuple[ModelInfo, ...], ...] = (
     detection_family.RF_DETR_MODELS,
     detection_family.DEIM_MODELS,
     segmentation_family.SEGMENTER_MODELS,
-    dinotxt_family.MODELS,
+    dinov3_family.DINOTXT_MODELS,
     digits_family.MODELS,
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from weights.namings import mask_names
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.families import dinov3, shared
+from zoo.architectures.families import dinov3_family, shared
 from zoo.architectures.reported import ADE20K, reported
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit import vit_family
@@ -23,7 +23,8 @@ EomtVariant = tuple[str, str, int, tuple[str, ...], int, int, float]
 
 # EoMT's own part is under the MIT License; DINOv3's terms go with what its weights became.
 EOMT_LICENCE = replace(
-    dinov3.LICENCE, download=f"https://github.com/{EOMT_SOURCE}/blob/master/model_zoo/dinov3.md"
+    dinov3_family.DINOV3_LICENCE,
+    download=f"https://github.com/{EOMT_SOURCE}/blob/master/model_zoo/dinov3.md",
 )
 
 # The first 80 are things, which can be told apart; the others are what is around them.
