@@ -1,4 +1,4 @@
-"""ConvNeXts, as everybody asks for them."""
+"""Record of ConvNeXts: what the zoo asks of this kind of network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks for depths, as everybody asks for them."""
+"""Record of networks for depth: what the zoo asks of this kind of network."""
 
 from collections.abc import Callable
 from dataclasses import replace

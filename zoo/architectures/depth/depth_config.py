@@ -1,4 +1,4 @@
-"""Hyperparameters of a network for depths: plain data without JAX."""
+"""Hyperparameters of networks for depth: plain data without JAX."""
 
 from __future__ import annotations
 

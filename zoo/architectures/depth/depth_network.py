@@ -1,4 +1,4 @@
-"""How far away every pixel is: Depth Anything V2, a dense prediction transformer on DINOv2."""
+"""Network for depth, Depth Anything V2: a dense prediction transformer on DINOv2."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""A network for images beside one for texts, in one space of vectors."""
+"""Dual encoders, which map images and texts to one space: configuration, network and models."""

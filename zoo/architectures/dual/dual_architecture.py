@@ -1,4 +1,4 @@
-"""Networks for images beside those for texts, as everybody asks for them."""
+"""Record of dual encoders: what the zoo asks of this kind of network."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from zoo.architectures.vit.vit_settings import CLIP, SIGLIP, TIPS
 
 
 def _network() -> Callable[..., Any]:
-    from zoo.architectures.dual.dual_encoder import DualEncoder
+    from zoo.architectures.dual.dual_network import DualEncoder
 
     return DualEncoder
 

@@ -1,4 +1,4 @@
-"""Hyperparameters of a network for images beside one for texts: plain data without JAX."""
+"""Hyperparameters of dual encoders: plain data without JAX."""
 
 from __future__ import annotations
 

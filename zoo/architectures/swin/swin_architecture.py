@@ -1,4 +1,4 @@
-"""Swin V2, as everybody asks for it."""
+"""Record of Swin V2: what the zoo asks of this kind of network."""
 
 from __future__ import annotations
 

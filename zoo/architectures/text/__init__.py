@@ -1,1 +1,1 @@
-"""Transformers for texts."""
+"""Transformers for texts: configuration and network."""

@@ -1,4 +1,4 @@
-"""Transformers for texts, as everybody asks for them."""
+"""Record of transformers for texts: what the zoo asks of this kind of network."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from zoo.common.errors import BadRequest
 
 
 def _network() -> Callable[..., Any]:
-    from zoo.architectures.text.text_transformer import TextTransformer
+    from zoo.architectures.text.text_network import TextTransformer
 
     return TextTransformer
 

@@ -1,4 +1,4 @@
-"""A network for images beside one for texts."""
+"""Dual encoder: a network for images beside one for texts."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from zoo.architectures.base import UNKNOWN, Asked, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.parts.output import Similarities
-from zoo.architectures.text.text_transformer import TextTransformer
+from zoo.architectures.text.text_network import TextTransformer
 from zoo.architectures.vit.vit_network import VisionTransformer
 
 

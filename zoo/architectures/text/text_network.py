@@ -1,4 +1,4 @@
-"""The transformer for texts of SigLIP 2, TIPS, CLIP and dino.txt."""
+"""Transformer for texts of SigLIP 2, TIPS, CLIP and dino.txt."""
 
 from functools import partial
 
