@@ -16,8 +16,7 @@ from weights.progress import Progress
 from zoo.apps.show.chart import ResidualRow
 from zoo.apps.show.residual_rows import residual_rows
 from zoo.architectures.builder import abstract
-from zoo.architectures.entry import ModelInfo
-from zoo.architectures.reported import Task
+from zoo.architectures.entry import ModelInfo, Task
 from zoo.checkpoints import golden
 from zoo.checkpoints.load import Loaded, open_weights
 from zoo.checkpoints.weights_argument import Given

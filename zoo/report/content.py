@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from weights.opening import as_utf8, read_at_most
-from zoo.architectures.reported import Task
+from zoo.architectures.entry import Task
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import LARGEST_MANIFEST

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from weights.parameters import parameter
-from zoo.architectures.reported import MEASURED_TASKS, Task
+from zoo.architectures.entry import MEASURED_TASKS, Task
 from zoo.artifacts.markdown import markdown
 from zoo.artifacts.measured import worst
 from zoo.artifacts.read import to_text

@@ -11,10 +11,9 @@ from zoo.architectures.detection.detection_config import (
     InstanceConfig,
     PyramidConfig,
 )
-from zoo.architectures.entry import NO_CLASS, ModelInfo
+from zoo.architectures.entry import NO_CLASS, ModelInfo, reported
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
-from zoo.architectures.reported import reported
 from zoo.architectures.vit.vit_config import ViTConfig
 
 # RF-DETR (Robinson et al., 2025, arXiv:2511.09554): a detection transformer on a windowed DINOv2.

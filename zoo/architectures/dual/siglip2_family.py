@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import IMAGENET, ModelInfo, reported
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
-from zoo.architectures.reported import IMAGENET, reported
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 

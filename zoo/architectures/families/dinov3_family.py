@@ -15,10 +15,9 @@ from weights.sources.hub import HubFile
 from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import ADE20K, IMAGENET, NYU, Licence, ModelInfo, Reported, reported
 from zoo.architectures.families import shared
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.reported import ADE20K, IMAGENET, NYU, Reported, reported
 from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
 

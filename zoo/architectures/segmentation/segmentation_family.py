@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from weights.namings import mask_names
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import ADE20K, ModelInfo, reported
 from zoo.architectures.families import dinov3_family, shared
-from zoo.architectures.reported import ADE20K, reported
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit import vit_family
 from zoo.architectures.vit.vit_config import ViTConfig

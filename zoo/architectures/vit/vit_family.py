@@ -4,10 +4,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names, timm_names
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import IMAGENET, NYU, ModelInfo, reported
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid
-from zoo.architectures.reported import IMAGENET, NYU, reported
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_sizes import TIMM_OPTIONS
 
