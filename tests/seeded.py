@@ -12,9 +12,9 @@ from weights import LazyTensor, bind
 from weights.initializers import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
+from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
 from zoo.architectures.builder import abstract
-from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import (

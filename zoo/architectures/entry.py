@@ -17,7 +17,7 @@ from weights.namings.eqx_names import LEAVES
 from weights.parameters import parameter
 from weights.sources.hub import HubFile
 from weights.sources.locate import Published
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.html import html_table

@@ -1,4 +1,4 @@
-"""All kinds of networks, and what a configuration is of."""
+"""Records of all kinds of networks, and functions on configurations of any kind."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 from weights.initializers import Shape
-from zoo.architectures.architecture import Architecture, Beside, Shapes
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Architecture, Beside, Config, Shapes
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
 from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.deim_architecture import DEIM

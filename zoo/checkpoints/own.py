@@ -11,8 +11,7 @@ from weights.containers import npy
 from weights.errors import MappingError
 from weights.mapping import Naming
 from weights.views import choose_prefix, views_of
-from zoo.architectures.architecture import TransformersClass
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config, TransformersClass
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     architecture_of,

@@ -11,7 +11,7 @@ from weights.load import PERIODS
 from weights.parameters import parameter
 from weights.progress import Quiet
 from weights.writers.items import items_for
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import interpolated
 from zoo.checkpoints.convert import naming_to_write, write_folder

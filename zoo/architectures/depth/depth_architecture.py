@@ -10,11 +10,12 @@ from zoo.architectures.architecture import (
     Shapes,
     Thumbnail,
     TransformersClass,
+    as_four,
+    count_rows,
     no_class,
     on_backbone,
 )
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.read_shapes import as_four, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
 from zoo.tasks.answer import Answered, Outputs, Question, features
 from zoo.tasks.colours import ramp

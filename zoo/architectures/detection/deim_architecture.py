@@ -4,10 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from zoo.architectures.architecture import Beside, Shapes, TransformersClass
+from zoo.architectures.architecture import (
+    Beside,
+    Shapes,
+    TransformersClass,
+    count_numbered,
+    count_rows,
+)
 from zoo.architectures.detection.detection_architecture import box_outputs, finds_boxes
 from zoo.architectures.detection.detection_config import DeimConfig, FinderConfig, PyramidConfig
-from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov3_settings
 
 

@@ -10,6 +10,8 @@ from zoo.architectures.architecture import (
     GivenOutput,
     Shapes,
     TransformersClass,
+    count_numbered,
+    count_rows,
     on_backbone,
 )
 from zoo.architectures.detection.detection_config import (
@@ -17,7 +19,6 @@ from zoo.architectures.detection.detection_config import (
     DetectionConfig,
     InstanceConfig,
 )
-from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
 from zoo.tasks.answer import Answer, Answered, Outputs, Question, features
 from zoo.tasks.boxes import (

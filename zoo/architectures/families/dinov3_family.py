@@ -12,7 +12,7 @@ from weights.namings import (
     tower_names,
 )
 from weights.sources.hub import HubFile
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.entry import ADE20K, IMAGENET, NYU, Licence, ModelInfo, Reported, reported

@@ -10,11 +10,12 @@ from zoo.architectures.architecture import (
     GivenOutput,
     Shapes,
     TransformersClass,
+    count_numbered,
+    count_rows,
     on_backbone,
 )
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.parts.layer_options import RopePeriods
-from zoo.architectures.read_shapes import count_numbered, count_rows
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit.vit_settings import dinov3_settings
 from zoo.tasks.answer import Answer, Answered, Outputs, Question, best, features

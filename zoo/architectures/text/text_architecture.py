@@ -11,10 +11,12 @@ from zoo.architectures.architecture import (
     GivenOutput,
     Shapes,
     TransformersClass,
+    channels_between,
+    count_numbered,
+    count_rows,
     told_of_blocks,
 )
 from zoo.architectures.parts.layer_options import CALLED
-from zoo.architectures.read_shapes import channels_between, count_numbered, count_rows
 from zoo.architectures.text.text_config import TextConfig
 from zoo.common.errors import BadRequest
 

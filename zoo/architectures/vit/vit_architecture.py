@@ -6,8 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zoo.architectures.architecture import Beside, GivenOutput, told_of_blocks
-from zoo.architectures.feature_kinds import feature_architecture, feature_outputs
+from zoo.architectures.architecture import (
+    Beside,
+    GivenOutput,
+    feature_architecture,
+    feature_outputs,
+    told_of_blocks,
+)
 from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class, vit_equimo

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Literal
 
 from weights.initializers import Shape
-from zoo.architectures.architecture import Shapes
+from zoo.architectures.architecture import Shapes, channels_between, count_numbered, count_rows
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions, RopePeriods
-from zoo.architectures.read_shapes import channels_between, count_numbered, count_rows
 from zoo.architectures.vit.vit_config import Pooling, ViTConfig
 
 FEED_FORWARD: dict[Literal["mlp", "swiglu", "swiglu_fused"], tuple[str, str, int]] = {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from weights import Checkpoint
 from weights.errors import MappingError
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import NO_CLASS, ModelInfo
 from zoo.architectures.library_settings import Settings, numbered_names
 from zoo.checkpoints.settings.file_names import CONFIG

@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.kinds import architecture_of
 
 EQUIMO = "1.1.0"  # the version whose format is written

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from zoo.architectures.architecture import TransformersClass
+from zoo.architectures.architecture import Config, TransformersClass
 from zoo.architectures.common_config import THREE_CHANNELS
-from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
 from zoo.common.errors import BadRequest
 
