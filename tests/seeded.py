@@ -24,10 +24,9 @@ from zoo.architectures.detection.detection_config import (
     FinderConfig,
     PyramidConfig,
 )
-from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 

@@ -1,4 +1,4 @@
-"""Kinds of networks, a folder each: configuration, network in Equinox, and what is published.
+"""Networks of the zoo, in a folder for each kind or for related kinds.
 
 To learn how they work read `vit/vit_network.py`, which is the whole transformer, then
 `block.py` and `attention.py` in `parts/`; `convnext/` is a network of its own. Every

@@ -20,11 +20,10 @@ from zoo.architectures.common_config import Four
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DeimConfig, DetectionConfig
-from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.parts.layer_options import OF_TRANSFORMERS, Activation
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
 from zoo.tasks.answer import Answered, Outputs, Question, classes, features

@@ -11,10 +11,9 @@ from zoo.architectures.convnext.convnext_architecture import CONVNEXT
 from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.deim_architecture import DEIM
 from zoo.architectures.detection.detection_architecture import DETECTION
-from zoo.architectures.dual.dual_architecture import DUAL
+from zoo.architectures.dual.dual_architecture import DUAL, TEXT
 from zoo.architectures.segmentation.segmentation_architecture import MASKS, SEGMENTER
 from zoo.architectures.swin.swin_architecture import SWIN
-from zoo.architectures.text.text_architecture import TEXT
 from zoo.architectures.vit.vit_architecture import VIT
 
 ARCHITECTURES: tuple[Architecture[Any], ...] = (

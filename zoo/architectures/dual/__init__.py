@@ -1,1 +1,1 @@
-"""Dual encoders, which map images and texts to one space: configuration, network and models."""
+"""Dual encoders and their transformers for texts: configuration, network and models."""

@@ -15,12 +15,11 @@ from typing import NamedTuple
 from weights.containers import pth
 from weights.namings import clip_names
 from weights.sources.hub import HubFile
-from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.text.text_config import TextConfig
 
 OPENAI, OPEN_CLIP = "openai/CLIP", "mlfoundations/open_clip"
 

@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, timm_names
-from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import IMAGENET, ModelInfo, reported
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
-from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 
 SOURCE = "google-research/big_vision"

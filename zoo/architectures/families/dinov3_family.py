@@ -14,11 +14,10 @@ from weights.namings import (
 from weights.sources.hub import HubFile
 from zoo.architectures.architecture import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.dual.dual_config import DualConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import ADE20K, IMAGENET, NYU, Licence, ModelInfo, Reported, reported
 from zoo.architectures.families import shared
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
 
 # DINOv3 vision transformers and ConvNeXts (Siméoni et al., 2025, arXiv:2508.10104).
