@@ -31,7 +31,7 @@ from tests.synthetic import save_pth
 from weights.initializers import Float32
 from weights.mapping import Naming
 from weights.namings import convnext_names, swin_names, timm_names
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.vit.vit_config import ViTConfig

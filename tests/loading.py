@@ -4,10 +4,10 @@ from weights import Weights, load_weights, open_checkpoint
 from weights.load import nearest
 from weights.mapping import Naming
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.families import dinov3
+from zoo.architectures.families import dinov3_family
 
 
-def load(path, shapes, namings=dinov3.NAMINGS) -> Weights:
+def load(path, shapes, namings=dinov3_family.DINOV3_NAMINGS) -> Weights:
     """The weights at `path`, in whichever of these namings is the nearest."""
     checkpoint = open_checkpoint(path)
     naming, view = nearest(namings, checkpoint)

@@ -26,10 +26,9 @@ from tests.references import Arrays, Reference
 from tests.seeded import TINY7B, leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
 from weights import bind
-from zoo.architectures.architecture import as_they_are
+from zoo.architectures.architecture import Config, as_they_are
 from zoo.architectures.base import Network
 from zoo.architectures.builder import abstract
-from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.output import by_name

@@ -12,18 +12,21 @@ from weights import LazyTensor, bind
 from weights.initializers import Float32
 from weights.mapping import Naming, apply, plan, source_shapes
 from weights.random import random_weights
+from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
 from zoo.architectures.builder import abstract
-from zoo.architectures.config import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.deim.deim_config import DeimConfig, FinderConfig, PyramidConfig
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
-from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.detection.detection_config import (
+    DecoderConfig,
+    DeimConfig,
+    DetectionConfig,
+    FinderConfig,
+    PyramidConfig,
+)
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.architectures.text.text_config import TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 

@@ -172,9 +172,9 @@ def test_names_are_found(packages, kinds):
 
 
 KINDS = sorted(
-    path.parent.name for path in (ROOT / "zoo/architectures").glob("*/*_architecture.py")
+    {path.parent.name for path in (ROOT / "zoo/architectures").glob("*/*_architecture.py")}
 )
-"""Folders of `zoo/architectures`, each a kind of network."""
+"""Folders of `zoo/architectures`, each of one kind of network or of related kinds."""
 
 
 def test_no_module_outside_knows_a_kind_of_network():

@@ -11,7 +11,7 @@ from jax import lax
 from jax.image import resize, scale_and_translate
 
 from tests.conformance import DEFAULT, JUDGES, SAMPLES, Case
-from zoo.architectures.parts.resize import resize_aligned
+from zoo.architectures.parts.layers import resize_aligned
 
 OPSETS = (17, 18, 23)
 NEW = (18, 23)

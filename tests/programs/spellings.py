@@ -12,7 +12,7 @@ from jax import lax
 from tests.conformance import DEFAULT, STRUCTURE, Case, drawn
 from tests.programs.resize import to
 from tests.programs.sampling import SPELLED as SAMPLED
-from zoo.architectures.parts.resize import resize_aligned
+from zoo.architectures.parts.layers import resize_aligned
 
 
 def floats(module, change):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 Arrays = dict[str, NDArray[np.float32]]
 

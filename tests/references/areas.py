@@ -16,7 +16,7 @@ from tests.references.classifiers import CLASSES, seeded
 from tests.references.running import Values, file_state
 from tests.seeded import nano, values_of
 from tests.synthetic import save_pth
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.segmentation.segmentation_config import SegmenterConfig
 
 Areas = Callable[[torch.Tensor], Values]
 

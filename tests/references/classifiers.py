@@ -22,7 +22,7 @@ from tests.formats import dinov2_by_timm, dinov3_by_timm, in_transformers
 from tests.references.running import Values
 from tests.seeded import leaves_of, nano, state_of
 from tests.synthetic import save_pth
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 CLASSES = ("kitten", "Hündchen", "a <fish>")
 BREEDS = (*CLASSES, "Maine Coon", "a cat, asleep", "Siam", "tabby")

@@ -5,7 +5,7 @@ from functools import partial
 from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import clip_names
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 transformers, texts, both = (
     partial(running.by_settings, names)

@@ -2,7 +2,7 @@
 
 from tests.references import Arrays, Reference, dinov3
 from tests.references.running import Values
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:

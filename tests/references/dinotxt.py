@@ -12,8 +12,7 @@ from torch.nn import functional
 from tests.references import dinov3
 from tests.references.running import Values, file_state
 from weights.namings import tower_names
-from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 
 

@@ -8,7 +8,7 @@ and Equimo also where there are (facts: 0.3 to 0.6), so they are asked at the si
 from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import huggingface_names
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:

@@ -6,7 +6,7 @@ from tests.references import Arrays, running
 from tests.references.dinov2 import by_equimo
 from tests.references.running import Values
 from weights.namings import huggingface_names
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 BIAS = "blocks.0.attn.qkv.bias"
 

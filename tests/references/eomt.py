@@ -7,7 +7,7 @@ from transformers import EomtDinov3Config, EomtDinov3ForUniversalSegmentation
 from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import mask_names
-from zoo.architectures.masks.mask_config import MaskConfig
+from zoo.architectures.segmentation.segmentation_config import MaskConfig
 
 OUTPUTS = ("class_queries_logits", "masks_queries_logits")
 

@@ -14,7 +14,7 @@ from tests.seeded import as_file
 from weights.mapping import Naming
 from weights.tensors import LazyArrays, Provenance, Weights
 from weights.writers.items import items_for
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.checkpoints.settings.library_configs import transformers_kind
 
 Values = Mapping[str, np.ndarray]

@@ -9,7 +9,7 @@ import torch
 from tests.references import Arrays, dinov2, running
 from tests.references.running import Values
 from weights.namings import mask_names
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.segmentation.segmentation_config import SegmenterConfig
 
 
 class Head(torch.nn.Module):

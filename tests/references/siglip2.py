@@ -5,7 +5,7 @@ from functools import partial
 from tests.references import Arrays, running
 from tests.references.running import Values
 from weights.namings import huggingface_names
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:

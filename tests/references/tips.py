@@ -6,7 +6,7 @@ from tests.references import Arrays, running
 from tests.references.dinov2 import by_equimo
 from tests.references.running import Values
 from weights.namings import tower_names
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 
 transformers, texts, both = (
     partial(running.by_settings, names)

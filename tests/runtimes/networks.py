@@ -10,8 +10,8 @@ import numpy as np
 import zoo
 from tests.seeded import model_of, nano, values_of
 from tests.synthetic import make_image
+from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract, batched
-from zoo.architectures.config import Config
 from zoo.artifacts.choices import Precision, Target
 from zoo.export.make import convert_model
 from zoo.export.precision import derive

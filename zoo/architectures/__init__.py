@@ -1,7 +1,7 @@
-"""Kinds of networks, a folder each: configuration, network in Equinox, and what is published.
+"""Networks of the zoo, in a folder for each kind or for related kinds.
 
-To learn how they work read `vit/vision_transformer.py`, which is the whole transformer, then
-`block.py`, `attention.py` and `rope.py` in `parts/`; `convnext/` is a network of its own. Every
+To learn how they work read `vit/vit_network.py`, which is the whole transformer, then
+`block.py` and `attention.py` in `parts/`; `convnext/` is a network of its own. Every
 layer takes numbers and functions, as those of `equinox.nn` do, and works on one image; `builder.py`
 makes models from configurations, where alone settings have defaults.
 """

@@ -1,26 +1,49 @@
-"""What everybody asks of a kind of network, as a record of data and functions.
+"""Configurations of networks of any kind, and the record that says what the zoo asks of a kind.
 
-Whoever works with networks asks the record of a configuration (`kinds.py`) and knows no kind.
+Defaults are stated in configurations and nowhere else: layers get their arguments under the same
+names. A caller asks the record of a configuration (`kinds.py`) and knows no kind of network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Shape
-from zoo.architectures.config import Config
-from zoo.architectures.parts.activation_names import OF_TRANSFORMERS, Activation
+from zoo.architectures.common_config import Four
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.detection.detection_config import DeimConfig, DetectionConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.parts.layer_options import OF_TRANSFORMERS, Activation
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
+from zoo.architectures.swin.swin_config import SwinConfig
+from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
-from zoo.tasks.answer import Answered, Outputs, Question, Scores, Size, features
+from zoo.tasks.answer import Answered, Outputs, Question, Scores, Size, classes, features
+from zoo.tasks.maps import components
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
+
+Config = (
+    ViTConfig
+    | ConvNeXtConfig
+    | SwinConfig
+    | DepthConfig
+    | MaskConfig
+    | DetectionConfig
+    | DeimConfig
+    | SegmenterConfig
+    | TextConfig
+    | DualConfig
+)
 
 C = TypeVar("C", bound=Config)
 
@@ -211,3 +234,102 @@ class Architecture(Generic[C]):
 
 on_backbone = partial(Architecture[Any], parts=("backbone",), below=lambda config: config.backbone)
 """Makes the record of networks that read what a vision transformer gives."""
+
+
+def count_rows(shapes: Shapes, leaf: str, axis: int = 0) -> int:
+    """How many rows or columns a matrix has; 0 where there is none."""
+    return (shapes(leaf) or (0, 0))[axis]
+
+
+def count_numbered(shapes: Shapes, leaf: str) -> int:
+    """How many leaves of numbered names there are, from 0 on."""
+    return sum(1 for _ in takewhile(lambda number: shapes(leaf.format(number)), count()))
+
+
+def channels_between(shapes: Shapes, first: str, last: str, times: int) -> int:
+    """The channels between two layers of a block; 0 where they are not those."""
+    one, other = (shapes(f"blocks.0.mlp.{layer}.weight") or () for layer in (first, last))
+    fitting = len(one) == len(other) == 2 and one[0] == times * other[1]
+    return other[1] if fitting else 0
+
+
+def as_four(numbers: list[int]) -> Four:
+    """Four numbers of a list."""
+    first, second, third, fourth = numbers
+    return first, second, third, fourth
+
+
+TURNS_INTO_VECTORS = (
+    "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "
+    "search, classification, segmentation and what else is trained on top of them."
+)
+CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
+
+
+FeatureConfig = ViTConfig | ConvNeXtConfig | SwinConfig
+
+
+def feature_outputs(
+    config: FeatureConfig, pooler: str, rows: str, when: str = "after"
+) -> dict[str, GivenOutput]:
+    """Return the outputs of a network that gives features; `rows` says what the rows of tokens are,
+    `when` is before or after the norm."""
+    patches = f"(height / {config.stride}) * (width / {config.stride})"
+    return {
+        "last_hidden_state": GivenOutput(
+            f"[batch_size, {config.prefix_tokens} + {patches}, {config.dim}]",
+            f"a vector for each patch of {config.stride} x {config.stride} pixels, {when} the "
+            f"final norm; its rows are {rows}, by rows",
+        ),
+        "pooler_output": GivenOutput(
+            f"[batch_size, {config.width}]", f"a vector for the whole picture: {pooler}"
+        ),
+        "logits": GivenOutput(
+            f"[batch_size, {config.classes}]",
+            "a linear classifier's number for each class, larger where it is likelier; id2label in "
+            "config.json names the classes",
+        ),
+    }
+
+
+def drawn_features(
+    config: FeatureConfig, outputs: Outputs, size: Size
+) -> tuple[NDArray[np.uint8], str] | None:
+    """The principal components of patches."""
+    tokens = outputs.get("last_hidden_state")
+    rows, columns = (side // config.stride for side in size)
+    if tokens is None or tokens.ndim != 3 or not tokens.shape[1] >= rows * columns >= 3:
+        return None
+    patches = tokens[:1, -rows * columns :].reshape(1, rows, columns, -1)
+    return components(patches)[0], "Features of the photograph of a cat, as colours"
+
+
+feature_architecture = partial(
+    Architecture[Any],
+    purpose=lambda config: CLASSIFIES if config.classes else TURNS_INTO_VECTORS,
+    told=lambda settings: settings.network,
+    answer=lambda config, outputs, question: classes(outputs, question.names, config.scores),
+    thumbnail=drawn_features,
+    page_draws=lambda config: {"last_hidden_state", *(("logits",) if config.classes else ())},
+)
+
+StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)
+
+
+def staged_with_head(config: StagedConfig, head: Shape | None) -> StagedConfig:
+    """Configuration of a network in stages with the classes of a linear layer."""
+    return replace(config, classes=head[0] if head and len(head) == 2 else 0)
+
+
+def _as_built(config: StagedConfig, network: Any) -> StagedConfig:
+    return replace(config, classes=len(network.head.weight) if network.head else 0)
+
+
+staged_architecture = partial(
+    feature_architecture,
+    landmarks=lambda config: {"norm.weight": (config.dim,)},
+    below=lambda config: replace(config, classes=0),
+    with_head=staged_with_head,
+    head_takes=lambda config: "the mean of the last map, normed",
+    as_built=_as_built,
+)

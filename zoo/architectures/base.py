@@ -1,4 +1,4 @@
-"""What all networks have in common: what they know of themselves, and how batches are run."""
+"""Base classes of networks, and facts that a network knows of itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Shaped
 
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.parts.output import Returned
 from zoo.architectures.parts.preprocessing import Preprocessing
 

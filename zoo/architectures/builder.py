@@ -1,4 +1,4 @@
-"""From a configuration to a model, and what is done with models of any kind."""
+"""Build models from configurations, and run models of any kind."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -9,12 +9,12 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, PRNGKeyArray, Shaped
 
+from zoo.architectures.architecture import Config
 from zoo.architectures.base import Asked, Identity, Network
-from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
+from zoo.architectures.parts.attention import RoPE
 from zoo.architectures.parts.output import Returned, by_name
 from zoo.architectures.parts.preprocessing import Preprocessing
-from zoo.architectures.parts.rope import RoPE
 
 
 def build_model(

@@ -1,4 +1,4 @@
-"""What configurations of all kinds have in common: plain data without JAX."""
+"""Limits, properties and base classes that configurations share: plain data without JAX."""
 
 from typing import Any, ClassVar, Literal
 

@@ -1,4 +1,4 @@
-"""All kinds of networks, and what a configuration is of."""
+"""Records of all kinds of networks, and functions on configurations of any kind."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -6,17 +6,14 @@ from functools import partial
 from typing import Any, cast
 
 from weights.initializers import Shape
-from zoo.architectures.architecture import Architecture, Beside, Shapes
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Architecture, Beside, Config, Shapes
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
-from zoo.architectures.deim.deim_architecture import DEIM
 from zoo.architectures.depth.depth_architecture import DEPTH
+from zoo.architectures.detection.deim_architecture import DEIM
 from zoo.architectures.detection.detection_architecture import DETECTION
-from zoo.architectures.dual.dual_architecture import DUAL
-from zoo.architectures.masks.mask_architecture import MASKS
-from zoo.architectures.segmenter.segmenter_architecture import SEGMENTER
+from zoo.architectures.dual.dual_architecture import DUAL, TEXT
+from zoo.architectures.segmentation.segmentation_architecture import MASKS, SEGMENTER
 from zoo.architectures.swin.swin_architecture import SWIN
-from zoo.architectures.text.text_architecture import TEXT
 from zoo.architectures.vit.vit_architecture import VIT
 
 ARCHITECTURES: tuple[Architecture[Any], ...] = (

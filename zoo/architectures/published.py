@@ -1,33 +1,32 @@
-"""All tables of what is published, in the order in which models are listed."""
+"""Published models of all families, in the order in which they are listed."""
 
 from zoo.architectures.convnext import convnext_family
-from zoo.architectures.deim import deim_family
-from zoo.architectures.depth import depth_anything
-from zoo.architectures.detection import rf_detr_family
-from zoo.architectures.dual import clip, dinotxt_family, siglip2, tips
-from zoo.architectures.families import digits_family, dinov3, eupe
-from zoo.architectures.masks import eomt_family
-from zoo.architectures.segmenter import dinov2_segmentation
+from zoo.architectures.depth import depth_family
+from zoo.architectures.detection import detection_family
+from zoo.architectures.dual import clip_family, siglip2_family, tips_family
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.families import digits_family, dinov3_family
+from zoo.architectures.segmentation import segmentation_family
 from zoo.architectures.swin import swin_family
-from zoo.architectures.vit import deit_family, dinov2, vit5, vit_family
+from zoo.architectures.vit import vit_family
 
-FAMILIES = (
-    dinov3,
-    dinov2,
-    tips,
-    siglip2,
-    clip,
-    eupe,
-    convnext_family,
-    swin_family,
-    vit_family,
-    deit_family,
-    vit5,
-    depth_anything,
-    eomt_family,
-    rf_detr_family,
-    deim_family,
-    dinov2_segmentation,
-    dinotxt_family,
-    digits_family,
+FAMILIES: tuple[tuple[ModelInfo, ...], ...] = (
+    dinov3_family.DINOV3_MODELS,
+    vit_family.DINOV2_MODELS,
+    tips_family.MODELS,
+    siglip2_family.MODELS,
+    clip_family.MODELS,
+    dinov3_family.EUPE_MODELS,
+    convnext_family.MODELS,
+    swin_family.MODELS,
+    vit_family.VIT_MODELS,
+    vit_family.DEIT_MODELS,
+    vit_family.VIT5_MODELS,
+    depth_family.MODELS,
+    segmentation_family.EOMT_MODELS,
+    detection_family.RF_DETR_MODELS,
+    detection_family.DEIM_MODELS,
+    segmentation_family.SEGMENTER_MODELS,
+    dinov3_family.DINOTXT_MODELS,
+    digits_family.MODELS,
 )

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from converter.opsets import DEFAULT_TARGET
 from weights.files import digest_of, sha256
 from weights.opening import State, open_inside
-from zoo.architectures import config
+from zoo.architectures import architecture
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
 from zoo.artifacts.measured import Calibration, Speeds, StatedSimilarity, Verification
@@ -279,7 +279,7 @@ class Manifest(Model):
         description="Outputs that were asked for, beside the states of `layers`; without it those "
         "that the network gives unasked.",
     )
-    network: config.Config | None = Field(
+    network: architecture.Config | None = Field(
         default=None,
         description="The network, where the zoo's model of that name has other sizes or classes, "
         "or where there is none of that name, but a family.",
@@ -294,7 +294,7 @@ class Manifest(Model):
 
     @field_validator("network")
     @classmethod
-    def _check_network(cls, network: config.Config | None) -> config.Config | None:
+    def _check_network(cls, network: architecture.Config | None) -> architecture.Config | None:
         if network is not None and not network.is_sound:
             raise ValueError("`network` has sizes that no network has")
         return network

@@ -8,8 +8,7 @@ from weights import Checkpoint
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.views import Parts
-from zoo.architectures.architecture import Beside
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Beside, Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     body,

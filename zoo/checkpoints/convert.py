@@ -19,7 +19,7 @@ from weights.writers.eqx_writer import write_eqx
 from weights.writers.items import Items, items_for, size
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.pretrained import find_entry

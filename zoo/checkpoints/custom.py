@@ -14,8 +14,7 @@ from weights.errors import MappingError
 from weights.mapping import Naming
 from weights.parameters import parameter
 from weights.views import choose_prefix, views_of
-from zoo.architectures.architecture import TransformersClass
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config, TransformersClass
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.kinds import (
     architecture_of,
@@ -25,7 +24,7 @@ from zoo.architectures.kinds import (
     with_fields,
 )
 from zoo.architectures.library_settings import Settings
-from zoo.architectures.parts.position_config import LearnedPositions
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.settings.class_names import read_class_names

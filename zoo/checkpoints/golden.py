@@ -21,8 +21,8 @@ from weights.progress import Progress, Quiet
 from weights.synthetic import write_checkpoint
 from weights.tensors import FLOATS
 from weights.writers.items import items_for
+from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract, batched
-from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import interpolated
 from zoo.checkpoints.convert import naming_to_write, write_folder

@@ -10,7 +10,7 @@ from weights.load import PERIODS
 from weights.mapping import Naming, leaf_shape
 from weights.parameters import parameter
 from weights.views import Parts, choose_prefix, views_of
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     ARCHITECTURES,

@@ -22,8 +22,8 @@ from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, plan, source_shapes
 from weights.progress import Progress
 from weights.views import Parts, choose_prefix, views_of
+from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
-from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature

@@ -15,8 +15,7 @@ from weights.mapping import Naming, leaf_shape, misfits, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import Parts, views_of
-from zoo.architectures.architecture import Beside
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Beside, Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import MODEL_TYPES, read_sizes, settled, with_one_head
 from zoo.architectures.library_settings import Settings

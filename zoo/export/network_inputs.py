@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.architectures.architecture import Config
 from zoo.architectures.common_config import Taken
-from zoo.architectures.config import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.export.request import Signature
 from zoo.images.photograph import photographs

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import converter
 from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Precision, Scales, Target
 from zoo.export.precisions import PRECISIONS, Integers, Limit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from zoo.architectures.base import Network
 
-MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family.MODELS}
+MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family}
 
 FAMILY_NAMES = frozenset(model.family for model in MODELS.values())
 

@@ -1,6 +1,6 @@
 """What models are, in words: for cards and for the terminal."""
 
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing

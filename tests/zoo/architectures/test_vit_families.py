@@ -22,11 +22,10 @@ from weights.namings import swin_names, timm_names
 from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.parts.position_config import LearnedPositions
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.parts.layer_options import LearnedPositions
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.checkpoints.load import model_shapes
 
 RELATIVE = 1e-5

@@ -41,11 +41,10 @@ from weights.writers.items import items_for
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.parts.position_config import LearnedPositions
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.parts.layer_options import LearnedPositions
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.checkpoints import convert
 from zoo.checkpoints.golden import run_transformers
 from zoo.checkpoints.identify import recognised

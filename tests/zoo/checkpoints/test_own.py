@@ -25,8 +25,7 @@ from weights.tensors import Provenance
 from zoo.architectures.builder import abstract
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.masks.mask_config import MaskConfig
-from zoo.architectures.segmenter.segmenter_config import SegmenterConfig
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest

@@ -16,7 +16,7 @@ from tests.drawn_state import drawn, picture
 from tests.references.timm_options import FACTS, option_of, refusals
 from weights.errors import MappingError
 from zoo.architectures.kinds import refused_option
-from zoo.architectures.vit.vit_options import timm_activation, timm_norm_eps
+from zoo.architectures.vit.vit_sizes import timm_activation, timm_norm_eps
 from zoo.registry.lookup import info as find
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))

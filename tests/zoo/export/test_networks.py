@@ -14,10 +14,9 @@ import converter
 from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo import info
 from zoo.architectures.builder import abstract, batched
+from zoo.architectures.dual.dual_config import TextConfig
 from zoo.architectures.kinds import architecture_of
-from zoo.architectures.text.text_config import TextConfig
-from zoo.architectures.vit.backbone_config import OnBackbone
-from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_config import OnBackbone, ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
 from zoo.export.network_inputs import sample_inputs

@@ -11,7 +11,7 @@ import pytest
 
 import zoo
 from tests.conftest import GOLDEN
-from zoo.architectures.reported import MEASURED_TASKS
+from zoo.architectures.entry import MEASURED_TASKS
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.common.errors import BadRequest, UnknownModel

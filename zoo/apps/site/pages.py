@@ -12,8 +12,8 @@ from zoo.apps.site.catalogue import Catalogue, CatalogueRow
 from zoo.apps.site.folders import Built
 from zoo.apps.site.searchable import Searchable, search_facts
 from zoo.apps.site.structure import structure
+from zoo.architectures.entry import MEASURED_TASKS
 from zoo.architectures.kinds import architecture_of
-from zoo.architectures.reported import MEASURED_TASKS
 from zoo.artifacts.measured import Speeds
 from zoo.artifacts.words import NOT_TRAINED, base_model, limit, origin
 from zoo.common.versions import __version__

@@ -1,1 +1,1 @@
-"""ConvNeXts, of both versions."""
+"""ConvNeXt and ConvNeXt V2: configuration, network and published models."""

@@ -1,4 +1,4 @@
-"""ConvNeXts, as everybody asks for them."""
+"""Record of ConvNeXts: what the zoo asks of this kind of network."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from zoo.architectures.architecture import (
     Beside,
     Shapes,
     TransformersClass,
+    as_four,
+    count_numbered,
+    count_rows,
+    feature_outputs,
+    staged_architecture,
+    staged_with_head,
     told_of_blocks,
 )
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.feature_kinds import feature_outputs, staged_architecture, staged_with_head
-from zoo.architectures.parts.activation_names import CALLED
-from zoo.architectures.read_shapes import as_four, count_numbered, count_rows
+from zoo.architectures.parts.layer_options import CALLED
 
 
 def _network() -> Callable[..., Any]:

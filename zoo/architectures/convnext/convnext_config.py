@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from zoo.architectures.common_config import DEEPEST, MOST, Four, Staged, class_words
-from zoo.architectures.parts.activation_names import Activation
+from zoo.architectures.parts.layer_options import Activation
 from zoo.tasks.answer import Scores
 
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from weights.namings import convnext_names
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, reported
 from zoo.architectures.families import shared
-from zoo.architectures.reported import IMAGENET, reported
 
 FIRST, SECOND = "facebookresearch/ConvNeXt", "facebookresearch/ConvNeXt-V2"
 

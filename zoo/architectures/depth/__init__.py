@@ -1,1 +1,1 @@
-"""Networks that say how far away every pixel is."""
+"""Depth estimation: configuration, network and published models."""

@@ -1,4 +1,4 @@
-"""Networks for depths, as everybody asks for them."""
+"""Record of networks for depth: what the zoo asks of this kind of network."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,11 +10,12 @@ from zoo.architectures.architecture import (
     Shapes,
     Thumbnail,
     TransformersClass,
+    as_four,
+    count_rows,
     no_class,
     on_backbone,
 )
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.read_shapes import as_four, count_rows
 from zoo.architectures.vit.vit_settings import dinov2_settings
 from zoo.tasks.answer import Answered, Outputs, Question, Size, features
 from zoo.tasks.maps import depth_map, draw_depth, ramp

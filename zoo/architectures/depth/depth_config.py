@@ -1,4 +1,4 @@
-"""Hyperparameters of a network for depths: plain data without JAX."""
+"""Hyperparameters of networks for depth: plain data without JAX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zoo.architectures.common_config import MOST, Four
-from zoo.architectures.vit.backbone_config import OnBackbone
+from zoo.architectures.vit.vit_config import OnBackbone
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How far away every pixel is: Depth Anything V2, a dense prediction transformer on DINOv2."""
+"""Network for depth, Depth Anything V2: a dense prediction transformer on DINOv2."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.parts.layers import Size
+from zoo.architectures.parts.layers import Size, resize_aligned
 from zoo.architectures.parts.output import Depth, check_layers
-from zoo.architectures.parts.resize import resize_aligned
-from zoo.architectures.vit.backboned import Backboned
-from zoo.architectures.vit.vision_transformer import VisionTransformer
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
 
 Map = Float[Array, "channels height width"]
 Other = Float[Array, "channels2 height2 width2"]

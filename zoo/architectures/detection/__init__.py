@@ -1,1 +1,1 @@
-"""Networks that find things, each in a box."""
+"""Detection transformers, RF-DETR and DEIMv2: configuration, network and published models."""

@@ -1,4 +1,4 @@
-"""What transformers' settings of RF-DETR say that no tensor tells."""
+"""Settings of detection transformers in transformers that tensors do not determine."""
 
 from typing import Annotated
 
@@ -28,3 +28,21 @@ class DetectionSettings(Model):
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] = EPS_OF_TRANSFORMERS
     mask_downsample_ratio: Count = 4
     backbone_config: DetectionBackbone
+
+
+class DeimBackbone(Model):
+    """Settings of its backbone."""
+
+    out_indices: tuple[Count, ...] = ()
+    apply_layernorm: bool = True
+
+
+class DeimSettings(Model):
+    """Settings of transformers' class that no tensor tells."""
+
+    num_queries: Count = 300
+    encoder_attention_heads: Count = 8
+    decoder_attention_heads: Count = 8
+    decoder_n_points: Count | tuple[Count, ...] = 4
+    eval_size: tuple[int, int] | None = None
+    backbone_config: DeimBackbone = DeimBackbone()

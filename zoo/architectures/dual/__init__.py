@@ -1,1 +1,1 @@
-"""A network for images beside one for texts, in one space of vectors."""
+"""Dual encoders and their transformers for texts: configuration, network and models."""

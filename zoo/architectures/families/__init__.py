@@ -1,1 +1,1 @@
-"""Tables of what is published of several kinds of networks."""
+"""Published models of several kinds of networks."""

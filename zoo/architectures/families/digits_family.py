@@ -13,12 +13,10 @@ from functools import partial
 from weights.namings import depth_names, detection_names, huggingface_names, meta_names
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
-from zoo.architectures.dual.dual_config import DualConfig
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.entry import Licence, ModelInfo, reported
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions
-from zoo.architectures.reported import reported
-from zoo.architectures.text.text_config import TextConfig
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
 
 LICENCE_PAGE = "https://www.apache.org/licenses/LICENSE-2.0"

@@ -1,4 +1,4 @@
-"""What several families have in common."""
+"""Sizes, preprocessing, files and licences that published models share."""
 
 import json
 from functools import partial

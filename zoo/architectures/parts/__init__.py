@@ -1,1 +1,1 @@
-"""Layers and data that networks of several kinds share. Uses nothing else of ours."""
+"""Layers and data that several kinds of networks share, without imports of other packages."""

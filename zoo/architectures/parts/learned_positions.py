@@ -1,4 +1,4 @@
-"""A learned position for every patch, on any grid."""
+"""Learned position embeddings, interpolated to other grids of patches."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class LearnedPositionEmbedding(eqx.Module):
         columns: int | None = None,
         key: PRNGKeyArray,
     ):
-        """**Arguments:** channels of a token; else as `LearnedPositions` of `config.py`."""
+        """**Arguments:** channels of a token; else as `LearnedPositions` of `layer_options.py`."""
         self.sides, self.prefix = (grid, columns or grid), cls_token + registers
         self.antialias, self.offset, self.linear = antialias, offset, linear
         self.weight = 0.02 * jr.normal(key, (self.prefix + math.prod(self.sides), dim))

@@ -1,4 +1,4 @@
-"""What every model of the zoo returns, and how the outputs are called in a file."""
+"""Outputs of networks, and their names in exported files."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is done to a network's images: plain data without JAX."""
+"""Preprocessing of images: plain data without JAX."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Swin transformers of the second version."""
+"""Swin Transformer V2: configuration, network and published models."""

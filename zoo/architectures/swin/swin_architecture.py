@@ -1,4 +1,4 @@
-"""Swin V2, as everybody asks for it."""
+"""Record of Swin V2: what the zoo asks of this kind of network."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from zoo.architectures.architecture import (
     Shapes,
     Thumbnail,
     TransformersClass,
-    told_of_blocks,
-)
-from zoo.architectures.common_config import MOST
-from zoo.architectures.feature_kinds import (
+    count_numbered,
+    count_rows,
     drawn_features,
     feature_outputs,
     staged_architecture,
     staged_with_head,
+    told_of_blocks,
 )
-from zoo.architectures.parts.activation_names import CALLED
-from zoo.architectures.read_shapes import count_numbered, count_rows
+from zoo.architectures.common_config import MOST
+from zoo.architectures.parts.layer_options import CALLED
 from zoo.architectures.swin.swin_config import SwinConfig, Two
 from zoo.tasks.answer import Outputs, Size
 

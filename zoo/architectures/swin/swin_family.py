@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import swin_names
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, reported
 from zoo.architectures.families import shared
-from zoo.architectures.reported import IMAGENET, reported
 from zoo.architectures.swin.swin_config import SwinConfig
 
 SOURCE = "microsoft/Swin-Transformer"

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
 from zoo.architectures.parts.attention import mixed
-from zoo.architectures.parts.feed_forward import Mlp
+from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
     Norm,

@@ -1,4 +1,4 @@
-"""Vision transformers, as everybody asks for them."""
+"""Record of vision transformers: what the zoo asks of this kind of network."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zoo.architectures.architecture import Beside, GivenOutput, told_of_blocks
-from zoo.architectures.feature_kinds import feature_architecture, feature_outputs
-from zoo.architectures.parts.position_config import LearnedPositions, RopePeriods
+from zoo.architectures.architecture import (
+    Beside,
+    GivenOutput,
+    feature_architecture,
+    feature_outputs,
+    told_of_blocks,
+)
+from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.architectures.vit.vit_equimo import vit_equimo
-from zoo.architectures.vit.vit_options import (
+from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class, vit_equimo
+from zoo.architectures.vit.vit_sizes import (
     VIT_OPTIONS,
     refused_timm_option,
     timm_activation,
     timm_norm_eps,
-)
-from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class
-from zoo.architectures.vit.vit_sizes import (
     vit_free,
     vit_landmarks,
     vit_sizes,
@@ -28,11 +30,11 @@ from zoo.architectures.vit.vit_sizes import (
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
-    from zoo.architectures.vit.vision_transformer import VisionTransformer
+    from zoo.architectures.vit.vit_network import VisionTransformer
 
 
 def _network() -> Callable[..., Any]:
-    from zoo.architectures.vit.vision_transformer import VisionTransformer
+    from zoo.architectures.vit.vit_network import VisionTransformer
 
     return VisionTransformer
 

@@ -1,16 +1,38 @@
-"""Hyperparameters of a vision transformer: plain data without JAX."""
+"""Hyperparameters of vision transformers and of networks on them: plain data without JAX."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, Classifying, class_words
-from zoo.architectures.parts.activation_names import Activation
-from zoo.architectures.parts.position_config import LearnedPositions, RopeGrid, RopePeriods
-from zoo.architectures.vit.head_blocks import HeadBlocks
+from zoo.architectures.common_config import DEEPEST, MOST, Classifying, Opaque, Taken, class_words
+from zoo.architectures.parts.layer_options import (
+    Activation,
+    LearnedPositions,
+    RopeGrid,
+    RopePeriods,
+)
 from zoo.tasks.answer import Scores
+
+
+@dataclass(frozen=True)
+class HeadBlocks:
+    """Blocks behind the final norm of a vision transformer that was trained before: dino.txt's.
+
+    They have gates of `hidden` channels, no rotary positions, and no biases of queries, keys and
+    values.
+    """
+
+    depth: int
+    hidden: int
+    norm_eps: float = 1e-5
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a network can have these sizes."""
+        return 0 < self.depth <= DEEPEST and 0 < self.hidden <= MOST
+
 
 OF_DINOV3 = RopePeriods()
 
@@ -133,3 +155,34 @@ class ViTConfig(Classifying):
             f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
             f"{blocks}{class_words(self.classes)}"
         )
+
+
+@dataclass(frozen=True)
+class OnBackbone(Opaque):
+    """Facts that a network on top of a vision transformer has of that."""
+
+    backbone: ViTConfig
+
+    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
+    words: ClassVar[None] = None
+    scores: ClassVar[Scores] = "softmax"
+
+    @property
+    def dim(self) -> int:
+        """Channels of a token."""
+        return self.backbone.dim
+
+    @property
+    def depth(self) -> int:
+        """Blocks of the backbone."""
+        return self.backbone.depth
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.backbone.stride
+
+    @property
+    def native(self) -> tuple[int, int] | None:
+        """(height, width) of the images that learned positions were trained on."""
+        return self.backbone.native

@@ -1,26 +1,28 @@
-"""The plain vision transformer (Dosovitskiy et al., 2020, arXiv:2010.11929), a classifier of
-ImageNet-1k.
-
-Equimo's network and those that weights are published for differ in detail: Equimo has the tanh
-GELU, an epsilon of 1e-5 and the mean of the patches before the classifier, timm (1.0.31,
-`VisionTransformer`) and transformers (5.23, `ViTForImageClassification`) the exact GELU, 1e-6 and
-1e-12, and the class token. Whose weights they are decides.
-"""
+"""Published vision transformers: the plain ones, DeiT, DINOv2 and ViT-5."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
-from weights.namings import equimo_names, huggingface_names, timm_names
-from zoo.architectures.entry import ModelInfo
+from weights.namings import equimo_names, huggingface_names, meta_names, original_names, timm_names
+from zoo.architectures.entry import IMAGENET, NYU, ModelInfo, reported
 from zoo.architectures.families import shared
-from zoo.architectures.parts.position_config import LearnedPositions
-from zoo.architectures.reported import IMAGENET, reported
-from zoo.architectures.vit.vit_options import TIMM_OPTIONS
+from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid
+from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_sizes import TIMM_OPTIONS
 
-SOURCE = "google-research/vision_transformer"
+# The plain vision transformer (Dosovitskiy et al., 2020, arXiv:2010.11929), a classifier of
+# ImageNet-1k.
+#
+# Equimo's network and those that weights are published for differ in detail: Equimo has the tanh
+# GELU, an epsilon of 1e-5 and the mean of the patches before the classifier, timm (1.0.31,
+# `VisionTransformer`) and transformers (5.23, `ViTForImageClassification`) the exact GELU, 1e-6 and
+# 1e-12, and the class token. Whose weights they are decides.
+
+VIT_SOURCE = "google-research/vision_transformer"
 
 # size, dimensions, patch, parameters, and how much of ImageNet-1k is right by the classifier that
 # timm publishes for it, if any (`results/results-imagenet.csv`)
-VARIANTS = (
+VIT_VARIANTS = (
     ("tiny", shared.TINY, 16, 5_717_416, 75.5),
     ("tiny", shared.TINY, 32, 6_131_560, None),
     ("small", shared.SMALL, 16, 22_050_664, 81.4),
@@ -34,7 +36,7 @@ VARIANTS = (
 )
 
 
-def _model(
+def _vit(
     size: str, dimensions: shared.Dimensions, patch: int, parameters: int, right: float | None
 ) -> ModelInfo:
     name = f"vit_{size}_patch{patch}_224"
@@ -58,12 +60,12 @@ def _model(
         options={"timm": TIMM_OPTIONS},
         # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
         preprocessing=shared.centred(resize=248, resample="bicubic", crop_rounding="half_even"),
-        licence=shared.apache(SOURCE, "huggingface/pytorch-image-models"),
+        licence=shared.apache(VIT_SOURCE, "huggingface/pytorch-image-models"),
         archive=f"{name}.tar.lz4",
         repository=repository,
         hub=(shared.safetensors(repository),) if repository else (),
         parameters=parameters,
-        source=SOURCE,
+        source=VIT_SOURCE,
         papers=("2010.11929",),
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         labels=shared.IMAGENET,
@@ -79,4 +81,275 @@ def _model(
     )
 
 
-MODELS = tuple(_model(*row) for row in VARIANTS)
+VIT_MODELS = tuple(_vit(*row) for row in VIT_VARIANTS)
+
+
+# DeiT (Touvron et al., 2020, arXiv:2012.12877): the plain vision transformer, trained on
+# ImageNet-1k alone, and the same with a distillation token.
+#
+# That token stands behind the class token, has a learned position, and learned from a convolutional
+# network; it has a classifier of its own, and `logits` are the mean of both. The authors' files and
+# timm's have the same names. transformers (5.24) has other names, an epsilon of 1e-12 where the
+# authors have 1e-6, and interpolates positions without antialiasing, where timm (1.0.31)
+# antialiases. It has networks without the token as `ViTForImageClassification`.
+#
+# Source: `models.py` and `README.md` of facebookresearch/deit.
+
+DEIT_SOURCE = "facebookresearch/deit"
+
+
+class DeitVariant(NamedTuple):
+    """A network of both kinds: parameters, the digests in the names of the authors' files, and how
+    much of ImageNet-1k is right, without the distillation token and with it."""
+
+    size: str
+    dimensions: shared.Dimensions
+    side: int
+    parameters: tuple[int, int]
+    digests: tuple[str, str]
+    right: tuple[float, float]
+
+
+DEIT_VARIANTS = (
+    DeitVariant(
+        *("tiny", shared.TINY, 224, (5_717_416, 5_910_800)),
+        *(("a1311bcf", "b40b3cf7"), (72.2, 74.5)),
+    ),
+    DeitVariant(
+        *("small", shared.SMALL, 224, (22_050_664, 22_436_432)),
+        *(("cd65a155", "649709d9"), (79.9, 81.2)),
+    ),
+    DeitVariant(
+        *("base", shared.BASE, 224, (86_567_656, 87_338_192)),
+        *(("b5f2ef4d", "df68dfff"), (81.8, 83.4)),
+    ),
+    DeitVariant(
+        *("base", shared.BASE, 384, (86_859_496, 87_630_032)),
+        *(("8de9b5d1", "d0272ac0"), (82.9, 85.2)),
+    ),
+)
+
+
+def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
+    side, middle = variant.side, "_distilled" if distilled else ""
+    name = f"deit_{variant.size}{middle}_patch16_{side}"
+    repository = f"facebook/{name.replace('_', '-')}"
+    in_timm = f"timm/{name}.fb_in1k"
+    tokens = int(distilled)
+    config = shared.plain_vit(
+        *variant.dimensions,
+        norm_eps=1e-6,
+        registers=tokens,
+        positions=LearnedPositions(grid=side // 16, antialias=True, registers=tokens),
+        classes=1000,
+        distilled=distilled,
+    )
+    in_transformers = replace(
+        config, norm_eps=1e-12, positions=LearnedPositions(grid=side // 16, registers=tokens)
+    )
+    plain = (timm_names.VIT, huggingface_names.VIT)
+    marked = (
+        *(timm_names.DISTILLED_VIT, huggingface_names.DISTILLED_VIT),
+        huggingface_names.TWO_HEADED_VIT,
+    )
+    return ModelInfo(
+        name=name,
+        family="deit" if distilled else "vit",
+        aliases=(in_timm,),
+        config=config,
+        namings=marked if distilled else plain,
+        # 256 / 224 for the shorter edge.
+        preprocessing=shared.imagenet(
+            resize=int(256 / 224 * side), resample="bicubic", size=(side, side)
+        ),
+        licence=shared.apache(DEIT_SOURCE, DEIT_SOURCE),
+        checkpoint=f"{name}-{variant.digests[distilled]}.pth",
+        digest=variant.digests[distilled],
+        repository=repository,
+        hub=(shared.safetensors(repository),),
+        mirrors=(shared.safetensors(in_timm),),
+        parameters=variant.parameters[distilled],
+        source=DEIT_SOURCE,
+        papers=("2012.12877",),
+        pooler=shared.CLASS_TOKEN,
+        labels=shared.IMAGENET,
+        published={"huggingface": in_transformers},
+        reported=reported(
+            f"README.md of {DEIT_SOURCE}", IMAGENET, classifier=variant.right[distilled]
+        ),
+    )
+
+
+DEIT_MODELS = tuple(_deit(row, distilled) for distilled in (False, True) for row in DEIT_VARIANTS)
+
+
+# DINOv2 vision transformers (Oquab et al., 2023, arXiv:2304.07193), with registers and without
+# (Darcet et al., 2023, arXiv:2309.16588).
+#
+# Both were trained at 518 x 518 in the end; transformers' image processor gives 224 x 224, which is
+# the default here. How positions come to another size is the hub's own setting, `hubconf.py` and
+# `dinov2/hub/backbones.py` of facebookresearch/dinov2: an offset of 0.1 and no antialiasing without
+# registers, no offset and antialiasing with them.
+
+DINOV2_SOURCE = "facebookresearch/dinov2"
+DINOV2_CARD = f"MODEL_CARD.md of {DINOV2_SOURCE}"
+
+PLAIN_POSITIONS = LearnedPositions(grid=37, offset=0.1)
+WITH_REGISTERS = LearnedPositions(grid=37, antialias=True)
+
+
+class Dinov2Results(NamedTuple):
+    """Accuracies on ImageNet-1k by the nearest neighbours and by a linear layer, without registers
+    and with them (`README.md`); without them also on NYU Depth v2 by a linear layer on four blocks,
+    and on ADE20k at several scales (`MODEL_CARD.md`)."""
+
+    plain: tuple[float, float]
+    with_registers: tuple[float, float]
+    depth: float
+    areas: float
+
+
+# letter, size in transformers' and timm's names, dimensions, parameters without registers, results
+DINOV2_VARIANTS = (
+    (
+        "s",
+        "small",
+        shared.SMALL,
+        22_056_576,
+        Dinov2Results((79.0, 81.1), (79.1, 80.9), 0.417, 47.2),
+    ),
+    ("b", "base", shared.BASE, 86_580_480, Dinov2Results((82.1, 84.5), (82.0, 84.6), 0.362, 51.3)),
+    (
+        "l",
+        "large",
+        shared.LARGE,
+        304_368_640,
+        Dinov2Results((83.5, 86.3), (83.8, 86.7), 0.333, 53.1),
+    ),
+    (
+        "g",
+        "giant",
+        shared.GIANT,
+        1_136_480_768,
+        Dinov2Results((83.5, 86.5), (83.7, 87.1), 0.298, 53.0),
+    ),
+)
+
+
+def _dinov2(
+    letter: str,
+    size: str,
+    dimensions: shared.Dimensions,
+    parameters: int,
+    results: Dinov2Results,
+    registers: int,
+) -> ModelInfo:
+    config = shared.patches_of_14(
+        *dimensions,
+        ffn="swiglu_fused" if letter == "g" else "mlp",
+        registers=registers,
+        positions=WITH_REGISTERS if registers else PLAIN_POSITIONS,
+    )
+    # timm adds the class token's position to the token itself where there are registers.
+    in_tokens = replace(config, positions=replace(WITH_REGISTERS, cls_token=False))
+    plain, in_names = f"dinov2_vit{letter}14", "_reg4" if registers else ""
+    name = f"{plain}_reg" if registers else plain
+    repository = f"facebook/dinov2-{'with-registers-' if registers else ''}{size}"
+    in_timm = f"timm/vit_{size}_patch14{in_names}_dinov2.lvd142m"
+    near, linear = results.with_registers if registers else results.plain
+    accuracies = reported(f"README.md of {DINOV2_SOURCE}", IMAGENET, k_NN=near, linear=linear)
+    if not registers:
+        accuracies += reported(DINOV2_CARD, NYU, depth=results.depth)
+    return ModelInfo(
+        name=name,
+        family="dinov2",
+        aliases=(in_timm,),
+        config=config,
+        namings=(
+            meta_names.DINOV2_VIT,
+            equimo_names.VIT,
+            huggingface_names.DINOV2_VIT,
+            timm_names.VIT,
+        ),
+        options={"huggingface": ("mask token",)},
+        preprocessing=shared.imagenet(resize=256, resample="bicubic"),
+        licence=shared.apache(DINOV2_SOURCE, f"{DINOV2_SOURCE}#pretrained-models"),
+        checkpoint=f"{plain}{in_names}_pretrain.pth",
+        archive=f"{name}.tar.lz4",
+        repository=repository,
+        hub=(shared.safetensors(repository),),
+        mirrors=(*shared.equimo_files(name), shared.safetensors(in_timm)),
+        parameters=parameters + registers * config.dim,
+        source=DINOV2_SOURCE,
+        papers=("2304.07193", "2309.16588") if registers else ("2304.07193",),
+        pooler=shared.CLASS_TOKEN,
+        labels=shared.IMAGENET,
+        published={"timm": in_tokens} if registers else {},
+        reported=accuracies,
+    )
+
+
+DINOV2_MODELS = tuple(_dinov2(*row, registers) for registers in (0, 4) for row in DINOV2_VARIANTS)
+
+
+# ViT-5 (Wang et al., 2026, arXiv:2602.08071), a classifier of ImageNet-1k: a vision transformer
+# with the habits of language models.
+#
+# Learned and rotary positions at once, registers that are rotated as a small image of their own,
+# RMSNorm, normed queries and keys, no biases of them. Equimo's network and the original, for which
+# weights are published, differ in detail: the original has the exact GELU, norms without a bias,
+# and the class token before the classifier. It also keeps the registers behind the patches, which
+# changes nothing. Neighbouring channels are rotated together, as in the original and in Equimo 2.7;
+# Equimo 1.1.0 takes halves.
+#
+# Source: `models_vit5.py` and `rope.py` of wangf3014/ViT-5.
+
+VIT5_SOURCE = "wangf3014/ViT-5"
+
+# size, dimensions, parameters, and how much of ImageNet-1k is right, where `README.md` says so
+VIT5_VARIANTS = (
+    ("small", shared.SMALL, 22_050_280, None),
+    ("base", shared.BASE, 86_563_816, 84.2),
+    ("large", shared.LARGE, 304_311_272, None),
+    ("xlarge", (1152, 28, 16, 4608), 448_574_824, None),
+)
+
+
+def _vit5(
+    size: str, dimensions: shared.Dimensions, parameters: int, right: float | None
+) -> ModelInfo:
+    name = f"vit5_{size}"
+    config = ViTConfig(
+        *dimensions,
+        activation="gelu_tanh",
+        qkv_bias=False,
+        qk_norm=True,
+        norm="rms",
+        norm_eps=1e-6,
+        layer_scale=1e-4,
+        mask_token=False,
+        positions=LearnedPositions(grid=14, cls_token=False),
+        rope=RopeGrid(),
+        pool="mean",
+        classes=1000,
+    )
+    return ModelInfo(
+        name=name,
+        family="vit5",
+        config=config,
+        namings=(original_names.VIT5, equimo_names.VIT),
+        preprocessing=shared.imagenet(resize=224, resample="bicubic"),
+        licence=shared.apache(VIT5_SOURCE, VIT5_SOURCE),
+        checkpoint=f"{name}_patch16_224.pth",
+        archive=f"{name}.tar.lz4",
+        parameters=parameters,
+        source=VIT5_SOURCE,
+        papers=("2602.08071",),
+        pooler="the mean of the patches; for the original's weights the class token",
+        labels=shared.IMAGENET,
+        published={"original": replace(config, activation="gelu", norm_bias=False, pool="token")},
+        reported=reported(f"README.md of {VIT5_SOURCE}", IMAGENET, classifier=right),
+    )
+
+
+VIT5_MODELS = tuple(_vit5(*row) for row in VIT5_VARIANTS)

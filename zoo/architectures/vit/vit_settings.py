@@ -1,11 +1,10 @@
-"""transformers' classes (5.24) for vision transformers, and their settings."""
+"""Settings of vision transformers in transformers (5.24) and in Equimo (1.1.0)."""
 
 from dataclasses import replace
 from typing import Any
 
 from zoo.architectures.architecture import TransformersClass
-from zoo.architectures.parts.activation_names import CALLED
-from zoo.architectures.parts.position_config import RopePeriods
+from zoo.architectures.parts.layer_options import CALLED, LearnedPositions, RopeGrid, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
 
@@ -176,3 +175,67 @@ def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
             return DEIT_TWO_HEADS
         return DEIT_CLASSIFIER if config.classes else DEIT
     return PLAIN_CLASSIFIER if config.classes else PLAIN_VIT
+
+
+# Equimo's names for what configurations have others for.
+EQUIMO_FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
+EQUIMO_POOL = {"token": "token", "mean": "avg"}
+
+
+def vit_equimo(config: ViTConfig) -> dict[str, Any]:
+    """Settings of a network as Equimo names them."""
+    # Equimo takes two thirds of this for a gated network's width.
+    gate = 1 if config.ffn == "mlp" else 1.5
+    settings: dict[str, Any] = {
+        "img_size": 224,
+        "in_channels": 3,
+        "patch_size": config.patch_size,
+        "num_classes": config.classes,
+        "use_mask_token": config.mask_token,
+        "use_global_pos_embed": config.positions is not None,
+        "use_local_pos_embed": config.rope is not None,
+        "reg_tokens": config.registers,
+        "init_values": config.layer_scale,
+        "eps": config.norm_eps,
+        "dynamic_img_size": True,
+        "act_layer": CALLED[config.activation].equimo,
+        "dim": config.dim,
+        "num_heads": config.heads,
+        "depths": [config.depth],
+        "mlp_ratio": config.hidden / config.dim * gate,
+        "untie_global_and_local_cls_norm": config.untied_norms,
+    }
+    if config.ffn in EQUIMO_FEED_FORWARD:
+        settings["ffn_layer"] = EQUIMO_FEED_FORWARD[config.ffn]
+    if config.pool in EQUIMO_POOL and config.classes:
+        settings["global_pool"] = EQUIMO_POOL[config.pool]
+    if config.positions is not None:
+        settings |= _learned_settings(config, config.positions)
+    if isinstance(config.rope, RopeGrid):
+        settings |= _vit5(config, config.rope)
+    return settings
+
+
+def _learned_settings(config: ViTConfig, positions: LearnedPositions) -> dict[str, Any]:
+    if positions.columns is not None:
+        raise BadRequest("Equimo has square grids of positions alone: write another format.")
+    return {
+        "img_size": positions.grid * config.patch_size,
+        "class_token": config.cls_token,
+        "global_pos_embed_cls": positions.cls_token,
+        "interpolate_antialias": positions.antialias,
+    }
+
+
+def _vit5(config: ViTConfig, rope: RopeGrid) -> dict[str, Any]:
+    frequencies = {"strategy": "mode", "freqs_for": "lang"}
+    patches = {"theta": rope.theta, "pt_seq_len": rope.length}
+    registers = {"theta": rope.register_theta, "pt_seq_len": round(config.registers**0.5)}
+    return {
+        "local_pos_embed_reg": True,
+        "local_pos_embed_config_patch": frequencies | patches,
+        "local_pos_embed_config_reg": frequencies | registers,
+        "norm_layer": "rmsnorm",
+        "qkv_bias": config.qkv_bias,
+        "qk_norm": config.qk_norm,
+    }

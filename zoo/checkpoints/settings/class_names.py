@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from weights import Checkpoint
 from weights.errors import MappingError
-from zoo.architectures.class_numbers import numbered_names
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import NO_CLASS, ModelInfo
-from zoo.architectures.library_settings import Settings
+from zoo.architectures.library_settings import Settings, numbered_names
 from zoo.checkpoints.settings.settings_files import CONFIG
 
 NAMES_BY_NUMBER = ("class_names", "label_names", "id2label", "idx_to_class")

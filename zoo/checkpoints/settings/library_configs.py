@@ -5,9 +5,8 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
-from zoo.architectures.architecture import TransformersClass
+from zoo.architectures.architecture import Config, TransformersClass
 from zoo.architectures.common_config import THREE_CHANNELS
-from zoo.architectures.config import Config
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Filter, Preprocessing
 from zoo.common.errors import BadRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
 from weights.parameters import parameter
-from zoo.architectures.config import Config
+from zoo.architectures.architecture import Config
 from zoo.architectures.kinds import TOWER_NAMES, architecture_of
 from zoo.artifacts.choices import Scales, Target
 from zoo.checkpoints.source import Choice

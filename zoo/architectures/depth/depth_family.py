@@ -1,0 +1,77 @@
+"""Depth Anything V2 (Yang et al., 2024, arXiv:2406.09414): DINOv2's vision transformers below a
+decoder that tells how far away every pixel is.
+
+The relative models say what is nearer than what; the metric ones, trained on rooms (Hypersim) and
+on streets (Virtual KITTI), say so in metres, up to 20 and 80. transformers has the same weights,
+and interpolates positions without the original's offset of 0.1, as its files are read here.
+"""
+
+from dataclasses import replace
+
+from weights.namings import depth_names
+from weights.sources.hub import HubFile
+from zoo.architectures.common_config import Four
+from zoo.architectures.depth.depth_config import DepthConfig
+from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.families import shared
+from zoo.architectures.vit import vit_family
+
+SOURCE = "DepthAnything/Depth-Anything-V2"
+Variant = tuple[str, str, shared.Dimensions, Four, Four, int, int]
+
+READ = (3, 6, 9, 12)
+CC_BY_NC = Licence(
+    "Creative Commons Attribution-NonCommercial 4.0",
+    "cc-by-nc-4.0.txt",
+    "https://creativecommons.org/licenses/by-nc/4.0/",
+    f"https://github.com/{SOURCE}#pre-trained-models",
+)
+
+# letter, size, dimensions, blocks that are read, channels of their maps, fused channels, parameters
+VARIANTS = (
+    ("s", "Small", shared.SMALL, READ, (48, 96, 192, 384), 64, 24_785_089),
+    ("b", "Base", shared.BASE, READ, (96, 192, 384, 768), 128, 97_470_785),
+    ("l", "Large", shared.LARGE, (5, 12, 18, 24), (256, 512, 1024, 1024), 256, 335_315_649),
+)
+
+# what its name has, the same in the authors' file and repository and in transformers', metres
+KINDS = (
+    ("", "", "", "", None),
+    ("indoor_", "metric_hypersim_", "Metric-Hypersim-", "Metric-Indoor-", 20.0),
+    ("outdoor_", "metric_vkitti_", "Metric-VKITTI-", "Metric-Outdoor-", 80.0),
+)
+
+
+def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> ModelInfo:
+    letter, size, dimensions, layers, channels, fused, parameters = variant
+    where, in_file, authors, theirs, metres = kind
+    backbone = shared.patches_of_14(
+        *dimensions, registers=0, positions=vit_family.PLAIN_POSITIONS, pool=None
+    )
+    config = DepthConfig(backbone, layers, channels, fused, max_depth=metres)
+    # Its positions have no offset there.
+    plain = replace(backbone, positions=replace(vit_family.PLAIN_POSITIONS, offset=0.0))
+    file = f"depth_anything_v2_{in_file}vit{letter}"
+    page = f"{SOURCE}#pre-trained-models"
+    repository = f"depth-anything/Depth-Anything-V2-{theirs}{size}-hf"
+    original = HubFile(f"depth-anything/Depth-Anything-V2-{authors}{size}", f"{file}.pth")
+    return ModelInfo(
+        name=f"depth_anything_v2_{where}vit{letter}",
+        family="depth_anything",
+        aliases=(file,) if in_file else (),
+        config=config,
+        namings=(depth_names.ORIGINAL, depth_names.HUGGINGFACE),
+        preprocessing=shared.imagenet(size=(518, 518), resample="bicubic", multiple=14),
+        licence=shared.apache(SOURCE, page) if letter == "s" else CC_BY_NC,
+        checkpoint=original.name,
+        repository=repository,
+        hub=(original,),
+        mirrors=(shared.safetensors(repository),),
+        parameters=parameters,
+        source=SOURCE,
+        papers=("2406.09414",),
+        published={"huggingface": replace(config, backbone=plain)},
+    )
+
+
+MODELS = tuple(_model(variant, kind) for kind in KINDS for variant in VARIANTS)

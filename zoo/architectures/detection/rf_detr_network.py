@@ -1,0 +1,335 @@
+"""Network of RF-DETR: a detection transformer on a windowed DINOv2."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
+from zoo.architectures.detection.detection_layers import (
+    Boxes,
+    InstanceHead,
+    Projector,
+    SampledAttention,
+    map_boxes,
+    may_propose,
+)
+from zoo.architectures.parts.attention import attend
+from zoo.architectures.parts.block import Block, Mlp
+from zoo.architectures.parts.layers import Activation, Size, pointwise, relu
+from zoo.architectures.parts.output import Detections
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
+
+Windows = Float[Array, "all_windows window_tokens dim"]
+
+
+def windowed_maps(
+    vit: VisionTransformer,
+    pixel_values: Float[Array, "3 H W"],
+    layers: Sequence[int],
+    windows: int,
+    windowed: Sequence[int],
+) -> Float[Array, "channels height width"]:
+    """The normed patches of some blocks on their grid, the channels of one behind another's.
+
+    Every window has a class token of its own. Blocks that are not `windowed` attend to all windows.
+
+    **Arguments:** the transformer, the image, blocks counted from 1, windows along a side, and the
+    blocks that attend within windows, counted from 0.
+
+    **Raises** `ValueError` if the windows do not fill the image.
+
+    Source: `RfDetrDinov2Backbone` of transformers, which takes a window's height for its width:
+    the same for square images.
+    """
+    step = vit.stride * windows
+    if any(side % step for side in pixel_values.shape[1:]):
+        raise ValueError(
+            f"sides must be multiples of {step}, {windows} windows of patches of {vit.stride} "
+            f"pixels: got {pixel_values.shape[1:]}"
+        )
+    tokens, height, width = vit.tokens(vit.patch_embed(pixel_values))
+    x = _cut(tokens, vit.prefix_tokens, height, width, windows)
+    maps = []
+    for number, block in enumerate(vit.blocks[: max(layers)], start=1):
+        x = jax.vmap(block)(x) if number - 1 in windowed else _in_all(block, x)
+        if number in layers:
+            normed = pointwise(vit.norm, x)[:, vit.prefix_tokens :]
+            maps.append(_joined(normed, height, width, windows))
+    return jnp.concatenate(maps)
+
+
+def _in_all(block: Block, x: Windows) -> Windows:
+    """What a block makes of the tokens of all windows together."""
+    return block(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+
+def _cut(
+    tokens: Float[Array, "tokens dim"], prefix: int, height: Size, width: Size, windows: int
+) -> Windows:
+    """The patches of each window by rows, behind the tokens in front of all."""
+    dim = tokens.shape[-1]
+    rows, columns = height // windows, width // windows
+    patches = tokens[prefix:].reshape(windows, rows, windows, columns, dim)
+    patches = patches.transpose(0, 2, 1, 3, 4).reshape(windows**2, rows * columns, dim)
+    first = jnp.broadcast_to(tokens[:prefix], (windows**2, prefix, dim))
+    return jnp.concatenate([first, patches], axis=1)
+
+
+def _joined(
+    patches: Windows, height: Size, width: Size, windows: int
+) -> Float[Array, "dim height width"]:
+    """The patches of all windows on the grid of the picture."""
+    dim = patches.shape[-1]
+    x = patches.reshape(windows, windows, height // windows, width // windows, dim)
+    return x.transpose(4, 0, 2, 1, 3).reshape(dim, height, width)
+
+
+Queries = Float[Array, "queries dim"]
+
+
+class Layers(eqx.Module):
+    """Linear layers with an activation between them."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(self, *widths: int, activation: Activation = relu, key: PRNGKeyArray):
+        """**Arguments:** channels of the input and behind each layer."""
+        pairs = zip(widths, widths[1:], jr.split(key, len(widths) - 1), strict=False)
+        self.layers = tuple(eqx.nn.Linear(one, other, key=key) for one, other, key in pairs)
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim2"]:
+        for layer in self.layers[:-1]:
+            x = self.activation(pointwise(layer, x))
+        return pointwise(self.layers[-1], x)
+
+
+class QueryAttention(eqx.Module):
+    """Self-attention of queries: their positions are added for queries and keys, not for values."""
+
+    qkv: eqx.nn.Linear
+    proj: eqx.nn.Linear
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, heads: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of a query, and in how many heads they are."""
+        qkv_key, proj_key = jr.split(key)
+        self.qkv = eqx.nn.Linear(dim, 3 * dim, key=qkv_key)
+        self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
+        self.heads = heads
+
+    def __call__(self, x: Queries, positions: Queries) -> Queries:
+        count, places = x.shape[0], x + positions
+        weights = jnp.split(self.qkv.weight, 3)
+        biases = jnp.split(jnp.asarray(self.qkv.bias), 3)
+        parts = (
+            (rows @ weight.T + bias).reshape(count, self.heads, -1).transpose(1, 0, 2)
+            for rows, weight, bias in zip((places, places, x), weights, biases, strict=True)
+        )
+        return pointwise(self.proj, attend(*parts))
+
+
+class DecoderBlock(eqx.Module):
+    """Post-norm transformer block: queries attend to each other, then to points of the map.
+
+    Sources: Zhu et al., 2021, arXiv:2010.04159; `RfDetrDecoderLayer` of transformers.
+    """
+
+    attn: QueryAttention
+    norm1: eqx.nn.LayerNorm
+    cross: SampledAttention
+    norm2: eqx.nn.LayerNorm
+    mlp: Mlp
+    norm3: eqx.nn.LayerNorm
+
+    def __init__(self, config: DecoderConfig, *, key: PRNGKeyArray):
+        """**Arguments:** the sizes of the decoder."""
+        key1, key2, key3 = jr.split(key, 3)
+        self.attn = QueryAttention(config.dim, config.heads, key=key1)
+        self.cross = SampledAttention(config.dim, config.sampling_heads, config.points, key=key2)
+        self.mlp = Mlp(config.dim, config.hidden, activation=relu, key=key3)
+        self.norm1, self.norm2, self.norm3 = (eqx.nn.LayerNorm(config.dim) for _ in range(3))
+
+    @eqx.filter_jit  # traced once for all blocks
+    def __call__(
+        self, x: Queries, positions: Queries, boxes: Boxes, source: Float[Array, "h w dim"]
+    ) -> Queries:
+        """**Arguments:** the queries, their positions and boxes, and the map."""
+        x = pointwise(self.norm1, x + self.attn(x, positions))
+        x = pointwise(self.norm2, x + self.cross(x + positions, boxes, source))
+        return pointwise(self.norm3, x + self.mlp(x))
+
+
+class ProposalHead(eqx.Module):
+    """Head that proposes at each place of the map: features, how much each class is there, and a
+    box."""
+
+    proj: eqx.nn.Linear
+    norm: eqx.nn.LayerNorm
+    classes: eqx.nn.Linear
+    boxes: Layers
+
+    def __init__(self, dim: int, classes: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of the map, and how many classes there are."""
+        key1, key2, key3 = jr.split(key, 3)
+        self.proj = eqx.nn.Linear(dim, dim, key=key1)
+        self.norm = eqx.nn.LayerNorm(dim)
+        self.classes = eqx.nn.Linear(dim, classes, key=key2)
+        self.boxes = Layers(dim, dim, dim, 4, key=key3)
+
+    def __call__(
+        self, x: Float[Array, "places dim"], proposed: Boxes, allowed: Bool[Array, " places"]
+    ) -> Detections:
+        """**Arguments:** the places, the box that each begins with, and whether it may propose.
+
+        **Returns** logits, which are -inf for those that may not, and boxes.
+        """
+        x, proposed = (jnp.where(allowed[:, None], each, 0) for each in (x, proposed))
+        x = pointwise(self.norm, pointwise(self.proj, x))
+        logits = jnp.where(allowed[:, None], pointwise(self.classes, x), -jnp.inf)
+        return Detections(logits, refined(proposed, self.boxes(x)))
+
+
+class RfDetr(Backboned):
+    """A map of a vision transformer's patches is read by queries, each of which finds a thing.
+
+        source = projector(normed patches of some blocks)
+        boxes = of the places of the map where a class is likeliest      as many as queries
+        queries = block(queries, boxes, source)                          for every block
+        logits, pred_boxes = class_head(queries), boxes moved by box_head(queries)
+        pred_masks = instance_head(queries, source)                      if there is one
+
+    The nano model of COCO's classes, with initial parameters:
+
+        model = zoo.create("rf_detr_nano", key=jax.random.key(0))
+        found = model(image)  # [3, H, W]; logits are [300, 91], pred_boxes [300, 4]
+
+    `query_feat`, `query_boxes` and `proposals` are those of all groups that there are in training;
+    inference uses the first.
+
+    Source: Robinson et al., 2025, arXiv:2511.09554; `RfDetrForObjectDetection` of transformers.
+    """
+
+    backbone: VisionTransformer
+    projector: Projector
+    proposals: tuple[ProposalHead, ...]
+    query_feat: Float[Array, "all_queries dim"]
+    query_boxes: Float[Array, "all_queries 4"]
+    positions: Layers
+    blocks: tuple[DecoderBlock, ...]
+    norm: eqx.nn.LayerNorm
+    class_head: eqx.nn.Linear
+    box_head: Layers
+    instance_head: InstanceHead | None
+    mask_stride: int = eqx.field(static=True)
+    layers: tuple[int, ...] = eqx.field(static=True)
+    windows: int = eqx.field(static=True)
+    windowed: tuple[int, ...] = eqx.field(static=True)
+    queries: int = eqx.field(static=True)
+
+    def __init__(self, config: DetectionConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        *keys, instance_key = jr.split(key, 8)
+        decoder, instances, classes = config.decoder, config.instances, config.classes
+        dim, total = decoder.dim, config.queries * config.groups
+        self.backbone = VisionTransformer(config.backbone, key=keys[0])
+        self.projector = Projector(config, key=keys[1])
+        self.proposals = tuple(
+            ProposalHead(dim, classes, key=each) for each in jr.split(keys[2], config.groups)
+        )
+        self.query_feat = jr.normal(keys[3], (total, dim))
+        self.query_boxes = jnp.zeros((total, 4))
+        self.positions = Layers(2 * dim, dim, dim, key=keys[4])
+        block_keys = jr.split(keys[5], decoder.depth)
+        self.blocks = tuple(DecoderBlock(decoder, key=each) for each in block_keys)
+        self.norm = eqx.nn.LayerNorm(dim)
+        class_key, box_key = jr.split(keys[6])
+        self.class_head = eqx.nn.Linear(dim, classes, key=class_key)
+        self.box_head = Layers(dim, dim, dim, 4, key=box_key)
+        make_head = partial(InstanceHead, dim, key=instance_key)
+        self.instance_head = make_head(instances) if instances else None
+        self.mask_stride = instances.stride if instances else 0
+        self.layers, self.windows, self.queries = config.layers, config.windows, config.queries
+        self.windowed = config.windowed_blocks
+        self.about = about
+
+    @property
+    def stride(self) -> int:
+        """Pixels of which a picture's sides are multiples: those of a patch in each window."""
+        return self.backbone.stride * self.windows
+
+    def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:
+        """Things in one image; `jax.vmap` gives a batch.
+
+        **Arguments:** preprocessed RGB, not necessarily square, whose sides are multiples of the
+        stride.
+        """
+        return self.stages(pixel_values)[-1]
+
+    def stages(self, pixel_values: Float[Array, "3 H W"]) -> list[Detections]:
+        """Proposals of the places of the map, and then what the queries find behind each block:
+        what training looks at. The last is the answer."""
+        maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows, self.windowed)
+        source = self.projector(maps)
+        height, width, dim = source.shape
+        places = source.reshape(height * width, dim)
+        starts = map_boxes(height, width)
+        proposed = self.proposals[0](places, starts, may_propose(starts))
+        boxes = self.chosen(proposed)
+        x = self.query_feat[: self.queries]
+        positions = self.positions(sine_positions(boxes, dim).astype(x.dtype))
+        detections = [proposed]
+        for block in self.blocks:
+            x = block(x, positions, boxes, source)
+            normed = pointwise(self.norm, x)
+            logits = pointwise(self.class_head, normed)
+            detections.append(Detections(logits, refined(boxes, self.box_head(normed))))
+        if self.instance_head is not None:
+            size = [side // self.mask_stride for side in pixel_values.shape[1:]]
+            masks = self.instance_head(normed, source, size)
+            detections[-1] = detections[-1]._replace(pred_masks=masks)
+        return detections
+
+    def chosen(self, proposed: Detections) -> Boxes:
+        """The boxes that queries begin with: of the places where a class is likeliest.
+
+        Where there are fewer places than queries, the others begin with boxes of their own.
+        """
+        own = self.query_boxes[: self.queries].astype(jnp.float32)
+        best, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]
+        boxes = jax.lax.stop_gradient(proposed.pred_boxes)
+        if isinstance(count, int) and count >= self.queries:
+            return refined(boxes[jax.lax.top_k(best, self.queries)[1]], own)
+        # Of a size that is not known yet there may be fewer.
+        none = jnp.full((self.queries,), -jnp.inf, best.dtype)
+        numbers = jax.lax.top_k(jnp.concatenate([best, none]), self.queries)[1]
+        there = numbers < count
+        return jnp.where(there[:, None], refined(boxes[jnp.where(there, numbers, 0)], own), own)
+
+
+def refined(boxes: Boxes, deltas: Boxes) -> Boxes:
+    """Boxes moved by shares of their size, and resized by powers of e; in float32, for half
+    precision is off by a pixel."""
+    boxes, deltas = boxes.astype(jnp.float32), deltas.astype(jnp.float32)
+    centres = deltas[:, :2] * boxes[:, 2:] + boxes[:, :2]
+    return jnp.concatenate([centres, jnp.exp(deltas[:, 2:]) * boxes[:, 2:]], axis=-1)
+
+
+def sine_positions(boxes: Boxes, dim: int) -> Float[Array, "queries width"]:
+    """Sines and cosines of y, x, width and height, `dim / 2` channels of each.
+
+    Source: `encode_sinusoidal_position_embedding` of transformers.
+    """
+    half = dim // 2
+    frequencies = 2 * jnp.pi / 10000 ** (2 * jnp.arange(half // 2, dtype=jnp.float32) / half)
+    order: Int[Array, " 4"] = jnp.array([1, 0, 2, 3])
+    angles = boxes[:, order, None] * frequencies
+    waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return waves.reshape(len(boxes), 4 * half)

@@ -1,0 +1,144 @@
+"""CLIP (Radford et al., 2021, arXiv:2103.00020): vision transformers, transformers for texts, and
+both beside each other, for classes that are described in words; by OpenAI, and by LAION, who
+trained the same networks with open_clip (Cherti et al., 2022, arXiv:2212.07143).
+
+A norm stands in front of the blocks too, patches have no bias, and the final norm is of the class
+token alone: `last_hidden_state` has none, as in transformers. `pooler_output` is a linear layer's
+of that token, or of the one that ends the words; transformers' classes with a projection call it
+`image_embeds` and `text_embeds`. OpenAI's networks have the quick GELU, LAION's the exact one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from weights.containers import pth
+from weights.namings import clip_names
+from weights.sources.hub import HubFile
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.families import shared
+from zoo.architectures.parts.layer_options import Activation, LearnedPositions
+from zoo.architectures.parts.preprocessing import Preprocessing
+
+OPENAI, OPEN_CLIP = "openai/CLIP", "mlfoundations/open_clip"
+
+
+class ClipSizes(NamedTuple):
+    """Dimensions of the towers, channels of their vectors, and parameters of that for texts."""
+
+    vision: shared.Dimensions
+    words: shared.Dimensions
+    projection: int
+    parameters: int
+
+
+SIZES = {
+    "b": ClipSizes(shared.BASE, (512, 12, 8, 2048), 512, 63_428_096),
+    "l": ClipSizes(shared.LARGE, (768, 12, 12, 3072), 768, 123_650_304),
+    "h": ClipSizes((1280, 32, 16, 5120), (1024, 24, 16, 4096), 1024, 354_032_640),
+}
+
+# name, size, patch, pixels, parameters, repository, OpenAI's file
+VARIANTS = (
+    ("vitb32", "b", 32, 224, 87_849_216, "openai/clip-vit-base-patch32", "ViT-B-32.pt"),
+    ("vitb16", "b", 16, 224, 86_192_640, "openai/clip-vit-base-patch16", "ViT-B-16.pt"),
+    ("vitl14", "l", 14, 224, 303_966_208, "openai/clip-vit-large-patch14", "ViT-L-14.pt"),
+    (
+        *("vitl14_336", "l", 14, 336, 304_293_888),
+        *("openai/clip-vit-large-patch14-336", "ViT-L-14-336px.pt"),
+    ),
+    ("vitb32_laion2b", "b", 32, 224, 87_849_216, "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", ""),
+    ("vitl14_laion2b", "l", 14, 224, 303_966_208, "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", ""),
+    ("vith14_laion2b", "h", 14, 224, 632_076_800, "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", ""),
+)
+
+OF_OPENAI = Preprocessing(
+    mean=(0.48145466, 0.4578275, 0.40821073),
+    std=(0.26862954, 0.26130258, 0.27577711),
+    resample="bicubic",
+)
+# One of LAION's networks takes numbers from -1 to 1, as `pretrained.py` of open_clip says.
+CENTRED = {"vitl14_laion2b": shared.centred(resample="bicubic")}
+
+
+def _licence(file: str) -> Licence:
+    """LAION says its terms on each model's page, to which open_clip's list of them leads."""
+    openai = f"https://github.com/{OPENAI}/blob/main"
+    listed = f"https://github.com/{OPEN_CLIP}/blob/main/docs/PRETRAINED.md"
+    pages = (f"{openai}/LICENSE", f"{openai}/model-card.md") if file else (listed, listed)
+    return Licence("MIT License", "mit.txt", *pages)
+
+
+def _models(
+    variant: str, size: str, patch: int, pixels: int, parameters: int, repository: str, file: str
+) -> Iterator[ModelInfo]:
+    """The tower for images, that for texts, and both with the scale of how well they fit."""
+    towers, name = SIZES[size], f"clip_{variant}"
+    activation: Activation = "quick_gelu" if file else "gelu"
+    vision = shared.plain_vit(
+        *towers.vision,
+        activation=activation,
+        pre_norm=True,
+        pooled_norm=True,
+        patch_size=patch,
+        patch_bias=False,
+        positions=LearnedPositions(grid=pixels // patch),
+        projection=towers.projection,
+    )
+    words = TextConfig(
+        *towers.words,
+        projection=towers.projection,
+        vocabulary=49_408,
+        tokens=77,
+        activation=activation,
+        norm_eps=1e-5,
+        causal=True,
+        pool="end",
+        head_bias=False,
+    )
+    how = CENTRED.get(variant, OF_OPENAI)
+    of_images = ModelInfo(
+        name=name,
+        family="clip",
+        config=vision,
+        namings=(
+            *(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.CLASSIFIER_VIT),
+            clip_names.ORIGINAL_VIT,
+        ),
+        preprocessing=replace(how, size=(pixels, pixels), resize=pixels),
+        licence=_licence(file),
+        checkpoint=file,
+        repository=repository,
+        hub=(HubFile(repository, pth.TENSORS),),
+        parameters=parameters,
+        source=OPENAI if file else OPEN_CLIP,
+        papers=("2103.00020",) if file else ("2103.00020", "2212.07143"),
+        pooler="a linear layer on the normed class token",
+    )
+    yield of_images
+    yield replace(
+        of_images,
+        name=f"{name}_text",
+        family="clip_text",
+        config=words,
+        namings=(clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT),
+        parameters=towers.parameters,
+        pooler="a linear layer on the token that ends the words",
+    )
+    yield replace(
+        of_images,
+        name=f"{name}_dual",
+        family="clip_dual",
+        config=DualConfig(vision, words, bias=False),
+        namings=(clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
+        parameters=parameters + towers.parameters + 1,
+        pooler="",
+    )
+
+
+MODELS = tuple(
+    model
+    for same_tower in zip(*(_models(*row) for row in VARIANTS), strict=True)
+    for model in same_tower
+)

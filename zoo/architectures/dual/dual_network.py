@@ -1,0 +1,229 @@
+"""Transformer for texts, and the dual encoder: a network for images beside one for texts.
+
+The transformer is that of SigLIP 2, TIPS, CLIP and dino.txt.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from zoo.architectures.base import UNKNOWN, Asked, Identity, Network
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig, TextPool
+from zoo.architectures.parts.attention import Mask
+from zoo.architectures.parts.block import Block, Mlp
+from zoo.architectures.parts.layers import ACTIVATIONS, Norm, Size, pointwise
+from zoo.architectures.parts.output import Output, Similarities
+from zoo.architectures.vit.vit_network import VisionTransformer
+
+
+class TextTransformer(Network):
+    """Words become tokens, blocks of attention mix them, and one of them or their mean stands for
+    the text.
+
+        x = token_embed[input_ids] + pos_embed      or √dim token_embed[input_ids] + sinusoids
+        x = block(x, mask)                          for every block
+        last_hidden_state = norm(x)
+        pooler_output = head(pool(last_hidden_state))
+
+    A text that is shorter is padded to the full length. SigLIP 2 has no mask, and its last token,
+    which may be padding, stands for the text. TIPS hides padding. In CLIP's and dino.txt's a token
+    attends to itself and those before it, so that padding, which is behind all words, is not seen.
+
+    SigLIP 2's, with initial parameters:
+
+        model = zoo.create("siglip2_vitb16_224_text", key=jax.random.key(0))
+        output = model(input_ids)  # [64] numbers of words; for a batch jax.vmap(model)
+
+    Sources: `big_vision/models/proj/image_text/text_transformer.py` of google-research/big_vision
+    (Zhai et al., 2023, arXiv:2303.15343; Tschannen et al., 2025, arXiv:2502.14786);
+    `pytorch/text_encoder.py` of google-deepmind/tips (Maninis et al., 2024, arXiv:2410.16512);
+    `dinov3/eval/text/text_transformer.py` and `text_tower.py` of facebookresearch/dinov3 (Jose et
+    al., 2024, arXiv:2412.16334).
+    """
+
+    token_embed: eqx.nn.Embedding
+    pos_embed: Float[Array, "tokens dim"] | None
+    blocks: tuple[Block, ...]
+    norm: Norm
+    head: eqx.nn.Linear | None
+    causal: bool = eqx.field(static=True)
+    pool: TextPool = eqx.field(static=True)
+    end: int | None = eqx.field(static=True)
+
+    def __init__(self, config: TextConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself; its preprocessing is that
+        of the images that texts are compared with."""
+        token_key, position_key, head_key, *block_keys = jr.split(key, 3 + config.depth)
+        dim, norm = config.dim, partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+        block = partial(
+            Block,
+            *(dim, config.heads, config.hidden),
+            ffn=partial(Mlp, activation=ACTIVATIONS[config.activation]),
+            norm=norm,
+            qkv_bias=config.qkv_bias,
+            qk_norm=None,
+            layer_scale=None,
+        )
+        learned = config.positions == "learned"
+        head = partial(eqx.nn.Linear, dim, use_bias=config.head_bias, key=head_key)
+        self.token_embed = eqx.nn.Embedding(config.vocabulary, dim, key=token_key)
+        self.pos_embed = 0.02 * jr.normal(position_key, (config.tokens, dim)) if learned else None
+        self.blocks = tuple(block(key=each) for each in block_keys)
+        self.norm = norm(dim)
+        self.head = None if config.projection is None else head(config.projection)
+        self.causal, self.pool, self.end = config.causal, config.pool, config.end
+        self.about = about
+
+    def __call__(
+        self, input_ids: Int[Array, " tokens"], attention_mask: Int[Array, " tokens"] | None = None
+    ) -> Output:
+        """Features of one text; `jax.vmap` gives a batch.
+
+        **Arguments:**
+
+        - `input_ids`: numbers of words, at most as many as there are positions. A number that no
+          word has is taken for the nearest that one has.
+        - `attention_mask`: 1 for words, 0 for padding; without it all are words.
+        """
+        x = self.embedded(input_ids)
+        words = None if attention_mask is None else attention_mask != 0
+        mask = self.mask(input_ids.shape[0], words)
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        x = pointwise(self.norm, x)
+        pooled = self.pooled(x, input_ids, words)
+        pooled = pooled if self.head is None else self.head(pooled)
+        return Output(x, pooled, text_embeds=pooled if self.pool == "end" else None)
+
+    def embedded(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
+        """Words with their positions."""
+        x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
+        if self.pos_embed is not None:
+            return x + self.positions(x.shape[0])
+        tokens, dim = x.shape
+        return x * dim**0.5 + jnp.asarray(sinusoids(tokens, dim), x.dtype)
+
+    def positions(self, tokens: Size) -> Float[Array, "tokens dim"]:
+        """The first so many of learned positions; a symbolic number cannot be compared with theirs,
+        and the last is repeated where there are more."""
+        assert self.pos_embed is not None
+        if isinstance(tokens, int):
+            return self.pos_embed[:tokens]
+        return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
+
+    def mask(self, tokens: Size, words: Bool[Array, " tokens"] | None) -> Mask | None:
+        """Mask of the tokens that each attends to; None for all."""
+        if self.causal:
+            triangle = np.tri if isinstance(tokens, int) else jnp.tri
+            before = jnp.asarray(triangle(tokens, dtype=bool))
+            return before if words is None else before & words
+        return None if words is None else words[None]
+
+    def pooled(
+        self,
+        x: Float[Array, "tokens dim"],
+        input_ids: Int[Array, " tokens"],
+        words: Bool[Array, " tokens"] | None,
+    ) -> Float[Array, " dim"]:
+        """Vector of the text; zeros for the mean of no words."""
+        if self.pool == "last":
+            return x[-1]
+        if self.pool in ("greatest", "end"):
+            return x[jnp.argmax(input_ids if self.end is None else input_ids == self.end)]
+        if words is None:
+            return x.mean(axis=0)
+        counted = words.astype(x.dtype)
+        return counted @ x / jnp.maximum(counted.sum(), 1)
+
+
+def sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
+    """Positions as sines, and behind them cosines, of periods from 2π to 20,000π tokens.
+
+    They are computed in float32, as TIPS does: `sin(position · 10000^(-i / (dim / 2 - 1)))`.
+
+    Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.5.
+    """
+    half = dim // 2
+    step = np.float32(np.log(10000.0) / (half - 1))
+    rates = np.exp(-step * np.arange(half, dtype=np.float32))
+    angles = np.arange(tokens, dtype=np.float32)[:, None] * rates
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+class DualEncoder(Network):
+    """Images and texts become vectors of one space, and every image meets every text there.
+
+        image_embeds = unit_vector(vision(image).pooler_output)
+        text_embeds = unit_vector(words(text).pooler_output)
+        logits_per_image = exp(logit_scale) image_embeds text_embedsᵀ + logit_bias      SigLIP 2
+        logits_per_image = exp(logit_scale) image_embeds text_embedsᵀ           CLIP, dino.txt
+        logits_per_image = image_embeds text_embedsᵀ / temperature                      TIPS
+
+    With a bias `jax.nn.sigmoid(logits_per_image)` is how likely each text is about each image,
+    whatever the others say. Without one the texts compete: `jax.nn.softmax(logits_per_image)`.
+
+    Sources: Zhai et al., 2023, arXiv:2303.15343; Radford et al., 2021, arXiv:2103.00020.
+    """
+
+    vision: VisionTransformer
+    words: TextTransformer
+    logit_scale: Float[Array, " 1"] | None
+    logit_bias: Float[Array, " 1"] | None
+    temperature: Float[Array, ""] | None
+
+    def __init__(self, config: DualConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        key1, key2 = jr.split(key)
+        self.vision = VisionTransformer(config.vision, key=key1)
+        self.words = TextTransformer(config.words, key=key2)
+        # What training began with, of the papers.
+        scale = jnp.log(jnp.array([10.0 if config.bias else 1 / 0.07]))
+        self.logit_scale = None if config.temperature else scale
+        self.logit_bias = jnp.array([-10.0]) if config.bias else None
+        self.temperature = jnp.array(0.07) if config.temperature else None
+        self.about = about
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.vision.stride
+
+    def __call__(
+        self,
+        pixel_values: Float[Array, "images 3 H W"],
+        input_ids: Int[Array, "texts tokens"],
+        attention_mask: Int[Array, "texts tokens"] | None = None,
+    ) -> Similarities:
+        """Every image beside every text.
+
+        **Arguments:** preprocessed RGB, numbers of words, and which of these are no padding.
+        """
+        texts = (input_ids,) if attention_mask is None else (input_ids, attention_mask)
+        image = jax.vmap(lambda each: unit_vector(self.vision(each).pooler_output))(pixel_values)
+        text = jax.vmap(lambda *each: unit_vector(self.words(*each).pooler_output))(*texts)
+        logits = self.logits(text @ image.T)
+        return Similarities(logits.T, logits, text, image)
+
+    def batched(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Similarities:
+        """Every image of a batch meets every text of one."""
+        return self(*inputs)
+
+    def logits(self, cosines: Float[Array, "texts images"]) -> Float[Array, "texts images"]:
+        """Logits of which a sigmoid or a softmax makes probabilities."""
+        if self.temperature is not None:
+            cosines = cosines / self.temperature
+        if self.logit_scale is not None:
+            cosines = cosines * jnp.exp(self.logit_scale)
+        return cosines if self.logit_bias is None else cosines + self.logit_bias
+
+
+def unit_vector(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
+    """A vector at length 1. **Raises** `ValueError` for a tower that gives none."""
+    if vector is None:
+        raise ValueError("a tower without pooler_output has no vector: give it a pool")
+    return vector / jnp.linalg.norm(vector)

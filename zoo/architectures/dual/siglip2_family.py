@@ -1,0 +1,148 @@
+"""SigLIP 2 (Tschannen et al., 2025, arXiv:2502.14786): its vision transformers, its transformers
+for texts, and both beside each other, for classes that are described in words.
+
+`pooler_output` is the image's or the text's embedding, as `SiglipVisionModel` and
+`SiglipTextModel` of transformers give it. Equimo's archives leave out the images' head: an export
+of one has `last_hidden_state` only. The network for 378 pixels is called 384 by Google, and its
+27 x 27 patches leave a rest of 6 pixels there.
+
+The GELU is the original's approximation by a hyperbolic tangent, as in transformers. timm (1.0.31)
+runs some of the same weights with the exact one, which moves the features by 1e-3.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from weights.namings import equimo_names, huggingface_names, timm_names
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.entry import IMAGENET, ModelInfo, reported
+from zoo.architectures.families import shared
+from zoo.architectures.parts.layer_options import LearnedPositions
+from zoo.architectures.vit.vit_config import ViTConfig
+
+SOURCE = "google-research/big_vision"
+
+
+class Size(NamedTuple):
+    """Google's name by Equimo's and timm's; dimensions of the towers; parameters of that for texts.
+
+    The giant's is that of so400m, whose vectors are made as wide as those of its images.
+    """
+
+    google: str
+    vision: shared.Dimensions
+    words: shared.Dimensions
+    parameters: int
+
+
+SIZES = {
+    "b": Size("base", shared.BASE, shared.BASE, 282_303_744),
+    "l": Size("large", shared.LARGE, shared.LARGE, 565_570_560),
+    "so400m": Size("so400m", shared.SO400M, shared.SO400M, 707_782_896),
+    "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
+}
+
+RESULTS = "README_siglip2.md of google-research/big_vision"
+
+# Neither Equimo nor timm has them.
+NOWHERE_ELSE: dict[str, Any] = dict(
+    aliases=(), archive="", mirrors=(), published={}, libraries={}, options={}
+)
+
+# size, patch, pixels, parameters, whether timm has the exact GELU, both towers on ImageNet-1k
+# (`README_siglip2.md` of google-research/big_vision)
+VARIANTS = (
+    ("b", 16, 224, 92_884_224, True, 78.2),
+    ("b", 16, 256, 92_930_304, True, 79.1),
+    ("b", 16, 384, 93_176_064, True, 80.6),
+    ("b", 16, 512, 93_520_128, True, 81.2),
+    ("b", 32, 256, 94_552_320, False, 74.0),
+    ("l", 16, 256, 315_956_224, True, 82.5),
+    ("l", 16, 384, 316_283_904, True, 83.1),
+    ("l", 16, 512, 316_742_656, False, 83.5),
+    ("so400m", 14, 224, 427_680_704, True, 83.2),
+    ("so400m", 14, 378, 428_225_600, True, 84.1),
+    ("so400m", 16, 256, 427_888_064, False, 83.4),
+    ("so400m", 16, 384, 428_256_704, False, 84.1),
+    ("so400m", 16, 512, 428_772_800, False, 84.3),
+    ("giantopt", 16, 256, 1_163_168_256, False, 84.5),
+    ("giantopt", 16, 384, 1_163_659_776, False, 85.0),
+)
+
+
+def _vision(
+    size: str, patch: int, pixels: int, parameters: int, exact: bool, right: float
+) -> ModelInfo:
+    name = f"siglip2_vit{size}{patch}_{pixels}"
+    google = SIZES[size].google
+    called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
+    in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
+    config = _vit(size, patch, pixels)
+    return ModelInfo(
+        name=name,
+        family="siglip2",
+        aliases=(called, f"timm/{in_timm}"),
+        config=config,
+        namings=(huggingface_names.SIGLIP_VIT, equimo_names.VIT, timm_names.VIT),
+        options={"huggingface": ("attention pool",)},
+        preprocessing=shared.centred(size=(pixels, pixels)),
+        licence=shared.apache(SOURCE, SOURCE),
+        archive=f"{name}.tar.lz4",
+        repository=f"google/{called}",
+        hub=(shared.safetensors(f"google/{called}", sharded=size == "giantopt"),),
+        mirrors=shared.equimo_files(name),
+        parameters=parameters,
+        source=SOURCE,
+        papers=("2502.14786",),
+        pooler="attention with a learned query; none for Equimo's archives, which lack it",
+        published={"equimo": replace(config, pool=None)},
+        libraries={"timm": replace(config, activation="gelu")} if exact else {},
+        reported=reported(RESULTS, IMAGENET, zero_shot=right),
+    )
+
+
+def _vit(size: str, patch: int, pixels: int) -> ViTConfig:
+    return shared.plain_vit(
+        *SIZES[size].vision,
+        activation="gelu_tanh",
+        norm_eps=1e-6,
+        patch_size=patch,
+        cls_token=False,
+        positions=LearnedPositions(grid=pixels // patch, cls_token=False),
+        pool="attention",
+    )
+
+
+def _text(size: str, vision: ModelInfo) -> ModelInfo:
+    """The tower for texts beside that for images."""
+    return replace(
+        vision,
+        name=f"{vision.name}_text",
+        family="siglip2_text",
+        config=TextConfig(*SIZES[size].words, projection=vision.config.dim),
+        namings=(huggingface_names.SIGLIP_TEXT,),
+        parameters=SIZES[size].parameters,
+        pooler="a linear layer on the last token",
+        reported=(),
+        **NOWHERE_ELSE,
+    )
+
+
+def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
+    """Both towers, with the scale and the bias of how well they fit."""
+    assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
+    return replace(
+        vision,
+        name=f"{vision.name}_dual",
+        family="siglip2_dual",
+        config=DualConfig(vision.config, text.config),
+        namings=(huggingface_names.SIGLIP_DUAL,),
+        parameters=vision.parameters + text.parameters + 2,
+        pooler="",
+        **NOWHERE_ELSE,
+    )
+
+
+_VISION = tuple(_vision(*row) for row in VARIANTS)
+_TEXT = tuple(_text(size, vision) for (size, *_), vision in zip(VARIANTS, _VISION, strict=True))
+MODELS = (*_VISION, *_TEXT, *map(_dual, _VISION, _TEXT))

@@ -1,0 +1,159 @@
+"""TIPS and TIPSv2 (Maninis et al., 2024, arXiv:2410.16512; Cao et al., 2026): vision transformers,
+transformers for texts, and both beside each other, for classes that are described in words.
+
+The network for images is DINOv2's with two class tokens, the second of which takes a register's
+place, and positions that are interpolated linearly. Equimo interpolates them by cubic convolution.
+That for texts has sinusoids for positions and hides padding; the mean of its words is the text's
+vector. TIPSv2 has the networks of TIPS, trained otherwise.
+
+Sources: `pytorch/image_encoder.py`, `text_encoder.py`, `run_text_encoder_inference.py` and
+`README.md` of google-deepmind/tips; `Tipsv2Model` of transformers 5.24.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from weights.namings import equimo_names, tower_names
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.entry import IMAGENET, NYU, Licence, ModelInfo, reported
+from zoo.architectures.families import shared
+from zoo.architectures.parts.layer_options import LearnedPositions
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.vit.vit_config import ViTConfig
+
+SOURCE = "google-deepmind/tips"
+RESULTS = f"README.md of {SOURCE}"
+
+LICENCE = Licence(
+    name="Creative Commons Attribution 4.0 International",
+    text="cc-by-4.0.txt",
+    page=f"https://github.com/{SOURCE}#license-and-disclaimer",
+    download=f"https://github.com/{SOURCE}#checkpoints",
+)
+
+
+class TowerSizes(NamedTuple):
+    """Dimensions of the towers, and parameters of that for texts."""
+
+    vision: shared.Dimensions
+    words: shared.Dimensions
+    parameters: int
+
+
+# Those for texts have twelve blocks, but for one size, and no gates.
+SIZES = {
+    "s": TowerSizes(shared.SMALL, shared.SMALL, 33_582_336),
+    "b": TowerSizes(shared.BASE, shared.BASE, 109_632_000),
+    "l": TowerSizes(shared.LARGE, (1024, 12, 16, 4096), 183_924_736),
+    "so400m": TowerSizes(shared.SO400M, shared.SO400M, 448_332_912),
+    "g": TowerSizes(shared.GIANT, (1536, 12, 24, 6144), 389_133_312),
+}
+
+# Nobody else has the towers for texts.
+NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=(), published={})
+
+# name, size, what the files are called, pixels, parameters; on ImageNet-1k by the nearest
+# neighbours and on NYU Depth v2 (`README.md`)
+VARIANTS = (
+    ("tips_vits14_hr", "s", "tips_oss_s14_highres_distilled", 448, 21_924_480, 75.1, 0.425),
+    ("tips_vitb14_hr", "b", "tips_oss_b14_highres_distilled", 448, 86_316_288, 80.0, 0.379),
+    ("tips_vitl14_hr", "l", "tips_oss_l14_highres_distilled", 448, 304_016_384, 82.5, 0.372),
+    (
+        *("tips_vitso400m14_hr", "so400m", "tips_oss_so400m14_highres_largetext_distilled"),
+        *(448, 413_393_904, 83.0, 0.362),
+    ),
+    ("tips_vitg14_lr", "g", "tips_oss_g14_lowres", 224, 1_134_772_736, 83.6, 0.39),
+    ("tips_vitg14_hr", "g", "tips_oss_g14_highres", 448, 1_135_952_384, 83.2, 0.363),
+    ("tipsv2_vitb14", "b", "tips_v2_oss_b14", 448, 86_316_288, 79.8, 0.374),
+    ("tipsv2_vitl14", "l", "tips_v2_oss_l14", 448, 304_016_384, 82.5, 0.339),
+    ("tipsv2_vitso400m14", "so400m", "tips_v2_oss_so14", 448, 413_393_904, 82.8, 0.339),
+    ("tipsv2_vitg14", "g", "tips_v2_oss_g14", 448, 1_135_952_384, 83.7, 0.334),
+)
+
+
+def _vision(
+    name: str, size: str, published: str, pixels: int, parameters: int, near: float, depth: float
+) -> ModelInfo:
+    is_second = name.startswith("tipsv2")
+    linear = LearnedPositions(grid=pixels // 14, antialias=True, linear=True)
+    config = shared.patches_of_14(
+        *SIZES[size].vision,
+        ffn="swiglu_fused" if size == "g" else "mlp",
+        registers=1,
+        positions=linear,
+    )
+    by_equimo = replace(config, positions=replace(linear, linear=False))
+    repository = f"google/tipsv2-{size}14" if is_second else ""
+    hub = (tower_names.HUB_TIPS_VIT,) if is_second else ()
+    return ModelInfo(
+        name=name,
+        family="tipsv2" if is_second else "tips",
+        aliases=(published,),
+        config=config,
+        namings=(*hub, tower_names.TIPS_VIT, *(() if is_second else (equimo_names.VIT,))),
+        preprocessing=Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, size=(pixels, pixels)),
+        licence=LICENCE,
+        checkpoint=f"{published}_vision.npz",
+        archive="" if is_second else f"{name}.tar.lz4",
+        repository=repository,
+        hub=(shared.safetensors(repository),) if is_second else (),
+        mirrors=shared.equimo_files(name),
+        parameters=parameters,
+        source=SOURCE,
+        papers=("2410.16512",),
+        pooler="the first class token; the second is the next row of last_hidden_state",
+        published={} if is_second else {"equimo": by_equimo},
+        reported=(
+            *reported(RESULTS, IMAGENET, k_NN=near),
+            *reported(RESULTS, NYU, depth=depth),
+        ),
+    )
+
+
+def _text(size: str, vision: ModelInfo) -> ModelInfo:
+    """The tower for texts beside that for images."""
+    hub = (tower_names.HUB_TIPS_TEXT,) if vision.repository else ()
+    config = TextConfig(
+        *SIZES[size].words,
+        projection=None,
+        vocabulary=32_000,
+        activation="relu",
+        norm_eps=1e-5,
+        positions="sinusoidal",
+        masked=True,
+        pool="mean",
+    )
+    return replace(
+        vision,
+        name=f"{vision.name}_text",
+        family=f"{vision.family}_text",
+        config=config,
+        namings=(*hub, tower_names.TIPS_TEXT),
+        checkpoint=vision.checkpoint.replace("_vision", "_text"),
+        parameters=SIZES[size].parameters,
+        pooler="the mean of the words",
+        reported=(),
+        **NOWHERE_ELSE,
+    )
+
+
+def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
+    """Both towers, with the temperature of how well they fit."""
+    assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
+    hub = (tower_names.HUB_TIPS_DUAL,) if vision.repository else ()
+    return replace(
+        text,
+        name=f"{vision.name}_dual",
+        family=f"{vision.family}_dual",
+        config=DualConfig(vision.config, text.config, bias=False, temperature=True),
+        namings=(*hub, tower_names.TIPS_DUAL),
+        # The file on the hub has no temperature, which is in the settings beside it.
+        hub=(),
+        parameters=vision.parameters + text.parameters + 1,
+        pooler="",
+    )
+
+
+_VISION = tuple(_vision(*row) for row in VARIANTS)
+_TEXT = tuple(_text(size, vision) for (_, size, *_), vision in zip(VARIANTS, _VISION, strict=True))
+MODELS = (*_VISION, *_TEXT, *map(_dual, _VISION, _TEXT))

@@ -1,0 +1,269 @@
+"""Published models of DINOv3, and of EUPE and dino.txt, which are made from it."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from weights.namings import (
+    convnext_names,
+    equimo_names,
+    huggingface_names,
+    meta_names,
+    timm_names,
+    tower_names,
+)
+from weights.sources.hub import HubFile
+from zoo.architectures.architecture import Config
+from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
+from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.entry import ADE20K, IMAGENET, NYU, Licence, ModelInfo, Reported, reported
+from zoo.architectures.families import shared
+from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
+
+# DINOv3 vision transformers and ConvNeXts (Siméoni et al., 2025, arXiv:2508.10104).
+#
+# Shapes and file hashes are those of the published checkpoints; a hash is the first 8 hex digits of
+# the file's sha256.
+
+DINOV3_LICENCE = Licence(
+    name="DINOv3 License",
+    text="dinov3.md",
+    page="https://ai.meta.com/resources/models-and-libraries/dinov3-license/",
+    download="https://ai.meta.com/resources/models-and-libraries/dinov3-downloads/",
+)
+
+# Web images (LVD-1689M) use ImageNet's statistics, satellite images (SAT-493M) their own.
+LVD = shared.imagenet(rescale_first=True)
+SAT = Preprocessing(mean=(0.430, 0.411, 0.296), std=(0.213, 0.156, 0.143), rescale_first=True)
+
+VITS16, VITB16, VITL16 = (ViTConfig(*each) for each in (shared.SMALL, shared.BASE, shared.LARGE))
+VITS16PLUS = replace(VITS16, ffn="swiglu")
+HPLUS = ViTConfig(1280, 32, 20, 5120, ffn="swiglu")
+VIT7B16 = ViTConfig(4096, 40, 32, 8192, ffn="swiglu", qkv_bias=False, untied_norms=True)
+LARGE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(192, 384, 768, 1536))
+CONVNEXTS = (shared.CONVNEXT_TINY, shared.CONVNEXT_SMALL, shared.CONVNEXT_BASE)
+
+
+class Probes(NamedTuple):
+    """Results on ImageNet ReaL (ConvNeXts at 256 pixels), ADE20k and NYU Depth v2, by linear
+    layers: tables 14 and 15 of the paper and the model cards; on ImageNet-1k by the nearest
+    neighbours, as EUPE's authors found it (arXiv:2603.22387, tables 1, 4 and 5)."""
+
+    real: float
+    areas: float
+    depth: float
+    near: float | None = None
+
+    @property
+    def told(self) -> tuple[Reported, ...]:
+        """Results as an entry has them."""
+        card = "arXiv:2508.10104, tables 14 and 15, and the model cards"
+        return (
+            *reported("arXiv:2603.22387, tables 1, 4 and 5", IMAGENET, k_NN=self.near),
+            *reported(card, "ImageNet ReaL", linear=self.real),
+            *reported(card, ADE20K, areas=self.areas),
+            *reported(card, NYU, depth=self.depth),
+        )
+
+
+# architecture in the file name, data set, configuration, file hash, parameters, results
+DINOV3_VARIANTS: tuple[tuple[str, str, Config, str, int, Probes | None], ...] = (
+    ("vits16", "lvd1689m", VITS16, "08c60483", 21_601_152, Probes(87.0, 47.0, 0.403, 78.6)),
+    ("vits16plus", "lvd1689m", VITS16PLUS, "4057cbaa", 28_697_472, Probes(88.0, 48.8, 0.399)),
+    ("vitb16", "lvd1689m", VITB16, "73cec8be", 85_669_632, Probes(89.3, 51.8, 0.373, 83.0)),
+    ("vitl16", "lvd1689m", VITL16, "8aa4cbdd", 303_154_176, Probes(90.2, 54.9, 0.352)),
+    ("vitl16", "sat493m", replace(VITL16, untied_norms=True), "eadcf0ff", 303_156_224, None),
+    ("vitl16plus", "lvd1689m", replace(VITL16, ffn="swiglu"), "46503df0", 403_915_776, None),
+    ("vith16plus", "lvd1689m", HPLUS, "7c1da9a5", 840_633_600, Probes(90.3, 54.8, 0.352, 85.4)),
+    ("vit7b16", "lvd1689m", VIT7B16, "a955f4ea", 6_716_043_264, Probes(90.4, 55.9, 0.309)),
+    ("vit7b16", "sat493m", VIT7B16, "a6675841", 6_716_043_264, None),
+    ("convnext_tiny", "lvd1689m", CONVNEXTS[0], "21b726bb", 27_820_128, Probes(86.6, 42.7, 0.448)),
+    ("convnext_small", "lvd1689m", CONVNEXTS[1], "296db49d", 49_454_688, Probes(87.9, 44.8, 0.432)),
+    ("convnext_base", "lvd1689m", CONVNEXTS[2], "801f2ba9", 87_566_464, Probes(88.5, 46.3, 0.420)),
+    ("convnext_large", "lvd1689m", LARGE, "61fa432d", 196_230_336, Probes(88.9, 47.8, 0.403)),
+)
+
+# What timm calls them.
+DINOV3_IN_TIMM = {
+    "vits16": "small",
+    "vits16plus": "small_plus",
+    "vitb16": "base",
+    "vitl16": "large",
+}
+DINOV3_IN_TIMM |= {"vith16plus": "huge_plus", "vit7b16": "7b"}
+
+DINOV3_NAMINGS = (
+    meta_names.DINOV3_VIT,
+    equimo_names.DINOV3_VIT,
+    huggingface_names.DINOV3_VIT,
+    timm_names.DINOV3_VIT,
+)
+
+
+def _dinov3_in_timm(arch: str, data: str) -> tuple[str, ...]:
+    """With and without biases of queries and values; both hold the same network's weights."""
+    if arch.startswith("convnext"):
+        return (f"timm/{arch}.dinov3_{data}",)
+    names = (
+        f"timm/vit_{DINOV3_IN_TIMM.get(arch)}_patch16_dinov3{kind}.{data}" for kind in ("", "_qkvb")
+    )
+    return tuple(names) if arch in DINOV3_IN_TIMM else ()
+
+
+def _dinov3(
+    arch: str, data: str, config: Config, digest: str, parameters: int, probes: Probes | None
+) -> ModelInfo:
+    identifier = f"dinov3_{arch}_pretrain_{data}"
+    repository = f"facebook/{identifier}".replace("_", "-")
+    # As the authors' model cards list them; there is code for one more.
+    there_is_one = arch != "vitl16plus"
+    file = shared.safetensors(repository, sharded=arch == "vit7b16")
+    is_vit = isinstance(config, ViTConfig)
+    return ModelInfo(
+        name=f"dinov3_{arch}" if data == "lvd1689m" else f"dinov3_{arch}_{data}",
+        family="dinov3",
+        aliases=(identifier, *_dinov3_in_timm(arch, data)),
+        config=config,
+        namings=DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS,
+        preprocessing=LVD if data == "lvd1689m" else SAT,
+        licence=DINOV3_LICENCE,
+        checkpoint=f"{identifier}-{digest}.pth",
+        digest=digest,
+        archive=f"{identifier}.tar.lz4",
+        repository=repository if there_is_one else "",
+        hub=(file,) if there_is_one else (),
+        mirrors=shared.equimo_files(identifier),
+        parameters=parameters,
+        source="facebookresearch/dinov3",
+        papers=("2508.10104",),
+        pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
+        labels=shared.IMAGENET,
+        reported=probes.told if probes else (),
+    )
+
+
+DINOV3_MODELS = tuple(_dinov3(*row) for row in DINOV3_VARIANTS)
+
+
+# EUPE's vision transformers and ConvNeXts (Zhu et al., 2026, arXiv:2603.22387): DINOv3's networks,
+# distilled.
+#
+# Files have DINOv3's keys too, so those of ViT-S and ViT-B fit the DINOv3 models of that size and
+# nothing in them says which they are. EUPE publishes no digests; that of Equimo's archive is known.
+
+EUPE_LICENCE = Licence(
+    name="FAIR Noncommercial Research License",
+    text="fair-noncommercial.md",
+    page="https://github.com/facebookresearch/EUPE/blob/main/LICENSE.md",
+    download="https://github.com/facebookresearch/EUPE",
+)
+
+EUPE_NAMINGS = (meta_names.DINOV3_VIT, equimo_names.DINOV3_VIT)
+
+# name, title, timm's size, configuration, parameters; on ImageNet-1k by the nearest neighbours, on
+# NYU Depth v2 and on ADE20k (tables 1, 5 and 6 of the paper)
+EUPE_VARIANTS: tuple[tuple[str, str, str, Config, int, float | None, float, float], ...] = (
+    ("vitt16", "ViT-T", "tiny", ViTConfig(*shared.TINY), 5_492_160, 66.3, 0.571, 36.7),
+    ("vits16", "ViT-S", "small", ViTConfig(*shared.SMALL), 21_601_152, 78.2, 0.455, 46.6),
+    ("vitb16", "ViT-B", "base", ViTConfig(*shared.BASE), 85_669_632, 84.1, 0.391, 52.4),
+    ("convnext_tiny", "ConvNeXt-T", "", shared.CONVNEXT_TINY, 27_820_128, None, 0.430, 43.5),
+    ("convnext_small", "ConvNeXt-S", "", shared.CONVNEXT_SMALL, 49_454_688, None, 0.388, 46.8),
+    ("convnext_base", "ConvNeXt-B", "", shared.CONVNEXT_BASE, 87_566_464, None, 0.365, 48.9),
+)
+
+EUPE_PAPER = "arXiv:2603.22387, tables 1, 5 and 6"
+
+
+def _eupe(
+    arch: str,
+    title: str,
+    in_timm: str,
+    config: Config,
+    parameters: int,
+    near: float | None,
+    depth: float,
+    areas: float,
+) -> ModelInfo:
+    name, published = f"eupe_{arch}", f"EUPE-{title}"
+    is_vit = isinstance(config, ViTConfig)
+    timm = (f"timm/vit_{in_timm}_patch16_dinov3_qkvb.eupe_lvd1689m",) if in_timm else ()
+    return ModelInfo(
+        name=name,
+        family="eupe",
+        aliases=(published, *timm),
+        config=config,
+        namings=EUPE_NAMINGS if is_vit else convnext_names.NAMINGS,
+        preprocessing=shared.imagenet(size=(256, 256)),
+        licence=EUPE_LICENCE,
+        checkpoint=f"{published}.pt",
+        archive=f"{name}.tar.lz4",
+        repository=f"facebook/{published}",
+        hub=(HubFile(f"facebook/{published}", f"{published}.pt"),),
+        mirrors=shared.equimo_files(name),
+        parameters=parameters,
+        source="facebookresearch/EUPE",
+        papers=("2603.22387",),
+        pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
+        reported=(
+            *reported(EUPE_PAPER, IMAGENET, k_NN=near),
+            *reported(EUPE_PAPER, ADE20K, areas=areas),
+            *reported(EUPE_PAPER, NYU, depth=depth),
+        ),
+    )
+
+
+EUPE_MODELS = tuple(_eupe(*row) for row in EUPE_VARIANTS)
+
+
+# dino.txt (Jose et al., 2024, arXiv:2412.16334): DINOv3's ViT-L/16 with two more blocks, and a
+# transformer for texts, for classes that are described in words.
+#
+# A picture's vector is the class token with the mean of the patches behind it, a text's is a linear
+# layer's of the token that ends the words. Both were trained on a backbone that stayed as it was,
+# which Meta publishes by itself.
+#
+# Source: `dinov3/hub/dinotxt.py` and `dinov3/eval/text` of facebookresearch/dinov3 (Siméoni et al.,
+# 2025, arXiv:2508.10104); words are those of CLIP.
+
+DINOTXT_VISION = replace(
+    ViTConfig(*shared.LARGE), head_blocks=HeadBlocks(2, hidden=2752), pool="both"
+)
+DINOTXT_WORDS = TextConfig(
+    *(1280, 24, 20, 5120),
+    projection=2 * DINOTXT_VISION.dim,
+    vocabulary=49_408,
+    tokens=77,
+    activation="gelu",
+    norm_eps=1e-5,
+    causal=True,
+    pool="greatest",
+    qkv_bias=False,
+    head_bias=False,
+)
+
+_DINOTXT_TEXT = ModelInfo(
+    name="dinov3_vitl16_dinotxt_text",
+    family="dinotxt_text",
+    config=DINOTXT_WORDS,
+    namings=(tower_names.DINOTXT_TEXT,),
+    preprocessing=LVD,
+    licence=DINOV3_LICENCE,
+    checkpoint="dinov3_vitl16_dinotxt_vision_head_and_text_encoder-a442d8f5.pth",
+    parameters=538_131_200,
+    source="facebookresearch/dinov3",
+    papers=("2412.16334", "2508.10104"),
+    pooler="a linear layer on the token that ends the words",
+)
+
+_DINOTXT_DUAL = replace(
+    _DINOTXT_TEXT,
+    name="dinov3_vitl16_dinotxt_dual",
+    family="dinotxt_dual",
+    aliases=("dinov3_vitl16_dinotxt_tet1280d20h24l", "dinov3_vitl16_dinotxt"),
+    config=DualConfig(DINOTXT_VISION, DINOTXT_WORDS, bias=False),
+    namings=(tower_names.DINOTXT_DUAL,),
+    parameters=866_611_713,
+    pooler="",
+)
+
+DINOTXT_MODELS = (_DINOTXT_TEXT, _DINOTXT_DUAL)

@@ -1,1 +1,0 @@
-"""Networks that find areas, and what is in them."""

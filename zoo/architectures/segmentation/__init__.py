@@ -1,0 +1,1 @@
+"""Segmentation networks: configuration, network and published models."""

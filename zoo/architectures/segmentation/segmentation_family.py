@@ -1,0 +1,137 @@
+"""Published segmentation networks: EoMT on DINOv3, and classifiers of DINOv2's patches."""
+
+from dataclasses import replace
+
+from weights.namings import mask_names
+from zoo.architectures.entry import ADE20K, ModelInfo, reported
+from zoo.architectures.families import dinov3_family, shared
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
+from zoo.architectures.vit import vit_family
+from zoo.architectures.vit.vit_config import ViTConfig
+
+# EoMT (Kerssies et al., 2025, arXiv:2503.19108) on DINOv3: areas of a picture and what is in them.
+#
+# The names of transformers' repositories say which classes a network knows and what it was trained
+# for: all areas of a picture (panoptic), things one by one (instance), or classes (semantic). The
+# authors' own files are differences from DINOv3's weights, which are not read here.
+#
+# Source: `model_zoo/dinov3.md` of tue-mps/eomt.
+
+EOMT_SOURCE = "tue-mps/eomt"
+EomtVariant = tuple[str, str, int, tuple[str, ...], int, int, float]
+
+# EoMT's own part is under the MIT License; DINOv3's terms go with what its weights became.
+EOMT_LICENCE = replace(
+    dinov3_family.DINOV3_LICENCE,
+    download=f"https://github.com/{EOMT_SOURCE}/blob/master/model_zoo/dinov3.md",
+)
+
+# The first 80 are things, which can be told apart; the others are what is around them.
+PANOPTIC = shared.class_names("coco")
+THINGS = PANOPTIC[:80]
+ADE20K_CLASSES = shared.class_names("ade20k")
+
+# dimensions, and how many of the blocks have queries
+EOMT_SIZES = {"small": (shared.SMALL, 3), "base": (shared.BASE, 3), "large": (shared.LARGE, 4)}
+
+# classes and task, size, pixels along a side, names of classes, queries, parameters, and PQ, AP or
+# mIoU of the task (`model_zoo/dinov3.md`)
+EOMT_VARIANTS: tuple[EomtVariant, ...] = (
+    ("coco-panoptic", "small", 640, PANOPTIC, 200, 23_361_545, 47.2),
+    ("coco-panoptic", "base", 640, PANOPTIC, 200, 92_434_313, 53.1),
+    ("coco-panoptic", "large", 640, PANOPTIC, 200, 315_057_290, 56.8),
+    ("coco-panoptic", "large", 1280, PANOPTIC, 200, 315_057_290, 58.9),
+    ("coco-instance", "large", 640, THINGS, 200, 315_002_965, 45.9),
+    ("coco-instance", "large", 1280, THINGS, 200, 315_002_965, 49.9),
+    ("ade-semantic", "large", 512, ADE20K_CLASSES, 100, 314_972_315, 59.5),
+)
+
+
+def _eomt(variant: EomtVariant) -> ModelInfo:
+    task, size, side, names, queries, parameters, areas = variant
+    data = ("ADE20k" if task.startswith("ade") else "COCO") + f", {task.partition('-')[2]}"
+    dimensions, blocks = EOMT_SIZES[size]
+    backbone = ViTConfig(*dimensions, norm_eps=1e-6, mask_token=False, pool=None)
+    name = f"eomt-dinov3-{task}-{size}-{side}"
+    repository = f"tue-mps/{name}"
+    return ModelInfo(
+        name=name.replace("-", "_"),
+        family="eomt",
+        config=MaskConfig(backbone, queries, blocks, len(names)),
+        namings=(mask_names.EOMT,),
+        preprocessing=shared.imagenet(size=(side, side), padded=True),
+        licence=EOMT_LICENCE,
+        repository=repository,
+        hub=(shared.safetensors(repository),),
+        parameters=parameters,
+        source=EOMT_SOURCE,
+        papers=("2503.19108",),
+        labels=names,
+        reported=reported(f"model_zoo/dinov3.md of {EOMT_SOURCE}", data, areas=areas),
+    )
+
+
+EOMT_MODELS = tuple(map(_eomt, EOMT_VARIANTS))
+
+
+# Linear classifiers of DINOv2's patches (Oquab et al., 2023, arXiv:2304.07193), for the classes of
+# ADE20K and of Pascal VOC 2012.
+#
+# A classifier is a file of its own beside its backbone's. Those that the paper calls `+ms` take the
+# last four blocks' patches in place of the last one's; there, several scales of a picture are
+# averaged as well, which is not a part of the network.
+#
+# Source: `notebooks/semantic_segmentation.ipynb` of facebookresearch/dinov2.
+
+
+# what its name has, the blocks that it reads
+SEGMENTER_HEADS = (("linear", 1), ("ms", 4))
+
+SEGMENTER_DATASETS = {data: shared.class_names(data) for data in ("ade20k", "voc2012")}
+
+
+def _segmenter(
+    letter: str,
+    dimensions: shared.Dimensions,
+    body: int,
+    results: vit_family.Dinov2Results,
+    data: str,
+    head: str,
+    layers: int,
+) -> ModelInfo:
+    backbone = shared.patches_of_14(
+        *dimensions,
+        ffn="swiglu_fused" if letter == "g" else "mlp",
+        registers=0,
+        positions=vit_family.PLAIN_POSITIONS,
+        pool=None,
+    )
+    names, width = SEGMENTER_DATASETS[data], layers * backbone.dim
+    name = f"dinov2_vit{letter}14_{data}_{head}"
+    is_reported = (data, head) == ("ade20k", "ms")
+    mean_iou = reported(vit_family.DINOV2_CARD, ADE20K, areas=results.areas) if is_reported else ()
+    return ModelInfo(
+        name=name,
+        family="dinov2_segmentation",
+        config=SegmenterConfig(backbone, layers, len(names)),
+        namings=(mask_names.SEGMENTER,),
+        preprocessing=shared.imagenet(size=(518, 518), multiple=14),
+        licence=shared.apache(
+            vit_family.DINOV2_SOURCE, f"{vit_family.DINOV2_SOURCE}#pretrained-models"
+        ),
+        checkpoint=f"{name}_head.pth",
+        # A batch norm has four numbers a channel.
+        parameters=body + 4 * width + (width + 1) * len(names),
+        source=vit_family.DINOV2_SOURCE,
+        papers=("2304.07193",),
+        labels=names,
+        reported=mean_iou,
+    )
+
+
+SEGMENTER_MODELS = tuple(
+    _segmenter(letter, dimensions, body, results, data, head, layers)
+    for letter, _, dimensions, body, results in vit_family.DINOV2_VARIANTS
+    for data in SEGMENTER_DATASETS
+    for head, layers in SEGMENTER_HEADS
+)

@@ -1,0 +1,194 @@
+"""Segmentation networks: a mask transformer (EoMT), and a linear classifier of patches."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.parts.attention import Mask
+from zoo.architectures.parts.layers import ACTIVATIONS, Activation, BatchNorm, Size, pointwise
+from zoo.architectures.parts.output import ClassMap, Masks
+from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
+from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
+
+Tokens = Float[Array, "tokens dim"]
+
+
+class Upscaling(eqx.Module):
+    """`norm(conv2(activation(conv1(x))))`, which doubles the rows and columns of a map."""
+
+    conv1: eqx.nn.ConvTranspose2d
+    conv2: eqx.nn.Conv2d
+    norm: eqx.nn.LayerNorm
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(self, dim: int, *, activation: Activation, key: PRNGKeyArray):
+        """**Arguments:** channels of the map; the function between the convolutions, the second of
+        which takes each channel alone."""
+        key1, key2 = jr.split(key)
+        self.conv1 = eqx.nn.ConvTranspose2d(dim, dim, 2, 2, key=key1)
+        self.conv2 = eqx.nn.Conv2d(dim, dim, 3, padding=1, groups=dim, use_bias=False, key=key2)
+        self.norm = eqx.nn.LayerNorm(dim, eps=1e-6)
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, "dim height width"]) -> Float[Array, "dim height2 width2"]:
+        x = self.conv2(self.activation(self.conv1(x)))
+        return pointwise(self.norm, x.transpose(1, 2, 0)).transpose(2, 0, 1)
+
+
+class MaskHead(eqx.Module):
+    """Head from a query to what the pixels of its mask have in common: three layers."""
+
+    fc1: eqx.nn.Linear
+    fc2: eqx.nn.Linear
+    fc3: eqx.nn.Linear
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(self, dim: int, *, activation: Activation, key: PRNGKeyArray):
+        """**Arguments:** channels of a token; the function between the layers."""
+        key1, key2, key3 = jr.split(key, 3)
+        self.fc1 = eqx.nn.Linear(dim, dim, key=key1)
+        self.fc2 = eqx.nn.Linear(dim, dim, key=key2)
+        self.fc3 = eqx.nn.Linear(dim, dim, key=key3)
+        self.activation = activation
+
+    def __call__(self, x: Tokens) -> Tokens:
+        x = self.activation(pointwise(self.fc1, x))
+        return pointwise(self.fc3, self.activation(pointwise(self.fc2, x)))
+
+
+class Eomt(Backboned):
+    """Queries join the tokens of a vision transformer before its last blocks, and find areas.
+
+        x = [queries, cls_token, reg_tokens, patches]        before the last `query_blocks` blocks
+        queries, patches = parts of norm(x)                  behind them
+        class_queries_logits = class_head(queries)           one more than there are classes
+        masks_queries_logits = mask_head(queries) · upscaled(patches)
+
+    The small model of COCO's classes, with initial parameters:
+
+        model = zoo.create("eomt_dinov3_coco_panoptic_small_640", key=jax.random.key(0))
+        masks = model(image).masks_queries_logits  # image is [3, H, W], masks [200, H / 4, W / 4]
+
+    In training, queries attend to the patches of their masks alone, less and less often.
+    `attn_mask_probs`, how often for each of the last blocks, are zeros in the end. A network that
+    was not trained to that end has ones: its queries still do so, in the blocks that are `masked`.
+
+    Source: Kerssies et al., 2025, arXiv:2503.19108; `EomtDinov3ForUniversalSegmentation` of
+    transformers.
+    """
+
+    backbone: VisionTransformer
+    queries: Float[Array, "queries dim"]
+    upscale: tuple[Upscaling, ...]
+    mask_head: MaskHead
+    class_head: eqx.nn.Linear
+    attn_mask_probs: Float[Array, " query_blocks"]
+    masked: tuple[bool, ...] = eqx.field(static=True)
+
+    def __init__(self, config: MaskConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        backbone_key, query_key, mask_key, class_key, *keys = jr.split(key, 4 + config.upscalings)
+        dim, activation = config.dim, ACTIVATIONS[config.backbone.activation]
+        self.backbone = VisionTransformer(config.backbone, key=backbone_key)
+        self.queries = jr.normal(query_key, (config.queries, dim))
+        self.upscale = tuple(Upscaling(dim, activation=activation, key=key) for key in keys)
+        self.mask_head = MaskHead(dim, activation=activation, key=mask_key)
+        self.class_head = eqx.nn.Linear(dim, config.classes + 1, key=class_key)
+        self.masked = config.masked or (False,) * config.query_blocks
+        self.attn_mask_probs = jnp.asarray(self.masked, jnp.float32)
+        self.about = about
+
+    def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
+        """Areas of one image; `jax.vmap` gives a batch.
+
+        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
+        right and bottom edge is dropped.
+        """
+        vit, count = self.backbone, len(self.queries)
+        x, height, width = vit.tokens(vit.patch_embed(pixel_values))
+        first = len(vit.blocks) - len(self.masked)
+        rotation = vit.rotation(height, width)
+        for block in vit.blocks[:first]:
+            x = block(x, rotation)
+        x = jnp.concatenate([self.queries, x])
+        rotation = vit.rotation(height, width, count)
+        mask = None
+        for block, masked in zip(vit.blocks[first:], self.masked, strict=True):
+            if masked:
+                mask = self._attended(self._predict(x, height, width)[1], height, width)
+            x = block(x, rotation, mask)
+        return Masks(*self._predict(x, height, width))
+
+    def _predict(
+        self, x: Tokens, height: Size, width: Size
+    ) -> tuple[Float[Array, "queries classes"], Float[Array, "queries height2 width2"]]:
+        """What tokens say: classes of the queries, and masks."""
+        vit, count = self.backbone, len(self.queries)
+        x = pointwise(vit.norm, x)
+        queries, patches = x[:count], x[count + vit.prefix_tokens :]
+        pixels = patches.T.reshape(x.shape[1], height, width)
+        for upscaling in self.upscale:
+            pixels = upscaling(pixels)
+        masks = jnp.einsum("qc,chw->qhw", self.mask_head(queries), pixels)
+        return pointwise(self.class_head, queries), masks
+
+    def _attended(
+        self, masks: Float[Array, "masks height2 width2"], height: Size, width: Size
+    ) -> Mask:
+        """Which token may attend to which: a query to no patch outside of its mask.
+
+        A patch is in a mask where torch's bilinear interpolation, without antialiasing, of the mask
+        to the patches is positive: the mean of a patch's two by two pixels in the middle.
+        """
+        count, before = len(self.queries), len(self.queries) + self.backbone.prefix_tokens
+        pixels = 2 ** len(self.upscale)
+        middle = slice((pixels - 1) // 2, pixels // 2 + 1)
+        masks = masks.reshape(count, height, pixels, width, pixels)[:, :, middle, :, middle]
+        inside = masks.mean((2, 4)).reshape(count, height * width) > 0
+        seen = jnp.concatenate([jnp.ones((count, before), bool), inside], axis=1)
+        others = jnp.ones((before - count + height * width, before + height * width), bool)
+        return jnp.concatenate([seen, others])
+
+
+class Segmenter(Backboned):
+    """A class for every patch of a vision transformer, from what its last blocks make of it.
+
+        x = normed patches of the last `layers` blocks, side by side
+        logits = head(batch_norm(x)), on the grid of the patches
+
+    DINOv2's small model with the classes of ADE20K, with initial parameters:
+
+        model = zoo.create("dinov2_vits14_ade20k_linear", key=jax.random.key(0))
+        classes = model(image).logits.argmax(0)  # image is [3, H, W], classes [H / 14, W / 14]
+
+    Source: Oquab et al., 2023, arXiv:2304.07193; `BNHead` in
+    `dinov2/eval/segmentation/models/decode_heads/linear_head.py` of facebookresearch/dinov2.
+    """
+
+    backbone: VisionTransformer
+    batch_norm: BatchNorm
+    head: eqx.nn.Linear
+    layers: int = eqx.field(static=True)
+
+    def __init__(self, config: SegmenterConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        backbone_key, head_key = jr.split(key)
+        self.backbone = VisionTransformer(config.backbone, key=backbone_key)
+        width = config.layers * config.dim
+        self.batch_norm = BatchNorm(width)
+        self.head = eqx.nn.Linear(width, config.classes, key=head_key)
+        self.layers, self.about = config.layers, about
+
+    def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
+        """Classes of one image's patches; `jax.vmap` gives a batch.
+
+        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
+        right and bottom edge is dropped.
+        """
+        depth = self.backbone.num_hidden_states
+        read = range(depth - self.layers + 1, depth + 1)
+        maps = self.backbone(pixel_values, read, as_maps=True).hidden_states
+        x = self.batch_norm(jnp.concatenate(maps).transpose(1, 2, 0))
+        return ClassMap(pointwise(self.head, x).transpose(2, 0, 1))

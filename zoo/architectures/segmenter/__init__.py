@@ -1,1 +1,0 @@
-"""Linear classifiers of patches."""

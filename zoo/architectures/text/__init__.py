@@ -1,1 +1,0 @@
-"""Transformers for texts."""

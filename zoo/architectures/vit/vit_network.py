@@ -1,0 +1,310 @@
+"""Vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, CLIP, EUPE, ViT-5 and the plain ViT."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zoo.architectures.base import UNKNOWN, Asked, FeatureNetwork, Identity, Network
+from zoo.architectures.parts.attention import AxialRoPE, GridRoPE, RoPE, Rotation
+from zoo.architectures.parts.block import (
+    AttentionPool,
+    Block,
+    MakeFeedForward,
+    Mlp,
+    Pool,
+    SwiGlu,
+    SwiGluFused,
+    class_token,
+    mean_of_patches,
+    token_and_mean,
+)
+from zoo.architectures.parts.layer_options import RopePeriods
+from zoo.architectures.parts.layers import (
+    ACTIVATIONS,
+    Norm,
+    PatchEmbedding,
+    Size,
+    pointwise,
+)
+from zoo.architectures.parts.learned_positions import LearnedPositionEmbedding
+from zoo.architectures.parts.output import Output, check_layers
+from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
+
+
+class VisionTransformer(FeatureNetwork):
+    """Patches become tokens, blocks of attention mix them, and one of them stands for the image.
+
+        x = [cls_token, reg_tokens, patch_embed(image) + positions]     in CLIP pre_norm(x)
+        x = block(x, rotation)                      for every block
+        last_hidden_state = norm(x)                 or head_norm(head_blocks(norm(x)))
+        pooler_output = pool(last_hidden_state)     or attn_pool
+        pooler_output = projection(norm(pool(x)))   of CLIP, whose last_hidden_state is x
+        logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
+        logits = (head(x[0]) + head_dist(x[1])) / 2     of DeiT, whose register has a head
+
+    DINOv3's ViT-S/16, with initial parameters:
+
+        model = build_model(ViTConfig(384, 12, 6, 1536), key=jax.random.key(0))
+        output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
+
+    Names of leaves are those of Equimo's `VisionTransformer`: `global_pos_embed` is the learned
+    position embedding, `local_pos_embed` the rotary embedding and `reg_tokens` the register tokens;
+    `mask_token` and `local_cls_norm`, the class token's own final norm, are there for checkpoints
+    alone, and inference does not use them. There is no dropout: what does nothing at inference
+    should leave no trace in an exported file.
+
+    Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; `dinov3/models/vision_transformer.py` of
+    facebookresearch/dinov3 (Siméoni et al., 2025, arXiv:2508.10104) and its counterpart of
+    facebookresearch/dinov2; registers: Darcet et al., 2023, arXiv:2309.16588; for the rest see
+    `zoo/architectures/families`.
+    """
+
+    patch_embed: PatchEmbedding
+    cls_token: Float[Array, "1 dim"] | None
+    reg_tokens: Float[Array, "registers dim"] | None
+    mask_token: Float[Array, "1 dim"] | None
+    global_pos_embed: LearnedPositionEmbedding | None
+    local_pos_embed: RoPE | None
+    pre_norm: Norm | None
+    blocks: tuple[Block, ...]
+    norm: Norm
+    local_cls_norm: Norm | None
+    head_blocks: tuple[Block, ...]
+    head_norm: Norm | None
+    attn_pool: AttentionPool | None
+    projection: eqx.nn.Linear | None
+    head: eqx.nn.Linear | None
+    head_dist: eqx.nn.Linear | None
+    pool: Pool | None = eqx.field(static=True)
+    pooled_norm: bool = eqx.field(static=True)
+    head_tokens: int | None = eqx.field(static=True)
+
+    def __init__(self, config: ViTConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        if (config.pool in ("token", "both") or config.head_tokens) and not config.cls_token:
+            raise ValueError(
+                "pool is class_token, and there is none (cls_token=False): give mean, attention "
+                "or None"
+            )
+        dim, blocks, where = config.dim, config.head_blocks, config.positions
+        keys = jr.split(key, 6 + config.depth)
+        patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
+        norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
+        sizes, feed = (dim, config.heads, config.hidden), _feed_forward(config)
+        block = partial(
+            Block,
+            *sizes,
+            ffn=feed,
+            norm=norm,
+            qkv_bias=config.qkv_bias,
+            qk_norm=norm if config.qk_norm else None,
+            layer_scale=config.layer_scale,
+        )
+        embed = partial(PatchEmbedding, dim, config.patch_size, key=patch_key)
+        self.patch_embed = embed(use_bias=config.patch_bias)
+        self.cls_token = 0.02 * jr.normal(cls_key, (1, dim)) if config.cls_token else None
+        rows = (config.registers, dim)
+        self.reg_tokens = 0.02 * jr.normal(reg_key, rows) if config.registers else None
+        self.mask_token = jnp.zeros((1, dim)) if config.mask_token else None
+        placed = partial(LearnedPositionEmbedding, dim, key=position_key)
+        self.global_pos_embed = placed(**asdict(where)) if where else None
+        self.local_pos_embed = _rope(config)
+        self.blocks = tuple(block(key=each) for each in block_keys)
+        self.pre_norm = norm(dim) if config.pre_norm else None
+        self.norm = norm(dim)
+        self.local_cls_norm = norm(dim) if config.untied_norms else None
+        behind = jr.split(jr.fold_in(key, config.depth), blocks.depth) if blocks else ()
+        self.head_blocks = tuple(_head_block(config, blocks, each) for each in behind if blocks)
+        self.head_norm = eqx.nn.LayerNorm(dim, eps=blocks.norm_eps) if blocks else None
+        attend = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
+        self.attn_pool = attend() if config.pool == "attention" else None
+        project = partial(eqx.nn.Linear, dim, use_bias=False, key=jr.fold_in(head_key, 1))
+        self.projection = project(config.projection) if config.projection else None
+        width = dim if config.head_tokens is None else (config.head_tokens + 1) * dim
+        head = partial(eqx.nn.Linear, width, config.classes)
+        self.head = head(key=head_key) if config.classes else None
+        self.head_dist = head(key=jr.fold_in(head_key, 2)) if config.distilled else None
+        self.head_tokens, self.pool = config.head_tokens, POOLS.get(config.pool)
+        self.pooled_norm, self.about = config.pooled_norm, about
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of what becomes one row of the output: a patch."""
+        return self.patch_embed.patch_size
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens in front of the patches: the class token and the registers."""
+        return sum(len(rows) for rows in (self.cls_token, self.reg_tokens) if rows is not None)
+
+    def __call__(
+        self,
+        pixel_values: Float[Array, "3 H W"],
+        layers: Sequence[int] = (),
+        *,
+        as_maps: bool = False,
+        attentions: bool = False,
+    ) -> Output:
+        """Features of one image; `jax.vmap` gives a batch.
+
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill a patch at
+          the right and bottom edge is dropped.
+        - `layers`: blocks, counted from 1, whose normed outputs are wanted as well.
+        - `as_maps`: give those as `[dim, height, width]`, patches only.
+        - `attentions`: give what these blocks, or the last one, attend to as well.
+
+        **Returns** `prefix_tokens + height * width` rows, and what is made of them.
+        """
+        check_layers(layers, self.num_hidden_states)
+        x, height, width = self.tokens(self.patch_embed(pixel_values))
+        rotation = self.rotation(height, width)
+        attending = (layers or range(1, len(self.blocks) + 1)[-1:]) if attentions else ()
+        weights: dict[int, Float[Array, "heads tokens tokens"]] = {}
+        states: list[Float[Array, "tokens dim"]] = []
+        normed: dict[int, Float[Array, "tokens dim"]] = {}
+        for number, block in enumerate(self.blocks, start=1):
+            if number in attending:
+                x, weights[number] = block.with_weights(x, rotation)
+            else:
+                x = block(x, rotation)
+            states.append(x)
+            if number in layers:
+                normed[number] = self.normed(x)
+        x = normed[len(self.blocks)] if len(self.blocks) in layers else self.normed(x)
+        x = self.after_head(x)
+        pooled = self.pooled(x)
+        hidden = tuple(normed[number] for number in layers)
+        if as_maps:
+            patches = (rows[self.prefix_tokens :] for rows in hidden)
+            hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
+        logits = self.classified(x, pooled, states[:-1])
+        attended = tuple(weights[number] for number in attending)
+        heads, embeds = self.class_attention(attended), pooled if self.projection else None
+        return Output(x, pooled, logits, hidden, attended, heads, image_embeds=embeds)
+
+    def asked(self, asked: Asked, *inputs: Float[Array, "3 H W"]) -> Output:
+        """Features of one image, with layers and attentions."""
+        (pixel_values,) = inputs
+        return self(pixel_values, asked.layers, as_maps=asked.as_maps, attentions=asked.attentions)
+
+    def rotation(self, height: Size, width: Size, joined: int = 0) -> Rotation | None:
+        """How queries and keys of a grid are rotated, once for all blocks; `joined` tokens in front
+        of all others are not."""
+        rope = self.local_pos_embed
+        return None if rope is None else rope(height, width, joined + self.prefix_tokens)
+
+    def class_attention(
+        self, attentions: Sequence[Float[Array, "heads tokens tokens"]]
+    ) -> tuple[Float[Array, "heads patches"], ...]:
+        """How much the class token attends to each patch; nothing if there is no class token."""
+        if self.cls_token is None:
+            return ()
+        return tuple(weights[:, 0, self.prefix_tokens :] for weights in attentions)
+
+    def tokens(
+        self, patches: Float[Array, "dim height width"]
+    ) -> tuple[Float[Array, "tokens dim"], Size, Size]:
+        """Class token, registers and patches with their learned positions; the grid's size."""
+        dim, height, width = patches.shape
+        x = patches.reshape(dim, height * width).T
+        token, registers = self.cls_token, self.reg_tokens
+        if self.global_pos_embed is not None:
+            positions = self.global_pos_embed(height, width)
+            first = self.global_pos_embed.prefix
+            x = x + positions[first:]
+            start = 0 if token is None else 1
+            token = token + positions[:1] if first and token is not None else token
+            if registers is not None and first > start:
+                registers = registers + positions[start:first]
+        prefix = [rows for rows in (token, registers) if rows is not None]
+        x = jnp.concatenate([*prefix, x])
+        return x if self.pre_norm is None else pointwise(self.pre_norm, x), height, width
+
+    def normed(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Tokens behind the final norm, unless that is of what is pooled of them."""
+        return x if self.pooled_norm else pointwise(self.norm, x)
+
+    def after_head(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Normed tokens after the blocks of the head."""
+        for block in self.head_blocks:
+            x = block(x)
+        return x if self.head_norm is None else pointwise(self.head_norm, x)
+
+    def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
+        """One vector for the image."""
+        if self.attn_pool is not None:
+            pooled = self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
+        elif self.pool is not None:
+            pooled = self.pool(x, self.prefix_tokens)
+        else:
+            return None
+        pooled = self.norm(pooled) if self.pooled_norm else pooled
+        return pooled if self.projection is None else self.projection(pooled)
+
+    def classified(
+        self,
+        x: Float[Array, "tokens dim"],
+        pooled: Float[Array, " width"] | None,
+        before: Sequence[Float[Array, "tokens dim"]],
+    ) -> Float[Array, " classes"] | None:
+        """Logits that the classifier makes of the last block's normed tokens, or of what was pooled
+        of them; the blocks before gave tokens that have no norm yet."""
+        if self.head is None:
+            return None
+        if self.head_tokens is None:
+            if pooled is None or self.head_dist is None:
+                return None if pooled is None else self.head(pooled)
+            return (self.head(pooled) + self.head_dist(x[1])) / 2
+        count = self.head_tokens
+        earlier = before[len(before) + 1 - count :]
+        tokens = [*(self.norm(state[0]) for state in earlier), x[0]][:count]
+        return self.head(jnp.concatenate([*tokens, mean_of_patches(x, self.prefix_tokens)]))
+
+
+NORMS: Mapping[str, Callable[..., Norm]] = {"layer": eqx.nn.LayerNorm, "rms": eqx.nn.RMSNorm}
+POOLS: Mapping[str | None, Pool] = {
+    "token": class_token,
+    "mean": mean_of_patches,
+    "both": token_and_mean,
+}
+
+
+def _head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Block:
+    return Block(
+        *(config.dim, config.heads, blocks.hidden),
+        ffn=SwiGlu,
+        norm=partial(eqx.nn.LayerNorm, eps=blocks.norm_eps),
+        qkv_bias=False,
+        qk_norm=None,
+        layer_scale=1e-5,
+        key=key,
+    )
+
+
+def _feed_forward(config: ViTConfig) -> MakeFeedForward:
+    if config.ffn == "mlp":
+        return partial(Mlp, activation=ACTIVATIONS[config.activation])
+    return SwiGlu if config.ffn == "swiglu" else SwiGluFused
+
+
+def _rope(config: ViTConfig) -> RoPE | None:
+    make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
+    return make(config.head_dim, **asdict(config.rope)) if config.rope else None
+
+
+class Backboned(Network):
+    """A network on a backbone, whose answers are of the image and not tokens."""
+
+    backbone: eqx.AbstractVar[VisionTransformer]
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.backbone.stride
