@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
@@ -142,20 +143,28 @@ class Changes:
             yield Chunk(source, fields["root"], names, fields["has_rows"])
 
 
-def find_changes(sources: Sequence[StatedSource], known: KnownRows, size: int) -> Changes:
-    """List the sources and return what is new or changed, in chunks of at most `size` pictures."""
-    changes = Changes(tempfile.TemporaryFile("w+", encoding="ascii"))
-    for source in sources:
-        if source.is_archive:
-            _compare_archive(source, known, changes)
-            continue
-        root, names = source_root(source), list_names(source, changes.passed)
-        changed = _changed_names(source, names, known, changes)
-        while piece := list(islice(changed, size)):
-            changes.pictures += len(piece)
-            stamped = tuple(name for name, _ in piece)
-            changes.write(Chunk(source, root, stamped, any(has_row for _, has_row in piece)))
-    return changes
+@contextmanager
+def find_changes(
+    sources: Sequence[StatedSource], known: KnownRows, size: int
+) -> Generator[Changes]:
+    """List the sources and yield what is new or changed, in chunks of at most `size` pictures."""
+    with tempfile.TemporaryFile("w+", encoding="ascii") as file:
+        changes = Changes(file)
+        for source in sources:
+            _list_changes(source, known, size, changes)
+        yield changes
+
+
+def _list_changes(source: StatedSource, known: KnownRows, size: int, changes: Changes) -> None:
+    if source.is_archive:
+        _compare_archive(source, known, changes)
+        return
+    root, names = source_root(source), list_names(source, changes.passed)
+    changed = _changed_names(source, names, known, changes)
+    while piece := list(islice(changed, size)):
+        changes.pictures += len(piece)
+        stamped = tuple(name for name, _ in piece)
+        changes.write(Chunk(source, root, stamped, any(has_row for _, has_row in piece)))
 
 
 def _compare_archive(source: StatedSource, known: KnownRows, changes: Changes) -> None:

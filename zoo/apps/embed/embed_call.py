@@ -90,7 +90,8 @@ def embed(
         int, Option("N", "The number of pictures that run together.", SPEED, least=1)
     ] = 1,
     shard: Annotated[
-        int, Option("N", "The number of pictures that are embedded and committed together.", SPEED, least=1)
+        int,
+        Option("N", "The number of pictures that are committed together.", SPEED, least=1),
     ] = SHARD,
     threads: Annotated[
         int | None,

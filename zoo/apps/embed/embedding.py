@@ -240,7 +240,8 @@ class ChunkWorker:
         import pyarrow as pa
 
         clock, column = Clock(), self.columns.column
-        fragment = lance.dataset(str(self.path)).get_fragment(number)
+        fragments = lance.dataset(str(self.path)).get_fragments()
+        (fragment,) = (each for each in fragments if each.fragment_id == number)
         rows = fragment.scanner(
             columns=["key", "source", "stamp", "sha256"],
             filter=f"error is null and {column} is null",
@@ -258,9 +259,13 @@ class ChunkWorker:
         with clock.during("write"), lance_writing(self.path):
             update = pa.table(arrays, names=["_rowid", column])
             metadata, fields = fragment.update_columns(update)
-        counts = {"pictures": len(rows), "computed": len(vectors)}
         return ChunkResult(
-            [], updated=[metadata], fields=fields, **counts, seconds=clock.seconds
+            [],
+            updated=[metadata],
+            fields=fields,
+            pictures=len(rows),
+            computed=len(vectors),
+            seconds=clock.seconds,
         )
 
     def _outcomes_of_rows(

@@ -127,9 +127,7 @@ def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
     return facts
 
 
-def _measure(
-    table: VectorTable, partitions: int, seconds: float, progress: Progress
-) -> IndexFacts:
+def _measure(table: VectorTable, partitions: int, seconds: float, progress: Progress) -> IndexFacts:
     """Search the neighbours of a sample in more and more partitions, until enough are found."""
     progress.stage(f"comparing the index with an exact search of {table.count:,} rows")
     rows = np.concatenate([block.rows for block in table.blocks()])

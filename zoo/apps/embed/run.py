@@ -68,29 +68,37 @@ def make_dataset(
         dataset.check_columns(columns.column)
         progress.stage("looking for pictures")
         known = KnownRows(dataset.table, dataset.description.sources)
-        changes = find_changes(description.sources, known, request.shard)
-        check = _check_updatable if columns.column == VECTOR else _check_appendable
-        check(dataset, known, changes, request)
-        if columns.column != VECTOR:
-            dataset.add_column(columns.vector_field())
-        dataset.describe(description)
-        statistics = Statistics(dataset, changes, columns.column, scheduler is None, progress)
-        path, digest = str(network.place), network.digest
-        recipe = Recipe(path, digest, request, description.sources, columns.column)
-        if statistics.tasks:
-            if scheduler is None:
-                opened = local_workers(recipe, threads, statistics.count)
-            else:
-                opened = cluster_workers(scheduler, recipe)
-            with opened as workers:
-                try:
-                    run_tasks(statistics.read_tasks(), workers, statistics.settle)
-                except KeyboardInterrupt:
-                    progress.note(statistics.interruption())
-                    raise
-        gone = _settle_missing(dataset, known, changes, request.prune)
+        with find_changes(description.sources, known, request.shard) as changes:
+            check = _check_updatable if columns.column == VECTOR else _check_appendable
+            check(dataset, known, changes, request)
+            if columns.column != VECTOR:
+                dataset.add_column(columns.vector_field())
+            dataset.describe(description)
+            statistics = Statistics(dataset, changes, columns.column, scheduler is None, progress)
+            path, digest = str(network.place), network.digest
+            recipe = Recipe(path, digest, request, description.sources, columns.column)
+            _run(recipe, statistics, threads, scheduler)
+            gone = _settle_missing(dataset, known, changes, request.prune)
         dataset.clean()
         return statistics.result(gone, request.prune, began)
+
+
+def _run(
+    recipe: Recipe, statistics: Statistics, threads: int | None, scheduler: str | None
+) -> None:
+    """Have the tasks of a run done, and their results committed."""
+    if not statistics.tasks:
+        return
+    if scheduler is None:
+        opened = local_workers(recipe, threads, statistics.count)
+    else:
+        opened = cluster_workers(scheduler, recipe)
+    with opened as workers:
+        try:
+            run_tasks(statistics.read_tasks(), workers, statistics.settle)
+        except KeyboardInterrupt:
+            statistics.progress.note(statistics.interruption())
+            raise
 
 
 def describe(

@@ -202,7 +202,7 @@ def _remote_stamp(info: Mapping[str, Any]) -> str:
 def _walk(folder: str, prefix: str) -> Iterator[StampedName]:
     try:
         with os.scandir(os.path.join(folder, prefix)) as entries:
-            # A folder sorts among the files as its name with a slash does, so that paths are sorted.
+            # A folder sorts as its name with a slash does, so that paths are sorted.
             by_name = {
                 entry.name + "/" * entry.is_dir(follow_symlinks=False): entry
                 for entry in entries

@@ -94,7 +94,7 @@ def local_workers(
     with ThreadPoolExecutor(CHUNKS) as executor:
         try:
             # One more, so that a thread has work while results are committed.
-            yield Workers(partial(executor.submit, worker.run), CHUNKS + 1)
+            yield Workers(lambda task: executor.submit(worker.run, task), CHUNKS + 1)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             worker.stop()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weights.progress import Progress
-from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
+from zoo.apps.embed.vector_table import KEY, THUMBNAIL, Rows, VectorTable, open_vectors
 from zoo.apps.site.folders import Built
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.read import to_text
@@ -99,7 +99,7 @@ def write_searchable(searched: Searchable, site: Path, progress: Progress) -> No
     progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
     place = site / SEARCH
     (place / THUMBNAILS).mkdir(parents=True)
-    columns, keys, shown, valid = (KEY, THUMBNAIL), [], [], list[np.ndarray[Any, Any]]()
+    columns, keys, shown, valid = (KEY, THUMBNAIL), list[str](), list[bool](), list[Rows]()
     with (place / VECTORS_FILE).open("wb") as file:
         for block in searched.table.blocks():
             valid.append(block.rows)
