@@ -208,7 +208,7 @@ class Dataset:
         if description != self.description:
             with lance_writing(self.path):
                 text = description.model_dump_json()
-                self.table.replace_schema_metadata({METADATA_KEY.decode(): text})
+                self.table.update_schema_metadata({METADATA_KEY.decode(): text})
             self.description = description
 
     def add_column(self, column: pa.Field) -> None:

@@ -76,7 +76,7 @@ def read_index(table: VectorTable) -> IndexFacts | None:
 
 def unindexed_rows(table: VectorTable) -> int:
     """Return the number of rows that came after the index was built."""
-    return int(table.source.index_statistics(_name(table))["num_unindexed_rows"])
+    return int(table.source.stats.index_stats(_name(table))["num_unindexed_rows"])
 
 
 def _described(table: VectorTable) -> list[Any]:
