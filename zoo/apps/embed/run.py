@@ -21,7 +21,7 @@ from zoo.apps.embed.embedding import Recipe, Task
 from zoo.apps.embed.network import find_network
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.embed.sources import state_sources
-from zoo.apps.embed.workers import cluster_workers, local_workers, run_tasks
+from zoo.apps.embed.workers import cluster_workers, local_workers, run_chunks
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadOutput
 from zoo.common.progress import is_terminal
@@ -57,7 +57,7 @@ def make_dataset(
     network = find_network(request.model, request.precision, offline)
     columns = RowColumns(network, request.dtype, request.extra)
     columns.check()
-    description = describe(columns, request, state_sources(request.sources))
+    description = describe_dataset(columns, request, state_sources(request.sources))
     with locked_output(request.out, progress):
         dataset = Dataset.open(request.out)
         if request.append_model:
@@ -95,13 +95,13 @@ def _run(
         opened = cluster_workers(scheduler, recipe)
     with opened as workers:
         try:
-            run_tasks(statistics.read_tasks(), workers, statistics.settle)
+            run_chunks(statistics.read_tasks(), workers, statistics.settle)
         except KeyboardInterrupt:
             statistics.progress.note(statistics.interruption())
             raise
 
 
-def describe(
+def describe_dataset(
     columns: RowColumns, request: EmbedRequest, sources: tuple[StatedSource, ...]
 ) -> Description:
     """Return the description of a dataset that a request asks for."""

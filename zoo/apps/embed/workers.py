@@ -46,7 +46,7 @@ class Workers:
     lost: tuple[type[BaseException], ...] = ()
 
 
-def run_tasks(
+def run_chunks(
     tasks: Iterator[Task], workers: Workers, settle: Callable[[list[ChunkResult]], None]
 ) -> None:
     """Run all tasks, and call `settle` with the results that are there, as soon as there are some.

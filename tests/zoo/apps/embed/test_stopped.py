@@ -84,9 +84,8 @@ def complete(folder, run, undisturbed, command=COMMAND):
     done = run(Order(str(folder), command, output=str(folder / "said")))
     assert done.status == 1, (folder / "said.err").read_text()
     assert rows_of(folder) == undisturbed[0]
-    assert {path.name for path in folder.joinpath(OUT, "data").iterdir()} == used_files(
-        folder / OUT
-    )
+    files = {path.name for path in folder.joinpath(OUT, "data").iterdir()}
+    assert files == used_files(folder / OUT)
 
 
 def kill_before_commit(folder, run, number, command=COMMAND):
@@ -185,7 +184,7 @@ def second_run(folder, run):
     shutil.copytree(shared, pictures)
     assert run(Order(str(folder), COMMAND)).status == 1
     names, new = [*jpegs(60)], [*jpegs(75).items()][60:]
-    for name, data in new + [*zip(names[10:15], jpegs(75).values(), strict=False)]:
+    for name, data in [*new, *zip(names[10:15], jpegs(5).values(), strict=True)]:
         (pictures / name).write_bytes(data)
         os.utime(pictures / name, (1, 1))
     for name in names[:3]:
