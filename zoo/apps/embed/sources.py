@@ -6,6 +6,7 @@ import codecs
 import glob
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -203,26 +204,27 @@ def _walk(folder: str, prefix: str) -> Iterator[StampedName]:
     try:
         with os.scandir(os.path.join(folder, prefix)) as entries:
             # A folder sorts as its name with a slash does, so that paths are sorted.
-            by_name = {
-                entry.name + "/" * entry.is_dir(follow_symlinks=False): entry
+            names = sorted(
+                entry.name + "/" * entry.is_dir(follow_symlinks=False)
                 for entry in entries
                 if not entry.name.startswith(".")
-            }
+            )
     except OSError as error:
         yield prefix.rstrip("/"), f"{UNREADABLE}cannot be opened ({error.strerror})."
         return
-    for name in sorted(by_name):
+    for name in names:
         if name.endswith("/"):
             yield from _walk(folder, prefix + name)
         else:
-            yield prefix + name, _entry_stamp(by_name[name])
+            yield prefix + name, _entry_stamp(os.path.join(folder, prefix + name))
 
 
-def _entry_stamp(entry: os.DirEntry[str]) -> str:
+def _entry_stamp(path: str) -> str:
     try:
-        return LINKED if entry.is_dir() else _local_stamp(entry.stat())
+        status = os.stat(path)
     except OSError:
         return ""
+    return LINKED if stat.S_ISDIR(status.st_mode) else _local_stamp(status)
 
 
 def source_root(source: StatedSource) -> str:
