@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from lance.fragment import write_fragments
 from PIL import Image
 from scipy.sparse.csgraph import connected_components
 from transformers import AutoImageProcessor, AutoTokenizer
@@ -23,8 +24,9 @@ from zoo.apps.embed import index as vector_index
 from zoo.apps.embed import near_duplicates, vector_table
 from zoo.apps.embed import search as search_rows
 from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
+from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.found_rows import SearchRequest
-from zoo.apps.embed.index import build_index
+from zoo.apps.embed.index import build_index, read_index
 from zoo.apps.embed.near_duplicates import find_duplicates
 from zoo.apps.embed.nearest import Nearest
 from zoo.apps.embed.search import nearest_rows, search_table
@@ -301,3 +303,29 @@ def test_keys_have_their_accents(tmp_path):
     assert (under.min((0, 2)) < 128).all()  # the number has a line of its own
     more = contact_sheet(open_vectors(tmp_path / "d.lance"), [[*cells, cells[0]]], None)
     assert (more.width, more.height - GAP) == (sheet.shape[1], 2 * (len(sheet) - GAP))
+
+
+def test_an_index_stays_when_rows_change(tmp_path, monkeypatch):
+    """Rows that came after it are compared one by one, and removed ones are not found."""
+    vectors = drawn(600, 32)
+    build_index(dataset(tmp_path / "x.lance", vectors), Quiet())
+    changed = Dataset.open(tmp_path / "x.lance")
+    table = table_of(["7.png", "new.png"], -vectors[[7, 8]])
+    fragments = write_fragments(pa.Table.from_batches([table]), str(tmp_path / "x.lance"))
+    changed.table.add_columns({"source": "'s'"})
+    changed.commit([ChunkResult(fragments, replaced=[("s", "7.png")])])
+    monkeypatch.setattr(search_rows, "INDEXED_ROWS", 100)
+    opened = open_vectors(tmp_path / "x.lance")
+    assert opened.count == 601 and "it lacks 2 rows" in search_rows.told_index(opened)
+    facts = read_index(opened)
+    for number, key in ((7, "7.png"), (8, "new.png")):
+        (query,) = vector_table.unit_rows(-vectors[[number]].astype(np.float32))
+        near = nearest_rows(opened, query, 1, facts.probes)
+        assert abs(near.cosines[0] - 1) < NOISE
+        assert opened.take(near.rows, ["key"]) == [{"key": key}]
+    old = nearest_rows(opened, -query, 600, facts.probes)
+    assert len(set(old.rows.tolist())) == len(old.rows) and opened.row_of("7.png") > 598
+    Dataset.create(tmp_path / "x.lance", table.schema, changed.description)
+    emptied = open_vectors(tmp_path / "x.lance")
+    assert read_index(emptied) is None and emptied.count == 0
+    assert nearest_rows(emptied, query, 3).rows.tolist() == []
