@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 
 STAGES = "read", "decode", "resize", "model", "write"
 
-PIECE = 8
-"""Pictures that one thread takes at a time."""
-
 SHAPES = 4
-"""Batches' worth of pictures that are sorted by shape, at least."""
+"""Batches' worth of pictures that are sorted by shape, if a network takes several shapes."""
 
 FRAGMENT_BYTES = 64 << 20
 """Bytes of rows in memory at which a fragment is written before its chunk ends."""
@@ -289,8 +286,7 @@ class ChunkWorker:
         self, items: Iterator[Item], rows: dict[str, Any], clock: Clock
     ) -> Iterator[tuple[str, Outcome]]:
         """Yield what becomes of the pictures, in their order, by key."""
-        batch = self.request.batch
-        count = batch * max(SHAPES, PIECE // batch)
+        count = self.request.batch * (SHAPES if self.runner.found.is_free else 1)
         pending = deque[Future[list[tuple[str, Outcome]]]]()
         try:
             while piece := list(islice(items, count)):
