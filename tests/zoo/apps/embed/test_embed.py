@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import shutil
+import tarfile
 
 import lance
 import numpy as np
@@ -139,6 +140,23 @@ def test_files_that_are_cut_short(tmp_path, stub, pictures):
     assert {"x.parquet"} < errors(tmp_path / "x.lance").keys()
     found = rows(tmp_path / "x.lance")
     check(found, {key: pictures[key] for key in found}, atol=2e-3)
+
+
+def test_a_name_that_comes_twice(tmp_path, stub, pictures):
+    """Is one row in a list, and in a tar file a row for each of its pictures."""
+    names = [*pictures][:3]
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for name in names:
+            member = tarfile.TarInfo("a.jpg")
+            member.size = len(pictures[name])
+            archive.addfile(member, io.BytesIO(pictures[name]))
+    sources = [tmp_path / "x.tar", tmp_path / "*.tar"]
+    assert package.embed(sources, model=stub, out=tmp_path / "x.lance").pictures == 3
+    found = rows(tmp_path / "x.lance")
+    check(found, dict(zip(("a.jpg", "a.jpg#2", "a.jpg#3"), map(pictures.get, names), strict=True)))
+    folder = folders.write(tmp_path / "in", {name: pictures[name] for name in names})
+    (folder / "list.txt").write_text("\n".join([*names, names[0]]))
+    assert package.embed(folder / "list.txt", model=stub, out=tmp_path / "y.lance").pictures == 3
 
 
 def test_another_model_is_refused(tmp_path, stub, pictures):

@@ -1,5 +1,6 @@
 """`zoo embed` that is killed, on one machine and on a cluster: the same command completes it."""
 
+import json
 import os
 import random
 import resource
@@ -79,13 +80,24 @@ def undisturbed(begin, run):
     return found, done.seconds
 
 
-def complete(folder, run, undisturbed, command=COMMAND):
-    """Give the command once more, and compare what it leaves with an undisturbed run."""
-    done = run(Order(str(folder), command, output=str(folder / "said")))
+def complete(folder, run, wanted, command=COMMAND):
+    """Give the command once more, and compare what it leaves with the rows of an undisturbed run.
+
+    Return the number of pictures that it computed.
+    """
+    done = run(Order(str(folder), [*command, "--json"], output=str(folder / "said")))
     assert done.status == 1, (folder / "said.err").read_text()
-    assert rows_of(folder) == undisturbed[0]
+    assert rows_of(folder) == wanted
     files = {path.name for path in folder.joinpath(OUT, "data").iterdir()}
     assert files == used_files(folder / OUT)
+    return json.loads((folder / "said.out").read_text())["computed"]
+
+
+def committed(folder):
+    """Rows that are in the dataset, if there is one."""
+    if not [*folder.glob(f"{OUT}/_versions/*.manifest")]:
+        return 0
+    return lance.dataset(folder / OUT).count_rows()
 
 
 def kill_before_commit(folder, run, number, command=COMMAND):
@@ -95,15 +107,18 @@ def kill_before_commit(folder, run, number, command=COMMAND):
     assert done.status == STOPPED["SIGKILL"]
     written = {path.name for path in folder.joinpath(OUT, "data").iterdir()}
     assert written > used_files(folder / OUT)
+    return len(written - used_files(folder / OUT))
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(10, marks=pytest.mark.full)])
 def test_killed_between_a_write_and_its_commit(count, begin, run, undisturbed):
     for number in range(count):
         folder = begin()
-        for _ in range(1 + number % 2):
-            kill_before_commit(folder, run, 1 + number % 3)
-        complete(folder, run, undisturbed)
+        for kills in range(1 + number % 2):
+            lost = kill_before_commit(folder, run, 1 + number % 3)
+            assert lost <= 3 * (1 + kills)
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0]) == 61 - left
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(10, marks=pytest.mark.full)])
@@ -112,7 +127,8 @@ def test_killed_at_drawn_moments(count, begin, run, undisturbed):
     for _ in range(count):
         folder = begin()
         run(Order(str(folder), COMMAND, seconds=draw.uniform(0.2, 1) * undisturbed[1]))
-        complete(folder, run, undisturbed)
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0]) == 61 - left
 
 
 WORKER = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60")
@@ -155,7 +171,8 @@ def test_a_driver_is_killed_between_a_write_and_its_commit(count, begin, run, un
     for number in range(count):
         folder = begin()
         kill_before_commit(folder, run, 1 + number % 2, command)
-        complete(folder, run, undisturbed, command)
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0], command) == 61 - left
 
 
 @pytest.mark.full
@@ -174,7 +191,8 @@ def test_drivers_and_workers_are_killed(count, begin, run, undisturbed, cluster)
             cluster.kill_one(number // 2 % 2)
             _, said = process.communicate(timeout=120)
             assert process.returncode == 1, said
-        complete(folder, run, undisturbed, command)
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0], command) == 61 - left
 
 
 def second_run(folder, run):
@@ -207,7 +225,7 @@ def test_an_update_is_killed(count, begin, run):
         left = rows_of(folder)
         assert before.keys() <= left.keys()
         assert all(row in (before.get(key), wanted.get(key)) for key, row in left.items())
-        complete(folder, run, (wanted,), [*COMMAND, "--prune"])
+        complete(folder, run, wanted, [*COMMAND, "--prune"])
 
 
 @pytest.mark.full
@@ -235,7 +253,7 @@ def test_an_interrupted_run_says_what_is_done(begin, run, undisturbed):
     order = Order(str(folder), ["-c", program, "2", *COMMAND], output=str(folder / "said"))
     assert run(order).status == STOPPED["SIGINT"]
     assert "interrupted; " in (folder / "said.err").read_text()
-    complete(folder, run, undisturbed)
+    complete(folder, run, undisturbed[0])
 
 
 def test_a_full_disk(begin, run, undisturbed):
@@ -245,7 +263,7 @@ def test_a_full_disk(begin, run, undisturbed):
     done = run(Order(str(folder), command, limits=limit, output=str(folder / "said")))
     said = (folder / "said.err").read_text()
     assert done.status == 2 and "No space left" in said and "Traceback" not in said, said
-    complete(folder, run, undisturbed)
+    complete(folder, run, undisturbed[0])
 
 
 @pytest.mark.full
