@@ -17,6 +17,7 @@ from tests import folders
 from tests.zoo.apps.embed.conftest import jpegs, stub_folder, write_parquet, write_tar
 from tests.zoo.apps.embed.test_embed import check, rows
 from weights.progress import Quiet
+from zoo.apps.embed import dataset as dataset_module
 from zoo.apps.embed.dataset import Dataset
 from zoo.common.errors import BadFile, BadOutput
 
@@ -75,8 +76,9 @@ class Folder:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(20))])
-def test_a_folder_that_changes(seed, tmp_path, stub):
+def test_a_folder_that_changes(seed, tmp_path, stub, monkeypatch):
     """Each time the rows are those of a run from nothing, with all columns."""
+    monkeypatch.setattr(dataset_module, "CLEANED_EVERY", 2)
     folder, out = Folder(tmp_path / "in", seed), tmp_path / "x.lance"
     folder.add(30)
     folder.write("b/no.jpg", b"no")
