@@ -2,6 +2,7 @@
 
     python benchmarks/embed.py --pictures 3000 [--rounds 12] [--folder FOLDER]
     python benchmarks/embed.py --pictures 2400 --changes [--folder FOLDER]
+    python benchmarks/embed.py --pictures 200 --network [--rounds 5] [--folder FOLDER]
 
 Seeded JPEGs of 64 to 2,000 pixels a side are drawn. In every round each way gets pictures of one
 share, in turn: `zoo embed` all of them, from the start to the finished dataset, the others some. A
@@ -11,10 +12,15 @@ networks are DINOv3 ViT-S/16 with random weights, built into a folder once.
 With `--changes`, a twelfth of the pictures stays apart at first. Then as many are removed, as many
 replaced and as many added, and the folder is embedded once more by `vit_digits` into the same
 dataset, and into a new one. Both have to have the same rows.
+
+With `--network`, `zoo embed` is compared with its network alone on the same pictures: decoded and
+resized before, one picture a run, as many runs at once as there are cores, just before and after it
+in each round. The networks are `vit_digits`, on pictures of digits, and DINOv3 ViT-S/16 in int8.
 """
 
 import argparse
 import itertools
+import os
 import shutil
 import statistics
 import subprocess
@@ -22,6 +28,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -33,10 +40,12 @@ from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
 from zoo.apps.embed.embed_request import Embedded
+from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.common.runtime import RESTING, open_session
-from zoo.images.pictures import pictures
+from zoo.data.digits.data import load_digits
+from zoo.images.pictures import pictures, read_picture
 
 MODEL = "dinov3_vits16"
 BATCHES = 1, 8, 32
@@ -231,13 +240,69 @@ def measure_changes(paths: list[Path], work: Path) -> None:
     print("the same rows" if rows_of(kept) == rows_of(anew) else "OTHER ROWS")
 
 
+def draw_digits(folder: Path, count: int) -> list[Path]:
+    """PNGs of digits, some of them several times."""
+    images = load_digits().images
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{index:06d}.png" for index in range(count)]
+    for index, path in enumerate(paths):
+        Image.fromarray(images[index % len(images)]).save(path)
+    return paths
+
+
+class Prepared:
+    """A network and the values of pictures that it is given, as `zoo embed` gives them to it."""
+
+    def __init__(self, place: Path, variant: str, paths: list[Path]):
+        network, self.cores = find_network(str(place), variant), len(os.sched_getaffinity(0))
+        reads = (read_picture(path.read_bytes(), path.name, network.least) for path in paths)
+        self.values = [network.values(read) for read in reads]
+        self.runner = Runner(network, lane_session(network.path), self.cores)
+
+    def rate(self) -> float:
+        """Pictures a second of the network alone."""
+        began = time.perf_counter()
+        with ThreadPoolExecutor(self.cores) as threads:
+            run = partial(self.runner.run, names=["pooler_output"])
+            for _ in threads.map(run, ([values] for values in self.values)):
+                pass
+        return len(self.values) / (time.perf_counter() - began)
+
+
+def measure_network(count: int, rounds: int, work: Path) -> None:
+    """Print the throughput of `zoo embed` as a share of that of its network alone."""
+    cases = (
+        ("vit_digits", "fp32", draw_digits(work / "digits", 20 * count)),
+        (MODEL, "int8", draw(work / "pictures", count)),
+    )
+    for model, variant, paths in cases:
+        place = built(model, work, variant)
+        prepared, ratios = Prepared(place, variant, paths), []
+        for _ in range(rounds):
+            before = prepared.rate()
+            made = embedded(paths, place, variant, work)
+            alone = (before + prepared.rate()) / 2
+            ratios.append(made.rate / alone)
+            total = sum(made.seconds.values())
+            stages = {name: f"{seconds / total:.1%}" for name, seconds in made.seconds.items()}
+            print(f"{model}, {variant}: {made.rate:.1f}/s beside {alone:.1f}/s, {stages}")
+        share = statistics.median(ratios)
+        print(
+            f"{model}, {variant}: {share:.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pictures", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "embed")
     parser.add_argument("--changes", action="store_true", help="measure a folder that changes")
+    parser.add_argument("--network", action="store_true", help="measure beside the network alone")
     asked = parser.parse_args()
+    if asked.network:
+        measure_network(asked.pictures, asked.rounds, asked.folder)
+        return
     paths = draw(asked.folder / "pictures", asked.pictures)
     if asked.changes:
         measure_changes(paths, asked.folder)

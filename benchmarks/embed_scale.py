@@ -1,4 +1,4 @@
-"""How `zoo embed` divides its shards among the workers of Dask's own scheduler, some of which fail.
+"""How `zoo embed` divides its chunks among the workers of Dask's own scheduler, some of which fail.
 
     python benchmarks/embed_scale.py [--workers 64] [--shards 2000] [--rate 10] [--faster 600]
 
@@ -18,37 +18,19 @@ import time
 import dask
 from distributed import Scheduler, Worker, get_worker
 
-from zoo.apps.embed.crews import AHEAD, Crew, run_shards
-from zoo.apps.embed.dask_cluster import connect
+from zoo.apps.embed.dataset import ChunkResult
 from zoo.apps.embed.embed_request import SHARD
-from zoo.apps.embed.work_folder import ShardNote
+from zoo.apps.embed.workers import AHEAD, Workers, dask_submit, run_chunks
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2
 """Shares of the workers that take four times as long, that die, and that join after a while."""
 
 
-class Shards:
-    """Stands for the tally of a run: all shards are left, and done ones are counted."""
-
-    def __init__(self, count: int):
-        self.count_of, self.done = count, set()
-
-    def left(self):
-        return ((index, index) for index in range(self.count_of))
-
-    def count(self, pictures: int, fresh: int) -> None:
-        pass
-
-    def finish(self, note: ShardNote) -> None:
-        assert note.index not in self.done
-        self.done.add(note.index)
-
-
-def stub(index: int, seconds: float) -> ShardNote:
-    """Wait as long as a shard takes on this worker."""
+def stub(index: int, seconds: float) -> ChunkResult:
+    """Wait as long as a chunk takes on this worker."""
     slow = str(get_worker().name).startswith("slow")
     time.sleep(seconds * (4 if slow else 1))
-    return ShardNote(index, SHARD, 0, [])
+    return ChunkResult([], pictures=index)
 
 
 async def serve(asked: argparse.Namespace, seconds: float) -> None:
@@ -86,13 +68,13 @@ def embed(
     address: str, asked: argparse.Namespace, seconds: float, lives: dict[int, list[float]]
 ) -> None:
     """What `zoo embed --scheduler` does, with the stub in place of the work."""
-    tally = Shards(asked.shards)
-    with connect(address) as (executor, lost):
+    done = list[ChunkResult]()
+    with dask_submit(address) as (submit, lost):
         began = time.perf_counter()
-        crew = Crew(lambda i: executor.submit(stub, i, seconds), AHEAD, False, lost)
-        run_shards(crew, tally)
+        workers = Workers(lambda index: submit(stub, index, seconds), AHEAD, lost)
+        run_chunks(iter(range(asked.shards)), workers, done.extend)
         wall = time.perf_counter() - began
-    assert len(tally.done) == asked.shards
+    assert sorted(result.pictures for result in done) == [*range(asked.shards)]
     perfect, hours = least(asked.shards * seconds, began, lives), wall * asked.faster / 3600
     print(f"{asked.shards} shards of {SHARD} pictures, each once, on {asked.workers} workers:")
     print(f"{wall:.1f} s, which stands for {hours:.1f} h: {wall / perfect:.2f} of the least")

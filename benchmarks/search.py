@@ -85,27 +85,27 @@ def in_numpy(place: Path) -> Search:
 
 
 def in_zoo(place: Path) -> Search:
-    from zoo.apps.embed.exact import exact_nearest
-    from zoo.apps.embed.vector_index import lance_nearest
+    from zoo.apps.embed.nearest import nearest_rows
     from zoo.apps.embed.vector_table import open_vectors
 
     def search(queries: np.ndarray) -> np.ndarray:
         table = open_vectors(place / "x.lance")
-        if len(queries) == 1:
-            return lance_nearest(table, queries, NEAREST, None).rows
-        return exact_nearest(table, queries, NEAREST).rows
+        return np.stack([nearest_rows(table, query, NEAREST).rows for query in queries])
 
     return search
 
 
 def by_index(place: Path) -> Search:
     from weights.progress import Quiet
-    from zoo.apps.embed.vector_index import build_index, lance_nearest
+    from zoo.apps.embed.index import build_index
+    from zoo.apps.embed.nearest import nearest_rows
     from zoo.apps.embed.vector_table import open_vectors
 
     probes = build_index(open_vectors(place / "x.lance"), Quiet()).probes
     table = open_vectors(place / "x.lance")
-    return lambda queries: lance_nearest(table, queries, NEAREST, probes).rows
+    return lambda queries: np.stack(
+        [nearest_rows(table, query, NEAREST, probes).rows for query in queries]
+    )
 
 
 def faiss_known(place: Path, kind: str) -> "faiss.Index":  # noqa: F821
@@ -160,7 +160,7 @@ def measure(way: str, place: Path) -> dict[str, Any]:
     """One way, in this process alone."""
     import lance  # noqa: F401
 
-    import zoo.apps.embed.vector_index  # noqa: F401
+    import zoo.apps.embed.nearest  # noqa: F401
 
     if way.startswith("faiss"):
         import faiss  # noqa: F401
@@ -202,7 +202,7 @@ def digits() -> None:
     """Precision of the ten nearest, of held-out digits among those that were trained on."""
     import zoo
     from tests.vector_datasets import table_of, write_dataset
-    from zoo.apps.embed.exact import exact_nearest
+    from zoo.apps.embed.nearest import nearest_rows
     from zoo.apps.embed.vector_table import open_vectors
     from zoo.data.digits.data import split_digits
 
@@ -217,7 +217,8 @@ def digits() -> None:
         place = Path(folder) / "digits.lance"
         keys = [f"{label}/{row:04}.png" for row, label in enumerate(known.labels)]
         write_dataset(place, [table_of(keys, vectors.astype(np.float16))])
-        found = exact_nearest(open_vectors(place), unit(queries), NEAREST).rows
+        table = open_vectors(place)
+        found = np.stack([nearest_rows(table, query, NEAREST).rows for query in unit(queries)])
     right = known.labels[found] == asked.labels[:, None]
     print(f"precision@{NEAREST} of {len(queries)} digits: {right.mean():.4f}")
 

@@ -20,7 +20,7 @@ PAGES = [CONTRIBUTING, *sorted(ROOT.glob("docs/concepts/*.md"))]
 OTHERS = [ROOT / "README.md", *(ROOT / "docs").glob("how-to/[ce]*.md"), ROOT / "docs/security.md"]
 SOURCES = ("converter", "weights", "zoo", "tests", "benchmarks")
 MADE = {
-    *("embed.json", "dist/", ".venv/bin/mypy", "onnx/", "config.json"),
+    *("dist/", ".venv/bin/mypy", "onnx/", "config.json"),
     *("preprocessor_config.json", "processor_config.json"),
 }
 """What is there once something has made it."""

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from lance.fragment import write_fragments
 
-from zoo.apps.embed.about import About, write_about
-from zoo.apps.embed.part_files import part_format, part_writer
+from zoo.apps.embed.dataset import ChunkResult, Dataset
+from zoo.apps.embed.description import Description
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.schema import StatedPreprocessing
 
@@ -24,19 +25,13 @@ def table_of(keys: Sequence[str], vectors) -> pa.RecordBatch:
     return pa.record_batch(arrays, names=list(COLUMNS))
 
 
-def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object) -> About:
-    """A finished dataset, a part for each batch."""
-    how, schema = part_format(out), parts[0].schema
-    for folder in (out / "_work", how.part(out, 0).parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    for index, rows in enumerate(parts):
-        with part_writer(how.part(out, index), out / "_work", schema) as write:
-            write(rows)
-    how.commit(out, schema, [(how.part(out, i), len(rows)) for i, rows in enumerate(parts)])
+def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object) -> Description:
+    """A dataset with a fragment for each batch."""
+    schema = parts[0].schema
     vector = schema.field("vector").type
     dtype = "float16" if vector.value_type == pa.float16() else "float32"
     own = Preprocessing((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    about = About(
+    description = Description(
         model="dinov3_vits16",
         variant="fp32",
         model_sha256="0" * 64,
@@ -48,8 +43,9 @@ def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object)
         preprocessing=StatedPreprocessing(**vars(own), in_file=False),
         columns=COLUMNS,
         sources=(),
-        pictures=sum(map(len, parts)),
     ).changed(**changes)
-    write_about(out, about, out / "_work")
-    (out / "_work").rmdir()
-    return about
+    dataset = Dataset.create(out, schema, description)
+    for rows in parts:
+        table = pa.Table.from_batches([rows])
+        dataset.commit([ChunkResult(write_fragments(table, str(out)))])
+    return description

@@ -2,13 +2,19 @@
 
 import pytest
 
-from zoo.apps.embed.earlier_rows import LISTED, read_listed
+from zoo.apps.embed.description import METADATA_KEY, read_description
 from zoo.common.errors import BadFile
 from zoo.texts.tokenizer import WORDS, read_words
 
+
+def read_metadata(folder):
+    (path,) = folder.iterdir()
+    return read_description(path, {METADATA_KEY: path.read_bytes()})
+
+
 READERS = {
     WORDS: (read_words, "is no JSON"),
-    LISTED: (lambda folder: [*read_listed(folder)], "is not what `zoo embed` writes"),
+    "x.lance": (read_metadata, "`zoo embed` did not write"),
 }
 
 

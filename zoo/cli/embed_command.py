@@ -15,9 +15,9 @@ ENDINGS = 5
 def embed_command(embedded: Embedded, json: Json = False) -> int:
     """Make a dataset with a vector of every picture, in Lance's format.
 
-    A run that is stopped goes on where it was when the same command is given again. When it is
-    given after the pictures have changed, those that are new or others are computed, and no more.
-    Pictures that cannot be read are listed in NAME.errors.parquet, and the exit code is 1.
+    The same command completes a run that was stopped. After pictures have changed it embeds those
+    that are new or changed, and no others. The row of a picture that cannot be read has the reason
+    in its column `error`, and the exit code is 1.
     """
     print_result(json, embedded, _show, lambda done: vars(done) | {"rate": done.rate})
     return FAILED_CHECK if embedded.errors else 0
@@ -25,8 +25,6 @@ def embed_command(embedded: Embedded, json: Json = False) -> int:
 
 def _show(embedded: Embedded) -> None:
     """How many pictures, how fast, and where the time went."""
-    from zoo.apps.embed.embed_pictures import errors_path
-
     say(f"{embedded.dataset}: {embedded.pictures:,} pictures")
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:
         say(_changes(embedded))
@@ -44,7 +42,7 @@ def _show(embedded: Embedded) -> None:
             f"{embedded.cores:.1f} cores busy ({', '.join(shares)})"
         )
     if embedded.errors:
-        say(f"{embedded.errors:,} could not be read: {errors_path(embedded.dataset)} says why")
+        say(f"{embedded.errors:,} could not be read: the column `error` of their rows says why")
 
 
 def _changes(embedded: Embedded) -> str:

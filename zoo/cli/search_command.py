@@ -51,7 +51,7 @@ def search_command(
             f"got {' and '.join(chosen) or 'nothing'} to search for: give one of an IMAGE, --text, "
             "--key, --duplicates and --index."
         )
-    from zoo.apps.embed.vector_index import build_index
+    from zoo.apps.embed.index import build_index
     from zoo.apps.embed.vector_table import open_vectors
 
     table = open_vectors(dataset, asked.vector)
@@ -71,7 +71,7 @@ def search_command(
 def _rows(drawn: "_Drawn", asked: SearchRequest) -> None:
     """Search, and print and draw what was found."""
     from zoo.apps.embed.contact_sheet import SheetCell
-    from zoo.apps.embed.search_rows import search_table, told_index
+    from zoo.apps.embed.search import search_table, told_index
     from zoo.cli.tables.found_table import show_found
 
     results = search_table(drawn.table, asked)
@@ -91,9 +91,8 @@ def _duplicates(drawn: "_Drawn", above: float, where: str | None, count: int | N
         raise BadRequest(f"--above {above} is no cosine of duplicates: write one such as 0.95.")
     if count is not None and count < 1:
         raise BadRequest(f"--count {count} is no number of groups: ask for one at least.")
-    rows = None if where is None else drawn.table.where(where)
     with progress_bar() as progress:
-        groups = find_duplicates(drawn.table, above, rows, progress)
+        groups = find_duplicates(drawn.table, above, where, progress)
     shown = groups[:count]
     drawn.draw([list(map(SheetCell, group.rows, group.cosines)) for group in shown])
     named = [_named(drawn.table, group) for group in shown]

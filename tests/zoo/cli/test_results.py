@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from weights import open_checkpoint
-from zoo import from_pretrained
-from zoo import preprocess
+from zoo import from_pretrained, preprocess
 from zoo.images.photograph import photograph
 
 NAME = "dinov3_vits16-opset23.onnx"

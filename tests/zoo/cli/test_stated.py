@@ -6,9 +6,7 @@ from inspect import signature
 import pytest
 from typer.main import get_command
 
-from zoo import embed
-from zoo import search
-from zoo import to_onnx
+from zoo import embed, search, to_onnx
 from zoo.apps.bench.bench_options import BenchOptions
 from zoo.apps.embed.embed_request import EmbedRequest
 from zoo.apps.embed.found_rows import SearchRequest

@@ -22,8 +22,7 @@ from tests import folders
 from tests.folders import listed
 from tests.zoo.architectures.test_digits import accuracy
 from weights import bind, random_weights
-from zoo import info
-from zoo import list_models
+from zoo import info, list_models
 from zoo.architectures.builder import abstract
 from zoo.artifacts.read import parse, to_text
 from zoo.checkpoints.load import model_shapes

@@ -14,8 +14,7 @@ from tests.runtimes.load import needs_quantized_23
 from tests.runtimes.networks import furthest
 from tests.zoo.architectures.test_digits import accuracy
 from tests.zoo.export.test_precision import MODELS, pixels, write
-from zoo import from_pretrained
-from zoo import to_onnx
+from zoo import from_pretrained, to_onnx
 from zoo.artifacts.measured import RangedFile, Speed
 from zoo.artifacts.read import near
 from zoo.data.digits.data import split_digits

@@ -81,7 +81,8 @@ def embed(
         int, Option("N", "The number of pictures that run together.", SPEED, least=1)
     ] = 1,
     shard: Annotated[
-        int, Option("N", "The number of pictures in a part of the dataset.", SPEED, least=1)
+        int,
+        Option("N", "The number of pictures that are committed together.", SPEED, least=1),
     ] = SHARD,
     threads: Annotated[
         int | None,
@@ -99,23 +100,23 @@ def embed(
     ] = None,
     progress: Progress | None = None,
 ) -> Embedded:
-    """Make a dataset with a row for each picture, or go on with one that was begun.
+    """Make a dataset with a row for each picture, or complete one that was begun.
 
-    Of a dataset that is finished only those rows are made whose pictures are new or have changed
-    since: where size or time of a file are others, its sha256 decides. The column of a model that
-    is appended is called `vector_MODEL_PRECISION`.
+    Only pictures that have no row, or have changed since, are embedded: a file of another size or
+    time is read, and its sha256 decides. The column of a model that is appended is called
+    `vector_MODEL_PRECISION`.
 
     **Arguments:**
 
     {options}
 
-    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read is none: it is a row of
-    `NAME.errors.parquet` beside the dataset.
+    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read raises nothing: the
+    column `error` of its row has the reason.
 
     >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
     1000
     """
-    from zoo.apps.embed.embed_pictures import make_dataset
+    from zoo.apps.embed.run import make_dataset
 
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")

@@ -1,4 +1,4 @@
-"""What `zoo embed` is asked for, and what it answers."""
+"""Request and result of `zoo embed`."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ Dtype = Literal["float16", "float32"]
 Extra = Literal["patches", "logits", "best", "thumbnail"]
 
 VECTOR = "vector"
-"""The column of the vectors of the model that made the rows."""
+"""Column of the vectors of the model that the dataset was made with."""
 
 ROWS = 256
-"""Rows that are written together, and read together."""
+"""Rows that are converted to Arrow's format together."""
 
 SHARD = 1024
-"""Pictures in a part, which is lost when a process is killed; Lance calls it a fragment."""
+"""Pictures of a chunk, which is computed again when a process is killed."""
 
 
 @dataclass(frozen=True)
 class Embedded:
     """Result of a run over pictures.
 
-    `pictures` are the rows of the dataset, and `computed` those of this run. Of a dataset that was
-    there before, `kept` rows are as they were, `added` are of new pictures, `again` of changed
-    ones, and `gone` are those whose pictures are not there any more: they are still rows, unless
-    they were `pruned`. `passed` files are no pictures by their names; they are counted by how they
-    end. `seconds` are those of threads by stage, and `cores` how many were busy on average, with
-    `wall` the time of it all.
+    `pictures` are the rows with a vector, and `errors` those of pictures that cannot be read.
+    `computed` pictures were embedded in this run: `added` had no row before it, and `again` had
+    other bytes. `kept` rows are as they were, and `gone` are of pictures that are missing from the
+    sources; they stay unless `pruned`. `passed` counts files that are no pictures by their suffix.
+    `seconds` are those of threads by stage, `cores` the number of busy cores on average, and `wall`
+    the seconds of the run.
     """
 
     dataset: Path
@@ -54,8 +54,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class EmbedRequest:
-    """Request, as in `zoo.embed`: the pictures, the network, the dataset, and what its
-    rows hold."""
+    """Request as in `zoo.embed`: the pictures, the network, the dataset, and its columns."""
 
     sources: tuple[str, ...]
     model: str

@@ -67,27 +67,28 @@ class Joined:
 
 
 def find_duplicates(
-    table: VectorTable, above: float, rows: Rows | None, progress: Progress
+    table: VectorTable, above: float, where: str | None, progress: Progress
 ) -> list[DuplicateGroup]:
-    """Compare every row with every other, or some rows among each other.
+    """Compare every row with every other, or those among each other that a condition is true of.
 
-    The time grows with the square of their number. **Raises** `BadFile`.
+    The time grows with the square of their number. **Raises** `BadFile`, or `BadRequest` for
+    something that is no condition.
     """
-    joined = Joined(table.count)
-    for held in _held(table, rows):
+    joined = Joined(table.all_rows)
+    for held in _held(table, where):
         first, last = int(held.rows[0]), int(held.rows[-1])
-        progress.stage(f"comparing rows {first:,} to {last:,} of {table.count:,}")
-        for block in table.blocks(rows, first):
+        progress.stage(f"comparing rows {first:,} to {last:,} of {table.all_rows:,}")
+        for block in table.blocks(where):
             for start in range(0, len(held.rows), TILE):
                 part = slice(start, start + TILE)
                 _compare(VectorBlock(held.rows[part], held.vectors[part]), block, above, joined)
     return joined.groups()
 
 
-def _held(table: VectorTable, rows: Rows | None) -> Iterator[VectorBlock]:
-    """Several blocks as one."""
+def _held(table: VectorTable, where: str | None) -> Iterator[VectorBlock]:
+    """Yield several blocks as one."""
     blocks: list[VectorBlock] = []
-    for block in table.blocks(rows):
+    for block in table.blocks(where):
         blocks.append(block)
         if sum(len(each.rows) for each in blocks) >= HELD_BLOCKS * ROWS_AT_ONCE:
             yield _together(blocks)

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 COLUMN_OUTPUTS = {VECTOR: "pooler_output", "patches": "last_hidden_state", "logits": "logits"}
 COLUMN_OUTPUTS |= {"best": "logits"}
-"""What columns are made of."""
+"""Outputs that columns are computed from."""
+
+ROW = "key", "source", "stamp", "error", "width", "height", "sha256"
+"""Columns of every dataset, besides the vectors."""
 
 LONGER_SIDE, QUALITY = 128, 80
 """Pixels of the longer side, and the quality of the JPEG."""
@@ -33,8 +36,10 @@ LONGER_SIDE, QUALITY = 128, 80
 
 @dataclass(frozen=True)
 class RowColumns:
-    """Columns that are kept of every picture. A `column` of another name is that of a model whose
-    vectors are appended to rows that there are."""
+    """Columns of a dataset, and the values that a network's outputs give them.
+
+    The vectors are in `column`; a name other than `vector` is the column of an appended model.
+    """
 
     found: FoundNetwork
     dtype: Dtype
@@ -42,16 +47,9 @@ class RowColumns:
     column: str = VECTOR
 
     @property
-    def are_appended(self) -> bool:
-        """Whether the rows have the other columns already."""
-        return self.column != VECTOR
-
-    @property
     def names(self) -> tuple[str, ...]:
-        """All of them, in their order."""
-        if self.are_appended:
-            return (self.column,)
-        return "key", "width", "height", "sha256", VECTOR, *self.extra
+        """All columns, in their order."""
+        return *ROW, VECTOR, *self.extra
 
     @property
     def sources(self) -> dict[str, str]:
@@ -109,12 +107,16 @@ class RowColumns:
 
         number = pa.float16() if self.dtype == "float16" else pa.float32()
         answers = pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
-        kinds = {"key": pa.string(), "width": pa.int32(), "height": pa.int32()}
-        kinds |= {"sha256": pa.string(), self.column: pa.list_(number, self.dim)}
+        kinds = dict.fromkeys(ROW, pa.string()) | {"width": pa.int32(), "height": pa.int32()}
+        kinds |= {VECTOR: pa.list_(number, self.dim)}
         kinds |= {"patches": pa.list_(number), "best": answers, "thumbnail": pa.binary()}
         if "logits" in self.extra:
             kinds["logits"] = pa.list_(number, int(self.found.outputs["logits"][-1]))
         return pa.schema([(name, kinds[name]) for name in self.names])
+
+    def vector_field(self) -> pa.Field:
+        """The name and type of the column of vectors."""
+        return self.schema().field(VECTOR).with_name(self.column)
 
     def filled(
         self, row: Mapping[str, Any], outputs: Mapping[str, NDArray[Any]], index: int
@@ -139,21 +141,25 @@ class RowColumns:
         return kept
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-        """Rows as Arrow has them."""
+        """Return rows as Arrow has them; values that a row lacks are null."""
         import pyarrow as pa
 
-        schema, arrays = self.schema(), []
-        for field in schema:
-            column = [row[field.name] for row in rows]
-            if isinstance(field.type, pa.FixedSizeListType):
-                nothing = np.zeros(field.type.list_size, self.dtype)
-                filled = [nothing if each is None else each for each in column]
-                flat = pa.array(np.concatenate(filled), field.type.value_type)
-                mask = pa.array([each is None for each in column])
-                arrays.append(pa.FixedSizeListArray.from_arrays(flat, type=field.type, mask=mask))
-            else:
-                arrays.append(pa.array(column, field.type))
+        schema = self.schema()
+        arrays = [self.array([row.get(name) for row in rows], name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)
+
+    def array(self, values: Sequence[Any], name: str) -> pa.Array:
+        """Return the values of a column as Arrow has them."""
+        import pyarrow as pa
+
+        field = self.vector_field() if name == self.column else self.schema().field(name)
+        if not isinstance(field.type, pa.FixedSizeListType):
+            return pa.array(values, field.type)
+        zeros = np.zeros(field.type.list_size, self.dtype)
+        filled = [zeros if value is None else value for value in values]
+        flat = pa.array(np.concatenate(filled), field.type.value_type)
+        mask = pa.array([value is None for value in values])
+        return pa.FixedSizeListArray.from_arrays(flat, type=field.type, mask=mask)
 
 
 def read_extra(names: Sequence[str]) -> tuple[Extra, ...]:

@@ -42,7 +42,7 @@ def search(
     >>> zoo.search("cats.lance", "cat.png")[0].key
     'cat.png'
     """
-    from zoo.apps.embed.search_rows import search_table
+    from zoo.apps.embed.search import search_table
     from zoo.apps.embed.vector_table import open_vectors
 
     place = None if model is None else Path(model)

@@ -1,8 +1,7 @@
-"""A dataset of vectors in Lance's format, read block by block."""
+"""Dataset of vectors that is opened for searching."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,29 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.about import About, StatedNetwork, read_about
+from zoo.apps.embed.dataset import prepare_lance, readable
+from zoo.apps.embed.description import Description, StatedNetwork, read_description
 from zoo.apps.embed.embed_request import VECTOR
-from zoo.apps.embed.libraries import need_library
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.dataset
+    from lance import LanceDataset
 
 Rows = NDArray[np.int64]
-"""Places of rows in a dataset, counted from 0."""
+"""Offsets of rows in a dataset."""
 
 ROWS_AT_ONCE = 8192
 """Rows that are read at once: of 1,024 numbers they take 34 MB in float32."""
 
 KEY, THUMBNAIL = "key", "thumbnail"
 OFFSET = "_rowoffset"
-"""What Lance calls the place of a row."""
+"""Lance's name of a row's offset."""
 
 
 class VectorBlock(NamedTuple):
-    """Rows of a dataset: their places `[n]`, in order, and vectors `[n, dim]` at length 1."""
+    """Offsets of rows `[n]`, in order, and their vectors `[n, dim]` at length 1."""
 
     rows: Rows
     vectors: Float32
@@ -44,28 +43,32 @@ class VectorBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorTable:
-    """A dataset that was opened. `source` is Lance's, a kind of pyarrow's; `network` is the model
-    whose vectors are compared."""
+    """Dataset of which one column of vectors is compared, and the model of that column."""
 
     path: Path
-    about: About
-    source: pyarrow.dataset.Dataset
+    about: Description
+    source: LanceDataset
     network: StatedNetwork
 
     @property
     def column(self) -> str:
-        """Where the vectors are that are compared."""
+        """The column of the vectors."""
         return self.network.column
 
     @cached_property
     def count(self) -> int:
-        """The number of rows."""
+        """The number of rows that have a vector."""
+        return int(self.source.count_rows(f"{self.column} is not null"))
+
+    @cached_property
+    def all_rows(self) -> int:
+        """The number of rows, with those of pictures that could not be read."""
         return int(self.source.count_rows())
 
     @property
     def dim(self) -> int:
         """The numbers of a vector."""
-        return int(self.source.schema.field(self.column).type.list_size)
+        return self.network.dim
 
     @property
     def columns(self) -> list[str]:
@@ -74,124 +77,94 @@ class VectorTable:
 
     @property
     def plain(self) -> list[str]:
-        """The columns of numbers and texts, of which a condition can speak."""
+        """The columns of numbers and texts, which a condition can name."""
         import pyarrow.types as kinds
 
-        fields = [self.source.schema.field(name) for name in self.columns]
         return [
             field.name
-            for field in fields
+            for field in self.source.schema
             if not (kinds.is_nested(field.type) or kinds.is_binary(field.type))
         ]
 
-    def blocks(self, rows: Rows | None = None, first: int = 0) -> Iterator[VectorBlock]:
-        """All vectors from a row on, or those of some rows in order; of a model that was appended
-        some rows may have none. **Raises** `BadFile`."""
-        place = 0
-        with readable(self.path):
-            for batch in self.source.to_batches(columns=[self.column], batch_size=ROWS_AT_ONCE):
-                here = np.arange(place, place + batch.num_rows)
-                place += batch.num_rows
-                kept = here >= first if rows is None else np.isin(here, rows, assume_unique=True)
-                if batch.column(0).null_count:
-                    kept &= batch.column(0).is_valid().to_numpy(zero_copy_only=False)
-                if kept.all():
-                    yield VectorBlock(here, unit_rows(_vectors(batch.column(0), self)))
-                elif kept.any():
-                    vectors = _vectors(batch.column(0).take(np.flatnonzero(kept)), self)
-                    yield VectorBlock(here[kept], unit_rows(vectors))
+    def blocks(self, condition: str | None = None) -> Iterator[VectorBlock]:
+        """Yield the vectors of all rows, or of those that a condition in SQL is true of.
+
+        **Raises** `BadFile`, or `BadRequest` for something that is no condition.
+        """
+        wanted = f"{self.column} is not null"
+        if condition is not None:
+            wanted = f"({condition}) and {wanted}"
+        with usable_condition(self, condition):
+            for batch in self.source.to_batches(
+                columns=[self.column, OFFSET], filter=wanted, batch_size=ROWS_AT_ONCE
+            ):
+                rows = batch.column(1).to_numpy().astype(np.int64)
+                yield VectorBlock(rows, unit_rows(_vectors(batch.column(0), self)))
 
     def vectors(self, rows: Sequence[int] | Rows) -> Float32:
-        """The vectors of rows `[n, dim]`, at length 1. **Raises** `BadFile`."""
+        """Return the vectors of rows `[n, dim]`, at length 1. **Raises** `BadFile`."""
         with readable(self.path):
-            taken = self.source.take(list(map(int, rows)), columns=[self.column]).combine_chunks()
-            chunks = taken.column(0).chunks
-            parts = [_vectors(chunk, self) for chunk in chunks]
+            taken = self.source.take(list(map(int, rows)), columns=[self.column])
+            parts = [_vectors(chunk, self) for chunk in taken.column(0).chunks]
         return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, self.dim), np.float32)
 
     def take(self, rows: Sequence[int] | Rows, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """The named columns of rows, of which those are left out that there are not."""
-        named = [name for name in columns if name in self.columns]
+        """Return columns of rows, without those that the dataset lacks."""
+        names = [name for name in columns if name in self.columns]
         with readable(self.path):
-            table = self.source.take(list(map(int, rows)), columns=named)
+            table = self.source.take(list(map(int, rows)), columns=names)
             records: list[dict[str, Any]] = table.to_pylist()
             return records
 
-    def where(self, condition: str) -> Rows:
-        """The rows of which a condition in SQL is true, in order.
-
-        **Raises** `BadRequest` for something that is no such condition.
-        """
-        with usable_condition(self, condition):
-            rows = self.source.to_table(columns=[OFFSET], filter=condition)
-        return np.sort(rows.column(0).to_numpy().astype(np.int64))
-
     def row_of(self, key: str) -> int:
-        """The first row that has a key. **Raises** `BadRequest`."""
-        place = 0
+        """Return the first row that has a key and a vector. **Raises** `BadRequest`."""
+        quoted = key.replace("'", "''")
+        condition = f"{KEY} = '{quoted}' and {self.column} is not null"
         with readable(self.path):
-            for batch in self.source.to_batches(columns=[KEY], batch_size=ROWS_AT_ONCE):
-                keys = batch.column(0).to_pylist()
-                if key in keys:
-                    return place + keys.index(key)
-                place += len(keys)
-        raise BadRequest(f"{self.path} has no row with the key {key!r}: name one that it has.")
+            found = self.source.to_table(columns=[OFFSET], filter=condition, limit=1)
+        if not len(found):
+            raise BadRequest(f"{self.path} has no row with the key {key!r}: name one that it has.")
+        return int(found.column(0)[0].as_py())
 
 
 def unit_rows(vectors: Float32) -> Float32:
-    """Vectors at length 1, in place; one of zeros stays."""
+    """Scale vectors to length 1, in place; a vector of zeros stays."""
     vectors /= np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), 1e-12)[:, None]
     return vectors
 
 
 def _vectors(column: pa.Array, table: VectorTable) -> Float32:
-    """`[n, dim]` of a column of lists. **Raises** `BadFile` where one is missing."""
+    """Return a column of lists as `[n, dim]`."""
     values = column.flatten().to_numpy(zero_copy_only=False)
-    if values.size != len(column) * table.dim:
-        raise BadFile(f"{table.path} has rows without a vector: make it again with `zoo embed`.")
     return values.reshape(-1, table.dim).astype(np.float32)
 
 
 def open_vectors(path: Path, column: str = VECTOR) -> VectorTable:
-    """Open a dataset to compare one of its columns of vectors. **Raises** `BadFile` for what is
-    none, `BadRequest` where it has no such column, `MissingLibrary` without the libraries that read
-    it."""
-    # What Lance tells its log is not for the user of a command.
-    os.environ.setdefault("LANCE_LOG", "error")
-    for library in ("pyarrow", "lance"):
-        need_library(library)
+    """Open a dataset to compare one of its columns of vectors.
+
+    **Raises** `BadFile` for something else, `BadRequest` if it has no such column, and
+    `MissingLibrary` if Lance is not installed.
+    """
+    prepare_lance()
     import lance
 
-    about = read_about(path)
-    networks = {each.column: each for each in about.networks}
-    if column not in networks:
-        raise BadRequest(f"{path} has no vectors in {column}: choose among {', '.join(networks)}.")
+    if not path.is_dir():
+        raise BadFile(f"{path} is no dataset of `zoo embed`: make one with `zoo embed … --out`.")
     with readable(path):
         source = lance.dataset(str(path))
-        _check_columns(path, source.schema, column)
+        about = read_description(path, source.schema.metadata)
+        networks = {network.column: network for network in about.networks}
+        if column not in networks:
+            named = ", ".join(networks)
+            raise BadRequest(f"{path} has no vectors in {column}: choose among {named}.")
+        for name in {KEY, column} - {*source.schema.names}:
+            raise BadFile(f"{path} has no column {name} any more: make it again with `zoo embed`.")
         return VectorTable(path, about, source, networks[column])
-
-
-def _check_columns(path: Path, schema: pa.Schema, column: str) -> None:
-    import pyarrow as pa
-
-    for name in (KEY, column):
-        if name not in schema.names:
-            raise BadFile(
-                f"{path} has no column {name} (it has {', '.join(schema.names)[:200]}): make it "
-                "again with `zoo embed`."
-            )
-    kind = schema.field(column).type
-    if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
-        raise BadFile(
-            f"{path} has vectors of the type {kind}, which are no lists of numbers of one "
-            "length: make it again with `zoo embed`."
-        )
 
 
 @contextmanager
 def usable_condition(table: VectorTable, condition: str | None) -> Generator[None]:
-    """Turn what Lance raises of a condition into `BadRequest`; without one, of a file `BadFile`."""
+    """Raise `BadRequest` in place of Lance's errors for a condition, `BadFile` without one."""
     try:
         with readable(table.path):
             yield
@@ -200,24 +173,12 @@ def usable_condition(table: VectorTable, condition: str | None) -> Generator[Non
             raise
         raise BadRequest(
             f"{parameter('where')} {condition!r} cannot be used "
-            f"({_said(error.__cause__ or error)}): write a condition of SQL on the columns "
+            f"({_reason(error.__cause__ or error)}): write a condition of SQL on the columns "
             f"{', '.join(table.plain)}, such as 'width > 500'."
         ) from error
 
 
-@contextmanager
-def readable(path: Path) -> Generator[None]:
-    """Turn what the libraries raise for files that are not what they seem into `BadFile`."""
-    try:
-        yield
-    except (BadFile, BadRequest):
-        raise
-    except (ValueError, OSError, RuntimeError, KeyError, IndexError) as error:
-        said = first_line(error).partition(", /")[0]
-        raise BadFile(f"{path} cannot be read ({said}): make it again with `zoo embed`.") from error
-
-
-def _said(error: BaseException) -> str:
-    """What a library says of an error, without the line of its own program."""
-    said = first_line(error).partition(", /")[0].removeprefix("Invalid user input: ")
-    return said.rstrip(".")
+def _reason(error: BaseException) -> str:
+    """Return the text of a library's error, without the line of its own program."""
+    text = first_line(error).partition(", /")[0].removeprefix("Invalid user input: ")
+    return text.rstrip(".")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weights.progress import Progress
-from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
+from zoo.apps.embed.vector_table import KEY, THUMBNAIL, Rows, VectorTable, open_vectors
 from zoo.apps.site.folders import Built
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.read import to_text
@@ -99,14 +99,15 @@ def write_searchable(searched: Searchable, site: Path, progress: Progress) -> No
     progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
     place = site / SEARCH
     (place / THUMBNAILS).mkdir(parents=True)
+    columns, keys, shown, valid = (KEY, THUMBNAIL), list[str](), list[bool](), list[Rows]()
     with (place / VECTORS_FILE).open("wb") as file:
         for block in searched.table.blocks():
+            valid.append(block.rows)
             file.write(block.vectors.astype("<f2").tobytes())
-    columns, keys, shown = (KEY, THUMBNAIL), [], []
-    for rows in np.array_split(np.arange(searched.table.count), -(-searched.table.count // 256)):
-        for row, values in zip(rows.tolist(), searched.table.take(rows, columns), strict=True):
+    for rows in np.array_split(np.concatenate(valid), -(-searched.table.count // 256)):
+        for values in searched.table.take(rows, columns):
+            shown.append(_write_thumbnail(values.get(THUMBNAIL), place, len(keys)))
             keys.append(values[KEY])
-            shown.append(_write_thumbnail(values.get(THUMBNAIL), place, row))
     write_text(place / KEYS, to_text({"keys": keys, "thumbnails": shown}))
 
 

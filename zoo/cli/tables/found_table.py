@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from zoo.apps.embed.found_rows import FoundRow
-from zoo.apps.embed.vector_index import MEASURED_NEAREST, IndexFacts
+from zoo.apps.embed.index import MEASURED_NEAREST, IndexFacts
 from zoo.cli.tables import counted, print_table
 from zoo.common.terminal import say
 

@@ -1,5 +1,5 @@
-"""`zoo embed` again on pictures that have changed: the dataset of a run from nothing, and no more
-work than there are new pictures."""
+"""`zoo embed` again on pictures that have changed: the rows of a run from nothing, and no more work
+than there are new pictures."""
 
 import os
 import random
@@ -17,20 +17,25 @@ from tests import folders
 from tests.zoo.apps.embed.conftest import jpegs, stub_folder, write_parquet, write_tar
 from tests.zoo.apps.embed.test_embed import check, rows
 from weights.progress import Quiet
-from zoo.apps.embed import shard_work
-from zoo.apps.embed.about import read_about
+from zoo.apps.embed import dataset as dataset_module
+from zoo.apps.embed.dataset import Dataset
 from zoo.common.errors import BadFile, BadOutput
 
 NEW, CHANGED = "of new pictures were added", "of changed ones computed again"
-OWN = "_versions", "_transactions"
 
 
 def content(dataset):
-    """Every file, but for Lance's list of parts, which has a time."""
-    found = {path.relative_to(dataset): path for path in dataset.rglob("*") if path.is_file()}
-    told = {str(n): path.read_bytes() for n, path in found.items() if n.parts[0] not in OWN}
-    errors = dataset.with_suffix(".errors.parquet")
-    return told | ({"errors": errors.read_bytes()} if errors.is_file() else {})
+    """All rows, by source and key, each of which is there once."""
+    table = lance.dataset(dataset).to_table().to_pylist()
+    found = {(row["source"], row["key"]): row for row in table}
+    assert len(found) == len(table)
+    return found
+
+
+def used_files(dataset):
+    """Files of the fragments of a dataset."""
+    fragments = lance.dataset(dataset).get_fragments()
+    return {os.path.basename(file.path) for each in fragments for file in each.data_files()}
 
 
 class Folder:
@@ -71,8 +76,9 @@ class Folder:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(20))])
-def test_a_folder_that_changes(seed, tmp_path, stub):
-    """Each time the bytes are those of a run from nothing, with all columns."""
+def test_a_folder_that_changes(seed, tmp_path, stub, monkeypatch):
+    """Each time the rows are those of a run from nothing, with all columns."""
+    monkeypatch.setattr(dataset_module, "CLEANED_EVERY", 2)
     folder, out = Folder(tmp_path / "in", seed), tmp_path / "x.lance"
     folder.add(30)
     folder.write("b/no.jpg", b"no")
@@ -104,7 +110,8 @@ def test_a_folder_that_changes(seed, tmp_path, stub):
         assert content(out) == content(other), step
         check(rows(out), after)
         assert package.embed(folder.place, out=out, **options).computed == 0
-        assert not (out / "_work").exists()
+        files = {path.name for path in out.joinpath("data").iterdir()}
+        assert files == used_files(out)
 
 
 def test_rows_of_gone_pictures_are_kept(zoo, stub):
@@ -123,7 +130,6 @@ def test_rows_of_gone_pictures_are_kept(zoo, stub):
     assert "passed over, as no pictures by their names: 1 .txt" in said
     everything |= folder.files
     check(rows(out), everything)
-    assert read_about(out).gone == 2
     said = zoo.json(*command)
     assert [said[name] for name in ("computed", "kept", "gone")] == [0, 21, 2]
     (zoo.here / one.replace("/", "_")).rename(folder.place / one)
@@ -181,28 +187,29 @@ def test_pictures_in_a_list_change(tmp_path, stub, pictures):
     folders.write(folder, {"later.jpg": pictures[names[0]]})
     done = package.embed(folder / "list.txt", **asked)
     assert (done.computed, done.kept, done.added, done.errors) == (3, 10, 3, 0)
-    assert [*rows(tmp_path / "x.lance")] == [*names[2:4], *lines[::-1]]
+    assert rows(tmp_path / "x.lance").keys() == {*names[2:4], *lines}
 
 
 def test_interrupted_while_it_changes(tmp_path, stub, pictures, monkeypatch):
-    """It says what is done, and the dataset is as it was until the same call has gone on."""
+    """It says what is done, which stays, and the same call computes the rest."""
     folder = folders.write(tmp_path / "in", dict([*pictures.items()][:20]))
     asked = {"model": stub, "out": tmp_path / "x.lance", "shard": 5}
     package.embed(folder, **asked)
     before, folder = rows(asked["out"]), folders.write(folder, pictures)
-    write, said, notes = shard_work.WorkFolder.write_note, Mock(Quiet), count()
+    commit, said, commits = Dataset.commit, Mock(Quiet), count()
 
-    def noted(work, note):
-        if next(notes):
+    def interrupted(dataset, results):
+        if next(commits):
             raise KeyboardInterrupt
-        write(work, note)
+        commit(dataset, results)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(shard_work.WorkFolder, "write_note", noted)
+        patch.setattr(Dataset, "commit", interrupted)
         package.embed(folder, **asked, progress=said)
-    assert re.search(r"not finished: \d of \d parts are done", str(said.note.mock_calls))
-    assert rows(asked["out"]) == before
-    package.embed(folder, **asked)
+    assert re.search(r"not finished: \d of \d chunks are done", str(said.note.mock_calls))
+    assert before.keys() <= rows(asked["out"]).keys() < pictures.keys()
+    done = package.embed(folder, **asked)
+    assert 0 < done.computed <= 20
     check(rows(asked["out"]), pictures)
 
 
@@ -225,7 +232,7 @@ def test_no_model_is_appended_to_rows_of_gone_pictures(tmp_path, stub, pictures)
     (folder / "a" / "000.jpg").unlink()
     package.embed(folder, model=stub, out=out)
     other = stub_folder(tmp_path / "other", 2)
-    with pytest.raises(BadOutput, match="1 rows whose pictures are gone"):
+    with pytest.raises(BadOutput, match="other pictures now than its rows"):
         package.embed(folder, model=other, out=out, append_model=True)
     package.embed(folder, model=stub, out=out, prune=True)
     assert package.embed(folder, model=other, out=out, append_model=True).pictures == 39

@@ -2,11 +2,12 @@
 
 import pytest
 
-from zoo.apps.embed.dask_cluster import connect
+from zoo.apps.embed.workers import cluster_workers
 from zoo.common.errors import BadRequest
 
 
 @pytest.mark.full
 def test_a_scheduler_that_does_not_answer():
-    with pytest.raises(BadRequest, match="does not answer"), connect("tcp://127.0.0.1:1"):
+    workers = cluster_workers("tcp://127.0.0.1:1", recipe=None)
+    with pytest.raises(BadRequest, match="does not answer"), workers:
         pass

@@ -4,26 +4,38 @@ import hashlib
 import io
 import json
 import shutil
+import tarfile
 
 import lance
 import numpy as np
 import pytest
 from PIL import Image
-from pyarrow import parquet
 
 import zoo as package
 from tests import folders
 from tests.zoo.apps.embed.conftest import by_hand, stub_folder, write_parquet, write_tar
-from zoo.apps.embed.about import read_about
+from zoo.apps.embed.vector_table import open_vectors
 from zoo.common.errors import BadFile, BadOutput, BadRequest
 
 
 def rows(dataset):
-    """The rows by key, in their order."""
-    table = lance.dataset(dataset).to_table()
+    """Rows of pictures that could be read, by key."""
+    table = lance.dataset(dataset).to_table(filter="error is null")
     found = {row["key"]: row for row in table.to_pylist()}
     assert len(found) == len(table)
     return found
+
+
+def errors(dataset):
+    """Reasons of the other pictures, by key."""
+    table = lance.dataset(dataset).to_table(filter="error is not null").to_pylist()
+    assert all(row["vector"] is None and row["width"] is None for row in table)
+    return {row["key"]: row["error"] for row in table}
+
+
+def describe(dataset):
+    """Description of a dataset."""
+    return open_vectors(dataset).about
 
 
 def check(found, pictures, scale=1, atol=2e-3):
@@ -62,17 +74,15 @@ def test_a_folder(zoo, stub, pictures):
     assert (said["pictures"], said["errors"], said["computed"]) == (40, 3, 43)
     found = rows(out)
     check(found, pictures)
-    assert list(found) == sorted(pictures)
-    errors = parquet.read_table(zoo.here / "vectors.errors.parquet").to_pylist()
-    assert [each["key"] for each in errors] == ["b/cut.jpg", "c/bomb.png", "c/no.png"]
+    reasons = errors(out)
+    assert sorted(reasons) == ["b/cut.jpg", "c/bomb.png", "c/no.png"]
     told = ("no picture", "give a picture of at most 89 million", "no picture")
-    assert all(each in row["reason"] for each, row in zip(told, errors, strict=True))
-    about = read_about(out)
-    assert (about.pictures, about.errors, about.dim, about.draft) == (40, 3, 3, False)
-    assert about.size == folders.SIZE
+    assert all(text in reasons[key] for text, key in zip(told, sorted(reasons), strict=True))
+    about = describe(out)
+    assert (about.dim, about.draft, about.size) == (3, False, folders.SIZE)
     said = zoo.json(*command, code=1)
     assert [said[name] for name in ("computed", "added", "again", "kept")] == [0, 0, 0, 40]
-    assert not (out / "_work").exists()
+    assert {path.name for path in out.parent.iterdir()} == {"pictures", "vectors.lance"}
 
 
 def test_the_size_is_that_of_the_preprocessing_where_the_file_has_none(tmp_path, stub, pictures):
@@ -80,7 +90,7 @@ def test_the_size_is_that_of_the_preprocessing_where_the_file_has_none(tmp_path,
     (stub / "manifest.json").write_text(json.dumps(manifest | {"size": None}))
     folder = folders.write(tmp_path / "in", dict([*pictures.items()][:1]))
     package.embed(folder, model=stub, out=tmp_path / "x.lance")
-    assert read_about(tmp_path / "x.lance").size == folders.SIZE
+    assert describe(tmp_path / "x.lance").size == folders.SIZE
 
 
 def test_every_kind_of_source(tmp_path, stub, pictures):
@@ -111,8 +121,9 @@ def test_every_kind_of_source(tmp_path, stub, pictures):
         found = rows(out)
         assert found.keys() == expected.keys()
         for key, row in found.items():
-            np.testing.assert_allclose(row.pop("vector"), expected[key]["vector"], atol=1e-6)
-            assert row.items() <= expected[key].items()
+            np.testing.assert_allclose(row["vector"], expected[key]["vector"], atol=1e-6)
+            for column in ("width", "height", "sha256", "error"):
+                assert row[column] == expected[key][column]
 
 
 def test_files_that_are_cut_short(tmp_path, stub, pictures):
@@ -126,10 +137,26 @@ def test_files_that_are_cut_short(tmp_path, stub, pictures):
         [tmp_path / "x.tar", tmp_path / "x.parquet"], model=stub, out=tmp_path / "x.lance"
     )
     assert 10 < told.pictures < 30 and told.errors == 2
-    errors = parquet.read_table(tmp_path / "x.errors.parquet").to_pylist()
-    assert {"x.parquet"} < {each["key"] for each in errors}
+    assert {"x.parquet"} < errors(tmp_path / "x.lance").keys()
     found = rows(tmp_path / "x.lance")
     check(found, {key: pictures[key] for key in found}, atol=2e-3)
+
+
+def test_a_name_that_comes_twice(tmp_path, stub, pictures):
+    """Is one row in a list, and in a tar file a row for each of its pictures."""
+    names = [*pictures][:3]
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for name in names:
+            member = tarfile.TarInfo("a.jpg")
+            member.size = len(pictures[name])
+            archive.addfile(member, io.BytesIO(pictures[name]))
+    sources = [tmp_path / "x.tar", tmp_path / "*.tar"]
+    assert package.embed(sources, model=stub, out=tmp_path / "x.lance").pictures == 3
+    found = rows(tmp_path / "x.lance")
+    check(found, dict(zip(("a.jpg", "a.jpg#2", "a.jpg#3"), map(pictures.get, names), strict=True)))
+    folder = folders.write(tmp_path / "in", {name: pictures[name] for name in names})
+    (folder / "list.txt").write_text("\n".join([*names, names[0]]))
+    assert package.embed(folder / "list.txt", model=stub, out=tmp_path / "y.lance").pictures == 3
 
 
 def test_another_model_is_refused(tmp_path, stub, pictures):
@@ -158,7 +185,8 @@ def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
     asked = {"out": out, "draft": False, "shard": 7}
     package.embed(folder, model=stub, **asked)
     other, third = (stub_folder(tmp_path / f"model{scale}", scale) for scale in (2, 3))
-    before, first = {path: path.read_bytes() for path in out.rglob("part-*")}, rows(out)
+    before = {path: path.read_bytes() for path in out.joinpath("data").iterdir()}
+    first = rows(out)
     other_key, changed, lost = ([*pictures][index] for index in (0, 3, 11))
     (folder / changed).write_bytes(pictures[[*pictures][4]])
     (folder / lost).write_bytes(b"no more")
@@ -166,12 +194,12 @@ def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
     assert "--append-model" in zoo(*command, code=2).err
     command += ("--append-model",)
     said = zoo.json(*command, code=1)
-    assert (said["pictures"], said["errors"], said["computed"]) == (40, 3, 40)
+    assert (said["pictures"], said["errors"], said["computed"]) == (40, 3, 38)
     assert zoo.json(*command, code=1)["computed"] == 0
     package.embed(folder, model=third, append_model=True, **asked)
     with pytest.raises(BadOutput, match="other pictures than there are now, and has vector_dino"):
         package.embed(folder, model=stub, **asked)
-    found, about = rows(out), read_about(out)
+    found, about = rows(out), describe(out)
     assert all(path.read_bytes() == data for path, data in before.items())
     assert {key: first[key] for key in first} == {
         key: {name: row[name] for name in about.columns} for key, row in found.items()
@@ -181,8 +209,7 @@ def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
         for key in pictures.keys() - {changed, lost}:
             wanted = by_hand(pictures[key], scale)
             np.testing.assert_allclose(found[key][network.column], wanted, atol=6e-3)
-    reasons = parquet.read_table(zoo.here / "x.errors.parquet").to_pylist()
-    assert [each["key"] for each in reasons] == ["a/no.jpg", changed, lost]
+    assert [*errors(out)] == ["a/no.jpg"]
     told = package.search(out, key=other_key, vector=about.appended[1].column, count=50)
     assert {each.key for each in told} == pictures.keys() - {changed, lost, other_key}
 
@@ -195,9 +222,9 @@ def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
         ({"force": True}, "leave out `force`"),
         ({"extra": ["thumbnail"]}, "leave out `extra`"),
         ({"dtype": "float32"}, "other dtype"),
-        ({"out": "y.lance"}, "no finished dataset"),
+        ({"out": "y.lance"}, "is no dataset, to which"),
         ({"sources": "fewer"}, "other sources"),
-        ({}, "other pictures now than when it was made"),
+        ({}, "other pictures now than its rows"),
     ],
 )
 def test_no_model_is_appended(options, told, tmp_path, stub, pictures, monkeypatch):
@@ -211,7 +238,7 @@ def test_no_model_is_appended(options, told, tmp_path, stub, pictures, monkeypat
     other = stub_folder(tmp_path / "other", 2)
     with pytest.raises((BadOutput, BadRequest, BadFile), match=told):
         package.embed(**asked, model=other, append_model=True)
-    assert read_about(tmp_path / "x.lance").appended == ()
+    assert describe(tmp_path / "x.lance").appended == ()
 
 
 def test_a_network_without_vectors(tmp_path, pictures):

@@ -3,11 +3,13 @@
 import hashlib
 import shutil
 import unicodedata
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from lance.fragment import write_fragments
 from PIL import Image
 from scipy.sparse.csgraph import connected_components
 from transformers import AutoImageProcessor, AutoTokenizer
@@ -18,12 +20,16 @@ from tests.references.towers import SENTENCES, save_towers
 from tests.vector_datasets import table_of, write_dataset
 from tests.zoo.apps.embed.conftest import stub_folder
 from weights.progress import Quiet
-from zoo.apps.embed import near_duplicates, search_rows, vector_index, vector_table
+from zoo.apps.embed import index as vector_index
+from zoo.apps.embed import near_duplicates, vector_table
+from zoo.apps.embed import search as search_rows
 from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
+from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.found_rows import SearchRequest
+from zoo.apps.embed.index import build_index, read_index
 from zoo.apps.embed.near_duplicates import find_duplicates
-from zoo.apps.embed.search_rows import nearest_rows, search_table
-from zoo.apps.embed.vector_index import build_index
+from zoo.apps.embed.nearest import Nearest
+from zoo.apps.embed.search import nearest_rows, search_table
 from zoo.apps.embed.vector_table import open_vectors
 from zoo.common.errors import BadRequest
 from zoo.images.photograph import photograph
@@ -68,6 +74,12 @@ def cosines(one, other):
     return one @ other.T
 
 
+def nearest_of(table, queries, *arguments, **options):
+    """Nearest rows of several queries."""
+    found = [nearest_rows(table, query, *arguments, **options) for query in queries]
+    return Nearest(*map(np.stack, zip(*found, strict=True)))
+
+
 def test_every_row_is_compared(tmp_path):
     vectors = drawn()
     table = dataset(tmp_path / "x.lance", vectors)
@@ -80,7 +92,7 @@ def test_every_row_is_compared(tmp_path):
         kept = np.array([1, *kept]) if condition else np.array(kept)
         wanted = cosines(queries, vectors[kept])
         best = np.argsort(-wanted, axis=1)[:, :12]
-        found = nearest_rows(table, unit, 12, condition)
+        found = nearest_of(table, unit, 12, where=condition)
         np.testing.assert_array_equal(found.rows, kept[best])
         np.testing.assert_allclose(
             found.cosines, np.take_along_axis(wanted, best, 1), rtol=0, atol=NOISE
@@ -96,7 +108,7 @@ def test_every_row_is_compared(tmp_path):
     with pytest.raises(
         BadRequest, match="condition of SQL on the columns key, width, height, sha256, such as"
     ):
-        nearest_rows(table, unit, 3, "wide > 3")
+        nearest_rows(table, unit[0], 3, where="wide > 3")
 
 
 def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
@@ -107,22 +119,20 @@ def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
     assert (told.rows, told.partitions, told.asked) == (3000, 12, 100) and told.bytes > 3000
     # Large sets alone use it.
     monkeypatch.setattr(search_rows, "INDEXED_ROWS", 1000)
-    probed = []
-    monkeypatch.setattr(
-        search_rows, "lance_nearest", lambda *given: probed.append(given[3]) or near(*given)
-    )
-    near = vector_index.lance_nearest
     indexed = open_vectors(tmp_path / "x.lance")
     queries = drawn(3000, 32, seed=0)[::75] + np.float16(0.01)
     unit = vector_table.unit_rows(queries.astype(np.float32))
     for condition, kept in ((None, np.arange(3000)), ("width >= 2000", np.arange(2000, 3000))):
         wanted = kept[np.argsort(-cosines(queries, vectors[kept]), axis=1)[:, :10]]
-        found = nearest_rows(indexed, unit, 10, condition)
+        found = nearest_of(indexed, unit, 10, told.probes, condition)
         shares = [len({*a} & {*b}) / 10 for a, b in zip(found.rows, wanted, strict=True)]
         assert np.mean(shares) >= 0.9 and told.recall >= 0.9
         exact = np.take_along_axis(cosines(queries, vectors), found.rows, 1)
         np.testing.assert_allclose(found.cosines, exact, rtol=0, atol=NOISE)
-    assert probed == [told.probes] * 2
+    probed = Mock(side_effect=nearest_rows)
+    monkeypatch.setattr(search_rows, "nearest_rows", probed)
+    assert len(search_table(indexed, SearchRequest(key="7.png"))) == 10
+    assert probed.call_args.args[3] == told.probes
     assert "which finds" in search_rows.told_index(indexed)
 
 
@@ -140,8 +150,7 @@ def test_duplicates_are_joined_groups(tmp_path):
             (tuple(rows.tolist()) for rows in wanted if len(rows) > 1),
             key=lambda rows: (-len(rows), rows),
         )
-        rows = None if condition is None else table.where(condition)
-        found = find_duplicates(table, 0.985, rows, Quiet())
+        found = find_duplicates(table, 0.985, condition, Quiet())
         assert [group.rows for group in found] == wanted and 3 < len(wanted) < 100
         for group in found:
             nearest = near[list(group.rows)].max(axis=1)
@@ -294,3 +303,29 @@ def test_keys_have_their_accents(tmp_path):
     assert (under.min((0, 2)) < 128).all()  # the number has a line of its own
     more = contact_sheet(open_vectors(tmp_path / "d.lance"), [[*cells, cells[0]]], None)
     assert (more.width, more.height - GAP) == (sheet.shape[1], 2 * (len(sheet) - GAP))
+
+
+def test_an_index_stays_when_rows_change(tmp_path, monkeypatch):
+    """Rows that came after it are compared one by one, and removed ones are not found."""
+    vectors = drawn(600, 32)
+    build_index(dataset(tmp_path / "x.lance", vectors), Quiet())
+    changed = Dataset.open(tmp_path / "x.lance")
+    table = table_of(["7.png", "new.png"], -vectors[[7, 8]])
+    fragments = write_fragments(pa.Table.from_batches([table]), str(tmp_path / "x.lance"))
+    changed.table.add_columns({"source": "'s'"})
+    changed.commit([ChunkResult(fragments, replaced=[("s", "7.png")])])
+    monkeypatch.setattr(search_rows, "INDEXED_ROWS", 100)
+    opened = open_vectors(tmp_path / "x.lance")
+    assert opened.count == 601 and "it lacks 2 rows" in search_rows.told_index(opened)
+    facts = read_index(opened)
+    for number, key in ((7, "7.png"), (8, "new.png")):
+        (query,) = vector_table.unit_rows(-vectors[[number]].astype(np.float32))
+        near = nearest_rows(opened, query, 1, facts.probes)
+        assert abs(near.cosines[0] - 1) < NOISE
+        assert opened.take(near.rows, ["key"]) == [{"key": key}]
+    old = nearest_rows(opened, -query, 600, facts.probes)
+    assert len(set(old.rows.tolist())) == len(old.rows) and opened.row_of("7.png") > 598
+    Dataset.create(tmp_path / "x.lance", table.schema, changed.description)
+    emptied = open_vectors(tmp_path / "x.lance")
+    assert read_index(emptied) is None and emptied.count == 0
+    assert nearest_rows(emptied, query, 3).rows.tolist() == []

@@ -1,12 +1,14 @@
-"""Whoever stops `zoo embed`, whenever and however often: the dataset is that of a quiet run."""
+"""`zoo embed` that is killed, on one machine and on a cluster: the same command completes it."""
 
+import json
 import os
 import random
+import resource
 import shutil
 import sys
 import time
-from dataclasses import replace
 
+import lance
 import pytest
 from distributed import SubprocessCluster
 from PIL import Image
@@ -15,207 +17,292 @@ from tests import folders
 from tests.command import Command
 from tests.killed import STOPPED, Order
 from tests.zoo.apps.embed.conftest import jpegs, stub_folder
-from tests.zoo.apps.embed.test_changed import content as content_of
-from tests.zoo.apps.embed.test_embed import rows
+from tests.zoo.apps.embed.test_changed import content, used_files
 
 OUT = "x.lance"
 COMMAND = ["embed", "pictures", "--model", "model", "--out", OUT, "--shard", "5"]
 
+KILLED_BEFORE_A_COMMIT = """
+import os, signal, sys
+from zoo.apps.embed.dataset import Dataset
+from zoo.cli import main
 
-def content(folder):
-    """Every file of its dataset."""
-    return content_of(folder / OUT)
+_, _, left, *arguments = sys.argv
+commit, left = Dataset.commit, int(left)
+
+def kill_or_commit(dataset, results):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    commit(dataset, results)
+
+Dataset.commit = kill_or_commit
+sys.argv = ["zoo", *arguments]
+main()
+"""
+"""Program whose driver is killed when fragments are written and not committed yet."""
 
 
 @pytest.fixture(scope="module")
 def begin(tmp_path_factory):
-    """A new working folder with pictures, one of them broken, and a network."""
-    place = tmp_path_factory.mktemp("stopped")
-    pictures = jpegs(60)
-    whole = folders.write(place / "pictures", pictures)
-    (whole / "b" / "no.jpg").write_bytes(b"no")
-    stub_folder(place / "model")
-    count = iter(range(1000))
+    """A function that makes a working folder with 60 pictures, a broken one, and a network."""
+    shared = tmp_path_factory.mktemp("stopped")
+    pictures = folders.write(shared / "pictures", jpegs(60))
+    (pictures / "b" / "no.jpg").write_bytes(b"no")
+    stub_folder(shared / "model")
+    numbers = iter(range(1000))
 
     def make():
-        folder = place / str(next(count))
+        folder = shared / str(next(numbers))
         folder.mkdir()
         for name in ("pictures", "model"):
-            (folder / name).symlink_to(place / name)
+            (folder / name).symlink_to(shared / name)
         return folder
 
     return make
 
 
+def rows_of(folder):
+    """Rows by key, without the path of the folder that they are in."""
+    found = content(folder / OUT).items()
+    return {key: row | {"source": None} for (_, key), row in found}
+
+
 @pytest.fixture(scope="module")
-def quiet(begin, run):
-    """What a run gives that nobody stops, its changes of files, and the seconds that it took."""
+def undisturbed(begin, run):
+    """Rows of a run that nobody stops, and its seconds."""
     folder = begin()
-    status, changes, seconds, _ = run(Order(str(folder), COMMAND, output=str(folder / "said")))
-    assert status == 1 and changes > 40, (folder / "said.err").read_text()
-    found = content(folder)
-    assert len(rows(folder / OUT)) == 60
-    assert {"embed.json", "errors"} < found.keys() and len(found) == 16
-    return neutral(found, folder), changes, seconds
+    done = run(Order(str(folder), COMMAND, output=str(folder / "said")))
+    assert done.status == 1, (folder / "said.err").read_text()
+    found = rows_of(folder)
+    assert len(found) == 61 and [key for key in found if found[key]["error"]] == ["b/no.jpg"]
+    return found, done.seconds
 
 
-def neutral(found, folder):
-    """The same, wherever the folder is."""
-    return {name: data.replace(str(folder).encode(), b"") for name, data in found.items()}
+def complete(folder, run, wanted, command=COMMAND):
+    """Give the command once more, and compare what it leaves with the rows of an undisturbed run.
+
+    Return the number of pictures that it computed.
+    """
+    done = run(Order(str(folder), [*command, "--json"], output=str(folder / "said")))
+    assert done.status == 1, (folder / "said.err").read_text()
+    assert rows_of(folder) == wanted
+    files = {path.name for path in folder.joinpath(OUT, "data").iterdir()}
+    assert files == used_files(folder / OUT)
+    return json.loads((folder / "said.out").read_text())["computed"]
 
 
-def finish(folder, run, quiet):
-    status, *_ = run(Order(str(folder), COMMAND, output=str(folder / "said")))
-    assert status == 1, (folder / "said.err").read_text()
-    assert neutral(content(folder), folder) == quiet[0]
-    assert len(rows(folder / OUT)) == 60
-    assert not [*(folder / OUT).rglob(".zoo-*")]
+def committed(folder):
+    """Rows that are in the dataset, if there is one."""
+    if not [*folder.glob(f"{OUT}/_versions/*.manifest")]:
+        return 0
+    return lance.dataset(folder / OUT).count_rows()
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
-def test_killed_at_some_change(count, begin, run, quiet):
-    """Of its files, and gone on with; every second time it is killed twice."""
-    for index in range(count):
-        folder, at = begin(), 1 + (2 * index + 1) * quiet[1] // (2 * count)
-        for again in range(1 + index % 2):
-            run(Order(str(folder), COMMAND, "SIGKILL", max(1, at - 7 * again)))
-        finish(folder, run, quiet)
+def kill_before_commit(folder, run, number, command=COMMAND):
+    """Kill a run between a write and its commit; some fragments have no commit then."""
+    arguments = ["-c", KILLED_BEFORE_A_COMMIT, str(number), *command]
+    done = run(Order(str(folder), arguments))
+    assert done.status == STOPPED["SIGKILL"]
+    written = {path.name for path in folder.joinpath(OUT, "data").iterdir()}
+    assert written > used_files(folder / OUT)
+    return len(written - used_files(folder / OUT))
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
-def test_killed_at_some_moment(count, begin, run, quiet):
-    """Which may be in the middle of a write of Lance's own."""
-    moments = random.Random(count)
+@pytest.mark.parametrize("count", [2, pytest.param(10, marks=pytest.mark.full)])
+def test_killed_between_a_write_and_its_commit(count, begin, run, undisturbed):
+    for number in range(count):
+        folder = begin()
+        for kills in range(1 + number % 2):
+            lost = kill_before_commit(folder, run, 1 + number % 3)
+            assert lost <= 3 * (1 + kills)
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0]) == 61 - left
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(10, marks=pytest.mark.full)])
+def test_killed_at_drawn_moments(count, begin, run, undisturbed):
+    draw = random.Random(count)
     for _ in range(count):
         folder = begin()
-        run(Order(str(folder), COMMAND, seconds=moments.uniform(0.1, 1) * quiet[2]))
-        finish(folder, run, quiet)
-
-
-ACTIONS = ("SIGINT", "SIGKILL")
-
-
-def killed(count, begin, run, prepare, command):
-    """Folders after a second run that was stopped at some change, what was there before it and is
-    there in the end; it goes on when the next one is asked for."""
-    wanted = changes = None
-    for index in range(count + 1):
-        folder = begin()
-        prepare(folder)
-        order, first = Order(str(folder), command, output=str(folder / "said")), content(folder)
-        if wanted is not None:
-            at, action = 1 + (2 * index - 1) * changes // (2 * count), ACTIONS[index % 2]
-            status, *_ = run(replace(order, action=action, at=at))
-            assert status == STOPPED[action]
-            assert action == "SIGKILL" or "interrupted; " in (folder / "said.err").read_text()
-            yield folder, first, wanted
-        status, made, *_ = run(order)
-        assert status == 1, (folder / "said.err").read_text()
-        found = neutral(content(folder), folder)
-        if wanted is None:
-            wanted, changes = found, made
-            assert changes > 40
-        assert found == wanted
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("count", [2, 50])
-def test_killed_while_a_model_is_appended(count, begin, run):
-    """At some change: until it is there, the dataset is that of the first model."""
-
-    def prepare(folder):
-        stub_folder(folder / "other", 2)
-        run(Order(str(folder), COMMAND))
-
-    command = ["embed", "pictures", "--model", "other", *COMMAND[4:], "--append-model"]
-    for folder, first, wanted in killed(count, begin, run, prepare, command):
-        kept = content(folder)["embed.json"]
-        assert kept in first.values() or kept.replace(str(folder).encode(), b"") in wanted.values()
-        assert len(rows(folder / OUT)) == 60
-    column = "vector_dinov3_vits16_fp32"
-    assert all(row[column] is not None for row in rows(folder / OUT).values())
-
-
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.full)])
-def test_killed_while_pictures_are_added(count, begin, run):
-    """At some change: until all is done the dataset is as it was, or is said to be unfinished."""
-
-    def prepare(folder):
-        pictures = folder / "pictures"
-        place = pictures.resolve()
-        pictures.unlink()
-        shutil.copytree(place, pictures)
-        assert run(Order(str(folder), COMMAND)).status == 1
-        for name, data in [*jpegs(75).items()][60:]:
-            (pictures / name).write_bytes(data)
-            os.utime(pictures / name, (1, 1))
-        for name in [*jpegs(9)][3:]:
-            (pictures / name).unlink()
-
-    for folder, first, _ in killed(count, begin, run, prepare, COMMAND):
-        own = content(folder)
-        if "embed.json" in own:
-            assert own["embed.json"] != first["embed.json"] or first.items() <= own.items()
-    assert len(rows(folder / OUT)) == 75
-
-
-def test_a_full_disk(begin, run, quiet):
-    """Refuses a file in the middle: a sentence, and what is done stays."""
-    for at in (quiet[1] // 3, quiet[1] * 2 // 3):
-        folder = begin()
-        status, *_ = run(Order(str(folder), COMMAND, "ENOSPC", at, output=str(folder / "said")))
-        said = (folder / "said.err").read_text()
-        assert status == 2 and "No space left" in said and "Traceback" not in said
-        finish(folder, run, quiet)
-
-
-@pytest.mark.full
-def test_a_hundred_thousand_small_pictures(begin, run):
-    """Take no more memory than a thousand do."""
-    taken, (one,) = [], jpegs(1).values()
-    for count in (1_000, 100_000):
-        folder = begin()
-        folders.write(folder / "many", {f"{index}.jpg": one for index in range(count)})
-        done = run(Order(str(folder), ["embed", "many", *COMMAND[2:6]]))
-        assert done.status == 0 and len(rows(folder / OUT)) == count
-        taken.append(done.megabytes)
-    assert taken[1] < taken[0] + 50, taken
+        run(Order(str(folder), COMMAND, seconds=draw.uniform(0.2, 1) * undisturbed[1]))
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0]) == 61 - left
 
 
 WORKER = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60")
 
 
-@pytest.mark.full
-def test_workers_are_killed(begin, run):
-    """Of a cluster, one after the other, and others join: every picture once, the same bytes."""
-    folder, alone, deadline = begin(), begin(), time.monotonic() + 240
-    folder.joinpath("large").mkdir()
-    for index in range(40):
-        sides = (2400 - index, 1800)
-        Image.radial_gradient("L").resize(sides).save(folder / "large" / f"{index}.jpg")
-    shutil.copytree(folder / "large", alone / "large")  # of the same times, which datasets note
-    command = ["embed", "large", *COMMAND[2:-1], "2", "--exact"]
-    assert run(Order(str(alone), command)).status == 0
-    workers = []
+class Cluster:
+    """Dask's scheduler and two workers, of which one that is killed is replaced."""
 
-    def start(address):
+    def __init__(self, address, folder):
+        self.address, self.command = address, Command(folder)
+        self.workers = [self.start(), self.start()]
+
+    def start(self):
         program = [sys.executable, "-m", "dask", "worker"]
-        workers.append(Command(folder).start(address, *WORKER, program=program))
+        return self.command.start(self.address, *WORKER, program=program)
 
-    with SubprocessCluster(n_workers=0, dashboard_address=None) as cluster:
-        address = cluster.scheduler_address
-        start(address)
-        process = Command(folder).start(*command, "--scheduler", address)
-        for kill in range(5):
-            while len([*(folder / OUT / "data").glob("*")]) < 2 + 3 * kill:
-                assert time.monotonic() < deadline and process.poll() is None
-                time.sleep(0.02)
-            start(address)
-            workers[kill].kill()
-        _, told = process.communicate(timeout=240)
-        for worker in workers:
+    def kill_one(self, number):
+        self.workers[number].kill()
+        self.workers[number].communicate()
+        self.workers[number] = self.start()
+
+    def close(self):
+        for worker in self.workers:
             worker.kill()
             worker.communicate()
-    assert process.returncode == 0, told
-    assert len(rows(folder / OUT)) == 40
-    assert neutral(content(folder), folder) == neutral(content(alone), alone)
+
+
+@pytest.fixture(scope="module")
+def cluster(begin):
+    with SubprocessCluster(n_workers=0, dashboard_address=None) as scheduler:
+        workers = Cluster(scheduler.scheduler_address, begin())
+        yield workers
+        workers.close()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("count", [10])
+def test_a_driver_is_killed_between_a_write_and_its_commit(count, begin, run, undisturbed, cluster):
+    command = [*COMMAND, "--scheduler", cluster.address]
+    for number in range(count):
+        folder = begin()
+        kill_before_commit(folder, run, 1 + number % 2, command)
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0], command) == 61 - left
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("count", [10])
+def test_drivers_and_workers_are_killed(count, begin, run, undisturbed, cluster):
+    """At drawn moments, in turn. A run whose worker is killed goes on by itself."""
+    command, draw = [*COMMAND, "--scheduler", cluster.address], random.Random(count)
+    calm = run(Order(str(begin()), command)).seconds
+    for number in range(count):
+        folder, moment = begin(), draw.uniform(0.2, 1) * calm
+        if number % 2:
+            run(Order(str(folder), command, seconds=moment))
+        else:
+            process = Command(folder).start(*command)
+            time.sleep(1 + moment)
+            cluster.kill_one(number // 2 % 2)
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 1, said
+        left = committed(folder)
+        assert complete(folder, run, undisturbed[0], command) == 61 - left
+
+
+def second_run(folder, run):
+    """Make a finished dataset, whose pictures then change: 15 new, 3 missing, 5 changed."""
+    pictures, shared = folder / "pictures", (folder / "pictures").resolve()
+    pictures.unlink()
+    shutil.copytree(shared, pictures)
+    assert run(Order(str(folder), COMMAND)).status == 1
+    names, new = [*jpegs(60)], [*jpegs(75).items()][60:]
+    for name, data in [*new, *zip(names[10:15], jpegs(5).values(), strict=True)]:
+        (pictures / name).write_bytes(data)
+        os.utime(pictures / name, (1, 1))
+    for name in names[:3]:
+        (pictures / name).unlink()
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(8, marks=pytest.mark.full)])
+def test_an_update_is_killed(count, begin, run):
+    """Every picture has one row at any moment: an older or the newer one."""
+    folder = begin()
+    second_run(folder, run)
+    run(Order(str(folder), [*COMMAND, "--prune"]))
+    wanted = rows_of(folder)
+    assert len(wanted) == 61 + 15 - 3
+    for number in range(count):
+        folder = begin()
+        second_run(folder, run)
+        before = rows_of(folder)
+        kill_before_commit(folder, run, 1 + number % 2, [*COMMAND, "--prune"])
+        left = rows_of(folder)
+        assert before.keys() <= left.keys()
+        assert all(row in (before.get(key), wanted.get(key)) for key, row in left.items())
+        complete(folder, run, wanted, [*COMMAND, "--prune"])
+
+
+@pytest.mark.full
+def test_a_run_is_killed_that_appends_a_model(begin, run):
+    """Vectors that were committed are not computed again."""
+    append = ["embed", "pictures", "--model", "other", *COMMAND[4:], "--append-model"]
+    column, wanted = "vector_dinov3_vits16_fp32", None
+    for number in range(6):
+        folder = begin()
+        stub_folder(folder / "other", 2)
+        assert run(Order(str(folder), COMMAND)).status == 1
+        if number:
+            arguments = ["-c", KILLED_BEFORE_A_COMMIT, str(number), *append]
+            assert run(Order(str(folder), arguments)).status == STOPPED["SIGKILL"]
+        assert run(Order(str(folder), append, output=str(folder / "said"))).status == 1
+        found = rows_of(folder)
+        wanted = wanted or found
+        assert found == wanted and len(found) == 61
+        assert [key for key in found if found[key][column] is None] == ["b/no.jpg"]
+
+
+def test_an_interrupted_run_says_what_is_done(begin, run, undisturbed):
+    folder = begin()
+    program = KILLED_BEFORE_A_COMMIT.replace("SIGKILL", "SIGINT")
+    order = Order(str(folder), ["-c", program, "2", *COMMAND], output=str(folder / "said"))
+    assert run(order).status == STOPPED["SIGINT"]
+    assert "interrupted; " in (folder / "said.err").read_text()
+    complete(folder, run, undisturbed[0])
+
+
+def test_a_full_disk(begin, run, undisturbed):
+    """A sentence, and what is committed stays."""
+    folder, limit = begin(), ((resource.RLIMIT_FSIZE, 8000),)
+    command = [*COMMAND[:-1], "60"]
+    done = run(Order(str(folder), command, limits=limit, output=str(folder / "said")))
+    said = (folder / "said.err").read_text()
+    assert done.status == 2 and "No space left" in said and "Traceback" not in said, said
+    complete(folder, run, undisturbed[0])
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_small_pictures(begin, run):
+    """Take little more memory than a thousand do."""
+    taken, (one,) = [], jpegs(1).values()
+    for count in (1_000, 100_000):
+        folder = begin()
+        folders.write(folder / "many", {f"{index}.jpg": one for index in range(count)})
+        done = run(Order(str(folder), ["embed", "many", *COMMAND[2:6]]))
+        assert done.status == 0 and lance.dataset(folder / OUT).count_rows() == count
+        taken.append(done.megabytes)
+    assert taken[1] < taken[0] + 50, taken
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.full)])
+def test_an_update_computes_what_changed(count, tmp_path, zoo):
+    """Of pictures of which a tenth is added, a tenth replaced and a tenth deleted."""
+    tenth, folder, model = count // 10, zoo.here / "in", stub_folder(tmp_path / "model")
+    folder.mkdir()
+
+    def draw(numbers, red):
+        for number in numbers:
+            Image.new("RGB", (8, 6), (red, number % 256, number // 256)).save(
+                folder / f"{number:05}.png"
+            )
+
+    draw(range(count), 0)
+    command = ("embed", "in", "--model", model, "--out", OUT)
+    assert zoo.json(*command)["computed"] == count
+    draw(range(count, count + tenth), 0)
+    draw(range(tenth, 2 * tenth), 200)
+    for number in range(tenth):
+        (folder / f"{number:05}.png").unlink()
+    said = zoo(*command, "--prune").out
+    assert f"{2 * tenth:,} of them now" in said
+    assert (
+        f"{count - 2 * tenth:,} rows are as they were, {tenth:,} of new pictures were added, "
+        f"{tenth:,} of changed ones computed again, {tenth:,} gone (removed)"
+    ) in said
+    zoo("embed", "in", "--model", model, "--out", "y.lance")
+    assert content(zoo.here / OUT) == content(zoo.here / "y.lance")

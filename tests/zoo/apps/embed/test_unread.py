@@ -8,24 +8,17 @@ from collections import Counter
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-from pyarrow import parquet
 
 import zoo as package
 from tests import folders
 from tests.zoo.apps.embed.conftest import by_hand
-from tests.zoo.apps.embed.test_embed import rows
-from zoo.apps.embed.picture_sources import cut_shards, state_sources
+from tests.zoo.apps.embed.test_embed import errors, rows
+from zoo.apps.embed.sources import list_names, state_sources
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import read_picture
 
 NO_UTF8 = os.fsdecode(b"caf\xe9")
 UNREAD = ("a.heic", "b.AVIF", "c.jxl", "d.mpo", "IMG_0001", "e.cr2")
-
-
-def errors(dataset):
-    """Reasons by key."""
-    told = parquet.read_table(dataset.with_suffix(".errors.parquet")).to_pylist()
-    return {each["key"]: each["reason"] for each in told}
 
 
 def test_a_folder_has_a_row_or_a_reason_for_each(zoo, stub, pictures):
@@ -85,8 +78,7 @@ ENCODINGS = {
 def test_a_list_in_the_encodings_of_systems(encoding, tmp_path):
     (tmp_path / "list.txt").write_bytes(ENCODINGS[encoding])
     (source,) = state_sources([str(tmp_path / "list.txt")])
-    (shard,) = cut_shards([source], 10, Counter())
-    assert shard.names == NAMES
+    assert [name for name, _ in list_names(source, Counter())] == [*NAMES]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,7 @@ def test_a_list_that_is_no_text_is_refused(content, tmp_path):
     (tmp_path / "list.txt").write_bytes(content)
     (source,) = state_sources([str(tmp_path / "list.txt")])
     with pytest.raises(BadRequest, match=r"list\.txt .* UTF-8"):
-        list(cut_shards([source], 10, Counter()))
+        list(list_names(source, Counter()))
 
 
 def test_a_source_whose_name_is_no_text(tmp_path, stub):

@@ -13,8 +13,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-from zoo import from_pretrained
-from zoo import preprocess
+from zoo import from_pretrained, preprocess
 from zoo.apps.show.chart import TimedRow, bars, draw_residuals, draw_times, patch_means, summary
 from zoo.apps.show.draw import WARNING, draw_grid, likeness
 from zoo.apps.show.features import Features, legible, of_file, of_model
