@@ -127,7 +127,6 @@ BUILT = [
     ["golden", "vit_digits", "golden.pth"],
     ["weights", "inspect", "golden.pth"],
     ["weights", "convert", "golden.pth", "golden.eqx"],
-    ["cache", "list"],
     ["report", "--weights-dir", "checkpoints", "--filter", "vit_digits", "--variant", "fp32"],
     ["report", "--providers", "--filter", "vit_digits", "--variant", "fp32", "--out", "card"],
 ]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.cli import cache_command, weights_command
+from zoo.cli import weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
 from zoo.cli.common_options import SpreadOpsets, examples
@@ -95,7 +95,6 @@ app.command(
 )(report)
 app.command(epilog=examples("zoo reports received/* --out reports.html"))(reports)
 app.add_typer(weights_command.app, name="weights")
-app.add_typer(cache_command.app, name="cache")
 
 
 def main() -> None:
