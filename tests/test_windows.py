@@ -126,7 +126,6 @@ BUILT = [
     ["golden", "vit_digits", "golden.pth"],
     ["weights", "inspect", "golden.pth"],
     ["weights", "convert", "golden.pth", "golden.eqx"],
-    ["cache", "list"],
 ]
 BENCH = ["bench", f"{FOLDER}/onnx/model.onnx", "--rounds", "2"]
 """It starts a process, which Linux does by what Windows lacks."""

@@ -9,8 +9,10 @@ from pathlib import Path
 from weights.containers import ENDINGS, OF_OTHERS, open_checkpoint
 from weights.containers.safetensors import INDEX, shards
 from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsNotFound, WrongDigest
+from weights.files import sha256
 from weights.opening import as_utf8, read_at_most
-from weights.sources.hub import HubFile
+from weights.progress import Progress
+from weights.sources.hub import DIGEST, HubFile
 
 READ = (*(each for each in ENDINGS if each not in OF_OTHERS), ".tar.lz4", ".eqx")
 """Endings of files that are opened as checkpoints."""
@@ -18,6 +20,28 @@ READ = (*(each for each in ENDINGS if each not in OF_OTHERS), ".tar.lz4", ".eqx"
 LARGEST_JSON = 64 << 20
 SHOWN = 40
 """Bytes that a message quotes."""
+
+
+def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = False) -> str:
+    """Return the sha256 of a file, which must be the recorded one, and the one that names the file
+    in the hub's cache. A file with another is removed, so that the next attempt downloads it again;
+    not in a dry run. **Raises** `WrongDigest`."""
+    listener.stage(f"checking {file}", path.stat().st_size)
+    digest = sha256(path, listener.step)
+    blob = path.resolve()
+    named = blob.name if DIGEST.fullmatch(blob.name) else None
+    for recorded in (file.sha256, named):
+        if recorded is not None and recorded != digest:
+            advice = "is to be removed: run the command without a dry run, then again"
+            if not is_dry:
+                path.unlink()
+                blob.unlink(missing_ok=True)
+                advice = "was removed: run the command again"
+            raise WrongDigest(
+                f"{file} from the hub has sha256 {digest:.12}… where {recorded:.12}… was recorded, "
+                f"and {advice}."
+            )
+    return digest
 
 
 def check_content(path: Path, file: HubFile, is_dry: bool = False) -> None:

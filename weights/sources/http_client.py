@@ -26,8 +26,3 @@ def request_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
 def is_timeout(error: BaseException) -> bool:
     """Whether a server did not answer in time."""
     return isinstance(error, http_client().TimeoutException)
-
-
-def is_broken_connection(error: BaseException) -> bool:
-    """Whether there was no complete answer, so that another attempt may have one."""
-    return isinstance(error, http_client().TransportError)

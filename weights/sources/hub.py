@@ -1,18 +1,23 @@
-"""Files of a model hub, asked for through huggingface-hub.
+"""Files of a model hub, asked for and downloaded through huggingface-hub.
 
-The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` itself.
+The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` itself, keeps files in a
+cache, and tries again where a connection breaks.
 """
 
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from weights.errors import Unreachable, WrongDigest
+from weights.containers.safetensors import INDEX, shards
+from weights.errors import NotACheckpoint, Unreachable, WrongDigest
+from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import is_timeout, request_errors
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfFileMetadata
 
 FORBIDDEN = (401, 403)
 
@@ -29,9 +34,11 @@ REASONS = {
 
 BUSY = (429, 503)
 LONGEST_PAUSE = 300  # seconds that are waited because a server asks for it
-ATTEMPTS = 4  # how often in a row a server may be busy, or a connection break without a new byte
 COMMIT = re.compile("[0-9a-f]{40}")
 DIGEST = re.compile("[0-9a-f]{64}")
+
+_PARTIAL: set[tuple[Path, str]] = set()
+"""Folders in which a download of this process has a partial file, and a pattern of its name."""
 
 
 @dataclass(frozen=True)
@@ -52,36 +59,48 @@ class HubFile:
         """Owner of the repository."""
         return self.repository.partition("/")[0]
 
+    def commit_of(self, copy: Path) -> str:
+        """Return the commit of a copy in the hub's cache, which has a folder for each commit."""
+        return copy.parents[len(Path(self.name).parts) - 1].name
+
 
 def cached(file: HubFile) -> Path | None:
-    """Where an earlier download lies that some program made with the library."""
+    """Return the path of a file in the hub's cache, or None. An index of shards counts only with
+    all of its shards."""
     from huggingface_hub import try_to_load_from_cache
 
-    path = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
-    return Path(path) if isinstance(path, str) else None
+    found = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
+    if not isinstance(found, str):
+        return None
+    path = Path(found)
+    try:
+        names = shards(path) if file.name.endswith(INDEX) else ()
+    except NotACheckpoint:  # refused where its content is checked
+        names = ()
+    return path if all(path.with_name(name).exists() for name in names) else None
+
+
+def cache_path(file: HubFile) -> Path:
+    """Return where the hub's cache keeps a file whose revision is a commit."""
+    return _cache_folder(file) / "snapshots" / file.revision / file.name
+
+
+def _cache_folder(file: HubFile) -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE, f"models--{file.repository.replace('/', '--')}")
 
 
 def ask(file: HubFile, advice: str, listener: Progress) -> HubFile:
-    """The file at the commit that its revision is at now, with its size and the hub's sha256.
+    """Return a file at the commit that its revision is at now, with its size and the hub's sha256.
 
     The hub gives no sha256 for small files. **Raises** `Unreachable`, whose message ends in
-    `advice`; `WrongDigest` if another sha256 was recorded than the hub gives.
+    `advice`; `WrongDigest` if another sha256 or size was recorded than the hub gives.
     """
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
-    from huggingface_hub.utils import logging
-
-    logging.set_verbosity_error()  # our own message says what is needed
-    url = hf_hub_url(file.repository, file.name, revision=file.revision)
-    for attempt in count(1):
-        try:
-            answer = get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
-            break
-        except request_errors(ValueError) as error:
-            _, pause = answer_of(error)
-            if pause is None or attempt == ATTEMPTS:
-                raise unreachable(file, error, advice) from error
-            wait_as_asked(file, pause, listener)
+    try:
+        answer = _ask(file, listener)
+    except request_errors(ValueError) as error:
+        raise unreachable(file, error, advice) from error
     commit, size = answer.commit_hash or "", answer.size
     if not COMMIT.fullmatch(commit) or size is None or size < 1:
         raise Unreachable(f"{file} was not downloaded: the answer is not a hub's. {advice}")
@@ -91,13 +110,100 @@ def ask(file: HubFile, advice: str, listener: Progress) -> HubFile:
             f"{file} on the hub has sha256 {digest:.12}… where {file.sha256:.12}… was recorded, "
             f"and was not downloaded. {advice}"
         )
+    if file.size not in (None, size):
+        raise WrongDigest(
+            f"{file} on the hub has {size} bytes where {file.size} were recorded: its publisher "
+            f"has to mend that; try another {parameter('revision')}."
+        )
     return replace(file, revision=commit, sha256=file.sha256 or digest, size=size)
 
 
-def wait_as_asked(file: HubFile, pause: int, listener: Progress) -> None:
-    """Leave a busy server alone for as many seconds as it asks, and say so."""
+def _ask(file: HubFile, listener: Progress) -> "HfFileMetadata":
+    """Ask once, or let the library ask again if a busy server wants no more than a short pause."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils import logging
+
+    logging.set_verbosity_error()  # our own message says what is needed
+    url = hf_hub_url(file.repository, file.name, revision=file.revision)
+    try:
+        return get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
+    except HfHubHTTPError as error:
+        pause = error.response.headers.get("Retry-After", "")
+        is_short = re.fullmatch(r"\d{1,4}", pause, re.ASCII) and int(pause) <= LONGEST_PAUSE
+        if error.response.status_code not in BUSY or not is_short:
+            raise
     listener.note(f"the hub is busy and asks to wait: {file} is asked for again in {pause} s")
-    time.sleep(pause)
+    return get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT, retry_on_errors=True)
+
+
+def download(file: HubFile, advice: str, listener: Progress, folder: Path | None = None) -> Path:
+    """Download a file into the hub's cache, or below `folder`, and return its path.
+
+    In a folder it is a regular file; in the cache it is a link. **Raises** `Unreachable`, whose
+    message ends in `advice`.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
+
+    listener.stage(f"downloading {file}", file.size)
+    partial = (folder or _cache_folder(file), f"*{file.sha256}.*.incomplete")
+
+    class Bar(_Bar):
+        step = staticmethod(listener.step)
+        began = staticmethod(lambda: _PARTIAL.add(partial))
+
+    try:
+        path = hf_hub_download(
+            file.repository,
+            file.name,
+            revision=file.revision,
+            local_dir=folder,
+            etag_timeout=HF_HUB_DOWNLOAD_TIMEOUT,
+            tqdm_class=Bar,  # which has what the library calls
+        )
+    # A RuntimeError is one of hf-xet's.
+    except request_errors(ValueError, RuntimeError) as error:
+        raise unreachable(file, error, advice) from error
+    finally:
+        _PARTIAL.discard(partial)
+    return Path(path)
+
+
+class _Bar:
+    """A bar of tqdm's for huggingface-hub, which forwards the bytes. One is made when this process
+    has the lock of a file and has opened it."""
+
+    step: Callable[[int], None]
+    began: Callable[[], None]
+
+    def __init__(self, **_: object) -> None:
+        self.began()
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, size: float | None = 1) -> None:
+        self.step(int(size or 0))
+
+    def update_transfer(self, size: float) -> None:
+        """Ignore bytes of the network, since those of the file are counted."""
+
+    def set_postfix_str(self, *_: object, **__: object) -> None:
+        pass
+
+    set_transfer_postfix_str = set_postfix_str
+
+
+def discard_partial_downloads() -> None:
+    """Remove partial files that the library cannot continue: for a process about to end."""
+    for folder, pattern in tuple(_PARTIAL):
+        for path in folder.rglob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def unreachable(file: HubFile, error: Exception, advice: str) -> Unreachable:
@@ -129,17 +235,12 @@ def reason(error: BaseException) -> str:
     return f"the hub cannot be reached ({type(error).__name__})"
 
 
-def answer_of(error: BaseException) -> tuple[int, int | None]:
-    """The HTTP status behind an error, 0 if there is none, and for how many seconds a busy server
-    asks to be left alone, if it says so and they are few."""
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status behind an error, 0 if there is none."""
     from huggingface_hub.errors import HfHubHTTPError
 
     answers = (cause.response for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
-    if (answer := next(answers, None)) is None:
-        return 0, None
-    text = answer.headers.get("Retry-After", "") if answer.status_code in BUSY else ""
-    few = re.fullmatch(r"\d{1,4}", text, re.ASCII) and int(text) <= LONGEST_PAUSE
-    return answer.status_code, int(text) if few else None
+    return next((answer.status_code for answer in answers), 0)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -2,24 +2,19 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from urllib.parse import quote
 
 from weights.containers.safetensors import INDEX, TENSORS
 from weights.errors import WeightsNotFound
 from weights.files import hold_to_name, promised, sha256
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
-from weights.sources import cache
-from weights.sources.content import check_content
+from weights.sources.content import check_content, check_digest
+from weights.sources.fetch import fetch
 from weights.sources.hub import HubFile, cached
-from weights.sources.transfer import check_digest
-
-TERMS = "terms"  # the folder of the cache that says which licences were shown
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
     if (weights := next(search_weights(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
         tell = partial(tell_terms, published, listener)
-        path, digest = cache.fill(file, advice, listener, tell)
+        path, digest = fetch(file, advice, listener, tell)
         weights = _from_hub(path, file, f"the hub ({file})", digest)
     listener.stage(f"weights: {weights.path.name}, from {weights.where}")
     return weights
@@ -108,13 +103,8 @@ def tell_owner(published: Published, file: HubFile, listener: Progress) -> None:
 
 
 def tell_terms(published: Published, listener: Progress) -> None:
-    """Say under which terms the weights are that will come; who downloads again has been told."""
-    marker = cache.root() / TERMS / quote(published.terms, safe="")
-    if not marker.exists():
-        listener.note(f"these weights have terms of their own: {published.terms}")
-        with suppress(OSError):
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
+    """Print the licence of weights that are about to be downloaded."""
+    listener.note(f"these weights have terms of their own: {published.terms}")
 
 
 def search_weights(
@@ -130,20 +120,17 @@ def search_weights(
             hold_to_name(path, digest)
         yield Found(path, where, digest)
     for file in hub_files(published):
-        ours = cache.kept(file, is_dry)
-        for copy, holder in ((ours, cache.root()), (cached(file), "the hub's cache")):
-            if copy is not None:
-                digest = check_digest(copy, file, listener, is_dry)
-                check_content(copy, file, is_dry)
-                yield _from_hub(copy, file, f"{holder} ({file})", digest)
+        if (copy := cached(file)) is not None:
+            digest = check_digest(copy, file, listener, is_dry)
+            check_content(copy, file, is_dry)
+            yield _from_hub(copy, file, f"the hub's cache ({file})", digest)
 
 
 def _from_hub(path: Path, file: HubFile, where: str, digest: str) -> Found:
-    """A file in a cache, which has a folder for each commit."""
-    commit = path.parents[len(Path(file.name).parts) - 1].name
+    """Return a file in the hub's cache as a checkpoint that was found."""
     # Of several files, one digest says nothing.
     checked = None if path.suffix == ".json" else digest
-    return Found(path, where, checked, replace(file, revision=commit))
+    return Found(path, where, checked, replace(file, revision=file.commit_of(path)))
 
 
 def places(published: Published) -> Iterator[Path]:
@@ -159,7 +146,7 @@ def places(published: Published) -> Iterator[Path]:
 
 
 def hub_files(published: Published) -> tuple[HubFile, ...]:
-    """Files that a download of somebody's, ours or another program's, may have left."""
+    """Return the files of a hub that may be in its cache."""
     names = (TENSORS, INDEX) if published.repository else ()
     return (
         *(HubFile(published.repository, name) for name in names),
@@ -170,7 +157,7 @@ def hub_files(published: Published) -> tuple[HubFile, ...]:
 
 def searched() -> str:
     """Where weights are looked for, in words."""
-    places = (*own_folders(), *torch_caches(), equimo_cache(), cache.root() / cache.CHECKPOINTS)
+    places = (*own_folders(), *torch_caches(), equimo_cache())
     unset = "" if "ZOO_WEIGHTS_DIR" in os.environ else " (and ZOO_WEIGHTS_DIR is not set)"
     return f"{', '.join(map(str, places))}{unset} and the hub's cache"
 

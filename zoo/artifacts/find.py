@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from weights.sources import cache
-from weights.sources.hub import COMMIT, ask
-from zoo.artifacts.pull import BRANCH, Wanted, namespace, pull_folder
+from weights.sources.hub import COMMIT, ask, cached, download
+from zoo.artifacts.pull import Wanted, namespace, pull_folder
 from zoo.artifacts.read import near, read_folder_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
 from zoo.common.errors import BadFile
 from zoo.common.progress import bar
-from zoo.common.staging import writing
 from zoo.registry.lookup import info
 
 
+def downloads() -> Path:
+    """Return the folder in which `zoo.load` keeps models. They are not in the hub's cache, since
+    ONNX Runtime refuses the links there that lead to a model's tensors."""
+    if own := os.environ.get("ZOO_CACHE_DIR"):
+        return Path(own).expanduser() / "models"
+    common = os.environ.get("XDG_CACHE_HOME")
+    return (Path(common) if common else Path.home() / ".cache") / "jax-onnx-zoo" / "models"
+
+
 def pulled_folder(model: str, variant: str, revision: str | None, offline: bool) -> Path:
-    """A folder with a model's variant, brought if need be. **Raises** as `pull`, or `BadFile`."""
-    place = cache.folder(cache.MODELS, f"{namespace()}/{model}")
-    asked = Wanted(model, (variant,), place, revision)
-    if offline or COMMIT.fullmatch(revision or ""):
-        noted = cache.noted(place, asked.manifest.revision)
-        if noted is None:
-            raise BadFile(
-                f"{asked.manifest.repository} at {asked.manifest.revision} was never loaded into "
-                f"{place}, and offline=True forbids asking: load it once without."
-            )
-        commit = noted
-    else:
-        advice = f"{asked.advice} Or load with offline=True."
+    """Return a folder with a model's variant, which is downloaded unless it is there.
+
+    The hub's cache records the commit that a branch was at when it was loaded last, in the form of
+    the manifest of that commit. **Raises** as `pull`, or `BadFile`.
+    """
+    place = downloads() / f"{namespace()}/{model}".replace("/", "--")
+    request = Wanted(model, (variant,), place, revision)
+    manifest = request.manifest
+    copy = cached(manifest)
+    known = None if copy is None else copy.parent.name
+    advice = f"{request.advice} Or load with offline=True."
+    if COMMIT.fullmatch(manifest.revision):
+        commit = known = manifest.revision
+    elif not offline:
         with bar() as progress:
-            commit = ask(asked.manifest, advice, progress).revision
+            commit = ask(manifest, advice, progress).revision
+    elif known is None:
+        raise BadFile(
+            f"{manifest.repository} at {manifest.revision} was never loaded into {place}, and "
+            "offline=True forbids asking: load it once without."
+        )
+    else:
+        commit = known
     folder = place / commit
     if not _has(folder, variant):
         with bar() as progress:
             pull_folder(Wanted(model, (variant,), folder, commit, offline), progress)
-    cache.touch(folder)
-    with writing(place):
-        cache.note(place, revision or BRANCH, commit)
+    if commit != known:
+        with bar() as progress:
+            download(manifest, advice, progress)
     return folder
 
 

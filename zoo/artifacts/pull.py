@@ -1,7 +1,7 @@
 """Files that somebody built, from a hub into a folder: all of one commit, whole, and checked.
 
-They are collected in a hidden folder beside their places, where an interrupted download goes on
-next time, and moved when all of them are right; the manifest comes last.
+huggingface-hub downloads them into a hidden folder beside their places, where files that arrived
+before an interruption are kept. They are moved when all of them are right; the manifest comes last.
 """
 
 import os
@@ -17,8 +17,8 @@ from weights.errors import Unreachable
 from weights.opening import read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
-from weights.sources.hub import HubFile, ask, cached
-from weights.sources.transfer import check_digest, fetch
+from weights.sources.content import check_digest
+from weights.sources.hub import HubFile, ask, cached, download
 from zoo.artifacts.read import LARGEST_MANIFEST, parse
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest
@@ -144,7 +144,7 @@ def _compare(
 
 @contextmanager
 def _collecting(folder: Path) -> Generator[Path]:
-    """A hidden folder, which stays only if it holds parts of files."""
+    """Make a hidden folder, which stays only if it holds complete files."""
     is_new = not folder.exists()
     parts = folder / COLLECTING
     refuse_links(folder, [f"{COLLECTING}/{MANIFEST}"])
@@ -156,7 +156,8 @@ def _collecting(folder: Path) -> Generator[Path]:
     try:
         yield parts
     finally:
-        if not any(path.is_file() for path in parts.rglob("*")):
+        # The library keeps notes of its own in folders whose names begin with a dot.
+        if not any(path.is_file() for path in parts.glob("[!.]*/[!.]*/**/*")):
             shutil.rmtree(parts, ignore_errors=True)
             if is_new and not any(folder.iterdir()):
                 folder.rmdir()
@@ -187,8 +188,7 @@ def _online(request: Wanted, progress: Progress) -> Listing:
             f"the manifest of {where} has {file.size} bytes: take another {parameter('revision')}."
         )
     with TemporaryDirectory() as place:
-        path = Path(place, MANIFEST)
-        fetch(file, path, request.advice, progress)
+        path = download(file, request.advice, progress, Path(place))
         content = read_at_most(path, LARGEST_MANIFEST + 1)
     manifest = parse(content, f"the manifest of {where}", request.model)
     return Listing(manifest, content, file.revision, where)
@@ -232,20 +232,21 @@ def _in_the_way(request: Wanted, listing: Listing, right: set[str]) -> list[str]
 
 
 def _bring(file: File, listing: Listing, request: Wanted, parts: Path, progress: Progress) -> None:
-    """Get a file from the hub's cache or the hub."""
+    """Copy a file from the hub's cache, or download it, and compare its digest."""
     repository = request.manifest.repository
     remote = HubFile(repository, file.name, listing.revision, file.sha256, file.bytes)
     part = _part(parts, file)
     copy = cached(remote)
-    if copy is not None and copy.stat().st_size == file.bytes:
+    if copy is not None:
+        check_digest(copy, remote, progress)
         part.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(copy, part)
-        check_digest(part, remote, progress)
     elif request.offline:
         raise _forbidden(remote, request)
     else:
-        advice = "What there is of it is kept, so run the command again to go on."
-        fetch(remote, part, advice, progress)
+        advice = "The files that arrived are kept, so run the command again to go on."
+        download(ask(remote, advice, progress), advice, progress, parts / file.sha256)
+    check_digest(part, remote, progress)
 
 
 def _part(parts: Path, file: File) -> Path:

@@ -16,7 +16,7 @@ from weights.opening import open_inside, read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import request_errors
-from weights.sources.hub import FORBIDDEN, answer_of, reason
+from weights.sources.hub import FORBIDDEN, reason, status_of
 from zoo.artifacts.folder_check import AGAIN, check_folder
 from zoo.artifacts.pull import BRANCH
 from zoo.artifacts.read import LARGEST_MANIFEST, parse
@@ -170,7 +170,7 @@ def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
 
 
 def _why(error: Exception, target: PushTarget) -> str:
-    code, _ = answer_of(error)
+    code = status_of(error)
     if code in FORBIDDEN:
         return f"the hub refuses it ({code}), so {TOKEN.format(target.repository)}"
     if not code and type(error) is ValueError:

@@ -219,7 +219,7 @@ def load(
       `zoo build`.
     - `variant`: one of those that were built, such as `fp32`, `fused` or `int8`.
     - `folder`: what `zoo build` or `zoo pull` made. Without, the files are downloaded once, to
-      the environment's `ZOO_CACHE_DIR` or `~/.cache/jax-onnx-zoo`.
+      `models` in the environment's `ZOO_CACHE_DIR` or `~/.cache/jax-onnx-zoo`.
     - `revision`: branch, tag or commit of the repository on the hub; the newest by default.
     - `offline`: use only what was downloaded before.
     - `providers`: names of ONNX Runtime's execution providers, the first of which has to start;

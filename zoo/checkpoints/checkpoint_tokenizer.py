@@ -5,7 +5,8 @@ from pathlib import Path
 
 from weights.errors import WeightsError
 from weights.progress import Progress
-from weights.sources import cache, hub
+from weights.sources.fetch import fetch
+from weights.sources.hub import HubFile, cached
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import Seed, Source, opened, read_weights
@@ -55,10 +56,9 @@ def find_words(
     return Words(folder, entry.config.words.tokens)
 
 
-def fetched(file: hub.HubFile, progress: Progress) -> Path:
-    """The folder of a file that is downloaded unless it is there."""
-    path = hub.cached(file) or cache.kept(file)
-    return (path or cache.fill(file, WITHOUT_TOKENIZER, progress)[0]).parent
+def fetched(file: HubFile, progress: Progress) -> Path:
+    """Return the folder of a file that is downloaded unless it is there."""
+    return (cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
 
 
 def tokenizer_of(name: str, weights: str) -> Tokenizer:

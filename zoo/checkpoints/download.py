@@ -9,9 +9,9 @@ from weights import open_checkpoint
 from weights.files import sha256
 from weights.parameters import parameter
 from weights.progress import Progress
-from weights.sources import cache, transfer
 from weights.sources.content import find_fault
-from weights.sources.hub import ask
+from weights.sources.fetch import fetch
+from weights.sources.hub import ask, cache_path
 from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadOutput
@@ -31,7 +31,7 @@ class Brought:
 def download_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> Brought:
-    """Bring a model's checkpoint to our cache, or to the folder `out`.
+    """Bring a model's checkpoint to the hub's cache, or to the folder `out`.
 
     With `mirror` it is the copy that somebody else than the publisher keeps. A dry run says what
     would be done, and leaves everything as it is.
@@ -52,7 +52,7 @@ def _fetch(
     """Bring the file from a hub."""
     file, advice = downloadable(entry.places, mirror=mirror)
     asked = ask(file, advice, progress)
-    path = cache.place(asked) if out is None else _place(entry, file.name, out)
+    path = cache_path(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
     brought = Brought(entry.name, path, f"the hub ({file})", size)
     if dry_run:
@@ -60,15 +60,17 @@ def _fetch(
     tell_owner(entry.places, file, progress)
     tell = partial(tell_terms, entry.places, progress)
     if out is None:
-        cache.fill(file, advice, progress, tell)
-    else:
-        with locked_output(path, progress), writing(path):
-            if path.exists():
-                _check_same(path, asked.sha256)
-                _check_readable(path)
-            else:
-                tell()
-                transfer.download(asked, path, advice, progress)
+        fetch(file, advice, progress, tell)
+        return brought
+    with locked_output(path, progress), staged(path.parent) as stage, writing(path):
+        if path.exists():
+            _check_same(path, asked.sha256)
+            _check_readable(path)
+        else:
+            source, _ = fetch(file, advice, progress, tell, stage)
+            # An index comes after its shards.
+            for part in reversed(_files(source)):
+                part.replace(path.with_name(part.name))
     return brought
 
 

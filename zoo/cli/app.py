@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.cli import cache_command, weights_command
+from zoo.cli import weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
 from zoo.cli.command_options import SpreadOpsets, examples
@@ -88,7 +88,6 @@ app.command(
 app.command(epilog=examples("zoo site artifacts/* --out catalogue"))(site)
 app.command(epilog=examples(f"zoo push {BUILT} --repo OWNER/dinov3_vits16"))(push)
 app.add_typer(weights_command.app, name="weights")
-app.add_typer(cache_command.app, name="cache")
 
 
 def main() -> None:

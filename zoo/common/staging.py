@@ -16,6 +16,7 @@ from typing import Any
 from weights import lock
 from weights.parameters import parameter
 from weights.progress import Progress
+from weights.sources.hub import discard_partial_downloads
 from zoo.common.errors import BadOutput
 from zoo.common.processes import terminate_workers
 from zoo.common.terminal import complain
@@ -109,9 +110,11 @@ def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
 
 
 def discard() -> None:
-    """Remove everything that is staged, and locks: for a process that is about to end."""
+    """Remove everything that is staged, partial downloads and locks: for a process that is about to
+    end."""
     for stage, release in tuple(_OPEN.items()):
         _remove_staged(stage, release)
+    discard_partial_downloads()
     lock.discard_locks()
 
 

@@ -1,5 +1,7 @@
 """`zoo pull` against a hub on loopback that cuts, stalls, refuses and lies."""
 
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -53,10 +55,13 @@ def test_a_variant_then_another_then_nothing_new(zoo, at):
     assert content(folder) == expected("fp32")
     asked = [request for request, _ in hub.asked if "@main/" in request]
     assert asked == [f"HEAD {REPOSITORY}@main/manifest.json"]
-    count = len(hub.asked)
+    hub.requests.clear()
     assert "2 files" in zoo(*FP16, "--variant", "fp32").out
     assert content(folder) == expected("fp32", "fp16")
-    assert len(hub.asked) == count + 4  # the manifest twice, and what was missing
+    assert [request for request, _ in hub.asked if request.startswith("GET")] == [
+        f"GET {REPOSITORY}@{COMMIT}/{name}"
+        for name in ("manifest.json", "onnx/model_fp16.onnx", LARGE)
+    ]
     done = zoo.json(*PULL, "--variant", "all")
     assert (done["brought"], done["kept"]) == (1, len(FILES) - 1)
     assert list(done["variants"]) == ["fp32", "fused", "fp16"]
@@ -67,17 +72,28 @@ def test_a_variant_then_another_then_nothing_new(zoo, at):
     assert content(zoo.here / "elsewhere") == content(folder)
 
 
-def test_wrong_bytes_are_removed_and_fetched_again(zoo, at):
-    hub, name = at(serve()), f"{REPOSITORY}@{COMMIT}/onnx/model.onnx"
+@pytest.mark.parametrize("small", [False, True])
+def test_wrong_bytes_are_removed_and_fetched_again(small, zoo, at):
+    """The hub names large files by their sha256, which is compared before a download."""
+    hub, name = at(serve(small=small)), f"{REPOSITORY}@{COMMIT}/onnx/model.onnx"
     right = hub.files[name]
     hub.files[name] = bytes([right[0] ^ 1]) + right[1:]
     told = zoo(*PULL, code=2).error
-    assert "onnx/model.onnx from the hub has sha256" in told
-    assert "was removed: run the command again" in told
+    if small:
+        assert "onnx/model.onnx from the hub has sha256" in told
+        assert "was removed: run the command again" in told
+    else:
+        assert "onnx/model.onnx on the hub has sha256" in told and "not downloaded" in told
+        hub.files[name] = right
+        hub.flip = True
+        told = zoo(*PULL, code=2).error
+        assert "the manifest of" in told
+        hub.flip = False
     assert not (zoo.here / MODEL).exists()
-    hub.files[name] = right[:-1]
+    hub.small, hub.files[name] = True, right[:-1]
     told = zoo(*PULL, code=2).error
     assert f"has {len(right) - 1} bytes where {len(right)} were recorded" in told
+    assert not hub.gets(name)[small:]
     hub.files[name] = right
     zoo(*PULL)
     assert content(zoo.here / MODEL) == expected("fp32")
@@ -123,7 +139,7 @@ def test_the_manifest_goes_first(zoo, at):
     unlink = Path.unlink
 
     def stopped(path, missing_ok=False):
-        if path.suffix == ".onnx":
+        if path == Path(MODEL, "onnx", "model.onnx"):
             raise OSError("stopped")
         unlink(path, missing_ok)
 
@@ -170,8 +186,33 @@ def test_from_the_cache_of_the_hub(zoo, at):
     assert len(hub.asked) == 2
     damaged = place / "snapshots" / COMMIT / "photograph.png"
     damaged.write_bytes(damaged.read_bytes()[::-1])
-    assert "sha256" in zoo(*PULL, "--offline", "--out", "third", code=2).error
+    assert "was removed" in zoo(*PULL, "--offline", "--out", "third", code=2).error
+    assert not damaged.exists()
     assert [path.name for path in (zoo.here / "third").iterdir()] == [".zoo-pull"]
+    zoo(*PULL, "--out", "third")
+    assert content(zoo.here / "third") == expected("fp32")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_pull_that_was_stopped_keeps_the_files_that_arrived(number, tmp_path):
+    """The same command completes it."""
+    name, small = f"{REPOSITORY}@{COMMIT}/{LARGE}", f"{REPOSITORY}@{COMMIT}/onnx/model_fp16.onnx"
+    with serve(stall=len(FILES[LARGE]) - 1) as hub:
+        zoo = Command(tmp_path, hub.url)
+        process = zoo.start(*FP16)
+        while not list((tmp_path / MODEL).rglob("*.incomplete")) or not hub.gets(name):
+            time.sleep(0.02)
+        time.sleep(0.2)  # the file begins to arrive
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        hub.stall = None
+        hub.go.set()
+        partial = list((tmp_path / MODEL).rglob("*.incomplete"))
+        assert [*(tmp_path / MODEL).iterdir()] == [tmp_path / MODEL / ".zoo-pull"]
+        assert bool(partial) == (number == signal.SIGKILL)
+        zoo(*FP16)
+        assert (len(hub.gets(name)), len(hub.gets(small))) == (2, 1)
+    assert content(tmp_path / MODEL) == expected("fp16")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +245,7 @@ def test_a_hostile_hub(changes, zoo, at):
     large = {**FILES, "manifest.json": b" " * ((4 << 20) + 1)}
     hub = at(serve(folders.published(FILES, **changes) if changes else large))
     zoo(*PULL, code=2)
-    assert len(hub.asked) == (2 if changes else 1) and not (zoo.here / MODEL).exists()
+    assert len(hub.asked) == (3 if changes else 1) and not (zoo.here / MODEL).exists()
 
 
 def test_another_owner_and_no_server(zoo):

@@ -1,6 +1,6 @@
 """`zoo weights download`: to the cache, to a folder, and what a dry run says."""
 
-import select
+import signal
 import time
 
 import pytest
@@ -30,6 +30,11 @@ def hub(at):
     return at(serving(hub_of(REPOSITORY, {NAME: CONTENT})))
 
 
+def cache(zoo):
+    """The folder of the repository in the hub's cache."""
+    return zoo.home / ".cache" / "huggingface" / "hub" / f"models--google--{TITLE}"
+
+
 def record(path, source, size) -> dict:
     return {"model": MODEL, "path": str(path), "source": str(source), "bytes": size}
 
@@ -39,7 +44,7 @@ def test_to_a_folder(kept, zoo, hub):
     """Of the hub, or of the cache; who names that folder finds it there."""
     if kept:
         zoo(*DOWNLOAD)
-    place = zoo.home / ".cache" / "jax-onnx-zoo" / "checkpoints" / f"google--{TITLE}" / COMMIT
+    place = cache(zoo) / "snapshots" / COMMIT
     out, to_folder = zoo.here / "out", (*DOWNLOAD, "--out", zoo.here / "out")
     path = out / TITLE / NAME
     expected = [record(path, place if kept else FROM_THE_HUB, len(CONTENT))]
@@ -59,17 +64,36 @@ def test_two_at_once(tmp_path):
     """The second one waits, and finds it there."""
     with serving(hub_of(REPOSITORY, {NAME: CONTENT}, stall=100_000)) as hub:
         both = [Command(tmp_path, hub.url).start(*DOWNLOAD) for _ in range(2)]
-        for process in both:
-            assert select.select([process.stderr], [], [], 60)[0], "one downloads, one waits"
-        while len(hub.asked) < 3 and all(process.poll() is None for process in both):
+        name = f"{REPOSITORY}@main/{NAME}"
+        # Each asks twice, and one of them begins to download.
+        while len(hub.asked) < 5 and all(process.poll() is None for process in both):
             time.sleep(0.02)
+        assert len(hub.gets(name)) == 1
         hub.stall = None
         hub.go.set()
         told = [process.communicate(timeout=60)[1] for process in both]
-        # The one that was stalled had its connection closed, and went on.
-        assert hub.gets(f"{REPOSITORY}@{COMMIT}/{NAME}").count(None) == 1
-    assert [process.returncode for process in both] == [0, 0]
-    assert sum("waiting for another process" in err for err in told) == 1
+        # The one that was stalled had its connection closed, and asked again.
+        assert len(hub.gets(name)) == 2
+    assert [process.returncode for process in both] == [0, 0], told
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_download_that_is_interrupted(number, tmp_path):
+    """No partial file stays, and the same command completes the download."""
+    with serving(hub_of(REPOSITORY, {NAME: CONTENT}, stall=100_000)) as hub:
+        command = Command(tmp_path, hub.url)
+        process = command.start(*DOWNLOAD)
+        while not list(tmp_path.rglob("*.incomplete")):
+            time.sleep(0.02)
+        time.sleep(0.2)  # the file begins to arrive
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+        assert not list(tmp_path.rglob("*.incomplete"))
+        hub.stall = None
+        hub.go.set()
+        command(*DOWNLOAD)
+        assert "already there" in command(*DOWNLOAD)
 
 
 def test_a_folder_is_copied_whole(zoo, hub):
@@ -105,20 +129,20 @@ def test_an_archive_is_known_by_its_name(zoo, hub):
 @pytest.mark.parametrize("known", [False, True])
 def test_a_mirror_that_gives_something_else(given, known, zoo, at):
     """It is refused and not kept, by every command that asks for it; once the mirror is well, the
-    same command works. So it is with what an earlier version has kept."""
+    same command works. So it is with what another
+    program has downloaded."""
     at(serving(hub_of(REPOSITORY, {NAME: PAGES[given]})))
-    folder = zoo.home / ".cache" / "jax-onnx-zoo" / "checkpoints" / f"google--{TITLE}"
+    folder = cache(zoo)
+    path = folder / "snapshots" / COMMIT / NAME
     if known:
-        (folder / COMMIT).mkdir(parents=True)
-        (folder / COMMIT / NAME).write_bytes(PAGES[given])
-        (folder / "refs").mkdir()
-        (folder / "refs" / "main").write_text(COMMIT)
+        folders.write(path.parent, {NAME: PAGES[given]})
+        folders.write(folder / "refs", {"main": COMMIT.encode()})
         assert "without a dry run" in zoo(*DOWNLOAD, "--dry-run", code=2).error
-        assert (folder / COMMIT / NAME).exists()
+        assert path.exists()
     for command in (DOWNLOAD, ("export", MODEL), DOWNLOAD):
         said = zoo(*command, code=2).error
         assert "holds no checkpoint" in said and "was removed" in said and NAME in said
-        assert not list(folder.rglob("*.safetensors*"))
+        assert not path.exists() and not any((folder / "blobs").glob("*"))
     at(serving(hub_of(REPOSITORY, {NAME: CONTENT})))
     (record,) = zoo.json(*DOWNLOAD)
     assert record["bytes"] == len(CONTENT)

@@ -16,7 +16,7 @@ from zoo.cli.app import app
 from zoo.cli.console import call, run_command_line
 
 ORDER = ["list", "info", "export", "verify", "golden", "show", "run", "bench", "pull", "build"]
-ORDER += ["embed", "search", "site", "push", "weights", "cache"]
+ORDER += ["embed", "search", "site", "push", "weights"]
 ROOT = typer.main.get_command(app)
 
 
@@ -27,8 +27,7 @@ def test_bare_zoo_is_its_help(zoo):
     assert list(ROOT.commands) == ORDER
     places = [bare.out.index(f"│ {name} ") for name in ORDER]
     assert places == sorted(places)
-    for group in ("weights", "cache"):
-        assert zoo(group).out == zoo(group, "--help").out
+    assert zoo("weights").out == zoo("weights", "--help").out
     assert zoo("--version").out == f"{package.__version__}\n"
 
 

@@ -2,9 +2,7 @@
 
 import os
 
-import numpy as np
 import pytest
-from safetensors.numpy import save
 
 from tests import folders
 from tests.hub_pushes import TOKEN, Pushes, receiving
@@ -22,7 +20,6 @@ COMMANDS = {
     "push": (0, "built", "--repo", "somebody/network"),
     "pull": (0, folders.MODEL, "--out", "pulled"),
     "weights download": (2, SIGLIP),
-    "cache clear": (0,),
 }
 """The exit code and the arguments of each; the hub's own library has a damaged checkpoint."""
 
@@ -52,11 +49,9 @@ def test_nothing_is_written_or_sent(command, zoo, at, monkeypatch):
     code, *arguments = COMMANDS[command]
     folders.write(zoo.here / "built", FILES)
     library = zoo.home / ".cache/huggingface/hub" / f"models--{REPOSITORY.replace('/', '--')}"
-    ours = zoo.home / ".cache/jax-onnx-zoo/checkpoints" / REPOSITORY.replace("/", "--") / COMMIT
     folders.write(library, {f"blobs/{'0' * 64}": b"damaged", "refs/main": COMMIT.encode()})
     (library / "snapshots" / COMMIT).mkdir(parents=True)
     (library / "snapshots" / COMMIT / CHECKPOINT).symlink_to(library / "blobs" / ("0" * 64))
-    folders.write(ours, {"other.safetensors": b"another"})
     if command == "push":
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         hub = at(receiving(Pushes()), HF_HUB_DISABLE_XET=True)
@@ -70,13 +65,3 @@ def test_nothing_is_written_or_sent(command, zoo, at, monkeypatch):
     else:
         names = [name.rpartition("/")[2] for name, _ in hub.requests if name.startswith("GET")]
         assert {*names} <= {"manifest.json"}
-
-
-def test_a_dry_run_is_no_use_of_what_is_kept(zoo, at):
-    hub = at(serving(hub_of(REPOSITORY, {CHECKPOINT: save({"a": np.zeros(1, np.float32)})})))
-    zoo("weights", "download", SIGLIP)
-    (kept,) = zoo.home.rglob(CHECKPOINT)
-    os.utime(kept, (1, 1))
-    count = len(hub.requests)
-    assert "already there" in zoo("weights", "download", SIGLIP, "--dry-run").out
-    assert os.stat(kept).st_mtime == 1 and len(hub.requests) == count
