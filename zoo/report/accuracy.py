@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from weights.progress import Progress
-from zoo.apps.show.chart import ResidualRow
-from zoo.apps.show.residual_rows import residual_rows
+from zoo.apps.show.chart import ResidualRow, residual_rows
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.reported import Task

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from weights import bind
 from weights.progress import Progress
-from zoo.apps.show.chart import ResidualRow, draw_residuals, save_chart
-from zoo.apps.show.draw import draw_grid
-from zoo.apps.show.features import of_model
-from zoo.apps.show.save import save_picture
+from zoo.apps.show.chart import ResidualRow, draw_residuals
+from zoo.apps.show.feature_figure import draw_features
+from zoo.apps.show.features import compute_model_features
+from zoo.apps.show.save import save_chart
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
@@ -25,19 +25,19 @@ def draw_pictures(
     folder: Path,
     progress: Progress,
 ) -> tuple[str, ...]:
-    """Write what can be drawn of a model into a folder; the names of the pictures."""
+    """Write the pictures of a model if matplotlib is installed; return their names."""
+    if find_spec("matplotlib") is None:
+        progress.note("nothing is drawn, for matplotlib is not installed: pip install matplotlib")
+        return ()
     drawn = []
     if architecture_of(loaded.config).gives_features:
         progress.stage(f"{entry.name}: drawing features")
         facts = {"name": entry.name, "preprocessing": entry.preprocessing}
         model = bind(abstract(loaded.config, **facts), loaded.weights.arrays)
         drawn.append(f"{entry.name}{FEATURES}")
-        save_picture(draw_grid(of_model(model, photographs(1), None)), folder / drawn[-1])
-    if find_spec("matplotlib") is None:
-        progress.note(
-            "errors are not drawn, for matplotlib is not installed: pip install matplotlib"
-        )
-    elif rows:
+        features = compute_model_features(model, photographs(1), None)
+        save_chart(draw_features(features), folder / drawn[-1])
+    if rows:
         drawn.append(f"{entry.name}{ERROR_PICTURE}")
         save_chart(draw_residuals(rows), folder / drawn[-1])
     return tuple(drawn)

@@ -115,7 +115,7 @@ def timed_rows(bench: Bench) -> list[TimedRow]:
             name=short(each, bench),
             fastest=1e3 * each.fastest,
             median=1e3 * each.percentile(50),
-            most=1e3 * each.percentile(95),
+            p95=1e3 * each.percentile(95),
             ratio=each.percentile(50) / first,
         )
         for each in bench.contenders
