@@ -54,10 +54,11 @@ def show(
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> None:
-    """Draw what a model sees in pictures: its features, patch by patch.
+    """Draw the features of images, patch by patch, with matplotlib.
 
-    The picture shows principal components as colours and the likeness of all patches to one. For a
-    model in JAX it also shows where the class token looks. It says so where weights are random.
+    The panels show principal components as colours and the cosine of all patches with one. For a
+    model in JAX, another panel shows the attention of the class token. A line says if weights are
+    random.
     """
     from zoo.apps.show.feature_figure import draw_features
     from zoo.apps.show.save import check_matplotlib, check_place, save_chart
