@@ -28,8 +28,7 @@ import zoo
 from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
 from tests.references import classifiers
-from zoo.apps.bench.measure import floor
-from zoo.apps.bench.measure import tasks as product_tasks
+from zoo.apps.bench.measure import compute_floor, product_tasks
 from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
@@ -379,7 +378,7 @@ def speed(
     specs = settle_inputs(file, live[label].get_inputs(), 1, network.size)
     products = timed_products(ir.load(file), specs)
     times = interleave(tasks | product_tasks(products, THREADS), asked.rounds, clock)
-    total = floor(products, times).total
+    total = compute_floor(products, times).total
     return {
         "products_ms": round(1e3 * total, 3),
         "to_products": {label: round(min(times[label]) / total, 3) for label in tasks},

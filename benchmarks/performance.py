@@ -6,7 +6,7 @@ python benchmarks/performance.py benchmarks/results/performance.json
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,6 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from benchmarks.pages import number, table, with_part
-from zoo.apps.show.chart import bars
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -110,6 +109,30 @@ def render(content: Row) -> str:
     return "\n".join(tables(content)).rstrip() + "\n"
 
 
+def bars(title: str, groups: Mapping[str, Mapping[str, float | None]]) -> Figure:
+    """Draw values by group and series as horizontal bars, with a line at 1.
+
+    A value of None is labelled as not run.
+    """
+    series = list(dict.fromkeys(name for group in groups.values() for name in group))
+    thickness = 0.8 / len(series)
+    chart = Figure((9, 1.5 + 0.25 * len(series) * len(groups)), layout="constrained")
+    axes = chart.subplots()
+    for index, name in enumerate(series):
+        values = {row: group[name] for row, group in enumerate(groups.values()) if name in group}
+        positions = [row + (index + 0.5) * thickness - 0.4 for row in values]
+        drawn = axes.barh(positions, [x or 0 for x in values.values()], thickness, label=name)
+        labels = ["not run" if value is None else f"{value:.2f}" for value in values.values()]
+        axes.bar_label(drawn, labels, padding=3, fontsize=8)
+    axes.set_yticks(range(len(groups)), list(groups))
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    axes.set_title(title)
+    axes.axvline(1, color="gray", linewidth=0.8)
+    chart.legend(loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    return chart
+
+
 def speeds_picture(content: Row) -> Figure:
     """The ratios of every model."""
     usual = shown(content["speed"])
@@ -118,7 +141,7 @@ def speeds_picture(content: Row) -> Figure:
         for model, found in content["speed"].items()
         if usual in found
     }
-    chart = bars(f"Time of a run, {usual}: shorter is better", groups, mark=1)
+    chart = bars(f"Time of a run, {usual}: shorter is better", groups)
     chart.axes[0].set_xlabel("1 is the time of the network's matrix products alone, in float32")
     return chart
 
@@ -335,7 +358,7 @@ def jit_picture(rows: Sequence[Row]) -> Figure:
         group: dict(zip(SIZES, map(median, found), strict=True))
         for group, found in by_group(rows).items()
     }
-    chart = bars(SHOWN_JIT, groups, mark=1)
+    chart = bars(SHOWN_JIT, groups)
     chart.axes[0].set_xscale("log")
     return chart
 

@@ -13,8 +13,8 @@ from tests.files import changes, strangers
 from weights.errors import WeightsError
 from zoo.apps.embed.network import find_network
 from zoo.apps.embed.row_columns import RowColumns
-from zoo.apps.show.draw import draw_grid
-from zoo.apps.show.features import of_file
+from zoo.apps.show.feature_figure import draw_features
+from zoo.apps.show.features import compute_file_features
 from zoo.apps.site.write import CATALOGUE, refuse_strangers
 from zoo.artifacts.read import read_manifest, stated_entry
 from zoo.cli.app import app
@@ -60,7 +60,9 @@ READERS = {
     "classify": lambda path, picture: package.load(str(path)).classify([picture], ["a", "b"]),
     "image": lambda path, picture: package.load(str(path)).image([picture]),
     "text": lambda path, picture: package.load(str(path)).text(["a"]),
-    "show": lambda path, picture: draw_grid(of_file(path, pictures([picture]), None)),
+    "show": lambda path, picture: draw_features(
+        compute_file_features(path, pictures([picture]), None)
+    ),
     "embed": embedded,
     "info": lambda path, picture: described_entry(str(path)),
 }

@@ -1,4 +1,4 @@
-"""`zoo bench FILE…`: how fast files are beside each other."""
+"""`zoo bench FILE…`: compare the speed and memory of ONNX files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,8 @@ def bench(
     The files take turns, and their matrix products alone are measured as well.
     """
     from zoo.apps.bench import measure
-    from zoo.apps.show.chart import check_plot, draw_times, save_chart
+    from zoo.apps.show.chart import draw_times
+    from zoo.apps.show.save import check_plot, save_chart
     from zoo.artifacts.measured import busy_words, is_busy
     from zoo.cli.tables.bench_table import bench_record, show_bench, timed_rows
 

@@ -1,4 +1,4 @@
-"""`zoo show MODEL IMAGE…`: what a model sees in pictures, as a picture."""
+"""`zoo show MODEL IMAGE…`: draw the features of images."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read_patch(text: str) -> tuple[int, int]:
-    """(row, column) from `3,5`. **Raises** `BadRequest`."""
+    """Return (row, column) of a text such as `3,5`. **Raises** `BadRequest`."""
     match = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text, re.ASCII)
     if match is None:
         raise BadRequest(f"{parameter('patch')} {text} is no patch: write ROW,COLUMN, such as 3,5.")
@@ -53,22 +53,23 @@ def show(
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> None:
-    """Draw what a model sees in pictures: its features, patch by patch.
+    """Draw the features of images, patch by patch, with matplotlib.
 
-    The picture shows principal components as colours and the likeness of all patches to one. For a
-    model in JAX it also shows where the class token looks. It says so where weights are random.
+    The panels show principal components as colours and the cosine of all patches with one. For a
+    model in JAX, another panel shows the attention of the class token. A line says if weights are
+    random.
     """
-    from zoo.apps.show.draw import draw_grid
-    from zoo.apps.show.save import check_place, save_picture
+    from zoo.apps.show.feature_figure import draw_features
+    from zoo.apps.show.save import check_matplotlib, check_place, save_chart
     from zoo.common.progress import is_terminal
     from zoo.images.pictures import pictures
 
     check_place("--out", out, replace=force)
+    check_matplotlib("`zoo show`")
     features = _features(model, weights, pictures(list(images)), size)
-    grid = draw_grid(features, patch)
-    save_picture(grid, out)
+    save_chart(draw_features(features, patch), out)
     if not json and is_terminal(sys.stdout):
-        print_picture(grid)
+        print_picture(pictures([out])[0])
     rows, columns = features.grid
     summary = {"file": out, "images": len(images), "patches": [rows, columns]}
     print_result(json, summary, lambda _: say(f"{out}: {rows} x {columns} patches an image"))
@@ -77,14 +78,14 @@ def show(
 def _features(
     model: str, weights: str | None, images: "Sequence[Image]", size: "Size | None"
 ) -> "Features":
-    """From a file or a folder if one is named, else from a model in JAX."""
-    from zoo.apps.show.features import of_file, of_model, random_note
+    """Compute features with a file if one is named, otherwise with a model in JAX."""
+    from zoo.apps.show.features import compute_file_features, compute_model_features, random_note
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.checkpoints.source import Seed, read_weights
 
     if (file := file_of(model, weights)) is not None:
-        return of_file(file, images, size)
+        return compute_file_features(file, images, size)
     name, place = model_in_jax(model, weights)
     chosen = read_weights(place)
     note = random_note(chosen.value) if isinstance(chosen, Seed) else ""
-    return of_model(from_pretrained(name, place), images, size, note)
+    return compute_model_features(from_pretrained(name, place), images, size, note)

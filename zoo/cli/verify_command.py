@@ -47,7 +47,7 @@ def verify(
     model in JAX. Golden numbers, which `zoo golden` writes, are compared with the model in JAX that
     --weights names (within 3e-5) and with the file that --onnx names (within 1e-4).
     """
-    from zoo.apps.show.chart import check_plot
+    from zoo.apps.show.save import check_plot
 
     check_plot(plot)
     if not target.exists():
@@ -119,8 +119,8 @@ def _verify_golden(
 
 def _draw(report: "AuditReport", plot: Path) -> None:
     """Where the errors of each file lie, if its numbers could be compared."""
-    from zoo.apps.show.chart import draw_residuals, save_chart
-    from zoo.apps.show.residual_rows import residual_rows
+    from zoo.apps.show.chart import draw_residuals, residual_rows
+    from zoo.apps.show.save import save_chart
 
     rows = []
     for file in report.variants:

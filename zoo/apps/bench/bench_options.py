@@ -10,10 +10,10 @@ from zoo.common.options import FILE_SIZE, Option
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """Options of a measurement; batch and size (height, width) are None where files decide.
+    """Options of a measurement. Batch and size (height, width) are None where files decide.
 
-    `clock` tells seconds. That of this thread, `time.thread_time`, counts what a run with one
-    thread computes, and not how long it waits for a busy machine.
+    `clock` returns seconds. `time.thread_time` excludes the time that a run with one thread waits
+    for a busy machine.
     """
 
     batch: Annotated[

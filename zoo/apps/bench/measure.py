@@ -25,64 +25,61 @@ FLOOR_OPSET = 18
 IR_VERSION = 8
 
 Key: TypeAlias = int | TimedProduct
-"""What is timed: a file, by its number, or a product."""
+"""Key of a timed task: the index of a file, or a product."""
 
-CALL = TimedProduct("MatMul", (1, 1), (1, 1), True)
-"""The smallest product: an empty call, whose time that of every other contains as well."""
+EMPTY_CALL = TimedProduct("MatMul", (1, 1), (1, 1), True)
+"""The smallest product. Its time is the overhead of a call, which every other time contains."""
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Seconds of the fastest run of each product, less an empty call's, and of all together."""
+    """Seconds of the fastest run of each product, less those of an empty call."""
 
     products: Products
     seconds: Mapping[TimedProduct, float]
 
     @property
     def total(self) -> float:
-        """Seconds of as many of each as the network has."""
-        return sum(count * self.seconds[each] for each, count in self.products.counts.items())
+        """Seconds of all products of the network."""
+        counts = self.products.counts
+        return sum(count * self.seconds[product] for product, count in counts.items())
 
 
-def tasks(products: Products, threads: int) -> dict[Key, Task]:
-    """One run of each product, and an empty call."""
-    return {product: _task(product, threads) for product in (CALL, *products.counts)}
+def product_tasks(products: Products, threads: int) -> dict[Key, Task]:
+    """Return a task for each product, and one for an empty call."""
+    return {product: _product_task(product, threads) for product in (EMPTY_CALL, *products.counts)}
 
 
-def floor(products: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
-    """Floor from the times of `tasks`."""
-    call = min(times[CALL])
+def compute_floor(products: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
+    """Return the floor of a network, from the times of its `product_tasks`."""
+    call = min(times[EMPTY_CALL])
     return Floor(products, {each: max(min(times[each]) - call, 0.0) for each in products.counts})
 
 
-def _task(product: TimedProduct, threads: int) -> Task:
-    """A run of a model with this one node. A weight is a constant, as ONNX Runtime packs those."""
+def _product_task(product: TimedProduct, threads: int) -> Task:
+    """Return a run of a model with one node. A weight is a constant, which ONNX Runtime packs."""
     rng = np.random.default_rng(0)
-    sides = {"left": product.left, "right": product.right}
-    fed = {name: rng.standard_normal(shape, np.float32) for name, shape in sides.items()}
-    left, right = (ir.val(name, ir.DataType.FLOAT, shape) for name, shape in sides.items())
-    if product.constant:
-        right.const_value = ir.tensor(fed.pop("right"), name="right")
-    node = ir.node(product.op, [left, right], dict(product.attributes))
+    shapes = {"left": product.left, "right": product.right}
+    feeds = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    inputs = [ir.val(name, ir.DataType.FLOAT, shape) for name, shape in shapes.items()]
+    node = ir.node(product.op, inputs, dict(product.attributes))
     (output,) = node.outputs
     output.name, output.dtype = "output", ir.DataType.FLOAT
+    weights = [inputs.pop()] if product.constant else []
+    for weight in weights:
+        weight.const_value = ir.tensor(feeds.pop("right"), name="right")
     graph = ir.Graph(
-        inputs=[left] if product.constant else [left, right],
-        outputs=[output],
-        nodes=[node],
-        initializers=[right] if product.constant else [],
-        opset_imports={"": FLOOR_OPSET},
-        name="product",
+        inputs, [output], nodes=[node], initializers=weights, opset_imports={"": 18}, name="product"
     )
-    data = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION)).SerializeToString()
-    return run_once(resting_session(data, threads), fed)
+    data = ir.to_proto(ir.Model(graph, ir_version=8)).SerializeToString()
+    return run_once(resting_session(data, threads), feeds)
 
 
 def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
-    """One run of transformers' model with random weights: float32, eager, on the CPU.
+    """Return a run of transformers' model with random weights: float32, eager, on the CPU.
 
-    **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` where nobody
-    says which model it is, or transformers has none.
+    **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` if the model is
+    not known or transformers does not have it.
     """
     try:
         import torch
@@ -105,18 +102,18 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
     (array,) = draw_inputs(specs).values()
     images = torch.from_numpy(array)
-    asked = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
+    options = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
 
     def task() -> object:
         with torch.inference_mode():
-            return network(images, **asked)
+            return network(images, **options)
 
     return task
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One file, or transformers' model, which has no footprint. `times` are seconds of runs."""
+    """A measured file, or transformers' model, which has no footprint. `times` are in seconds."""
 
     name: str
     inputs: Sequence[Spec]
@@ -124,7 +121,7 @@ class Contender:
     footprint: Footprint | None
 
     def percentile(self, share: float) -> float:
-        """Seconds that this share (in percent) of the runs do not exceed."""
+        """Return the seconds that this share (in percent) of the runs does not exceed."""
         return float(np.percentile(self.times, share))
 
     @property
@@ -135,9 +132,9 @@ class Contender:
 
 @dataclass(frozen=True)
 class Bench:
-    """All files in their order, transformers' model last, and the first file's products.
+    """Result for all files in their order, transformers' model last, and the first file's floor.
 
-    `others` is how many cores other programs kept busy meanwhile, if that is known.
+    `others` is the number of cores that other programs kept busy, or None if it is unknown.
     """
 
     options: BenchOptions
@@ -147,7 +144,10 @@ class Bench:
 
 
 def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progress) -> Bench:
-    """**Raises** a `ZooError` for a file that does not run, or whose inputs stay open."""
+    """Measure files in the same rounds.
+
+    **Raises** a `ZooError` for a file that does not run or has inputs of unknown size.
+    """
     sources = [_open(file, options) for file in files]
     names, first = [*map(str, files)], sources[0][0]
     if options.against is not None:
@@ -158,7 +158,7 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
         sources.append((first, task))
     products = timed_products(ir.load(files[0]), first)
     timed: dict[Key, Task] = {index: task for index, (_, task) in enumerate(sources)}
-    timed |= tasks(products, options.threads)
+    timed |= product_tasks(products, options.threads)
     footprints: list[Footprint | None] = [None] * len(sources)
     for index, file in enumerate(files):
         progress.stage(f"{file}: memory")
@@ -169,16 +169,16 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
         times = interleave(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {first_line(error)}") from error
-    taken = others()
+    busy_cores = others()
     contenders = [
         Contender(name, sources[index][0], times[index], footprints[index])
         for index, name in enumerate(names)
     ]
-    return Bench(options, contenders, floor(products, times), taken)
+    return Bench(options, contenders, compute_floor(products, times), busy_cores)
 
 
 def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
-    """The inputs of a file, and a run of it that has succeeded once."""
+    """Return the inputs of a file, and a task that runs it, after one successful run."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
     manifest = near(file)

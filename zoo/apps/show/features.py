@@ -1,4 +1,4 @@
-"""The features of some pictures, patch by patch: from a model in JAX, or from an ONNX file."""
+"""Features of images, patch by patch, from a model in JAX or from an ONNX file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """Features of some pictures of one size.
+    """Features of images of one size.
 
-    `pixels` is [n, height, width, 3] of uint8: the pictures as the model sees them. `patches` is
-    [n, rows, columns, dim]; `attention`, where it can be had, is [n, rows, columns]: how much the
-    class token attends to each patch in the last block, the mean over the heads. `note` has to be
-    known to whoever looks at them.
+    `pixels` are the preprocessed images, [n, height, width, 3]. `patches` are features,
+    [n, rows, columns, dim]. `attention` is the attention of the class token to each patch in the
+    last block, the mean over the heads: [n, rows, columns], or None if it is not available. `note`
+    is a warning to readers of a figure.
     """
 
     pixels: NDArray[np.uint8]
@@ -53,20 +53,22 @@ class Features:
 
 
 LEAST_PATCHES = 28
-"""Along a side, for whoever wants to see what is where."""
+"""Patches along a side that show enough detail."""
 
 
-def legible(own: Size, stride: int) -> Size:
-    """The size at which a picture is shown: twice a model's own where that has few patches. More
-    than that is far from what a model was trained for."""
-    height, width = own
-    return own if min(own) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
+def legible_size(size: Size, stride: int) -> Size:
+    """Return a model's own image size, doubled if it has fewer than `LEAST_PATCHES` along a side.
+
+    Larger images would be far from those that the model was trained with.
+    """
+    height, width = size
+    return size if min(size) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
 
 
-def of_model(
+def compute_model_features(
     model: Network, images: Sequence[Image], size: Size | None, note: str = ""
 ) -> Features:
-    """Features in JAX. **Raises** `BadRequest` for a model that does not know its preprocessing."""
+    """Compute features in JAX. **Raises** `BadRequest` for a model without preprocessing."""
     import jax.numpy as jnp
 
     from zoo.architectures.builder import batched
@@ -76,7 +78,7 @@ def of_model(
     if model.preprocessing is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     how = model.preprocessing
-    values = pixel_values(images, how, size or legible(how.size, model.stride))
+    values = pixel_values(images, how, size or legible_size(how.size, model.stride))
     names = ("last_hidden_state", "class_attention")
     outputs = batched(model, jnp.asarray(values), outputs=names)
     tokens, heads = np.asarray(outputs["last_hidden_state"]), outputs.get("class_attention")
@@ -84,11 +86,11 @@ def of_model(
     return _features(values, tokens, how, model.stride, attention, note)
 
 
-def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
-    """Features by ONNX Runtime, for a file with a manifest.
+def compute_file_features(file: Path, images: Sequence[Image], size: Size | None) -> Features:
+    """Compute features with ONNX Runtime.
 
-    **Raises** `BadFile` for a file that has none or does not run, and `BadRequest` for one that
-    preprocesses itself, has another size, or does not give the features of patches.
+    **Raises** `BadFile` for a file that has no manifest or does not run, and `BadRequest` for one
+    that preprocesses images itself, has another size, or does not output the features of patches.
     """
     from zoo.artifacts.read import near
     from zoo.export.timing.rounds import resting_session
@@ -109,7 +111,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     label = manifest.label_of(file.name)
     variant = None if label is None else manifest.variants[label]
     described = DescribedFile(file, manifest, variant, live)
-    values = pixel_values(images, how, size or manifest.size or legible(how.size, stride))
+    values = pixel_values(images, how, size or manifest.size or legible_size(how.size, stride))
     name = "last_hidden_state"  # the features that are drawn
     tokens = described.run_network([name], {"pixel_values": values})[name]
     note = "" if manifest.weights.seed is None else random_note(manifest.weights.seed)
@@ -117,7 +119,7 @@ def of_file(file: Path, images: Sequence[Image], size: Size | None) -> Features:
 
 
 def random_note(seed: int) -> str:
-    """Remark on the features of random weights."""
+    """Return the note on features of random weights."""
     return f"Random weights (seed {seed}): nothing that is seen here was learned."
 
 

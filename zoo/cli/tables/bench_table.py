@@ -1,4 +1,4 @@
-"""A benchmark as a person reads it, and as JSON: ratios first, for they survive a slow machine."""
+"""Tables and JSON of a benchmark. Ratios come first: they vary least between machines."""
 
 import os
 from pathlib import Path
@@ -26,11 +26,11 @@ BENCH_COLUMNS = {
     "peak_bytes": (">peak\nMB", lambda n: f"{n / 1e6:.0f}"),
     "kept_bytes": (">kept\nMB", lambda n: f"{n / 1e6:.0f}"),
 }
-"""Of the table, after the file: by what JSON calls it, the heading and how it is shown."""
+"""Columns after the file, by their names in JSON: the heading and the format of a number."""
 
 
 def bench_record(bench: Bench) -> dict[str, Any]:
-    """A benchmark for JSON."""
+    """Return a benchmark for JSON."""
     options, floor = bench.options, bench.floor
     return {
         "runtime": f"{VERSION}, CPU",
@@ -39,7 +39,7 @@ def bench_record(bench: Bench) -> dict[str, Any]:
         "busy": is_busy(bench.others),
         "threads": options.threads,
         "rounds": options.rounds,
-        "files": [record_contender(bench, each) for each in bench.contenders],
+        "files": [contender_record(bench, each) for each in bench.contenders],
         "products": {
             "ms": 1e3 * floor.total,
             "flops": floor.products.flops,
@@ -54,9 +54,8 @@ def bench_record(bench: Bench) -> dict[str, Any]:
     }
 
 
-def record_contender(bench: Bench, each: Contender) -> dict[str, Any]:
-    """One row for JSON; ratios are None where there is nothing to divide by."""
-    taken = each.footprint
+def contender_record(bench: Bench, each: Contender) -> dict[str, Any]:
+    """Return one row for JSON. A ratio is None if the first file has no products."""
     return {
         "name": each.name,
         "inputs": each.inputs,
@@ -65,20 +64,22 @@ def record_contender(bench: Bench, each: Contender) -> dict[str, Any]:
         "p50_ms": 1e3 * each.percentile(50),
         "p95_ms": 1e3 * each.percentile(95),
         "fastest_ms": 1e3 * each.fastest,
-        "load_s": taken and taken.load,
-        "peak_bytes": taken and taken.peak,
-        "kept_bytes": taken and taken.resident,
+        "load_s": each.footprint and each.footprint.load,
+        "peak_bytes": each.footprint and each.footprint.peak,
+        "kept_bytes": each.footprint and each.footprint.resident,
         "times_ms": [1e3 * seconds for seconds in each.times],
     }
 
 
 def show_bench(bench: Bench) -> None:
-    """A row a file, then what was measured how."""
+    """Print a row for each file, then the products, the input, the machine and its load."""
     rows = []
     for each in bench.contenders:
-        record = record_contender(bench, each)
+        record = contender_record(bench, each)
         cells = ((record[key], shown) for key, (_, shown) in BENCH_COLUMNS.items())
-        rows.append((short(each, bench), *("" if n is None else shown(n) for n, shown in cells)))
+        rows.append(
+            (short_name(each, bench), *("" if n is None else shown(n) for n, shown in cells))
+        )
     print_table(("~file", *(heading for heading, _ in BENCH_COLUMNS.values())), rows)
     products, total = bench.floor.products, bench.floor.total
     if total:
@@ -96,8 +97,8 @@ def show_bench(bench: Bench) -> None:
     say(f"{machine()}; {busy_words(bench.others)}")
 
 
-def short(each: Contender, bench: Bench) -> str:
-    """A file's path without the folders that all have."""
+def short_name(each: Contender, bench: Bench) -> str:
+    """Return a file's path without the folders that all files share."""
     if each.footprint is None:
         return each.name
     parents = [Path(other.name).parent for other in bench.contenders if other.footprint]
@@ -108,14 +109,14 @@ def short(each: Contender, bench: Bench) -> str:
 
 
 def timed_rows(bench: Bench) -> list[TimedRow]:
-    """Every file as a chart shows it."""
+    """Return a row of the chart for each file."""
     first = bench.contenders[0].percentile(50)
     return [
         TimedRow(
-            name=short(each, bench),
+            name=short_name(each, bench),
             fastest=1e3 * each.fastest,
             median=1e3 * each.percentile(50),
-            most=1e3 * each.percentile(95),
+            p95=1e3 * each.percentile(95),
             ratio=each.percentile(50) / first,
         )
         for each in bench.contenders

@@ -1,6 +1,6 @@
-"""`zoo show`: features as pictures, beside scikit-learn and transformers; and charts of `--plot`.
+"""`zoo show`: its figure and features, compared with scikit-learn; and the charts of `--plot`.
 
-The charts of `zoo bench` and `zoo verify` are asked for by tests/test_pages.py.
+tests/test_pages.py runs `zoo bench` and `zoo verify` with `--plot`.
 """
 
 from itertools import combinations
@@ -9,19 +9,30 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 from zoo import from_pretrained, preprocess
-from zoo.apps.show.chart import TimedRow, bars, draw_residuals, draw_times, patch_means, summary
-from zoo.apps.show.draw import WARNING, draw_grid, likeness
-from zoo.apps.show.features import Features, legible, of_file, of_model
-from zoo.apps.show.residual_rows import residual_rows
+from zoo.apps.show.chart import (
+    TimedRow,
+    draw_residuals,
+    draw_times,
+    patch_means,
+    residual_rows,
+    summary,
+)
+from zoo.apps.show.feature_figure import draw_features, likeness
+from zoo.apps.show.features import (
+    Features,
+    compute_file_features,
+    compute_model_features,
+    legible_size,
+)
 from zoo.artifacts.measured import Comparison, Verification, busy_words
 from zoo.common.errors import BadFile
 from zoo.images.photograph import photographs
-from zoo.tasks.maps import RAMP, components
+from zoo.images.pictures import pictures
+from zoo.tasks.maps import components
 
 ROOT = Path(__file__).parents[4]
 
@@ -47,8 +58,8 @@ def test_likeness_is_the_cosine_with_one_patch():
 def test_a_file_and_its_model_show_the_same(zoo):
     zoo("export", "vit_digits", "--size", "8x12")
     model = from_pretrained("vit_digits")
-    ours = of_model(model, photographs(2), (8, 12))
-    theirs = of_file(zoo.here / "vit_digits-opset23.onnx", photographs(2), None)
+    ours = compute_model_features(model, photographs(2), (8, 12))
+    theirs = compute_file_features(zoo.here / "vit_digits-opset23.onnx", photographs(2), None)
     assert ours.grid == theirs.grid == (4, 6) and theirs.attention is None
     np.testing.assert_array_equal(ours.pixels, theirs.pixels)
     np.testing.assert_allclose(ours.patches, theirs.patches, atol=1e-4)
@@ -61,44 +72,64 @@ def test_a_file_and_its_model_show_the_same(zoo):
     np.testing.assert_allclose(ours.attention, wanted, atol=1e-6)
     photographs(1)[0].save("a.png")
     zoo("export", "vit_digits", "--output", "logits", "--no-verify", "--out", "a.onnx")
-    heights = []
-    for weights in ("auto", "random:3"):
-        zoo("show", "vit_digits", "a.png", "--weights", weights, "--out", f"{weights[:4]}.png")
-        heights.append(np.asarray(Image.open(f"{weights[:4]}.png")).shape[0])
-    assert heights[1] > heights[0]  # a line says that nothing was learned
-    assert "gives no last_hidden_state" in zoo("show", "a.onnx", "a.png", code=2).error
+    assert "and no last_hidden_state" in zoo("show", "a.onnx", "a.png", code=2).error
 
 
-def test_the_command(zoo):
+def test_the_command(zoo, monkeypatch):
     for index, picture in enumerate(photographs(2)):
         picture.save(f"{index}.png")
     command = ["show", "vit_digits", "0.png", "1.png", "--size", "8x12", "--patch", "3,0"]
     assert zoo(*command).out == "features.png: 4 x 6 patches an image\n"
-    picture = np.asarray(Image.open("features.png"))
-    again = [*command[2:], "--out", "again.png", "--force"]
     zoo("export", "vit_digits", "--size", "8x12", "--out", "v.onnx")
-    for place in ("v.onnx", ROOT / "zoo" / "data" / "vit_digits.safetensors"):
-        assert zoo("show", place, *again).out == "again.png: 4 x 6 patches an image\n"
-    line = 14 + 8 + 4
-    assert picture.shape == (line + 2 * (216 + 8) + 12 + line, 4 * (324 + 8) + 8, 3)
-    dark, *_, bright = picture[line + 2 * (216 + 8) + 6, 2 * (324 + 8) + 8 : 3 * (324 + 8)]
-    np.testing.assert_array_equal((dark, bright), RAMP[[0, -1]])  # the scale of the likeness
-    framed = [np.ptp(each) + 1 for each in np.nonzero((picture == (255, 64, 64)).all(-1))]
-    assert framed == [54, 54]  # one patch
+    for model in (ROOT / "zoo" / "data" / "vit_digits.safetensors", "v.onnx"):
+        told = zoo("show", model, *command[2:], "--out", "again.webp", "--force").out
+        assert told == "again.webp: 4 x 6 patches an image\n"
+    random = zoo.json(*command, "--weights", "random:3", "--out", "random.jpg")
+    assert random == {"file": "random.jpg", "images": 2, "patches": [4, 6]}
+    drawn = pictures([Path("features.png"), Path("again.webp"), Path("random.jpg")])
+    sizes = [picture.size for picture in drawn]
+    # Panels are 324 pixels wide; a file gives no attention; a line says that nothing was learned.
+    assert sizes[0][0] >= 4 * 324 and sizes[1][0] < sizes[0][0] and sizes[2][1] > sizes[0][1]
     assert "features.png exists already" in zoo(*command, code=2).error
     told = zoo(*command[:-1], "4,0", "--force", code=2).error
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
+    monkeypatch.setattr("zoo.apps.show.save.find_spec", lambda name: None)
+    told = zoo(*command, "--force", code=2).error
+    assert "`zoo show` needs matplotlib" in told and "'jax-onnx-zoo[plot]'" in told
 
 
-def test_a_picture_is_shown_at_a_size_with_patches_and_its_note():
-    pixels = np.zeros((2, 6, 10, 3), np.uint8)
-    plain = draw_grid(Features(pixels, PATCHES, None))
-    noted = np.asarray(draw_grid(Features(pixels, PATCHES, None, "Random weights.")))
-    assert (noted[1, 1] == WARNING).all()
-    np.testing.assert_array_equal(noted[-plain.height :], plain)
+def test_a_figure_has_panels_colour_bars_and_a_note():
+    pixels = np.random.default_rng(1).integers(0, 256, (2, 6, 10, 3), np.uint8)
+    attention = np.random.default_rng(2).random((2, 3, 5), np.float32)
+    figure = draw_features(Features(pixels, PATCHES, attention, "Random weights."), (2, 4))
+    figure.draw_without_rendering()
+    assert figure.get_suptitle() == "⚠ Random weights."
+    cells = np.reshape(figure.axes, (3, 4))  # two images, and the colour bars
+    alike = likeness(PATCHES, (2, 4))
+    for column, values in zip(
+        cells.T, (pixels, components(PATCHES), alike, attention), strict=True
+    ):
+        for axes, expected in zip(column, values, strict=False):
+            np.testing.assert_array_equal(axes.images[0].get_array(), expected)
+    titles = ["image", "principal components", "likeness to patch 2,4"]
+    assert [axes.get_title() for axes in cells[0]] == [*titles, "attention of the class token"]
+    labels = ["6 x 10 pixels, 3 x 5 patches", "red, green, blue: the first, second, third"]
+    assert [axes.get_xlabel() for axes in cells[2]] == [*labels, "cosine", "share of a patch"]
+    for axes, values, form in zip(cells[2, 2:], (alike, attention), (".2f", ".2%"), strict=True):
+        ends = [tick.get_text() for tick in axes.get_xticklabels()]
+        assert ends == [format(values.min(), form), format(values.max(), form)]
+    assert_apart(
+        [text for axes in cells[2] for text in (*axes.get_xticklabels(), axes.xaxis.label)]
+    )
+    (frame,) = cells[0, 0].patches
+    assert frame.get_bbox().bounds == (8, 4, 2, 2)  # of a patch of 2 x 2 pixels
+    assert not draw_features(Features(pixels, PATCHES, None)).get_suptitle()
+    many = Features(np.zeros((90, 6, 10, 3), np.uint8), np.zeros((90, 3, 5, 8), np.float32), None)
+    figure = draw_features(many)
+    assert max(figure.get_size_inches() * figure.dpi) == pytest.approx(16_383)
     with pytest.raises(BadFile, match="are no numbers"):
         Features(pixels, np.full_like(PATCHES, np.nan), None)
-    assert [legible((224, 224), 16), legible((448, 448), 14)] == [(448, 448)] * 2
+    assert [legible_size((224, 224), 16), legible_size((448, 448), 14)] == [(448, 448)] * 2
 
 
 def test_times_are_milliseconds():
@@ -107,28 +138,17 @@ def test_times_are_milliseconds():
     (axes,) = chart.axes
     assert [bar.get_width() for bar in axes.patches] == [12.5, 2.5]
     told = [text.get_text() for text in axes.texts]
-    assert told == ["12.5 ms", "first.onnx", "2.5 ms, 0.20 of the first", "a/b.onnx"]
-    (marks,) = (found for found in axes.collections if "products" in found.get_label())
-    assert [line[:, 0].tolist() for line in marks.get_segments()] == [[4, 4]] * 2
+    assert told == ["12.5 ms", "2.5 ms, 0.20 of the first", "first.onnx", "a/b.onnx"]
+    (products,) = (line for line in axes.lines if "products" in line.get_label())
+    assert list(products.get_xdata()) == [4, 4]
+    (spreads,) = axes.collections
+    assert [line[:, 0].tolist() for line in spreads.get_segments()] == [[9, 20], [2, 3]]
     assert "milliseconds" in axes.get_xlabel()
     chart.draw_without_rendering()
     assert_apart([*axes.texts, *axes.get_xticklabels()])
     busy = draw_times("Time", rows, None, busy_words(12.34))
     busy.draw_without_rendering()
-    assert_apart(busy.axes[0].texts)
-    (mark,) = (text for text in busy.axes[0].texts if "the machine was busy" in text.get_text())
-    box = mark.get_window_extent()
-    assert 0 <= box.x0 < box.x1 <= busy.bbox.width
-
-
-def test_bars_are_as_long_as_what_was_measured():
-    chart = bars("Time", {"first": {"zoo": 2.0, "peer": None}, "second": {"peer": 0.5}}, mark=1)
-    (axes,) = chart.axes
-    assert [bar.get_width() for bar in axes.patches] == [2.0, 0, 0.5]
-    assert [text.get_text() for text in axes.texts] == ["2.00", "not run", "0.50"]
-    places = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
-    np.testing.assert_allclose(places, [-0.2, 0.2, 1.2])
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["first", "second"]
+    assert "the machine was busy" in busy.get_suptitle()
 
 
 def assert_apart(texts):

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from zoo.apps.show.draw import likeness
+from zoo.apps.show.feature_figure import likeness
 from zoo.artifacts.session import load
 from zoo.data.digits.data import load_digits
 from zoo.images.photograph import photograph
