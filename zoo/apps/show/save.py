@@ -33,8 +33,7 @@ def check_matplotlib(feature: str) -> None:
     """Raise `MissingLibrary` if matplotlib, which this feature needs, is not installed."""
     if find_spec("matplotlib") is None:
         raise MissingLibrary(
-            f"{feature} needs matplotlib, which is not installed: run `pip install "
-            "'jax-onnx-zoo[plot]'`."
+            f"{feature} needs matplotlib, which is not installed: run `pip install matplotlib`."
         )
 
 

@@ -95,7 +95,7 @@ def test_the_command(zoo, monkeypatch):
     assert "--patch 4,0 is outside: there are 4 rows and 6" in told
     monkeypatch.setattr("zoo.apps.show.save.find_spec", lambda name: None)
     told = zoo(*command, "--force", code=2).error
-    assert "`zoo show` needs matplotlib" in told and "'jax-onnx-zoo[plot]'" in told
+    assert "`zoo show` needs matplotlib" in told and "pip install matplotlib" in told
 
 
 def test_a_figure_has_panels_colour_bars_and_a_note():
