@@ -44,7 +44,8 @@ looks at the sign. `no rounds`: ONNX Runtime does not know open sizes of what no
 `reciprocal`: the file is right where JAX divides; XLA multiplies by the reciprocal of what is
 repeated along an axis, and takes that for zero where it is subnormal. `open`: JAX has another
 number compiled than step by step, as for the derivative of a maximum of equals in windows of two
-axes, or for inputs that are one rounding away, as for the derivative of a root next to zero."""
+axes, or a product that is infinite on the way in another order, or for inputs that are one rounding
+away, as for the derivative of a root next to zero."""
 
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
 SIGNED = "bitcast|signbit|copysign"
@@ -195,8 +196,11 @@ def _excuse(program: Program, export: converter.Export, first: converter.Differe
             return kind
     if "Normalization" in str(export.report.fused) and _meets(program, inputs, _overflows):
         return "overflows"
-    if first.got in ("inf", "-inf", "nan") and _overflows_behind_a_product(program, export, inputs):
+    optimised = first.level != "disabled" and first.got in ("inf", "-inf", "nan")
+    if optimised and _overflows_behind_a_product(program, export, inputs):
         return "overflows"
+    if _has_node(program, inputs, _overflows_in_some_order):
+        return "open"
     divided = _meets(program, inputs, _is_huge)
     if divided and converter.check(export, _dividing(program)).passed:
         return "reciprocal"
@@ -254,6 +258,15 @@ def _meets(
     program: Program, inputs: Sequence[np.ndarray], what: Callable[[np.ndarray], bool]
 ) -> bool:
     """Whether there is such an array on the way, in loops too, or at its end."""
+    return _has_node(program, inputs, lambda _, arrays: any(map(what, arrays)))
+
+
+def _has_node(
+    program: Program,
+    inputs: Sequence[np.ndarray],
+    matches: Callable[[Node | None, list[np.ndarray]], bool],
+) -> bool:
+    """Return whether a node matches, with its operands and results, or the outputs without one."""
     graph = _traced(program)
     found = False
 
@@ -261,7 +274,7 @@ def _meets(
         nonlocal found
         results = run_node(node, args, sizes)
         arrays = [np.asarray(y) for y in (*args, *results) if not isinstance(y, Tracer)]
-        found = found or any(map(what, arrays))
+        found = found or matches(node, arrays)
         return results
 
     ends: list[Any] = []
@@ -271,7 +284,16 @@ def _meets(
         with contextlib.suppress(*IN_JAX), steps:
             ends = evaluate(graph, inputs, apply=apply)
             break
-    return found or any(what(np.asarray(y)) for y in ends)
+    return found or matches(None, [np.asarray(y) for y in ends])
+
+
+def _overflows_in_some_order(node: Node | None, arrays: list[np.ndarray]) -> bool:
+    """Return whether factors of a product, multiplied in another order, are infinite on the way."""
+    if node is None or node.op is not ops.reduce_prod or not arrays:
+        return False
+    large = np.maximum(abs(arrays[0]), arrays[0].dtype.type(1))
+    with np.errstate(over="ignore"):
+        return bool(np.isinf(large.prod(tuple(node.params["axes"]))).any())
 
 
 def _is_extreme(array: np.ndarray) -> bool:
