@@ -116,7 +116,7 @@ def embed(
     >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
     1000
     """
-    from zoo.apps.embed.run import make_dataset
+    from zoo.apps.embed.driver import make_dataset
 
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
