@@ -21,7 +21,7 @@ OTHERS = [ROOT / "README.md", *(ROOT / "docs").glob("how-to/[ce]*.md"), ROOT / "
 SOURCES = ("converter", "weights", "zoo", "tests", "benchmarks")
 MADE = {
     *("dist/", ".venv/bin/mypy", "onnx/", "config.json"),
-    *("preprocessor_config.json", "processor_config.json"),
+    *("preprocessor_config.json", "processor_config.json", "annotations.json"),
 }
 """What is there once something has made it."""
 
