@@ -58,6 +58,10 @@ def test_files_are_there(page):
     assert not [path for path in paths if path not in MADE and not is_there(path)]
 
 
+def test_it_is_one_page():
+    assert len(CONTRIBUTING.read_text().splitlines()) <= 120
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_map_has_every_folder(package):
     assert sorted(table(package)) == sorted(folders(package))
