@@ -136,16 +136,15 @@ def run_plans(plans: list[FolderPlan], jobs: int, memory: float | None) -> list[
     from psutil import virtual_memory
 
     from zoo.cli.build_progress import board
-    from zoo.export.assemble import pools
-    from zoo.export.assemble.schedule import Pool, run_builds
+    from zoo.export.assemble.schedule import InProcessExecutor, Pool, process_pool, run_builds
 
     budget = SHARE * virtual_memory().available if memory is None else memory * 1e9
     pool: AbstractContextManager[Pool]
     with board(plans) as shown:
         if jobs > 1:
-            pool = pools.processes(jobs, shown.told)
+            pool = process_pool(jobs, shown.told)
         else:
-            pool = nullcontext(Pool(pools.Here, shown.told, lost=()))
+            pool = nullcontext(Pool(InProcessExecutor, shown.told, lost=()))
         with pool as opened:
             return run_builds(plans, opened, budget, shown.finished)
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import jax
 
@@ -15,9 +14,6 @@ from zoo.artifacts.schema import Manifest
 from zoo.common.errors import FAILED_CHECK, WRONG_USE, ZooError
 from zoo.export.request import Options, read_request
 from zoo.export.run import run_export
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

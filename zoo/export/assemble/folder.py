@@ -1,20 +1,26 @@
-"""Building one folder, file by file; what an earlier build proved is left as it is."""
+"""Build one folder, file by file. Files that an earlier build verified are kept."""
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from weights import LazyArrays, Weights
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.builder import abstract
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import architecture_of, parts_of_network
 from zoo.artifacts.choices import Scales
+from zoo.artifacts.measured import Speeds, StatedSimilarity
 from zoo.artifacts.schema import MANIFEST, Variant
 from zoo.checkpoints.checkpoint_tokenizer import Words, find_words
-from zoo.checkpoints.load import read_for_model
+from zoo.checkpoints.convert import write_json
+from zoo.checkpoints.load import Loaded, read_for_model
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import opened
+from zoo.common import runtime
 from zoo.common.errors import BadOutput
 from zoo.common.runtime import Session
 from zoo.common.staging import (
@@ -27,17 +33,99 @@ from zoo.common.staging import (
 )
 from zoo.export.assemble.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.export.assemble.ledger import Ledger
-from zoo.export.assemble.plan import PLANNED_FILES, VARIANTS, FolderPlan
-from zoo.export.assemble.similarity import similarity
-from zoo.export.assemble.speed import speeds
-from zoo.export.assemble.tokenizer_files import write_words
-from zoo.export.assemble.towers import Part, parts_of
+from zoo.export.assemble.plan import PLANNED_FILES, TOWER_FILES, VARIANTS, FolderPlan
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant
 from zoo.export.exporter import prefetching
 from zoo.export.make import Made, Maker, making_files
-from zoo.export.request import Signature
+from zoo.export.network_inputs import Inputs
+from zoo.export.request import FileSpec, Signature
+from zoo.export.timing.rounds import (
+    affordable,
+    interleave,
+    machine,
+    run_once,
+    speeds_beside,
+    watch_others,
+)
 from zoo.export.verify import runs
+from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_words
+
+
+def similarity(loaded: Loaded) -> StatedSimilarity | None:
+    """Similarity of a network with two towers; None for others."""
+    how = architecture_of(loaded.config).similarity
+    if how is None:
+        return None
+    scale, bias = how(loaded.config, loaded.weights.arrays)
+    alone = loaded.config.scores == "sigmoid"
+    return StatedSimilarity(scale=scale, bias=bias, probabilities="sigmoid" if alone else "softmax")
+
+
+def write_words(stage: Path, words: Words) -> tuple[str, ...]:
+    """The tokenizer's files in `stage`, and their names. Its settings say how long texts are, for
+    clients that ask nothing else."""
+    write_text(stage / WORDS, read_words(words.folder))
+    _, settings = read_tokenizer_settings(words.folder)
+    usual = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"}
+    write_json(stage / SETTINGS, usual | settings | {"model_max_length": words.tokens})
+    return WORDS, SETTINGS
+
+
+@dataclass(frozen=True)
+class Part:
+    """A network, its weights, and the variants that are of it."""
+
+    entry: ModelInfo
+    loaded: Loaded
+    files: dict[str, FileSpec]
+
+
+def parts_of(entry: ModelInfo, loaded: Loaded) -> Iterator[Part]:
+    """The towers, if there are any, and then the whole."""
+    parts = parts_of_network(loaded.config)
+    for tower, field in architecture_of(loaded.config).towers.items():
+        files = {name: spec for name, spec in TOWER_FILES.items() if name.startswith(tower)}
+        part = Loaded(parts[field], inner(loaded.weights, f"{field}."))
+        yield Part(replace(entry, config=parts[field]), part, files)
+    yield Part(entry, loaded, VARIANTS)
+
+
+def inner(weights: Weights, path: str) -> Weights:
+    """The weights of a part of a network, which lies under `path`."""
+    tensors = weights.arrays.tensors.items()
+    inside = {name.removeprefix(path): each for name, each in tensors if name.startswith(path)}
+    return replace(weights, arrays=LazyArrays(inside))
+
+
+def speeds(
+    files: Mapping[str, Path],
+    fed: Inputs,
+    sessions: Mapping[str, runtime.Session],
+) -> Speeds:
+    """p50 of a run on one sample, and how many times faster than `fp32` that is.
+
+    Rounds are interleaved, so that a change of the machine's speed meets all alike. Variants
+    without kernels on a CPU are left out. `sessions` are those that there are already.
+    """
+    tasks = {}
+    for name, path in files.items():
+        if VARIANTS[name].precision != "bf16":
+            live = sessions.get(name) or runtime.session(path)
+            tasks[name] = run_once(live, fed)
+    rounds = affordable(tasks.values())
+    others = watch_others()
+    times = interleave(tasks, rounds)
+    taken = others()
+    return Speeds(
+        runtime=f"{runtime.VERSION}, CPU, all cores",
+        machine=machine(),
+        others=None if taken is None else round(taken, 2),
+        input=next(iter(fed.values())).shape,
+        rounds=rounds,
+        variants=speeds_beside(times, "fp32"),
+    )
+
 
 CARD = "README.md"
 

@@ -1,15 +1,20 @@
-"""Many builds at once, within a budget of memory."""
+"""Build many folders at once, in processes within a budget of memory."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager
+import signal
+import threading
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from queue import Queue
+from typing import Any
 
 from weights.parameters import parameter, spelled, spellings
 from weights.progress import Quiet
 from zoo.checkpoints.pretrained import find_entry
-from zoo.common.processes import run_tasks
+from zoo.common.processes import fresh, run_tasks, workers
+from zoo.common.staging import stop
 from zoo.export.assemble.folder import build_folder
 from zoo.export.assemble.plan import FolderPlan
 from zoo.export.bulk import Outcome, attempt
@@ -81,3 +86,41 @@ def run_builds(
 
     run_tasks(plans, pool.open, submit, fits, settle, pool.lost, BUILD_TRIES)
     return [outcomes[plan] for plan in plans]
+
+
+class InProcessExecutor(Executor):
+    """Runs what is submitted at once, in this process: one build after the other."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@contextmanager
+def process_pool(jobs: int, tell: Told) -> Generator[Pool]:
+    """Pool of so many processes, a fresh one for each build: what a build allocates is gone after
+    it."""
+    with fresh() as context, context.Manager() as manager:
+        queue = manager.Queue()
+        listener = threading.Thread(target=_listen, args=(queue, tell), daemon=True)
+        listener.start()
+        open = partial(workers, context, jobs, _prepare, max_tasks_per_child=1)
+        yield Pool(open, partial(_send, queue), lost=(BrokenExecutor,))
+        queue.put(None)
+        listener.join()
+
+
+def _send(queue: Queue[tuple[FolderPlan, str] | None], plan: FolderPlan, text: str) -> None:
+    queue.put((plan, text))
+
+
+def _listen(queue: Queue[tuple[FolderPlan, str] | None], tell: Told) -> None:
+    while (item := queue.get()) is not None:
+        tell(*item)
+
+
+def _prepare() -> None:
+    """A worker that is told to stop removes what it has staged."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent decides
+    signal.signal(signal.SIGTERM, stop)
