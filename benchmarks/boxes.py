@@ -25,7 +25,7 @@ from tests.clients.tensors import encode
 from zoo.architectures.builder import batched
 from zoo.common import runtime
 from zoo.data.digits.data import split_digits
-from zoo.data.digits.scattered import Scattered, scatter
+from zoo.data.digits.scattered import ScatteredDigits, scatter
 from zoo.export.timing.rounds import machine
 from zoo.tasks.boxes import Box
 
@@ -86,7 +86,7 @@ def moved(found: Found, wanted: Found) -> dict[str, float]:
     return {"largest": max(distances), "mean": float(np.mean(distances)), "missing": missing}
 
 
-def measured(canvases: Scattered) -> Iterator[tuple[str, dict[str, float]]]:
+def measured(canvases: ScatteredDigits) -> Iterator[tuple[str, dict[str, float]]]:
     """Every way to run the network, and how well it does."""
     entry, model = zoo.info("boxes_digits"), zoo.from_pretrained("boxes_digits")
     pixels = np.asarray(normalised(jnp.asarray(canvases.images), entry.preprocessing))

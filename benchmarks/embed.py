@@ -39,7 +39,7 @@ from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
-from zoo.apps.embed.embed_request import Embedded
+from zoo.apps.embed.embed_request import EmbedResult
 from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.cli.app import app
 from zoo.cli.console import call
@@ -141,7 +141,7 @@ def prepared(paths: list[Path]) -> torch.Tensor:
     return torch.from_numpy(np.stack(tensors))
 
 
-def embedded(paths: list[Path], place: Path, precision: str, work: Path) -> Embedded:
+def embedded(paths: list[Path], place: Path, precision: str, work: Path) -> EmbedResult:
     """A finished dataset of these pictures."""
     (work / "list.txt").write_text("\n".join(map(str, paths)), encoding="utf-8")
     out = work / f"{precision}.lance"

@@ -20,7 +20,7 @@ from tests.references.fine_tuned import FAMILIES, HEADS, LINEAR_HEADS, OF_MAP, F
 from tests.references.timm_options import architecture_rows, option_rows
 from weights.progress import Quiet
 from zoo.checkpoints.convert import convert_file
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "own-checkpoints.md"
 
@@ -35,7 +35,7 @@ NAMES = ("out", "clf", "score", "linear_probe", "fc", "head", "classifier", "cls
 def _by_meta(network: Any, folder: Path) -> State:
     """Return the tensors of a network in Meta's names."""
     network.save_pretrained(folder / "theirs")
-    convert_file(Given(folder / "theirs"), folder / "meta.pth", None, False, Quiet())
+    convert_file(GivenCheckpoint(folder / "theirs"), folder / "meta.pth", None, False, Quiet())
     return dict(torch.load(folder / "meta.pth"))
 
 

@@ -170,7 +170,7 @@ def _in_network(key: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Places:
+class _AdapterNames:
     """What a network's tensors are called in the base's file, by an adapter's names.
 
     Modules around the network are in one of both alone: `inner` is what comes before an adapter's
@@ -196,7 +196,7 @@ class _Places:
 
 def _places(
     base: Checkpoint, layers: list[str], namings: Iterable[Naming], folder: Path
-) -> _Places:
+) -> _AdapterNames:
     """The names under which all layers are in the base. **Raises** `MappingError`."""
     missing = layers
     for names in _names_in(base, namings):
@@ -225,16 +225,16 @@ def _names_in(base: Checkpoint, namings: Iterable[Naming]) -> Iterator[Mapping[s
             yield {name: key for name, key in whole.items() if key in base.tensors}
 
 
-def _around(names: Mapping[str, str], first: str) -> Iterator[_Places]:
+def _around(names: Mapping[str, str], first: str) -> Iterator[_AdapterNames]:
     """The places of tensors for each prefix that would make a base's tensor of the first name."""
     ending = first
     while ending:
         if ending in names:
-            yield _Places(names, inner=first.removesuffix(ending))
+            yield _AdapterNames(names, inner=first.removesuffix(ending))
         ending = ending.partition(".")[2]
     for name in names:
         if name.endswith(f".{first}"):
-            yield _Places(names, outer=name.removesuffix(first))
+            yield _AdapterNames(names, outer=name.removesuffix(first))
 
 
 def _merged(

@@ -20,7 +20,7 @@ class NotACheckpoint(WeightsError):
     """The file is not one of the formats that are read."""
 
 
-class Damaged(NotACheckpoint):
+class DamagedFile(NotACheckpoint):
     """Fault of a file, in a few words; `files.sound` makes a sentence of them."""
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float8_e5m2" are
 import numpy as np
 
-from weights.errors import Damaged, NotACheckpoint, WrongDigest
+from weights.errors import DamagedFile, NotACheckpoint, WrongDigest
 from weights.initializers import Float32, Shape
 from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
@@ -30,7 +30,7 @@ PIECE = 32 << 20
 @contextmanager
 def sound(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
     """Make a sentence of what a reader, or a library's `errors`, finds wrong with a file."""
-    caught: tuple[type[Exception], ...] = (Damaged, *errors)
+    caught: tuple[type[Exception], ...] = (DamagedFile, *errors)
     try:
         yield
     except caught as error:

@@ -8,7 +8,7 @@ from converter.api.conversion import finish
 from converter.api.request import BisectionRequest, asked_by
 from converter.pipeline import passes
 from converter.verify.samples import refuse_forbidden
-from converter.verify.watch import Change, Changed, Watch
+from converter.verify.watch import Change, StepChangedError, Watch
 
 
 @asked_by(BisectionRequest)
@@ -39,6 +39,6 @@ def bisect(request: BisectionRequest) -> Change | None:
         watch.trace()
         passes.run_passes(graph, request, watch)
         watch.file(finish(graph, request, request.trace))
-    except Changed as found:
+    except StepChangedError as found:
         return found.change
     return None

@@ -119,7 +119,7 @@ def interleaved(node: Node, editor: Editor) -> Value | None:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpreadEntries:
     """Entries of ``x`` with a zero between any two, behind ``low`` of them."""
 
     x: Value
@@ -127,7 +127,7 @@ class Spread:
     low: int
 
 
-def _spread_entries(value: Value) -> Spread | None:
+def _spread_entries(value: Value) -> SpreadEntries | None:
     made = value.made_by(ops.pad)
     if made is None or scalar(made.inputs[1]) != 0:
         return None
@@ -136,10 +136,10 @@ def _spread_entries(value: Value) -> Spread | None:
     if len(axes) != 1 or config[axes[0]][2] != 1 or not dims.all_static(value.shape):
         return None
     low, high, _ = config[axes[0]]
-    return Spread(made.inputs[0], axes[0], low) if high in (0, 1) else None
+    return SpreadEntries(made.inputs[0], axes[0], low) if high in (0, 1) else None
 
 
-def _by_turns(first: Spread, second: Spread, node: Node, editor: Editor) -> Value:
+def _by_turns(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
     """Beside each other on an axis of their own; of an odd number the last one is for nothing."""
     axis, x, y = first.axis, first.x, second.x
     if x.shape[axis] > y.shape[axis]:

@@ -10,14 +10,14 @@ have a number for each channel of ``x`` [N, C, ...]. Runtimes compute the left s
 from dataclasses import replace
 
 from converter.fuse.match import Uses, peel, proved
-from converter.fuse.norm import Centred, centred, dressed
+from converter.fuse.norm import CentredValue, centred, dressed
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 
 
-def prove_batch_norm(node: Node, uses: Uses) -> Centred | str | None:
+def prove_batch_norm(node: Node, uses: Uses) -> CentredValue | str | None:
     out, reason = node.out, None
     if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
         return None
@@ -34,7 +34,7 @@ def prove_batch_norm(node: Node, uses: Uses) -> Centred | str | None:
     return reason
 
 
-def build_batch_norm(node: Node, centre: Centred, editor: Editor) -> Value:
+def build_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
     out = node.out
     channels = (out.shape[1],)
     x = write(editor, centre.x, out.shape, out.dtype)

@@ -9,7 +9,7 @@ with the constants multiplied into either factor, and x taken out of the cubic.
 import math
 from functools import partial
 
-from converter.fuse.match import Applied, Uses, build_applied, operand, pair, proved
+from converter.fuse.match import MatchedOperation, Uses, build_applied, operand, pair, proved
 from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, ops
 from converter.ir.axes import View
@@ -21,7 +21,7 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
 
-def prove_gelu(node: Node, uses: Uses) -> Applied | None:
+def prove_gelu(node: Node, uses: Uses) -> MatchedOperation | None:
     if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
         return None
     parts = product_of(node, uses)
@@ -30,7 +30,7 @@ def prove_gelu(node: Node, uses: Uses) -> Applied | None:
     for x, gate in (parts.factors, parts.factors[::-1]):
         approximate = _gate(gate, x, parts, uses)
         if approximate is not None:
-            return Applied(x, {"approximate": approximate})
+            return MatchedOperation(x, {"approximate": approximate})
     return None
 
 

@@ -125,7 +125,7 @@ def _weight(place: View, step: int) -> Polynomial:
 # ------------------------------------------------------------------------------------- the writing
 
 
-class Scaled(NamedTuple):
+class AffineCoordinate(NamedTuple):
     """``view * scale + shift`` is a place from -1 to 1, from edge to edge."""
 
     view: View
@@ -187,7 +187,7 @@ def _beside(views: Sequence[View]) -> View | None:
     return View(first.base, (*first.groups, (Factor(moved[0], 1, 2),)), first.starts)
 
 
-def _scaled(place: View, size: Dim) -> Scaled:
+def _scaled(place: View, size: Dim) -> AffineCoordinate:
     """A place in pixels, seen as a multiple of another value and a number, if it is one.
 
     A scale of zero says that the size has a name, and that the place has to be computed of it.
@@ -211,11 +211,11 @@ def _scaled(place: View, size: Dim) -> Scaled:
                 break
     if dims.is_static(size):
         if dims.is_static(factor) or isinstance(factor, float):
-            return Scaled(view, 2 * float(factor) / size, (2 * shift + 1) / size - 1)
-        return Scaled(place, 2 / size, 1 / size - 1)
+            return AffineCoordinate(view, 2 * float(factor) / size, (2 * shift + 1) / size - 1)
+        return AffineCoordinate(place, 2 / size, 1 / size - 1)
     if not isinstance(factor, float) and dims.same(factor, size) and shift == -0.5:
-        return Scaled(view, 2.0, -1.0)
-    return Scaled(place, 0.0, 0.0)
+        return AffineCoordinate(view, 2.0, -1.0)
+    return AffineCoordinate(place, 0.0, 0.0)
 
 
 def _normalised(editor: Editor, value: Value, size: Dim) -> Value:

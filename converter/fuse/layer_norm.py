@@ -15,10 +15,17 @@ from functools import partial
 
 from converter.fuse.look_alikes import layer_norm_like, rms_norm_like
 from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
-from converter.fuse.norm import Centred, Norm, NormDeviation, build_norm, centred, norm_deviations
+from converter.fuse.norm import (
+    CentredValue,
+    Norm,
+    NormDeviation,
+    build_norm,
+    centred,
+    norm_deviations,
+)
 from converter.fuse.product_terms import (
     Mean,
-    Reduced,
+    ReducedValue,
     exponent,
     mean_of,
     mean_square_of,
@@ -46,7 +53,7 @@ def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
     return reason
 
 
-def _is_of_fewer(centre: Centred, uses: Uses) -> bool:
+def _is_of_fewer(centre: CentredValue, uses: Uses) -> bool:
     """Whether the deviation is the difference's own but for the number that divides the squares."""
     squares = mean_square_of(_unclipped(centre.deviation.spread), uses)
     average = mean_of(centre.average, uses)
@@ -78,7 +85,7 @@ def _is_own_spread(spread: View, difference: View, uses: Uses) -> bool:
     return axes is not None and _is_variance(_unclipped(spread), x, axes, uses)
 
 
-def _normalised_axes(centre: Centred, uses: Uses) -> tuple[int, ...] | None:
+def _normalised_axes(centre: CentredValue, uses: Uses) -> tuple[int, ...] | None:
     """The axes over which a difference is centred, and the deviation is its own."""
     x, average = centre.x, mean_of(centre.average, uses)
     axes = None if average is None else average.times(centre.weight).axes_of(x)
@@ -108,7 +115,7 @@ def _is_variance(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool
     )
 
 
-def _centres(squares: Reduced, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
+def _centres(squares: ReducedValue, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
     """What is squared is the same difference, perhaps written once more, in another precision."""
     if squares.view.op() is not ops.sub or squares.operand(0).axes_of(x) != axes:
         return False
@@ -144,7 +151,7 @@ LAYER_NORM = proved(
 # ------------------------------------------------------------------------ repeated for each channel
 
 
-def opened(centre: Centred, shape: Shape, uses: Uses) -> tuple[Centred, Shape] | None:
+def opened(centre: CentredValue, shape: Shape, uses: Uses) -> tuple[CentredValue, Shape] | None:
     """Value that is centred, along logical axes of which the groups are one; and its shape.
 
     Statistics of groups of channels are repeated for each channel, as in Flax' GroupNorm:
@@ -210,7 +217,7 @@ def _has_elements(x: View, axes: Sequence[int]) -> bool:
     return all(dims.is_at_least(x.base.shape[a], 1) for a in own)
 
 
-def _is_centred(squares: Reduced, deviation: NormDeviation) -> bool:
+def _is_centred(squares: ReducedValue, deviation: NormDeviation) -> bool:
     """``x * rsqrt(var(x) + eps)``: a variance, as of LayerNorm, but x itself is not centred."""
     bases = [f.base for f in deviation.rest.factors]
     return squares.view.op() is ops.sub and bases == [squares.operand(0).view.base]

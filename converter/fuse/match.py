@@ -76,14 +76,14 @@ E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class Applied:
+class MatchedOperation:
     """Operand of an operation, along the logical axes, and its parameters."""
 
     x: View
     params: dict[str, Any]
 
 
-def build_applied(op: Op, node: Node, applied: Applied, editor: Editor) -> Value:
+def build_applied(op: Op, node: Node, applied: MatchedOperation, editor: Editor) -> Value:
     x = write(editor, applied.x, node.out.shape, node.out.dtype)
     return editor.add(op, [x], node.out.shape, node.out.dtype, applied.params)
 

@@ -52,7 +52,7 @@ class NormDeviation:
 
 
 @dataclass(frozen=True)
-class Centred:
+class CentredValue:
     """``x - weight * average`` over the deviation, times its rest, and then the ``terms``."""
 
     x: View
@@ -83,7 +83,7 @@ class Norm:
     deviation: NormDeviation
     terms: tuple[NormTerm, ...] = ()
     shape: Shape | None = None
-    moved: tuple[Value, ...] = ()  # see `Centred`
+    moved: tuple[Value, ...] = ()  # see `CentredValue`
 
 
 # --------------------------------------------------------------------------------- over a deviation
@@ -142,21 +142,21 @@ def fits(number: float, dtype: np.dtype) -> bool:
 # ------------------------------------------------------------------------------------------ centred
 
 
-def centred(node: Node, uses: Uses) -> Iterator[Centred]:
+def centred(node: Node, uses: Uses) -> Iterator[CentredValue]:
     """Every way to see a node as a centred value that is divided by a deviation."""
     return (_sum if node.op in _FLIPPED else _centred_product)(node, uses)
 
 
-def _centred_product(node: Node, uses: Uses) -> Iterator[Centred]:
+def _centred_product(node: Node, uses: Uses) -> Iterator[CentredValue]:
     """``(x - mean) * s``"""
     for deviation in norm_deviations(node, uses):
         for factor in deviation.rest.factors:
             if factor.op() is ops.sub:
                 x, average = operands(factor)
-                yield Centred(x, average, 1.0, deviation.without(factor))
+                yield CentredValue(x, average, 1.0, deviation.without(factor))
 
 
-def _sum(node: Node, uses: Uses) -> Iterator[Centred]:
+def _sum(node: Node, uses: Uses) -> Iterator[CentredValue]:
     """``x * s - mean * s + bias``"""
     if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
         return  # most sums are of a bias
@@ -190,7 +190,7 @@ def _terms(node: Node, uses: Uses) -> list[NormTerm]:
 
 def _difference(
     one: NormTerm, other: NormTerm, terms: tuple[NormTerm, ...], node: Node, uses: Uses
-) -> Iterator[Centred]:
+) -> Iterator[CentredValue]:
     """``x * s - mean * s``, if the two have all but one factor each in common."""
     first, second = (_signed(term, uses) for term in (one, other))
     shared = Counter(first.factors) & Counter(second.factors)
@@ -207,7 +207,7 @@ def _difference(
     weight = -second.coefficient / first.coefficient
     for deviation in divided_by_deviation(whole, node.out.dtype):
         moved = tuple(factor.base for factor in deviation.rest.factors)
-        yield Centred(own[0][0], own[1][0], weight, deviation, terms, moved)
+        yield CentredValue(own[0][0], own[1][0], weight, deviation, terms, moved)
 
 
 def _signed(term: NormTerm, uses: Uses) -> Product:
@@ -238,7 +238,7 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 
 
-def dressed(normed: Value, norm: Norm | Centred, editor: Editor) -> Value:
+def dressed(normed: Value, norm: Norm | CentredValue, editor: Editor) -> Value:
     """Normalised value times what else there is of a product, and plus the terms."""
     result, factors = normed, norm.deviation.rest
     for value in norm.moved:

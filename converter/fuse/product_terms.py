@@ -118,16 +118,16 @@ def exponent(view: View) -> int:
 
 
 @dataclass(frozen=True)
-class Reduced:
+class ReducedValue:
     """Value that is reduced, along the logical axes (none of its own at the reduced ones), and
     then along the axes that are lost, which have these ``sizes``."""
 
     view: View
     sizes: tuple[Dim, ...]
 
-    def operand(self, index: int) -> Reduced:
+    def operand(self, index: int) -> ReducedValue:
         """Operand ``index`` of the elementwise node that is reduced."""
-        return Reduced(operand(self.view, index), self.sizes)
+        return ReducedValue(operand(self.view, index), self.sizes)
 
     def axes_of(self, whole: View) -> tuple[int, ...] | None:
         """The logical axes along which all of ``whole`` is reduced, or ``None`` if it is not."""
@@ -143,7 +143,7 @@ class Reduced:
         return tuple(axes) if others and gone else None
 
 
-def reduced(part: View, op: Op) -> Reduced | None:
+def reduced(part: View, op: Op) -> ReducedValue | None:
     """Operand that ``part`` is the ``op`` of."""
     part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
     if part.op() != op:
@@ -151,7 +151,7 @@ def reduced(part: View, op: Op) -> Reduced | None:
     source, lost = part.node().inputs[0], tuple(part.node().params["axes"])
     kept = [a for a in range(source.rank) if a not in lost]
     axes = (*(None if a is None else kept[a] for a in part.axes), *lost)
-    return Reduced(peel(along(source, axes)), tuple(source.shape[a] for a in lost))
+    return ReducedValue(peel(along(source, axes)), tuple(source.shape[a] for a in lost))
 
 
 def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
@@ -167,7 +167,7 @@ class Mean:
     """
 
     total: View
-    summed: Reduced
+    summed: ReducedValue
     factor: Product
     size: Dim = 1
 

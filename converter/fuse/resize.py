@@ -38,7 +38,7 @@ LARGEST_MATRIX = 1 << 26
 
 
 @dataclass(frozen=True)
-class Resized:
+class ResizedAxes:
     """``base`` with these axes resized to ``shape``."""
 
     base: Value
@@ -53,7 +53,7 @@ class Resized:
 
 
 @dataclass(frozen=True)
-class Multiplied:
+class MatrixOnAxis:
     """One axis of ``base`` contracted with a matrix."""
 
     base: Value
@@ -84,7 +84,7 @@ class Multiplied:
 class Resampling:
     """Resize in place of a node, and the order of its axes; why it is none, if it is none."""
 
-    made: Resized | Multiplied
+    made: ResizedAxes | MatrixOnAxis
     order: tuple[int, ...]
     reason: str | None = None
 
@@ -139,7 +139,7 @@ def _resize_product(node: Node, uses: Uses, opset: int) -> Resampling | None:
         turned = tuple(order[labels.index(a)] for a in node.params["out"])
         if isinstance(fit, str) or not fit:
             reason = fit if isinstance(fit, str) else None
-            return Resampling(Multiplied(source, axis, matrix), turned, reason)
+            return Resampling(MatrixOnAxis(source, axis, matrix), turned, reason)
         return Resampling(_resized(source, axis, matrix.sizes[1], fit, uses), turned)
     return None
 
@@ -157,7 +157,7 @@ def _resize_gather(node: Node, uses: Uses) -> Resampling | str | None:
     return Resampling(made, tuple(order[i] for i in moved))
 
 
-def _resized(x: Value, axis: int, count: Dim, kinds: Kinds, uses: Uses) -> Resized:
+def _resized(x: Value, axis: int, count: Dim, kinds: Kinds, uses: Uses) -> ResizedAxes:
     """``x`` with one axis resized, in one node with the axes before it where that can be."""
     shape = tuple(count if i == axis else d for i, d in enumerate(x.shape))
     inner = x.node
@@ -166,8 +166,8 @@ def _resized(x: Value, axis: int, count: Dim, kinds: Kinds, uses: Uses) -> Resiz
         more = tuple(sorted((*inner.params["axes"], axis)))
         fresh = axis not in inner.params["axes"]
         if fresh and shared and len(more) <= MOST_AXES[shared[0][0]]:
-            return Resized(inner.inputs[0], more, shape, shared)
-    return Resized(x, (axis,), shape, kinds)
+            return ResizedAxes(inner.inputs[0], more, shape, shared)
+    return ResizedAxes(x, (axis,), shape, kinds)
 
 
 def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:

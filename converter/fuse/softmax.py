@@ -10,14 +10,22 @@ JAX's softmax with ``where`` does: of a row that is hidden throughout all are Na
 import math
 from functools import partial
 
-from converter.fuse.match import Applied, Uses, build_applied, operand, operands, peel, proved
+from converter.fuse.match import (
+    MatchedOperation,
+    Uses,
+    build_applied,
+    operand,
+    operands,
+    peel,
+    proved,
+)
 from converter.fuse.product_terms import product_of, reduced, reduction
 from converter.ir import Node, ops
 from converter.ir.axes import View, along
 from converter.ir.scalars import scalar
 
 
-def prove_softmax(node: Node, uses: Uses) -> Applied | str | None:
+def prove_softmax(node: Node, uses: Uses) -> MatchedOperation | str | None:
     if node.op is ops.exp:
         return _of_logarithm(operand(along(node.out), 0))
     top, total = operands(along(node.out)) if node.op is ops.div else _quotient(node, uses)
@@ -32,13 +40,17 @@ def prove_softmax(node: Node, uses: Uses) -> Applied | str | None:
     return _softmax_shifted(operand(top, 0), axes) or missing
 
 
-def _of_logarithm(view: View) -> Applied | None:
+def _of_logarithm(view: View) -> MatchedOperation | None:
     """exp(log_softmax(x))"""
     if view.op() is not ops.log_softmax or not view.complete():
         return None
     node = view.node()
     x = peel(view._replace(base=node.inputs[0]))
-    return Applied(x, {"axis": view.axes.index(node.params["axis"])}) if x.complete() else None
+    return (
+        MatchedOperation(x, {"axis": view.axes.index(node.params["axis"])})
+        if x.complete()
+        else None
+    )
 
 
 def _quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
@@ -66,7 +78,7 @@ def _shown_axes(total: View, top: View) -> tuple[int, ...] | None:
     return None
 
 
-def prove_log_softmax(node: Node, uses: Uses) -> Applied | None:
+def prove_log_softmax(node: Node, uses: Uses) -> MatchedOperation | None:
     shifted, logarithm = operands(along(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
@@ -76,13 +88,13 @@ def prove_log_softmax(node: Node, uses: Uses) -> Applied | None:
     return _softmax_shifted(shifted, inner.operand(0).axes_of(shifted))
 
 
-def _softmax_shifted(shifted: View, axes: tuple[int, ...] | None) -> Applied | None:
+def _softmax_shifted(shifted: View, axes: tuple[int, ...] | None) -> MatchedOperation | None:
     """x, if ``shifted`` is x less its largest value along the one axis."""
     if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None
     x, highest = operands(shifted)
     proper = reduction(highest, x, ops.reduce_max) == axes and x.complete()
-    return Applied(x, {"axis": axes[0]}) if proper else None
+    return MatchedOperation(x, {"axis": axes[0]}) if proper else None
 
 
 SOFTMAX = proved(

@@ -9,7 +9,7 @@ from converter.ir.op import Op
 T = TypeVar("T")
 
 
-class Registered(Generic[T]):
+class Registry(Generic[T]):
     """Entries by operation or name. A name is a user's primitive, else what JAX or we call so."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Registered(Generic[T]):
             self._held = held
 
 
-rules_of: Registered[Mapping[int, Any]] = Registered()
+rules_of: Registry[Mapping[int, Any]] = Registry()
 """By the opset that each begins at."""
 
-expansions: Registered[Any] = Registered()
+expansions: Registry[Any] = Registry()

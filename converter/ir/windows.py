@@ -7,14 +7,14 @@ from converter.ir.dims import Dim, Shape
 from converter.ir.nodes import Node
 
 
-class Pointed(NamedTuple):
+class IndexedAxes(NamedTuple):
     """Axes that index vectors point into, and the largest start of a window along each."""
 
     axes: tuple[int, ...]
     limits: list[Dim]
 
 
-def pointed(node: Node) -> Pointed:
+def pointed(node: Node) -> IndexedAxes:
     """Axes that the indices of a gather or a scatter point into, and how far."""
     x, numbers = node.inputs[0], node.params["dimension_numbers"]
     if node.op is ops.gather:
@@ -22,7 +22,7 @@ def pointed(node: Node) -> Pointed:
     else:
         axes = numbers.scatter_dims_to_operand_dims
         sizes = scatter_window(numbers, x.rank, node.inputs[2].shape)
-    return Pointed(axes, [dims.as_dim(x.shape[axis] - sizes[axis]) for axis in axes])
+    return IndexedAxes(axes, [dims.as_dim(x.shape[axis] - sizes[axis]) for axis in axes])
 
 
 def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:

@@ -17,7 +17,7 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.targets import Target
 from converter.targets.schemas import BFLOAT16_SINCE, operator
-from converter.targets.target import Missing, narrowed_value, widened_value
+from converter.targets.target import MissingKernel, narrowed_value, widened_value
 
 BRIEF = np.dtype(jnp.bfloat16)
 
@@ -32,13 +32,13 @@ def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, R
     table = {op: target.kernels[op] for op in there & target.kernels.keys()}
     for op in there:
         if opset < BFLOAT16_SINCE.get(operator(op), 0):
-            missing = table.get(op, Missing({}))
+            missing = table.get(op, MissingKernel({}))
             table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
     rules: dict[Op, Rule] = {op: partial(_through, missing=row) for op, row in table.items()}
     if target.bfloat16 is not None and any(map(_has_bfloat16, nodes)):
         for op in there - target.bfloat16:
-            wide = target.kernels.get(op, Missing({})).detour.get("bfloat16", "float32")
-            row = Missing({"bfloat16": wide})
+            wide = target.kernels.get(op, MissingKernel({})).detour.get("bfloat16", "float32")
+            row = MissingKernel({"bfloat16": wide})
             rules[op] = partial(_without_bfloat16, missing=row, other=rules.get(op))
     return rules
 
@@ -47,19 +47,21 @@ def _has_bfloat16(node: Node) -> bool:
     return any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs))
 
 
-def _without_bfloat16(node: Node, editor: Editor, missing: Missing, other: Rule | None) -> Any:
+def _without_bfloat16(
+    node: Node, editor: Editor, missing: MissingKernel, other: Rule | None
+) -> Any:
     """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
     if _has_bfloat16(node):
         return _computed(node, editor, BRIEF, missing)
     return other(node, editor) if other else None
 
 
-def _through(node: Node, editor: Editor, missing: Missing) -> list[Value] | None:
+def _through(node: Node, editor: Editor, missing: MissingKernel) -> list[Value] | None:
     dtype = node.inputs[missing.first].dtype
     return _computed(node, editor, dtype, missing) if dtype.name in missing.detour else None
 
 
-def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: Missing) -> list[Value]:
+def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: MissingKernel) -> list[Value]:
     """A node in a wider dtype than its own, which its parameters may name too."""
     wide = np.dtype(missing.detour[dtype.name])
     shifted = missing.order and dtype == np.uint64

@@ -11,7 +11,7 @@ from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.evaluation import evaluate, precision, size_in_bytes
 from converter.ir.names import Names
 from converter.ir.rewrite import Editor
-from converter.loops.scan import LARGEST_BATCH, Later, Scan, Stacked, takes_little
+from converter.loops.scan import LARGEST_BATCH, DeferredNodes, Scan, StackedResult, takes_little
 
 SMALL, GROWTH = 1 << 16, 4
 """Bytes that results of all steps may take in any case, and how many times what they come from."""
@@ -132,16 +132,16 @@ def compute_after(scan: Scan, editor: Editor) -> bool:
     missing = [v for i, v in read.items() if i in inner and i not in made and i not in whole]
     if not results or not _pays(missing, results, chosen, scan.length):
         return False
-    more = [Stacked(v, Value((scan.length, *v.shape), v.dtype)) for v in missing]
+    more = [StackedResult(v, Value((scan.length, *v.shape), v.dtype)) for v in missing]
     whole |= {id(s.inside): s.whole for s in more}
     scan.stacked = [s for s in scan.stacked if s not in results] + more
     scan.nodes = [node for node in scan.nodes if node not in chosen]
-    scan.later.append(Later(chosen, whole, results))
+    scan.later.append(DeferredNodes(chosen, whole, results))
     return True
 
 
 def _pays(
-    missing: Sequence[Value], results: Sequence[Stacked], nodes: Sequence[Node], length: int
+    missing: Sequence[Value], results: Sequence[StackedResult], nodes: Sequence[Node], length: int
 ) -> bool:
     """What is stacked besides costs less than the nodes of a step, and not much more memory."""
     if len(missing) - len(results) >= len(nodes) or not all(

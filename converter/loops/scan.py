@@ -25,7 +25,7 @@ class Carry:
 
 
 @dataclass(eq=False)
-class Stacked:
+class StackedResult:
     """Value that a step gives, and the result that has it of all steps."""
 
     inside: Value
@@ -33,7 +33,7 @@ class Stacked:
 
 
 @dataclass(eq=False)
-class Later:
+class DeferredNodes:
     """Nodes of a step that are computed for all steps after the loop, and what they give.
 
     ``whole`` has the arrays of all steps, by the id of what a step has of them.
@@ -41,7 +41,7 @@ class Later:
 
     nodes: list[Node]
     whole: dict[int, Value]
-    results: list[Stacked]
+    results: list[StackedResult]
 
 
 @dataclass(eq=False)
@@ -55,10 +55,10 @@ class Scan:
     reverse: bool
     carries: list[Carry]
     taken: list[tuple[Value, Value]]
-    stacked: list[Stacked]
+    stacked: list[StackedResult]
     nodes: list[Node]
     results: dict[int, Value] = field(default_factory=dict)
-    later: list[Later] = field(default_factory=list)
+    later: list[DeferredNodes] = field(default_factory=list)
 
     @classmethod
     def of(cls, node: Node, editor: Editor) -> Scan | None:
@@ -74,7 +74,7 @@ class Scan:
             node.params["reverse"],
             [Carry(*parts) for parts, _ in zip(ends, range(count), strict=False)],
             list(zip(node.inputs[count:], body.inputs[count:], strict=True)),
-            [Stacked(*pair) for pair in stacked_pairs if editor.uses[id(pair[1])]],
+            [StackedResult(*pair) for pair in stacked_pairs if editor.uses[id(pair[1])]],
             list(body.nodes),
         )
 

@@ -18,7 +18,7 @@ from converter.lower import (
     shape,
     special,
 )
-from converter.lower.builder import Builder, Shared, typed
+from converter.lower.builder import Builder, ModelState, typed
 from converter.opsets import IR_VERSIONS, OPSETS
 from converter.targets import Target
 
@@ -40,7 +40,7 @@ def lower(
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     main = ir.tape.Tape()
     names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
-    shared = Shared(
+    shared = ModelState(
         opset,
         target,
         main,

@@ -21,7 +21,7 @@ from converter.targets import Target
 
 
 @dataclass
-class Shared:
+class ModelState:
     """State that one model's builders have in common."""
 
     opset: int
@@ -56,7 +56,7 @@ def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
 class Builder:
     """Emits ONNX nodes into one (sub)graph. ``node`` is the graph node being lowered."""
 
-    def __init__(self, shared: Shared, tape: ir.tape.Tape) -> None:
+    def __init__(self, shared: ModelState, tape: ir.tape.Tape) -> None:
         self.shared = shared
         self.tape = tape
         self.node: Node = Node(ops.named(""), [], {})

@@ -2,7 +2,7 @@
 
 After every pass the graph is one that JAX can evaluate, so whoever doubts a number evaluates it
 after each (``converter.bisect`` does). No pass runs another: what has to come again is a row again,
-and what comes again until nothing changes is a ``Repeated`` row. The order is checked against what
+and what comes again until nothing changes is a ``PassGroup`` row. The order is checked against what
 the passes say of themselves, and ``python -m tests.passes`` writes the page of it.
 """
 
@@ -50,7 +50,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class PassGroup:
     """Passes that come again, one after the other, as long as the first of them changes anything.
 
     ``most`` is how often at most.
@@ -148,7 +148,7 @@ COMPLETE = Pass(
     canonical=True,
 )
 
-PASSES: tuple[Pass | Repeated, ...] = (
+PASSES: tuple[Pass | PassGroup, ...] = (
     DECOMPOSE,
     CANONICALIZE,
     Pass(
@@ -188,7 +188,7 @@ PASSES: tuple[Pass | Repeated, ...] = (
         after=("activate",),
         canonical=True,
     ),
-    Repeated((
+    PassGroup((
         Pass(
             "loops",
             "Steps of loops do no more than what depends on the step before.",
@@ -208,7 +208,7 @@ PASSES: tuple[Pass | Repeated, ...] = (
         writes=ops.rms_norm,
     ),
     COMPLETE,
-    Repeated((
+    PassGroup((
         Pass(
             "group",
             "Norms of channels, alone or in groups, get their name.",
@@ -233,7 +233,7 @@ PASSES: tuple[Pass | Repeated, ...] = (
         canonical=True,
         writes=ops.attention,
     ),
-    Repeated((
+    PassGroup((
         Pass(
             "spell out",
             "What was recognised and the runtime has no operator for is spelled out again.",
@@ -312,7 +312,7 @@ PASSES: tuple[Pass | Repeated, ...] = (
         after=("operands", "windows", "contract"),
         canonical=True,
     ),
-    Repeated((
+    PassGroup((
         Pass(
             "batch norm",
             "Batch norms that no convolution takes in get their name.",

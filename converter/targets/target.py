@@ -31,7 +31,7 @@ LOWEST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingKernel:
     """Dtypes without a (right) kernel, and the dtypes to compute in instead, without loss.
 
     The operands from the ``first`` on are converted and, if ``back``, so is the result. Where the
@@ -158,7 +158,7 @@ class Target:
     """
 
     name: str
-    kernels: Mapping[Op, Missing]
+    kernels: Mapping[Op, MissingKernel]
     lacks: tuple[Lack, ...] = ()
     quirks: tuple[Quirk, ...] = ()
     bfloat16: frozenset[Op] | None = None
@@ -259,12 +259,13 @@ SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
 HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
 FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
-FORMULAS: Mapping[Op, Missing] = {
+FORMULAS: Mapping[Op, MissingKernel] = {
     # Of several steps: in half precision each of them would be seen.
     **dict.fromkeys(
-        (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2), Missing(HALF)
+        (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
+        MissingKernel(HALF),
     ),
     # Near their zeros what their formulas add up cancels.
-    **dict.fromkeys((ops.digamma, ops.lgamma), Missing(FLOATS)),
+    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(FLOATS)),
 }
 """What is written as several operators, wherever it runs."""

@@ -171,7 +171,7 @@ def _evaluating(name: str, inputs: Sequence[Any]) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Compared:
+class OutputComparison:
     """An output of one run: its errors, and the elements that are wrong or open."""
 
     output: str
@@ -194,9 +194,9 @@ class Case:
     expected: list[np.ndarray]
     accepted: Collection[str]
     again: Callable[[], list[np.ndarray]]
-    last: list[Compared] = field(default_factory=list)
+    last: list[OutputComparison] = field(default_factory=list)
 
-    def compared(self, got: dict[str, np.ndarray]) -> list[Compared]:
+    def compared(self, got: dict[str, np.ndarray]) -> list[OutputComparison]:
         """Comparison of one run with JAX; the same bytes as last time are judged once."""
         if len(got) != len(self.expected):
             raise CheckError(
@@ -212,20 +212,20 @@ class Case:
                 self.last = self._all_compared(got)
         return self.last
 
-    def _all_compared(self, got: dict[str, np.ndarray]) -> list[Compared]:
+    def _all_compared(self, got: dict[str, np.ndarray]) -> list[OutputComparison]:
         return [self._compared(i, name, x) for i, (name, x) in enumerate(got.items())]
 
-    def _compared(self, i: int, output: str, got: np.ndarray) -> Compared:
+    def _compared(self, i: int, output: str, got: np.ndarray) -> OutputComparison:
         expected = _canonical(self.expected[i], got.dtype)
         errors = compare(got, expected)  # which refuses other shapes and types
         judgement, own = self.judge.judge(i, got, expected), packed(expected)
         is_accepted = judgement.either | (judgement.open & (output in self.accepted))
         if is_accepted.any():
             errors = compare(np.where(is_accepted, own, got), own)
-        return Compared(output, got, own, errors, judgement)
+        return OutputComparison(output, got, own, errors, judgement)
 
 
-def _note(results: list[Compared], case: Case, level: Level, to: Verdict) -> None:
+def _note(results: list[OutputComparison], case: Case, level: Level, to: Verdict) -> None:
     """Write what one run gave into a verdict."""
     for each in results:
         name, judgement, sample = each.output, each.judgement, case.judge.name

@@ -39,7 +39,7 @@ class Change:
         return f"after '{self.step}', {self.what}"
 
 
-class Changed(CheckError):
+class StepChangedError(CheckError):
     """A step of a conversion changed a number, or left what it should not."""
 
     def __init__(self, step: str, what: str) -> None:
@@ -48,7 +48,7 @@ class Changed(CheckError):
 
 
 class Watch:
-    """Evaluates the graph after each pass, and raises ``Changed`` after one that changed a number.
+    """Evaluates the graph after each pass. Raises ``StepChangedError`` if one changed a number.
 
     A pass may change a number by what rounding does (``converter.verify.noise``), not more. It may
     not bring back an operation that an earlier one has declared gone.
@@ -72,13 +72,13 @@ class Watch:
             self._gone |= step.eliminates if step.name == name else frozenset()
         back = sorted({node.op.name for node in graph.walk() if node.op in self._gone})
         if back:
-            raise Changed(name, f"there is a '{back[0]}', of which none should be left")
+            raise StepChangedError(name, f"there is a '{back[0]}', of which none should be left")
         for judge in self._judges:
             try:
                 results = evaluate(graph, judge.inputs, self._params)
             except MALFORMED as error:
                 what = f"the graph does not evaluate: {type(error).__name__}: {error}"
-                raise Changed(name, what) from error
+                raise StepChangedError(name, what) from error
             _unchanged(judge, name, results)
 
     def trace(self) -> None:
@@ -96,16 +96,16 @@ class Watch:
 
 
 def _unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
-    """**Raises** `Changed` if a number is not what the traced graph makes of the inputs."""
+    """**Raises** `StepChangedError` if a number differs from that of the traced graph."""
     for i, (result, expected) in enumerate(zip(results, judge.run(0), strict=True)):
         judged = unpacked(expected, np.ndim(result)) if is_complex(result.dtype) else expected
         got = np.asarray(graph_numbers(result))
         if (got.shape, got.dtype) != (expected.shape, expected.dtype):
             own, other = (f"{x.dtype}{x.shape}" for x in (got, expected))
-            raise Changed(step, f"output {i} is {own}, not {other}")
+            raise StepChangedError(step, f"output {i} is {own}, not {other}")
         judgement = judge.judge(i, got, np.asarray(judged))
         for place in first(judgement.wrong) or first(judgement.open):
             numbers = f"{got[place]}, not {expected[place]}"
             at = f"output {i} at {list(place)}"
             why = f"; it is open: {OPEN}" if judgement.open[place] else ""
-            raise Changed(step, f"{at} is {numbers}, on {judge.name} inputs{why}")
+            raise StepChangedError(step, f"{at} is {numbers}, on {judge.name} inputs{why}")

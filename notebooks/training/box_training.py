@@ -17,7 +17,7 @@ from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import Detections
 from zoo.common.errors import MissingLibrary
-from zoo.data.digits.scattered import CANVAS_SIDE, NOTHING, Scattered
+from zoo.data.digits.scattered import CANVAS_SIDE, NOTHING, ScatteredDigits
 from zoo.tasks.boxes import Box, post_process_object_detection
 
 RECIPE = Recipe(epochs=16, batch=32, rate=1e-3, decay=1e-4, average=0.998)
@@ -37,7 +37,7 @@ Dataset = Mapping[str, Sequence[Mapping[str, Any]]]
 
 def train_boxes(
     entry: ModelInfo,
-    scattered: Scattered,
+    scattered: ScatteredDigits,
     seed: int,
     recipe: Recipe = RECIPE,
     tell: Callable[[int, float], None] = lambda step, loss: None,
@@ -65,7 +65,7 @@ def train_boxes(
     return fit(model, objective, len(images), keys, recipe, tell)
 
 
-def measure(model: Network, entry: ModelInfo, scattered: Scattered, batch: int = 50) -> float:
+def measure(model: Network, entry: ModelInfo, scattered: ScatteredDigits, batch: int = 50) -> float:
     """The mean average precision of a network, from 0 to 1."""
     run = eqx.filter_jit(
         lambda model, images: jax.vmap(model)(normalised(images, entry.preprocessing))
@@ -86,7 +86,7 @@ def boxes_in(outputs: Mapping[str, Any], size: tuple[int, int]) -> list[list[Box
     return [post_process_object_detection(row, size, threshold=0.0) for row in rows]
 
 
-def precision(boxes: Sequence[Sequence[Box]], scattered: Scattered) -> float:
+def precision(boxes: Sequence[Sequence[Box]], scattered: ScatteredDigits) -> float:
     """The mean average precision of boxes in images, from 0 to 1."""
     found = [as_found(picture, box) for picture, own in enumerate(boxes) for box in own]
     return mean_average_precision(as_coco(scattered), found)
@@ -100,7 +100,7 @@ def as_found(picture: int, box: Box) -> dict[str, object]:
     return {"image_id": picture, "category_id": number, "bbox": where, "score": box.score}
 
 
-def as_coco(scattered: Scattered) -> Dataset:
+def as_coco(scattered: ScatteredDigits) -> Dataset:
     """Return what is on canvases in COCO's form, which has no class of the number 0."""
     annotations = []
     for picture, pair in enumerate(zip(scattered.boxes, scattered.labels, strict=True)):

@@ -229,7 +229,7 @@ def test_what_comes_again_comes_until_nothing_changes(monkeypatch, changes, turn
     left, seen = [*changes], []
     first = passes.Pass("first", "Changes.", lambda *_: bool(left and left.pop(0)))
     then = passes.Pass("then", "Nothing.", lambda *_: False)
-    monkeypatch.setattr(passes, "PASSES", (passes.Repeated((first, then)),))
+    monkeypatch.setattr(passes, "PASSES", (passes.PassGroup((first, then)),))
     passes.run_passes(None, passes.PassSettings(), lambda name, _: seen.append(name))
     again = ["first", "then", *(f"{n} ({i})" for i in range(2, 9) for n in ("first", "then"))]
     assert seen == again[: 2 * turns - (turns < 4)]

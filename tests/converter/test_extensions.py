@@ -73,11 +73,11 @@ def test_the_newest_rule_and_other_domains():
 
     @converter.rule("scaled", since=20)
     def _(b, x, *, factor):
-        return b.op("Scaled", x, factor=factor, domain="com.example", version=2)
+        return b.op("AffineCoordinate", x, factor=factor, domain="com.example", version=2)
 
     assert converter.to_onnx(fn, [X], opset=19).report.histogram == {"Mul": 1}
     export = converter.to_onnx(fn, [X], opset=20)
-    assert export.report.fused == {"Scaled": 1}
+    assert export.report.fused == {"AffineCoordinate": 1}
     assert export.model.opset_imports == {"": 20, "com.example": 2}
 
 

@@ -19,11 +19,11 @@ from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
 from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
-from weights.sources.locate import Published, find_named, searched
+from weights.sources.locate import PublishedFiles, find_named, searched
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
 from zoo.checkpoints.identify import inspect
 from zoo.checkpoints.load import model_shapes
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 
 
 @pytest.mark.each()
@@ -130,7 +130,7 @@ def test_rounding_to_bfloat16_is_to_even():
     np.testing.assert_array_equal(round_to_bfloat16(x), want)
 
 
-PUBLISHED = Published(
+PUBLISHED = PublishedFiles(
     name="w-e3b0c442.pth",
     checkpoint="w-e3b0c442.pth",
     archive="family_w.tar.lz4",
@@ -227,5 +227,5 @@ def test_long_names(kind, tmp_path):
     value = np.zeros(1, np.float32)
     save_file({NAMES[kind](number): value for number in range(COUNT)}, tmp_path / "w.safetensors")
     began = time.process_time()
-    assert not inspect(Given(tmp_path / "w.safetensors")).models
+    assert not inspect(GivenCheckpoint(tmp_path / "w.safetensors")).models
     assert time.process_time() - began < SECONDS

@@ -7,7 +7,7 @@ than the tensor. What has to be decompressed for that takes a second for every 1
 from collections.abc import Sequence
 from typing import Any
 
-from weights.errors import Damaged
+from weights.errors import DamagedFile
 from weights.initializers import Shape
 
 MOST_DIMENSIONS = 8  # axes of a tensor; the networks of vision have five at most
@@ -27,16 +27,18 @@ LARGEST_TABLE = 4 << 20
 
 
 def shape_of(sizes: Sequence[Any]) -> Shape:
-    """A shape that a file claims. **Raises** `Damaged` if it is none."""
+    """A shape that a file claims. **Raises** `DamagedFile` if it is none."""
     if len(sizes) > MOST_DIMENSIONS:
-        raise Damaged(f"a tensor has {len(sizes)} dimensions; at most {MOST_DIMENSIONS} are read")
+        raise DamagedFile(
+            f"a tensor has {len(sizes)} dimensions; at most {MOST_DIMENSIONS} are read"
+        )
     if not all(type(size) is int and 0 <= size < LARGEST_SIDE for size in sizes):
-        raise Damaged("a tensor's shape makes no sense")
+        raise DamagedFile("a tensor's shape makes no sense")
     return tuple(sizes)
 
 
 def within(what: str, size: int, most: int) -> int:
-    """A number of bytes or things that a file claims. **Raises** `Damaged` if it is too large."""
+    """Return a count that a file claims. **Raises** `DamagedFile` if it is too large."""
     if not 0 <= size <= most:
-        raise Damaged(f"{what} is said to have {size}, where 0 to {most} are read")
+        raise DamagedFile(f"{what} is said to have {size}, where 0 to {most} are read")
     return size

@@ -19,7 +19,7 @@ from weights.containers.leaf_order import record_names
 from weights.containers.lz4 import Content
 from weights.containers.npy import scan
 from weights.containers.safetensors import parse_object, read_object
-from weights.errors import Damaged, WrongDigest
+from weights.errors import DamagedFile, WrongDigest
 from weights.files import PIECE, Bytes, Checkpoint, FileBytes, sound
 from weights.tensors import LazyTensor
 
@@ -42,13 +42,13 @@ def read_archive(path: Path) -> Checkpoint:
         unpacked.file.seek(0)
         while (info := _member(unpacked.file)) is not None:
             if info.name in members:
-                raise Damaged(f"it has two members {info.name}")
+                raise DamagedFile(f"it has two members {info.name}")
             members[info.name] = start, size = unpacked.file.tell(), info.size
             if size > unpacked.size - start:
-                raise Damaged("it ends too early")
+                raise DamagedFile("it ends too early")
             unpacked.file.seek(size + -size % tarfile.BLOCKSIZE, os.SEEK_CUR)
         if members.keys() != LARGEST.keys():
-            raise Damaged(f"{METADATA} or {WEIGHTS} is missing")
+            raise DamagedFile(f"{METADATA} or {WEIGHTS} is missing")
         start, size = members[METADATA]
         unpacked.file.seek(start)
         metadata = parse_object(unpacked.file.read(size))
@@ -68,13 +68,13 @@ def _member(file: IO[bytes]) -> tarfile.TarInfo | None:
         extended = file.read(info.size + -info.size % tarfile.BLOCKSIZE)
         info = _tar_header(file)
         if info is None or re.search(rb" (link)?path=", extended):
-            raise Damaged("it has a member whose name is not what it seems")
+            raise DamagedFile("it has a member whose name is not what it seems")
         # Where the plain header has no room for the size of 8 GB and more.
         size = re.search(rb"^\d+ size=(\d{1,15})$", extended, re.MULTILINE)
         info.size = int(size[1]) if size else info.size
     # Nothing is ever extracted, but an archive with other members is not what it says.
     if info.name not in LARGEST or not info.isreg():
-        raise Damaged(f"it has a member {info.name[:60]!r}, which does not belong there")
+        raise DamagedFile(f"it has a member {info.name[:60]!r}, which does not belong there")
     within(info.name, info.size, LARGEST[info.name])
     return info
 

@@ -11,7 +11,7 @@ from weakref import finalize
 import lz4.frame
 
 from weights.containers.bounds import within
-from weights.errors import Damaged
+from weights.errors import DamagedFile
 
 FRAME_MAGIC = b"\x04\x22\x4d\x18"
 FRAME_PIECE = 1 << 16
@@ -30,7 +30,7 @@ class Content:
     """
 
     def __init__(self, frame: BinaryIO):
-        """Decompress all of it. **Raises** `Damaged`, and `OSError` where there is no room."""
+        """Decompress all of it. **Raises** `DamagedFile`, and `OSError` where there is no room."""
         self.file, self.start, self.lock = TemporaryFile(), 0, Lock()  # noqa: SIM115
         finalize(self, self.file.close)
         decoder = lz4.frame.LZ4FrameDecompressor()
@@ -38,11 +38,11 @@ class Content:
             while not decoder.eof:
                 more = frame.read(FRAME_PIECE) if decoder.needs_input else b""
                 if decoder.needs_input and not more:
-                    raise Damaged("it ends too early")
+                    raise DamagedFile("it ends too early")
                 self.file.write(decoder.decompress(more, max_length=FRAME_PIECE))
                 within("its content", self.file.tell(), FREE_CONTENT + RATIO * frame.tell())
         except (RuntimeError, EOFError, ValueError) as error:
-            raise Damaged(str(error)) from error
+            raise DamagedFile(str(error)) from error
         self.size = self.file.tell()
 
     def read_into(self, offset: int, target: memoryview) -> None:

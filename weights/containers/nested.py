@@ -11,7 +11,7 @@ from typing import Any
 
 from weights.containers.bounds import MOST_VALUES
 from weights.containers.pickles import NOT_DENSE, Other, StoredTensor
-from weights.errors import Damaged
+from weights.errors import DamagedFile
 
 DEEPEST = 16  # containers in containers
 TABLES_WITHIN = 6  # containers and objects around a table of texts
@@ -20,7 +20,7 @@ MOST_LOOKED_AT = 100_000  # values that are looked at for tables of texts
 
 def flatten(content: object) -> tuple[dict[str, StoredTensor | Other], dict[str, str]]:
     """The tensors in a value by where they are, and the objects that were walked past: where, and
-    of which class. **Raises** `Damaged` for what is too much, or calls two tensors by one name."""
+    of which class. **Raises** `DamagedFile` if there are too many, or two of one name."""
     tensors: dict[str, StoredTensor | Other] = {}
     objects: dict[str, str] = {}
     waiting: list[tuple[str, int, Any]] = [("", 0, content)]
@@ -30,14 +30,14 @@ def flatten(content: object) -> tuple[dict[str, StoredTensor | Other], dict[str,
         name, depth, value = waiting.pop()
         if isinstance(value, StoredTensor) or value is NOT_DENSE:
             if name in tensors:
-                raise Damaged(f"it has two tensors {name[:80]!r}")
+                raise DamagedFile(f"it has two tensors {name[:80]!r}")
             tensors[name] = value
         elif isinstance(value, Other):
             objects[name] = value.what
         elif isinstance(value, dict | list | tuple) and depth < DEEPEST:
             inner = list(_entries(name, value))
             waiting += [(each, depth + 1, part) for each, part in reversed(inner)]
-    raise Damaged(f"it has more than {MOST_VALUES} values in its tables")
+    raise DamagedFile(f"it has more than {MOST_VALUES} values in its tables")
 
 
 def find_tables(content: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import IO
 import numpy as np
 
 from weights.containers.bounds import MOST_TENSORS, shape_of
-from weights.errors import Damaged
+from weights.errors import DamagedFile
 from weights.files import Bytes, Checkpoint, FileBytes, lazy, sound
 from weights.initializers import Shape
 from weights.tensors import LazyTensor
@@ -58,37 +58,39 @@ def read_eqx(path: Path) -> Checkpoint:
 
 def scan(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTensor]:
     """The records in `size` bytes, which are those of `source`; values are passed over. **Raises**
-    `Damaged`."""
+    `DamagedFile`."""
     position = 0
     for _ in range(MOST_TENSORS + 1):
         if position == size:
             return
         header = read_array_header(stream)
         if header.fortran:
-            raise Damaged("an array in Fortran's order")
+            raise DamagedFile("an array in Fortran's order")
         position += header.length
         if header.size > size - position:
-            raise Damaged(f"a record claims {header.size} bytes where {size - position} are left")
+            raise DamagedFile(
+                f"a record claims {header.size} bytes where {size - position} are left"
+            )
         yield lazy(source, position, header.shape, header.dtype)
         stream.seek(header.size, os.SEEK_CUR)
         position += header.size
-    raise Damaged(f"more than {MOST_TENSORS} records")
+    raise DamagedFile(f"more than {MOST_TENSORS} records")
 
 
 def read_array_header(stream: IO[bytes]) -> ArrayHeader:
-    """The header that comes next. **Raises** `Damaged`."""
+    """The header that comes next. **Raises** `DamagedFile`."""
     start = stream.read(8)
     if start[:6] != ARRAY_MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
-        raise Damaged("a record does not begin as one")
+        raise DamagedFile("a record does not begin as one")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
     if length > LARGEST_HEADER:
-        raise Damaged(f"a header claims {length} bytes")
+        raise DamagedFile(f"a header claims {length} bytes")
     if (header := HEADER.fullmatch(stream.read(length))) is None:
-        raise Damaged("a header does not describe an array of numbers")
+        raise DamagedFile("a header does not describe an array of numbers")
     code = header[1].decode()
     if code not in NUMPY_CODES.split():
-        raise Damaged(f"an array of type {code}")
+        raise DamagedFile(f"an array of type {code}")
     shape = shape_of([int(number) for number in header[3].replace(b",", b" ").split()])
     dtype = np.dtype(code)
     return ArrayHeader(

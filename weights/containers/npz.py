@@ -13,7 +13,7 @@ import numpy as np
 
 from weights.containers import npy
 from weights.containers.zips import ERRORS, locate_member
-from weights.errors import Damaged
+from weights.errors import DamagedFile
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored, unreadable
 from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
@@ -37,11 +37,11 @@ def read_npz(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
 def _tensor(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> LazyTensor:
     # Of the other methods, a decoder may be told to take gigabytes.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Damaged(f"{info.filename} is neither stored nor deflated")
+        raise DamagedFile(f"{info.filename} is neither stored nor deflated")
     with archive.open(info) as file:
         header = npy.read_array_header(file)
     if header.length + header.size != info.file_size:
-        raise Damaged(f"{info.filename} has {info.file_size} bytes, not what its header says")
+        raise DamagedFile(f"{info.filename} has {info.file_size} bytes, not what its header says")
     # In Fortran's order the bytes are those of the transposed array.
     shape = header.shape[::-1] if header.fortran else header.shape
     if header.dtype not in FLOATS:
@@ -65,6 +65,6 @@ def _inflate(
             # One more byte than there must be, so that the end is reached and checked.
             content = file.read(header.size + 1)
         if len(content) != header.size:
-            raise Damaged(f"{info.filename} is not as long as its header says")
+            raise DamagedFile(f"{info.filename} is not as long as its header says")
     values = np.frombuffer(content, stored(header.dtype)).reshape(shape)
     return values.astype(np.float32, copy=False)

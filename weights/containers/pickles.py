@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weights.containers.bounds import LARGEST_SIDE, shape_of
-from weights.errors import Damaged
+from weights.errors import DamagedFile
 
 BUDGET = 500_000
 """Operations, and values that calls take, in all; a table of 600 tensors takes 25,000."""
@@ -30,7 +30,7 @@ BUDGET = 500_000
 LONGEST_NAME = 200  # characters of a module and of what it holds
 
 
-class Malformed(Damaged):
+class MalformedPickle(DamagedFile):
     """The program is damaged."""
 
 
@@ -69,7 +69,7 @@ class Other:
     attributes: dict[Any, Any] = field(default_factory=dict, compare=False)
 
 
-class Scripted(dict[Any, Any]):
+class ScriptedModule(dict[Any, Any]):
     """A module that TorchScript has saved: its attributes by their names."""
 
 
@@ -80,7 +80,7 @@ SCRIPTED = "__torch__."
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
     (first,) = shape_of([offset])
     if not isinstance(storage, Storage) or len(shape) != len(strides):
-        raise Malformed
+        raise MalformedPickle
     return StoredTensor(storage, first, shape_of(shape), shape_of(strides))
 
 
@@ -119,7 +119,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 def unpickle(program: bytes) -> Any:
     """The value that a pickle describes, with an `Other` for everything but tensors in plain
-    containers. **Raises** `Malformed` for garbage and for what goes beyond `BUDGET`."""
+    containers. **Raises** `MalformedPickle` for garbage and for what goes beyond `BUDGET`."""
     machine = Machine()
     try:
         for operation, argument, _ in pickletools.genops(program):
@@ -127,8 +127,8 @@ def unpickle(program: bytes) -> Any:
                 return machine.stack.pop()
             machine.run(operation.name, argument)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-        raise Malformed from error
-    raise Malformed
+        raise MalformedPickle from error
+    raise MalformedPickle
 
 
 class Machine:
@@ -150,12 +150,12 @@ class Machine:
         elif name in CHANGES:
             CHANGES[name](self, argument)
         else:
-            raise Malformed(f"its program has the operation {name}")
+            raise MalformedPickle(f"its program has the operation {name}")
 
     def spend(self, count: int) -> None:
         self.budget -= count
         if self.budget < 0:
-            raise Malformed
+            raise MalformedPickle
 
     def to_mark(self) -> list[Any]:
         """Take everything above the last mark, which is gone then."""
@@ -167,7 +167,7 @@ class Machine:
         """Take the topmost values."""
         start = len(self.stack) - count
         if start < (self.marks[-1] if self.marks else 0):
-            raise Malformed
+            raise MalformedPickle
         values = tuple(self.stack[start:])
         del self.stack[start:]
         return values
@@ -193,24 +193,24 @@ class Machine:
         matter, and what is not a dense tensor has none."""
         if not isinstance(state, dict) or (top := self.stack[-1]) is NOT_DENSE:
             return
-        if isinstance(top, Scripted | Other):
+        if isinstance(top, ScriptedModule | Other):
             self.spend(len(state))
-            (top if isinstance(top, Scripted) else top.attributes).update(state)
+            (top if isinstance(top, ScriptedModule) else top.attributes).update(state)
 
     def top(self, kind: type[Any]) -> Any:
         """The topmost value, which must be of a kind, or unknown."""
         if not isinstance(self.stack[-1], kind | Other):
-            raise Malformed
+            raise MalformedPickle
         return self.stack[-1]
 
     def refer(self, module: Any, name: Any) -> Name:
         """A name, which alone does nothing; what it makes is decided when it is called."""
         texts = isinstance(module, str) and isinstance(name, str)
         if not texts or len(module) + len(name) > LONGEST_NAME:
-            raise Malformed
+            raise MalformedPickle
         text = f"{module}.{name}"
         if not (text.isascii() and text.isprintable()):  # it is shown, and could steer a terminal
-            raise Malformed
+            raise MalformedPickle
         return Name(text)
 
     def call(self, name: Any, arguments: Any) -> Any:
@@ -224,11 +224,11 @@ class Machine:
                 return CALLS[text](*arguments)
         return Other(name.text if isinstance(name, Name) else "a call of a value")
 
-    def instance(self, values: Sequence[Any]) -> Other | Scripted:
+    def instance(self, values: Sequence[Any]) -> Other | ScriptedModule:
         """An object of the class that comes first."""
         is_named = values and isinstance(values[0], Name)
         if is_named and values[0].text.startswith(SCRIPTED):
-            return Scripted()
+            return ScriptedModule()
         return Other(values[0].text if is_named else "an object")
 
     def persistent(self, reference: Any) -> Storage | Other:

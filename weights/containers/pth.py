@@ -19,7 +19,7 @@ from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, within
 from weights.containers.nested import find_tables, flatten
 from weights.containers.pickles import Other, Storage, StoredTensor, unpickle
 from weights.containers.zips import ERRORS, locate_member
-from weights.errors import Damaged, NotACheckpoint, UnsafeCheckpoint
+from weights.errors import DamagedFile, NotACheckpoint, UnsafeCheckpoint
 from weights.files import Checkpoint, FileBytes, lazy, read_values, sound, stored, unreadable
 from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
@@ -67,18 +67,18 @@ class Archive:
     def __init__(self, source: FileBytes, members: Mapping[str, zipfile.ZipInfo]):
         roots = [name for name in members if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(roots) != 1:
-            raise Damaged("it has not one table of tensors")
+            raise DamagedFile("it has not one table of tensors")
         root = roots[0].removesuffix("data.pkl")
         self.source = source
         self.members = {name.removeprefix(root): info for name, info in members.items()}
         if "byteorder" in self.members and self.read("byteorder", 64) != b"little":
-            raise Damaged("its numbers are big-endian")
+            raise DamagedFile("its numbers are big-endian")
 
     def read(self, name: str, most: int) -> bytes:
         """The content of a small member."""
         info = self.members[name]
         if info.file_size > most:
-            raise Damaged(f"{name} has {info.file_size} bytes, far too many")
+            raise DamagedFile(f"{name} has {info.file_size} bytes, far too many")
         content = bytearray(info.file_size)
         self.source.read_into(locate_member(self.source.path, info), memoryview(content))
         return bytes(content)
@@ -93,7 +93,7 @@ class Archive:
             return LazyTensor(value.shape, kind, unreadable)
         span = _span(value)
         if value.offset + span > value.storage.count or math.prod(value.shape) > span:
-            raise Damaged(f"{key} reaches beyond its storage")
+            raise DamagedFile(f"{key} reaches beyond its storage")
         width = stored(dtype).itemsize
         first = self.start(value.storage, width) + value.offset * width
         if value.strides == contiguous(value.shape) or dtype not in FLOATS:
@@ -105,7 +105,7 @@ class Archive:
         """Where a storage begins, its size checked."""
         info = self.members.get(f"data/{storage.key}")
         if info is None or storage.count * width > info.file_size:
-            raise Damaged(f"its member data/{storage.key[:20]} is missing or too short")
+            raise DamagedFile(f"its member data/{storage.key[:20]} is missing or too short")
         # Members are stored as they are, or the file is not torch's.
         return locate_member(self.source.path, info)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, MOST_VALUES, shape_of, within
-from weights.errors import Damaged
+from weights.errors import DamagedFile
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored
 from weights.initializers import Shape
 from weights.opening import as_utf8, read_at_most
@@ -61,7 +61,7 @@ def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str
         entries, metadata = _header(source)
         for key, entry in entries.items():
             if entry.dtype not in ("float32", "uint8", "int64"):
-                raise Damaged(f"{key[:80]!r} is {entry.dtype}, not float32, uint8 or int64")
+                raise DamagedFile(f"{key[:80]!r} is {entry.dtype}, not float32, uint8 or int64")
             arrays[key] = np.empty(entry.shape, stored(entry.dtype))
             source.read_into(entry.begin, arrays[key].reshape(-1).view(np.uint8).data)
     return arrays, metadata
@@ -73,7 +73,7 @@ def _header(source: FileBytes) -> tuple[dict[str, TableEntry], Mapping[str, Any]
     with sound(source.path, KIND), source.opened() as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, LARGEST_TABLE):
-            raise Damaged(f"its header claims {length} of {size} bytes")
+            raise DamagedFile(f"its header claims {length} of {size} bytes")
         header = parse_object(file.read(length))
         metadata = header.pop("__metadata__", {})
         within("its table of tensors", len(header), MOST_TENSORS)
@@ -81,28 +81,28 @@ def _header(source: FileBytes) -> tuple[dict[str, TableEntry], Mapping[str, Any]
         end = 8 + length
         for key, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
             if entry.begin != end or entry.end > size:
-                raise Damaged(f"the bytes of {key} do not follow those before it")
+                raise DamagedFile(f"the bytes of {key} do not follow those before it")
             end = entry.end
         if end != size:
-            raise Damaged(f"{size} bytes are there, its header tells of {end}")
+            raise DamagedFile(f"{size} bytes are there, its header tells of {end}")
     return entries, metadata if isinstance(metadata, dict) else {}
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of its own. **Raises** `Damaged`."""
+    """The JSON object in a file of its own. **Raises** `DamagedFile`."""
     return parse_object(as_utf8(read_at_most(path, LARGEST_TABLE + 1)))
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
-    """A JSON object without repeated names. **Raises** `Damaged`."""
+    """A JSON object without repeated names. **Raises** `DamagedFile`."""
     within("its table (in bytes)", len(text), LARGEST_TABLE)
     within("its table (in values)", sum(map(text.count, (b",", b"[", b"{"))), MOST_VALUES)
     try:
         value: Any = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise Damaged("its table is not JSON, or names a tensor twice") from error
+        raise DamagedFile("its table is not JSON, or names a tensor twice") from error
     if not isinstance(value, dict):
-        raise Damaged("its table is no JSON object")
+        raise DamagedFile("its table is no JSON object")
     return value
 
 
@@ -121,7 +121,7 @@ def _entry(key: str, entry: Any, start: int) -> TableEntry:
             shape = shape_of(sizes)
             if end - begin == math.prod(shape) * stored(DTYPES[code]).itemsize:
                 return TableEntry(shape, DTYPES[code], start + begin, start + end)
-    raise Damaged(f"its entry of {key[:80]!r} makes no sense")
+    raise DamagedFile(f"its entry of {key[:80]!r} makes no sense")
 
 
 def read_sharded(index: Path, read: Mapping[str, Callable[[Path], Checkpoint]]) -> Checkpoint:
@@ -131,7 +131,7 @@ def read_sharded(index: Path, read: Mapping[str, Callable[[Path], Checkpoint]]) 
         places = _weight_map(index)
         files = {name: index.with_name(name) for name in sorted(set(places.values()))}
         if missing := [name for name, path in files.items() if not path.is_file()]:
-            raise Damaged(f"{missing[0]} is missing beside it")
+            raise DamagedFile(f"{missing[0]} is missing beside it")
         shards: dict[str, Checkpoint] = {}
         tables, ending = 0, "safetensors"
         for name, path in files.items():
@@ -142,7 +142,7 @@ def read_sharded(index: Path, read: Mapping[str, Callable[[Path], Checkpoint]]) 
             shards[name] = read[ending](path)
             within("its files", sum(len(shard.tensors) for shard in shards.values()), MOST_TENSORS)
         if lost := [key for key, name in places.items() if key not in shards[name].tensors]:
-            raise Damaged(f"{places[lost[0]]} lacks {lost[0]}")
+            raise DamagedFile(f"{places[lost[0]]} lacks {lost[0]}")
     return Checkpoint(
         index.parent,
         f"{ending if ending == 'safetensors' else 'PyTorch archive'}, {len(shards)} files",
@@ -164,5 +164,5 @@ def _weight_map(index: Path) -> dict[str, str]:
         isinstance(name, str) and re.fullmatch(r"[\w-]+(\.[\w-]+)*\.(safetensors|bin)", name)
         for name in places.values()
     ):
-        raise Damaged("it has no `weight_map` of plain file names")
+        raise DamagedFile("it has no `weight_map` of plain file names")
     return places

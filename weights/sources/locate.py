@@ -18,7 +18,7 @@ from weights.sources.hub import HubFile, cached
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFiles:
     """Under which names a model's weights were published; those that were not are empty.
 
     `name` is the name to ask for. `checkpoint` is the authors' file, `archive` Equimo's;
@@ -40,7 +40,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedCheckpoint:
     """A checkpoint, where it was found, its sha256 if that was needed, and at which commit of which
     repository it is, if it came from a hub."""
 
@@ -67,7 +67,9 @@ def equimo_cache() -> Path:
     return Path.home() / ".cache" / "equimo"
 
 
-def locate(published: Published, listener: Progress, offline: bool = False) -> Found:
+def locate(
+    published: PublishedFiles, listener: Progress, offline: bool = False
+) -> LocatedCheckpoint:
     """The weights of a model: from a folder, from a cache, or from the hub.
 
     **Raises** `WeightsNotFound` or `Unreachable`, which say where it looked and how to go on;
@@ -83,7 +85,7 @@ def locate(published: Published, listener: Progress, offline: bool = False) -> F
 
 
 def downloadable(
-    published: Published, offline: bool = False, mirror: bool = False
+    published: PublishedFiles, offline: bool = False, mirror: bool = False
 ) -> tuple[HubFile, str]:
     """File of a hub to take where there is none, and how to go on without it. **Raises**
     `WeightsNotFound`."""
@@ -96,20 +98,20 @@ def downloadable(
     return files[0], f"{nowhere}. {published.advice}"
 
 
-def tell_owner(published: Published, file: HubFile, listener: Progress) -> None:
+def tell_owner(published: PublishedFiles, file: HubFile, listener: Progress) -> None:
     """Say whose file is about to be downloaded, if it is not the publishers'."""
     if file in published.mirrors:
         listener.note(f"{file.repository} is a copy by {file.owner}, who is not the publisher")
 
 
-def tell_terms(published: Published, listener: Progress) -> None:
+def tell_terms(published: PublishedFiles, listener: Progress) -> None:
     """Print the licence of weights that are about to be downloaded."""
     listener.note(f"these weights have terms of their own: {published.terms}")
 
 
 def search_weights(
-    published: Published, listener: Progress, is_dry: bool = False
-) -> Iterator[Found]:
+    published: PublishedFiles, listener: Progress, is_dry: bool = False
+) -> Iterator[LocatedCheckpoint]:
     """Everything that is there already, the best first. A dry run leaves all of it as it is."""
     for path in filter(Path.exists, places(published)):
         where = "this package" if path == published.embedded else str(path.parent)
@@ -118,7 +120,7 @@ def search_weights(
             listener.stage(f"checking {path}", path.stat().st_size)
             digest = sha256(path, listener.step)
             hold_to_name(path, digest)
-        yield Found(path, where, digest)
+        yield LocatedCheckpoint(path, where, digest)
     for file in hub_files(published):
         if (copy := cached(file)) is not None:
             digest = check_digest(copy, file, listener, is_dry)
@@ -126,14 +128,14 @@ def search_weights(
             yield _from_hub(copy, file, f"the hub's cache ({file})", digest)
 
 
-def _from_hub(path: Path, file: HubFile, where: str, digest: str) -> Found:
+def _from_hub(path: Path, file: HubFile, where: str, digest: str) -> LocatedCheckpoint:
     """Return a file in the hub's cache as a checkpoint that was found."""
     # Of several files, one digest says nothing.
     checked = None if path.suffix == ".json" else digest
-    return Found(path, where, checked, replace(file, revision=file.commit_of(path)))
+    return LocatedCheckpoint(path, where, checked, replace(file, revision=file.commit_of(path)))
 
 
-def places(published: Published) -> Iterator[Path]:
+def places(published: PublishedFiles) -> Iterator[Path]:
     """Where a file or folder of one of the names may lie, the best first."""
     if published.embedded is not None:
         yield published.embedded
@@ -145,7 +147,7 @@ def places(published: Published) -> Iterator[Path]:
         yield equimo_cache() / name.partition("_")[0] / name
 
 
-def hub_files(published: Published) -> tuple[HubFile, ...]:
+def hub_files(published: PublishedFiles) -> tuple[HubFile, ...]:
     """Return the files of a hub that may be in its cache."""
     names = (TENSORS, INDEX) if published.repository else ()
     return (
@@ -162,7 +164,7 @@ def searched() -> str:
     return f"{', '.join(map(str, places))}{unset} and the hub's cache"
 
 
-def find_named(name: str, published: Published) -> Path:
+def find_named(name: str, published: PublishedFiles) -> Path:
     """The file or folder of that name in the usual places. **Raises** `WeightsNotFound`."""
     folders = (*own_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     usual = (folder / name for folder in folders)

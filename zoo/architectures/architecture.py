@@ -26,7 +26,7 @@ from zoo.architectures.segmentation.segmentation_config import MaskConfig, Segme
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
-from zoo.tasks.answer import Answered, Outputs, Question, Scores, Size, classes, features
+from zoo.tasks.answer import Outputs, PictureAnswer, Question, Scores, Size, classes, features
 from zoo.tasks.maps import components
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class TransformersClass:
 
 
 @dataclass(frozen=True)
-class Beside:
+class CheckpointFacts:
     """Facts beside a checkpoint's tensors: whose names they have, and what is in `config.json`. An
     `own_head` is one that somebody has put on the network, and whose input no library decides."""
 
@@ -200,7 +200,7 @@ class Architecture(Generic[C]):
     free: Callable[[C], C] = unchanged
     unsized: Callable[[C], C] = unchanged
     valued: Callable[[C, Mapping[str, Any]], C] = unchanged
-    settled: Callable[[C, Beside], C] = unchanged
+    settled: Callable[[C, CheckpointFacts], C] = unchanged
     interpolated: Callable[[C, bool], C] = unchanged
     untold: Callable[[C, Settings | None], str] = lambda config, settings: ""
     below: Callable[[C], Config] = unchanged
@@ -219,8 +219,8 @@ class Architecture(Generic[C]):
     equimo: Callable[[C], dict[str, Any]] | None = None
     crops: bool = True
     outputs: Callable[[C, str], Mapping[str, GivenOutput]]
-    answer: Callable[[C, Outputs, Question], Answered] = lambda config, outputs, question: features(
-        outputs
+    answer: Callable[[C, Outputs, Question], PictureAnswer] = lambda config, outputs, question: (
+        features(outputs)
     )
     thumbnail: Callable[[C, Outputs, Size], Thumbnail | None] = lambda config, outputs, size: None
     page_draws: Callable[[C], Set[str]] = lambda config: frozenset()

@@ -28,7 +28,7 @@ class Identity:
 UNKNOWN = Identity()
 
 
-class Asked(NamedTuple):
+class FeatureRequest(NamedTuple):
     """Request of what only some networks give: states of layers, as maps or not, and attentions."""
 
     layers: Sequence[int]
@@ -83,11 +83,11 @@ class Network(eqx.Module):
         """Outputs for what the network takes."""
         raise NotImplementedError
 
-    def asked(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Returned:
+    def asked(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
         """The output, with what only some can be asked for."""
         return self(*inputs)
 
-    def batched(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Returned:
+    def batched(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
         """The outputs for batches of what the network takes."""
         return jax.vmap(partial(self.asked, asked))(*inputs)
 
@@ -104,7 +104,7 @@ class FeatureNetwork(Network):
         """How many layers there are to ask for: the blocks, or the stages of blocks."""
         return len(self.blocks)
 
-    def asked(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Returned:
+    def asked(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
         """Features of one image, with layers; attention is for a network that has it of tokens."""
         output: Returned = self(*inputs, asked.layers, as_maps=asked.as_maps)
         return output

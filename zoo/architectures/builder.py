@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from zoo.architectures.architecture import Config
-from zoo.architectures.base import Asked, Identity, Network
+from zoo.architectures.base import FeatureRequest, Identity, Network
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.attention import RoPE
 from zoo.architectures.parts.output import Returned, by_name
@@ -63,7 +63,7 @@ def batched(
     """
     if not isinstance(model, Network):
         return jax.vmap(lambda image: model(image))(*inputs)
-    output = model.batched(Asked(layers, as_maps, bool(outputs)), *inputs)
+    output = model.batched(FeatureRequest(layers, as_maps, bool(outputs)), *inputs)
     return by_name(output, layers, outputs)
 
 
@@ -71,7 +71,7 @@ def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
     """Fields of all outputs that a network can give where those layers are asked for."""
 
     def run(model: Network, *inputs: Shaped[Array, "..."]) -> Returned:
-        return model.batched(Asked(layers, as_maps=False, attentions=True), *inputs)
+        return model.batched(FeatureRequest(layers, as_maps=False, attentions=True), *inputs)
 
     output = eqx.filter_eval_shape(run, abstract(config), *_least(config))
     return [field for field, value in output._asdict().items() if jax.tree.leaves(value)]

@@ -38,7 +38,7 @@ class Classifying:
         return TASKS[self.classes > 0]
 
 
-class Staged(Classifying):
+class MultiStageConfig(Classifying):
     """Facts of such a network in stages, each of blocks of one width."""
 
     attends: ClassVar[bool] = False

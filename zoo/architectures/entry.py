@@ -16,7 +16,7 @@ from weights.mapping import Naming
 from weights.namings.eqx_names import LEAVES
 from weights.parameters import parameter
 from weights.sources.hub import HubFile
-from weights.sources.locate import Published
+from weights.sources.locate import PublishedFiles
 from zoo.architectures.architecture import Config
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -37,7 +37,7 @@ MEASURED_TASKS: Mapping[Task, str] = {
 
 
 @dataclass(frozen=True)
-class Reported:
+class ReportedResult:
     """A result on some data, in the unit of its task, and where it is reported."""
 
     task: Task
@@ -46,11 +46,13 @@ class Reported:
     source: str
 
 
-def reported(source: str, data: str, **values: float | None) -> tuple[Reported, ...]:
+def reported(source: str, data: str, **values: float | None) -> tuple[ReportedResult, ...]:
     """Results on the same data, by the task's name with `_` for `-`; None for what is not known."""
     names: dict[str, Task] = {name.replace("-", "_"): name for name in MEASURED_TASKS}
     rows = ((names[name], value) for name, value in values.items())
-    return tuple(Reported(task, data, value, source) for task, value in rows if value is not None)
+    return tuple(
+        ReportedResult(task, data, value, source) for task, value in rows if value is not None
+    )
 
 
 IMAGENET, NYU, ADE20K = "ImageNet-1k", "NYU Depth v2", "ADE20k"
@@ -128,7 +130,7 @@ class ModelInfo:
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedded: bool = False
     is_drawn: bool = False
-    reported: tuple[Reported, ...] = ()
+    reported: tuple[ReportedResult, ...] = ()
 
     def __repr__(self) -> str:
         return f"<ModelInfo {self.name}: {self.config.text}, {self.parameters:,} parameters>"
@@ -195,9 +197,9 @@ class ModelInfo:
         return tuple(filter(None, (self.checkpoint, self.archive)))
 
     @property
-    def places(self) -> Published:
+    def places(self) -> PublishedFiles:
         """Under which names its weights are looked for."""
-        return Published(
+        return PublishedFiles(
             name=self.file,
             checkpoint=self.checkpoint,
             archive=self.archive,

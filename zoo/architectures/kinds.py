@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 from weights.initializers import Shape
-from zoo.architectures.architecture import Architecture, Beside, Config, Shapes
+from zoo.architectures.architecture import Architecture, CheckpointFacts, Config, Shapes
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
 from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.deim_architecture import DEIM
@@ -84,7 +84,7 @@ def with_one_head(config: Config) -> Config:
     return _with_parts(config, with_one_head)
 
 
-def settled(config: Config, beside: Beside) -> Config:
+def settled(config: Config, beside: CheckpointFacts) -> Config:
     """Configuration with what no tensor tells: from the settings beside them, or what their library
     does; a head of somebody's own takes what the network pools."""
     inside = replace(beside, own_head=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights.sources.hub import COMMIT, ask, cached, download
-from zoo.artifacts.pull import Wanted, namespace, pull_folder
+from zoo.artifacts.pull import PullSpec, namespace, pull_folder
 from zoo.artifacts.read import near, read_folder_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
 from zoo.common.errors import BadFile
@@ -31,7 +31,7 @@ def pulled_folder(model: str, variant: str, revision: str | None, offline: bool)
     the manifest of that commit. **Raises** as `pull`, or `BadFile`.
     """
     place = downloads() / f"{namespace()}/{model}".replace("/", "--")
-    request = Wanted(model, (variant,), place, revision)
+    request = PullSpec(model, (variant,), place, revision)
     manifest = request.manifest
     copy = cached(manifest)
     known = None if copy is None else copy.parent.name
@@ -51,7 +51,7 @@ def pulled_folder(model: str, variant: str, revision: str | None, offline: bool)
     folder = place / commit
     if not _has(folder, variant):
         with bar() as progress:
-            pull_folder(Wanted(model, (variant,), folder, commit, offline), progress)
+            pull_folder(PullSpec(model, (variant,), folder, commit, offline), progress)
     if commit != known:
         with bar() as progress:
             download(manifest, advice, progress)

@@ -38,7 +38,7 @@ class Residuals:
 
 
 @dataclass(frozen=True)
-class Judged:
+class NumbersCheck:
     """How a file's numbers are; `residuals` computes where they differ, if they could be had."""
 
     finding: Finding

@@ -13,13 +13,13 @@ from zoo.architectures.builder import batched
 from zoo.architectures.kinds import architecture_of
 from zoo.common.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
-from zoo.tasks.answer import Answered, Fed, Question, in_sentences, likeliest_first
+from zoo.tasks.answer import InputSize, PictureAnswer, Question, in_sentences, likeliest_first
 from zoo.texts.tokenizer import Tokenizer
 
 
 def answers_of(
     model: Network, images: Sequence[Image], threshold: float | None = None
-) -> list[Answered]:
+) -> list[PictureAnswer]:
     """Answers of a model of `zoo.from_pretrained` about RGB images; of things in boxes, those that
     it is surer of than `threshold`. **Raises** `BadRequest` for a model that does not know its
     preprocessing."""
@@ -34,7 +34,7 @@ def answers_of(
         )
     run, answers = eqx.filter_jit(batched), []
     for image in images:
-        fed = Fed(how.fitted(image.height, image.width), how.padded)
+        fed = InputSize(how.fitted(image.height, image.width), how.padded)
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
@@ -45,7 +45,7 @@ def answers_of(
 
 def answers_in_words(
     model: Network, tokenizer: Tokenizer, images: Sequence[Image], labels: Sequence[str]
-) -> list[Answered]:
+) -> list[PictureAnswer]:
     """How likely each label is about each RGB image. **Raises** `BadRequest` for a model that does
     not compare images with texts."""
     how, config = model.preprocessing, model.config
@@ -59,5 +59,6 @@ def answers_in_words(
     pixels = jnp.asarray(pixel_values(images, how, how.size))
     logits = np.asarray(eqx.filter_jit(batched)(model, pixels, *texts)["logits_per_image"])
     return [
-        Answered("classes", tuple(likeliest_first(row, labels, config.scores))) for row in logits
+        PictureAnswer("classes", tuple(likeliest_first(row, labels, config.scores)))
+        for row in logits
     ]

@@ -33,7 +33,7 @@ COLLECTING = ".zoo-pull"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PullSpec:
     """Request of a pull: what, and where to. No revision means the newest, or offline what there
     is."""
 
@@ -69,7 +69,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PullResult:
     """Result of a pull: what is in the folder now, and how many files had to be brought there."""
 
     where: str
@@ -96,7 +96,7 @@ def namespace() -> str:
     return name
 
 
-def pull_folder(request: Wanted, progress: Progress) -> Pulled:
+def pull_folder(request: PullSpec, progress: Progress) -> PullResult:
     """Bring what the variants need into the folder; what is there and right stays.
 
     **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
@@ -110,7 +110,7 @@ def pull_folder(request: Wanted, progress: Progress) -> Pulled:
         for file in comparison.missing:
             _bring(file, listing, request, parts, progress)
         _put_in_place(folder, parts, comparison.missing, in_the_way, listing.content)
-    return Pulled(listing.where, variants, len(comparison.missing), comparison.kept)
+    return PullResult(listing.where, variants, len(comparison.missing), comparison.kept)
 
 
 def tell_licence(listing: Listing, progress: Progress) -> None:
@@ -120,13 +120,13 @@ def tell_licence(listing: Listing, progress: Progress) -> None:
     progress.note(f"the files of {listing.where} have terms of their own: {licence.name}{page}")
 
 
-def preview(request: Wanted, progress: Progress) -> Preview:
+def preview(request: PullSpec, progress: Progress) -> Preview:
     """Preview what `pull` would bring, without writing anything. **Raises** as it does."""
     return _compare(request, *_listing(request, progress), progress)[0]
 
 
 def _compare(
-    request: Wanted, listing: Listing, variants: Mapping[str, Variant], progress: Progress
+    request: PullSpec, listing: Listing, variants: Mapping[str, Variant], progress: Progress
 ) -> tuple[Preview, list[str]]:
     """What is missing of the folder, and what is in the way. **Raises** `BadOutput`."""
     folder, manifest = request.folder, listing.manifest
@@ -163,7 +163,7 @@ def _collecting(folder: Path) -> Generator[Path]:
                 folder.rmdir()
 
 
-def _listing(request: Wanted, progress: Progress) -> tuple[Listing, dict[str, Variant]]:
+def _listing(request: PullSpec, progress: Progress) -> tuple[Listing, dict[str, Variant]]:
     """The manifest, and what is wanted of it.
 
     **Raises** `BadFile` for what its builder would not have been allowed to push.
@@ -179,7 +179,7 @@ def _listing(request: Wanted, progress: Progress) -> tuple[Listing, dict[str, Va
     return listing, variants
 
 
-def _online(request: Wanted, progress: Progress) -> Listing:
+def _online(request: PullSpec, progress: Progress) -> Listing:
     """Of the commit that the revision is at now."""
     file = ask(request.manifest, request.advice, progress)
     where = f"{file.repository} at {file.revision:.12}"
@@ -194,7 +194,7 @@ def _online(request: Wanted, progress: Progress) -> Listing:
     return Listing(manifest, content, file.revision, where)
 
 
-def _offline(request: Wanted) -> Listing:
+def _offline(request: PullSpec) -> Listing:
     """Of the folder, or of the hub's cache."""
     own = request.folder / MANIFEST
     copy = cached(request.manifest)
@@ -207,14 +207,14 @@ def _offline(request: Wanted) -> Listing:
     return Listing(parse(content, str(path), request.model), content, revision, str(path.parent))
 
 
-def _forbidden(file: HubFile, request: Wanted) -> Unreachable:
+def _forbidden(file: HubFile, request: PullSpec) -> Unreachable:
     return Unreachable(
         f"{file} is neither in {request.folder} nor in the hub's cache, and {parameter('offline')} "
         "forbids asking: run the command once without it."
     )
 
 
-def _in_the_way(request: Wanted, listing: Listing, right: set[str]) -> list[str]:
+def _in_the_way(request: PullSpec, listing: Listing, right: set[str]) -> list[str]:
     """Files in the folder that the manifest has otherwise. **Raises** `BadOutput`."""
     folder = request.folder
     names = [name for name in listing.manifest.listed if name not in right]
@@ -231,7 +231,9 @@ def _in_the_way(request: Wanted, listing: Listing, right: set[str]) -> list[str]
     return present
 
 
-def _bring(file: File, listing: Listing, request: Wanted, parts: Path, progress: Progress) -> None:
+def _bring(
+    file: File, listing: Listing, request: PullSpec, parts: Path, progress: Progress
+) -> None:
     """Copy a file from the hub's cache, or download it, and compare its digest."""
     repository = request.manifest.repository
     remote = HubFile(repository, file.name, listing.revision, file.sha256, file.bytes)

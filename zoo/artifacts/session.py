@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zoo.artifacts.find import FoundVariant
     from zoo.artifacts.schema import Manifest, Variant
     from zoo.common.runtime import Session
-    from zoo.tasks.answer import Answer, Answered
+    from zoo.tasks.answer import Answer, PictureAnswer
     from zoo.texts.tokenizer import Tokenizer
 
 
@@ -102,12 +102,12 @@ class VisionModel:
     def _names(self) -> list[str]:
         return [output.name for output in self.session.get_outputs()]
 
-    def answer(self, images: Pictures, threshold: float | None = None) -> list[Answered]:
+    def answer(self, images: Pictures, threshold: float | None = None) -> list[PictureAnswer]:
         """Answer about each picture: classes, depths, its features, or things in boxes,
         of which it is surer than `threshold`."""
         from zoo.architectures.kinds import architecture_of
         from zoo.artifacts.read import stated_entry
-        from zoo.tasks.answer import Fed, Question
+        from zoo.tasks.answer import InputSize, Question
 
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
         answers = []
@@ -116,7 +116,7 @@ class VisionModel:
             rows = self._described.run_network(self._names, feeds)
             outputs = {name: output[0] for name, output in rows.items()}
             size = image.height, image.width
-            fed = Fed(self.manifest.size or how.fitted(*size), how.padded)
+            fed = InputSize(self.manifest.size or how.fitted(*size), how.padded)
             question = Question(entry.class_names, size, fed, image, threshold)
             answers.append(architecture_of(entry.config).answer(entry.config, outputs, question))
         return answers

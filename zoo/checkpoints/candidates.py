@@ -8,7 +8,7 @@ from weights import Checkpoint
 from weights.load import fits
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.views import Parts
-from zoo.architectures.architecture import Beside, Config
+from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     body,
@@ -95,7 +95,7 @@ def readings(entry: ModelInfo, parts: Parts, settings: Settings | None) -> Itera
         for view in parts(naming):
             usual = with_options(entry.config_for(naming.name), options, _shapes(naming, view))
             if sized := read_sizes(usual, _shapes(naming, view)):
-                beside = Beside(naming.name, settings, _is_custom(view, naming, settings))
+                beside = CheckpointFacts(naming.name, settings, _is_custom(view, naming, settings))
                 yield Candidate(entry, naming, settled(sized, beside), view)
 
 

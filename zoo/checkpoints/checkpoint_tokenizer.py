@@ -9,7 +9,7 @@ from weights.sources.fetch import fetch
 from weights.sources.hub import HubFile, cached
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import Seed, Source, opened, read_weights
+from zoo.checkpoints.source import SeededWeights, Source, opened, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar
 from zoo.texts.tokenizer import (
@@ -33,11 +33,11 @@ class Words:
 
 
 def find_words(
-    source: Source | Seed, entry: ModelInfo, offline: bool, progress: Progress
+    source: Source | SeededWeights, entry: ModelInfo, offline: bool, progress: Progress
 ) -> Words | None:
     """The tokenizer beside a checkpoint, or in its repository; None for images, and where there is
     none, which is said. **Raises** `BadFile` for one that cannot be used."""
-    if isinstance(source, Seed) or entry.config.words is None:
+    if isinstance(source, SeededWeights) or entry.config.words is None:
         return None
     path = source.checkpoint.path
     folder = path if path.is_dir() else path.parent

@@ -21,7 +21,7 @@ from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.load import Loaded, load_checkpoint, model_shapes, naming_all_leaves
+from zoo.checkpoints.load import LoadedWeights, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.library_configs import (
     equimo_metadata,
@@ -29,13 +29,13 @@ from zoo.checkpoints.settings.library_configs import (
     transformers_processor,
 )
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.staging import check_free, put, staged, write_text, writing
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConversionResult:
     """Result of a conversion: what was written, what the source did not say, and what the form has
     no place for.
 
@@ -106,15 +106,15 @@ def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[st
     return needed
 
 
-def lost(loaded: Loaded, leaves: Collection[str]) -> tuple[str, ...]:
+def lost(loaded: LoadedWeights, leaves: Collection[str]) -> tuple[str, ...]:
     """The leaves that a form has no place for; biases of zero, as ViT-5's, are no loss."""
     others = (path for path in model_shapes(loaded.config) if path not in leaves)
     return tuple(path for path in others if np.any(loaded.weights.arrays[path]))
 
 
 def convert_file(
-    source: Given, target: Path, model: str | None, force: bool, progress: Progress
-) -> Converted:
+    source: GivenCheckpoint, target: Path, model: str | None, force: bool, progress: Progress
+) -> ConversionResult:
     """Write the checkpoint of `source` as `target`, complete or not at all. **Raises** a `ZooError`
     or a `WeightsError`."""
     form = read_format(target)
@@ -137,7 +137,7 @@ def convert_file(
     halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
     rounded = (key for key, each in halves.items() if np.any(each != round_to_bfloat16(each)))
     dropped, nonfinite = lost(loaded, leaves), tuple(weights.arrays.nonfinite)
-    return Converted(
+    return ConversionResult(
         target, naming.name, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
     )
 

@@ -41,7 +41,7 @@ from zoo.checkpoints.settings.settings_files import (
     with_temperature,
     without_effect,
 )
-from zoo.checkpoints.source import Choice, Given, Seed, open_given
+from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, open_given
 from zoo.checkpoints.use import tell_settings, tell_use
 from zoo.common.errors import BadRequest
 from zoo.common.fields import OWN_NAME
@@ -59,7 +59,7 @@ OWN_LICENCES = {
 """Licences whose words are in `data/licences`, by what hubs call them."""
 
 
-def with_own_facts(entry: ModelInfo, asked: Given) -> ModelInfo:
+def with_own_facts(entry: ModelInfo, asked: GivenCheckpoint) -> ModelInfo:
     """An entry with the name and the licence that somebody gives a checkpoint. **Raises**
     `BadRequest` for a name that is none, or that of a published model."""
     if asked.name:
@@ -104,10 +104,10 @@ otherwise, and words that the tokenizer knows."""
 def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint,
     and that opened; as they are where there is no more to read. **Raises** a `WeightsError`."""
-    if isinstance(choice, str | Seed):
+    if isinstance(choice, str | SeededWeights):
         return entry, choice
-    asked = choice if isinstance(choice, Given) else Given(choice.path)
-    checkpoint = open_given(asked) if isinstance(choice, Given) else choice
+    asked = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
+    checkpoint = open_given(asked) if isinstance(choice, GivenCheckpoint) else choice
     if checkpoint.container == npy.EQUINOX:
         # JAX is imported only where there is a model to build.
         from zoo.checkpoints.load import named

@@ -19,7 +19,7 @@ from zoo.common.staging import locked_output, staged, writing
 
 
 @dataclass(frozen=True)
-class Brought:
+class DownloadedCheckpoint:
     """A checkpoint, and how many bytes had to be brought from `source`; 0 if it was there."""
 
     model: str
@@ -30,7 +30,7 @@ class Brought:
 
 def download_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
-) -> Brought:
+) -> DownloadedCheckpoint:
     """Bring a model's checkpoint to the hub's cache, or to the folder `out`.
 
     With `mirror` it is the copy that somebody else than the publisher keeps. A dry run says what
@@ -42,19 +42,19 @@ def download_checkpoint(
         return _fetch(entry, out, mirror, dry_run, progress)
     _check_readable(copy.path)
     if out is None:
-        return Brought(entry.name, copy.path, copy.where, 0)
+        return DownloadedCheckpoint(entry.name, copy.path, copy.where, 0)
     return _copy(entry, copy.path, out, dry_run, progress)
 
 
 def _fetch(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
-) -> Brought:
+) -> DownloadedCheckpoint:
     """Bring the file from a hub."""
     file, advice = downloadable(entry.places, mirror=mirror)
     asked = ask(file, advice, progress)
     path = cache_path(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
-    brought = Brought(entry.name, path, f"the hub ({file})", size)
+    brought = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)
     if dry_run:
         return brought
     tell_owner(entry.places, file, progress)
@@ -74,7 +74,9 @@ def _fetch(
     return brought
 
 
-def _copy(entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress) -> Brought:
+def _copy(
+    entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress
+) -> DownloadedCheckpoint:
     """Bring the files from another place on this machine."""
     path = out / source.name if source.is_dir() else _place(entry, source.name, out)
     folder = path if source.is_dir() else path.parent
@@ -92,7 +94,7 @@ def _copy(entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Pr
                 progress.step(file.stat().st_size)
             for file in missing:
                 (stage / file.name).replace(folder / file.name)
-    return Brought(entry.name, path, str(source.parent), size)
+    return DownloadedCheckpoint(entry.name, path, str(source.parent), size)
 
 
 def _place(entry: ModelInfo, name: str, out: Path) -> Path:

@@ -26,7 +26,7 @@ from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import interpolated
 from zoo.checkpoints.convert import naming_to_write, write_folder
-from zoo.checkpoints.load import Loaded, model_shapes, open_weights
+from zoo.checkpoints.load import LoadedWeights, model_shapes, open_weights
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.library_configs import transformers_kind
 from zoo.checkpoints.source import Choice
@@ -36,7 +36,7 @@ from zoo.common.staging import replacing
 
 
 def run_transformers(
-    entry: ModelInfo, loaded: Loaded, pixels: NDArray[np.float32]
+    entry: ModelInfo, loaded: LoadedWeights, pixels: NDArray[np.float32]
 ) -> dict[str, NDArray[np.float32]]:
     """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods, or
     what it answers in their place.
@@ -112,13 +112,15 @@ ONNX_ATOL = 1e-4
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def load_known(model: str, choice: Choice, progress: Progress) -> Loaded:
+def load_known(model: str, choice: Choice, progress: Progress) -> LoadedWeights:
     """Weights for a model of this name. **Raises** a `ZooError` or a `WeightsError`."""
     entry, choice = find_entry(model, choice)
     return open_weights(choice, entry, progress)
 
 
-def make(entry: ModelInfo, loaded: Loaded, values: NDArray[np.float32], reference: str) -> Golden:
+def make(
+    entry: ModelInfo, loaded: LoadedWeights, values: NDArray[np.float32], reference: str
+) -> Golden:
     """Run a reference, or take over what one computed elsewhere (`reference` is an `.npz`)."""
     if reference == "transformers":
         outputs = run_transformers(entry, loaded, values)
@@ -150,7 +152,7 @@ def read_outputs(path: Path) -> Arrays:
     return {"last_hidden_state": rows, "pooler_output": parts[0]}
 
 
-def check_jax(golden: Golden, loaded: Loaded) -> dict[str, float]:
+def check_jax(golden: Golden, loaded: LoadedWeights) -> dict[str, float]:
     """Largest absolute difference of the model in JAX, by output. **Raises** `BadFile`."""
     if (named := tuple(golden.fed)) != loaded.config.takes:
         inputs = " and ".join(named)

@@ -37,18 +37,18 @@ from zoo.checkpoints.mismatch import contradiction, settings_place, strange
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.known_settings import refuse_other_architectures, unusual_options
 from zoo.checkpoints.settings.settings_files import CONFIG, SettingsBeside, read_settings
-from zoo.checkpoints.source import Given, open_given
+from zoo.checkpoints.source import GivenCheckpoint, open_given
 from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
 from zoo.common.errors import BadRequest
 from zoo.registry.lookup import MODELS
 
 
-def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
+def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     """The entry that describes a checkpoint, and the part of it that is its network. Sizes that are
     in no table make an entry that is called by its family. **Raises** a `WeightsError`, or
     `BadRequest` where only somebody who knows the checkpoint can tell."""
-    asked = choice if isinstance(choice, Given) else Given(choice.path)
-    checkpoint = named(open_given(asked) if isinstance(choice, Given) else choice)
+    asked = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
+    checkpoint = named(open_given(asked) if isinstance(choice, GivenCheckpoint) else choice)
     beside = read_settings(checkpoint)
     settings = beside.settings
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
@@ -91,7 +91,7 @@ def recognised(choice: Given | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
     return with_own_facts(entry, asked), best.view
 
 
-def _check_kind(best: Candidate, settings: Settings, asked: Given) -> None:
+def _check_kind(best: Candidate, settings: Settings, asked: GivenCheckpoint) -> None:
     """**Raises** `MappingError` where the settings are of a network on a backbone, and the backbone
     alone is read."""
     kinds = [
@@ -117,13 +117,13 @@ def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:
 def likely(
     checkpoint: Checkpoint,
     settings: Settings | None,
-    asked: Given | None = None,
+    asked: GivenCheckpoint | None = None,
     parts: Parts | None = None,
 ) -> list[Candidate]:
     """Networks of the registry, or else of its architectures; of several those that a file's own
     name tells, or what timm calls the network. **Raises** `MappingError` where a file holds several
     networks, and nothing tells which is meant."""
-    asked = asked or Given(checkpoint.path)
+    asked = asked or GivenCheckpoint(checkpoint.path)
     parts = parts or views_of(checkpoint, not asked.without_head)
     fitting = without_needless_heads(candidates(parts, settings))
     prefixes = prefixes_of(fitting, asked.take)
@@ -201,7 +201,7 @@ class Inspection:
     periods: str
 
 
-def inspect(asked: Given) -> Inspection:
+def inspect(asked: GivenCheckpoint) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
     checkpoint = named(open_given(asked))
     parts = views_of(checkpoint)

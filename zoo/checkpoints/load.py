@@ -27,14 +27,14 @@ from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
-from zoo.checkpoints.source import Choice, Seed, Source, opened
+from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
 from zoo.registry.lookup import MODELS
 
 MOST_PERIODS = 256  # rotary periods and frequencies of a model, at most
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedWeights:
     """Weights, and the configuration of the model that they belong to."""
 
     config: Config
@@ -49,14 +49,14 @@ def model_shapes(config: Config) -> dict[str, Shape]:
 
 def open_weights(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
-) -> Loaded:
+) -> LoadedWeights:
     """Weights for a model of the zoo, read lazily. **Raises** a `WeightsError` if there are none,
     or if they are of something else."""
     with opened(choice, entry, listener, offline) as source:
         return read_for_model(source, entry)
 
 
-def read_for_model(source: Source | Seed, entry: ModelInfo) -> Loaded:
+def read_for_model(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
     """Weights for a model of the zoo, read lazily, and their digest. **Raises** a `WeightsError` if
     they are of something else."""
     begun = begin(source, entry)
@@ -64,21 +64,21 @@ def read_for_model(source: Source | Seed, entry: ModelInfo) -> Loaded:
     return replace(begun, weights=weights)
 
 
-def begin(source: Source | Seed, entry: ModelInfo) -> Loaded:
+def begin(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
     """Begin what `read_for_model` does, without waiting for the digest: `settle` has to, before
     use. **Raises** a `WeightsError` if they are of something else."""
-    if isinstance(source, Seed):
-        return Loaded(entry.config, random_weights(model_shapes(entry.config), source.value))
+    if isinstance(source, SeededWeights):
+        return LoadedWeights(entry.config, random_weights(model_shapes(entry.config), source.value))
     naming, view = view_for(named(source.checkpoint), entry)
     config = entry.config_for(naming.name)
     return _valued(config, map_weights(view, naming, model_shapes(config)))
 
 
-def settle(begun: Loaded, source: Source | Seed, entry: ModelInfo) -> Provenance:
+def settle(begun: LoadedWeights, source: Source | SeededWeights, entry: ModelInfo) -> Provenance:
     """Where weights come from, all of it. **Raises** a `WeightsError` if their digest says that
     they are damaged or of something else."""
     provenance = begun.weights.provenance
-    if isinstance(source, Seed):
+    if isinstance(source, SeededWeights):
         return provenance
     checkpoint, file, digest = named(source.checkpoint), source.file, source.sha256()
     hold_to_name(checkpoint.path, digest)
@@ -141,15 +141,15 @@ def _as_recorded(entry: ModelInfo, records: list[Shape]) -> Iterator[tuple[Confi
         yield with_head(config, records[-2]), body + math.prod(records[-2]) + records[-1][0]
 
 
-def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> Loaded:
+def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> LoadedWeights:
     """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
     naming, view = view_for(checkpoint, entry)
     config = entry.config_for(naming.name)
     return _valued(config, load_weights(view, naming, model_shapes(config)))
 
 
-def _valued(config: Config, weights: Weights) -> Loaded:
-    return Loaded(architecture_of(config).valued(config, weights.arrays), weights)
+def _valued(config: Config, weights: Weights) -> LoadedWeights:
+    return LoadedWeights(architecture_of(config).valued(config, weights.arrays), weights)
 
 
 def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:

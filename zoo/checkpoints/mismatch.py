@@ -15,7 +15,7 @@ from weights.mapping import Naming, leaf_shape, misfits, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import Parts, views_of
-from zoo.architectures.architecture import Beside, Config
+from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import MODEL_TYPES, read_sizes, settled, with_one_head
 from zoo.architectures.library_settings import Settings
@@ -224,7 +224,7 @@ def _sized_misfits(
     where those cannot be read."""
     usual = entry.config_for(naming.name)
     config = read_sizes(usual, SiblingShapes(naming, view, usual).find)
-    config = config and settled(config, Beside(naming.name, settings, bool(view.head)))
+    config = config and settled(config, CheckpointFacts(naming.name, settings, bool(view.head)))
     if config is not None and not config.is_sound:
         config = with_one_head(config)
     if config is None or not config.is_sound or not all(map(naming.names, model_shapes(config))):

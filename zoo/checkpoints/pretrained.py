@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.source import Choice, Given, read_weights
+from zoo.checkpoints.source import Choice, GivenCheckpoint, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar
 from zoo.registry.lookup import FAMILY_NAMES, info, is_model_name, registered_name
@@ -24,14 +24,14 @@ def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
     """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
     a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
     `WeightsError`."""
-    own = isinstance(choice, Given) and name == choice.name
+    own = isinstance(choice, GivenCheckpoint) and name == choice.name
     entry = None if name is None or own or name in FAMILY_NAMES else info(name)
     # Settings are read with pydantic, and a network is known by what JAX would build.
     if entry is not None:
         from zoo.checkpoints.custom import own_entry
 
         return own_entry(entry, choice)
-    if isinstance(choice, Given | Checkpoint):
+    if isinstance(choice, GivenCheckpoint | Checkpoint):
         from zoo.checkpoints.identify import recognised
 
         return recognised(choice)

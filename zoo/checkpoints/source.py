@@ -31,14 +31,14 @@ ADAPTER_BASE = Option(
 
 
 @dataclass(frozen=True)
-class Seed:
+class SeededWeights:
     """Random weights."""
 
     value: int
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenCheckpoint:
     """A checkpoint that somebody names, and how to read it.
 
     `take` names the network to take where there are several, by a part of what comes before its
@@ -55,7 +55,7 @@ class Given:
     base: Path | None = None
 
 
-Choice = Literal["auto"] | Seed | Given | Checkpoint
+Choice = Literal["auto"] | SeededWeights | GivenCheckpoint | Checkpoint
 """Weights: from the usual places, random, or from a file, which may be open already."""
 
 
@@ -88,7 +88,7 @@ class AskedWeights:
     ] = ""
 
     @property
-    def choice(self) -> Literal["auto"] | Seed | Given:
+    def choice(self) -> Literal["auto"] | SeededWeights | GivenCheckpoint:
         """Choice that they mean. **Raises** `BadRequest`."""
         return read_weights(**vars(self))
 
@@ -98,12 +98,12 @@ def chosen_weights(weights: str | Choice) -> Choice:
     return read_weights(weights) if isinstance(weights, str) else weights
 
 
-def read_weights(weights: str, **how: Any) -> Literal["auto"] | Seed | Given:
+def read_weights(weights: str, **how: Any) -> Literal["auto"] | SeededWeights | GivenCheckpoint:
     """`auto`, `random`, `random:SEED`, or the path of a file, with `how` to read it: the fields of
-    `Given`. **Raises** `BadRequest` where something is said of a file, and there is none."""
+    `GivenCheckpoint`. **Raises** `BadRequest` for options of a file where no file is named."""
     chosen = _chosen(weights)
     if isinstance(chosen, Path):
-        return Given(chosen, **how)
+        return GivenCheckpoint(chosen, **how)
     if said := [option for option, value in how.items() if value]:
         raise BadRequest(
             f"{parameter(said[0])} is about a checkpoint: name it with {parameter('weights')} PATH."
@@ -111,22 +111,22 @@ def read_weights(weights: str, **how: Any) -> Literal["auto"] | Seed | Given:
     return chosen
 
 
-def _chosen(text: str) -> Literal["auto"] | Seed | Path:
+def _chosen(text: str) -> Literal["auto"] | SeededWeights | Path:
     if text == "auto":
         return "auto"
     if text == "random":
-        return Seed(0)
+        return SeededWeights(0)
     if text.startswith("random:"):
         seed = text.removeprefix("random:")
         if not re.fullmatch(r"\d{1,40}", seed, re.ASCII):
             raise BadRequest(
                 f"{parameter('weights')} {text} has no seed: write a number, as in `random:7`."
             )
-        return Seed(int(seed))
+        return SeededWeights(int(seed))
     return Path(text).expanduser()
 
 
-def open_given(asked: Given) -> Checkpoint:
+def open_given(asked: GivenCheckpoint) -> Checkpoint:
     """Checkpoint at a path; an adapter's, on its base. **Raises** a `WeightsError`."""
     if asked.base is None:
         return open_checkpoint(asked.path)
@@ -150,16 +150,16 @@ class Source:
 @contextmanager
 def opened(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
-) -> Generator[Source | Seed]:
+) -> Generator[Source | SeededWeights]:
     """Weights for a model of the zoo. While the block runs, a thread computes their digest.
     **Raises** a `WeightsError` if there are none, or nothing that is read."""
-    if isinstance(choice, Seed):
+    if isinstance(choice, SeededWeights):
         yield choice
         return
     checked, file = None, None
     if isinstance(choice, Checkpoint):
         checkpoint = choice
-    elif isinstance(choice, Given):
+    elif isinstance(choice, GivenCheckpoint):
         checkpoint = open_given(choice)
     else:
         located = locate(entry.places, listener, offline)

@@ -17,7 +17,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, candidates
 from zoo.checkpoints.settings.settings_files import CONFIG
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadRequest
 
 
@@ -49,7 +49,7 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
     )
 
 
-def tell_use(candidate: Candidate, settings: Settings | None, asked: Given) -> None:
+def tell_use(candidate: Candidate, settings: Settings | None, asked: GivenCheckpoint) -> None:
     """Say from where in a file a network was taken, and what was left out. **Raises**
     `MappingError` where that was trained and may change the answer, unless the head is not wanted,
     and `BadRequest` where nothing says what a head takes."""
@@ -143,13 +143,13 @@ def _scope(prefix: str, head: str, wrappers: tuple[str, ...]) -> str:
     return "".join(f"{part}." for part in parts)
 
 
-def tell_settings(asked: Given, sentences: Iterable[str]) -> None:
+def tell_settings(asked: GivenCheckpoint, sentences: Iterable[str]) -> None:
     """Say which settings had no effect, or another one."""
     for sentence in sentences:
         _say_once(asked.path, sentence)
 
 
-def tell_guess(asked: Given, family: str) -> None:
+def tell_guess(asked: GivenCheckpoint, family: str) -> None:
     """Say that nobody said how a checkpoint's pictures are preprocessed."""
     _say_once(
         asked.path,

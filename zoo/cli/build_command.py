@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import AskedWeights, Given
+from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
 from zoo.cli.command_options import All, DryRun, Filter, Json, model_names, options_of
 from zoo.cli.console import print_result, tell_recognised
 from zoo.cli.dry_run import Wanted, foresee
@@ -91,15 +91,15 @@ def build(
     how = Options(size=size, outputs=output, input=input, calibrate=calibrate, scales=scales)
     target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
     chosen, choice = read_variants(variant, target), asked.choice
-    if isinstance(choice, Given):
+    if isinstance(choice, GivenCheckpoint):
         choice = replace(choice, path=choice.path.absolute())
-    if isinstance(choice, Given) and not (models or all or filter):
+    if isinstance(choice, GivenCheckpoint) and not (models or all or filter):
         entries = [tell_recognised(choice)]
         # Whoever reads it once more finds it by the name that it has now.
         choice = replace(choice, name=entries[0].name)
     else:
         names = select(models, all, filter)
-        if isinstance(choice, Given) and len(names) > 1:
+        if isinstance(choice, GivenCheckpoint) and len(names) > 1:
             raise BadRequest(
                 f"--weights {asked.weights} is one checkpoint for {len(names)} models: build them "
                 "one by one, or keep the checkpoints where `--weights auto` finds them."

@@ -8,7 +8,7 @@ from pathlib import Path
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Precision
-from zoo.checkpoints.source import Choice, Given, Seed
+from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights
 from zoo.cli.console import print_result
 from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
@@ -21,7 +21,7 @@ Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
 
 
 @dataclass(frozen=True)
-class Planned:
+class ModelPlan:
     """Plan of one model: files with their bytes, about, or an error."""
 
     model: str
@@ -39,32 +39,32 @@ def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool,
         except ZooError as error:
             if len(jobs) == 1:
                 raise
-            plans.append(Planned(name, error=str(error)))
+            plans.append(ModelPlan(name, error=str(error)))
     print_result(json, plans, partial(_show, beside=more))
     return WRONG_USE if any(plan.error for plan in plans) else 0
 
 
 def _plan(
     entry: ModelInfo, choice: Choice, paths: Mapping[Path, Precision], offline: bool
-) -> Planned:
+) -> ModelPlan:
     files: dict[str, int] = {}
     for path, precision in paths.items():
         size = written(entry, precision)
         outside = {str(path): 0, str(sidecar_path(path)): size}
         files |= outside if size > LARGEST_WHOLE else {str(path): size}
-    return Planned(entry.name, _weights(entry, choice, offline), files)
+    return ModelPlan(entry.name, _weights(entry, choice, offline), files)
 
 
 def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
     """Where they would come from. **Raises** `BadRequest` if from nowhere."""
-    if isinstance(choice, Seed):
+    if isinstance(choice, SeededWeights):
         return f"random (seed {choice.value})"
     if isinstance(choice, Checkpoint):
         return f"on this machine, {choice.path}"
-    path = choice.path if isinstance(choice, Given) else here(entry)
+    path = choice.path if isinstance(choice, GivenCheckpoint) else here(entry)
     if path is not None and path.exists():
         return f"on this machine, {path}"
-    if isinstance(choice, Given):
+    if isinstance(choice, GivenCheckpoint):
         raise BadRequest(f"{choice.path} does not exist: name a checkpoint with --weights.")
     if publisher(entry)[0] == "hub" and not offline:
         return f"to be downloaded, {entry.hub[0]}"
@@ -74,7 +74,7 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
     )
 
 
-def _show(plans: list[Planned], beside: str) -> None:
+def _show(plans: list[ModelPlan], beside: str) -> None:
     from zoo.cli.tables import print_lines, print_table
 
     files = {path: size for plan in plans for path, size in plan.files.items()}

@@ -1,7 +1,7 @@
 """`zoo embed SOURCE…`: a dataset with a vector of every picture."""
 
 from zoo.apps.embed.embed_call import embed
-from zoo.apps.embed.embed_request import Embedded
+from zoo.apps.embed.embed_request import EmbedResult
 from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_result
 from zoo.common.errors import FAILED_CHECK
@@ -12,7 +12,7 @@ ENDINGS = 5
 
 
 @options_of(embed)
-def embed_command(embedded: Embedded, json: Json = False) -> int:
+def embed_command(embedded: EmbedResult, json: Json = False) -> int:
     """Make a dataset with a vector of every picture, in Lance's format.
 
     The same command completes a run that was stopped. After pictures have changed it embeds those
@@ -23,7 +23,7 @@ def embed_command(embedded: Embedded, json: Json = False) -> int:
     return FAILED_CHECK if embedded.errors else 0
 
 
-def _show(embedded: Embedded) -> None:
+def _show(embedded: EmbedResult) -> None:
     """How many pictures, how fast, and where the time went."""
     say(f"{embedded.dataset}: {embedded.pictures:,} pictures")
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:
@@ -45,7 +45,7 @@ def _show(embedded: Embedded) -> None:
         say(f"{embedded.errors:,} could not be read: the column `error` of their rows says why")
 
 
-def _changes(embedded: Embedded) -> str:
+def _changes(embedded: EmbedResult) -> str:
     """What has become of the rows that there were."""
     kept = "removed" if embedded.pruned else "kept, unless you say --prune"
     gone = f"{embedded.gone:,} gone ({kept})" if embedded.gone else "none gone"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.source import AskedWeights, Given
+from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
 from zoo.cli.command_options import (
     All,
     DryRun,
@@ -59,7 +59,7 @@ def export(
     # A misspelt name should not wait for JAX to load.
     if models or all or filter:
         jobs = [(info(each), options) for each in select(models, all, filter)]
-    elif isinstance(chosen, Given):
+    elif isinstance(chosen, GivenCheckpoint):
         jobs = [(tell_recognised(chosen), options)]
     elif weights != "auto":
         raise BadRequest(

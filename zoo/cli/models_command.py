@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.command_options import Json, model_names, options_of
 from zoo.cli.console import print_result
 from zoo.cli.model_argument import here, publisher
@@ -60,7 +60,7 @@ def described_entry(model: str) -> ModelInfo:
         return stated_entry(manifest)
     from zoo.checkpoints.identify import recognised
 
-    return recognised(Given(path))[0]
+    return recognised(GivenCheckpoint(path))[0]
 
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:

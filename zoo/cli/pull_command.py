@@ -34,7 +34,7 @@ def pull(
 
     name = info(model).name
     folder = out or Path(name)
-    request = hub.Wanted(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
+    request = hub.PullSpec(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
         result = hub.preview(request, progress) if dry_run else hub.pull_folder(request, progress)
     if json:

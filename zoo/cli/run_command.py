@@ -19,7 +19,7 @@ from zoo.common.terminal import complain, say
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from zoo.tasks.answer import Answered
+    from zoo.tasks.answer import PictureAnswer
 
 MODEL = named_model(", which run in ONNX Runtime")
 PICTURES = argument("[PICTURE]...", "Pictures; a photograph without any.")
@@ -39,11 +39,11 @@ THRESHOLD = Option(
 
 
 @dataclass(frozen=True)
-class Told:
+class WrittenAnswer:
     """Answer about a picture, and the files that were written of it."""
 
     picture: str
-    answered: "Answered"
+    answered: "PictureAnswer"
     files: tuple[Path, ...]
 
 
@@ -75,7 +75,7 @@ def run(
     asked = [each for each in asked if each in readable] or [STORED]
     answers = _answers(model, [readable[each] for each in asked], weights, labels, threshold)
     answered = [
-        Told(picture, each, _files(each, out / stem))
+        WrittenAnswer(picture, each, _files(each, out / stem))
         for picture, stem, each in zip(asked, _stems(asked), answers, strict=True)
     ]
     for each in answered:
@@ -117,15 +117,17 @@ def _answers(
     weights: str | None,
     labels: Sequence[str],
     threshold: float | None,
-) -> "list[Answered]":
+) -> "list[PictureAnswer]":
     """From a file or a folder in ONNX Runtime, else from a model in JAX."""
     from zoo.artifacts.session import open_file
-    from zoo.tasks.answer import Answered
+    from zoo.tasks.answer import PictureAnswer
 
     if (file := file_of(model, weights)) is not None:
         built = open_file(file)
         if labels:
-            return [Answered("classes", tuple(built.classify([each], labels))) for each in images]
+            return [
+                PictureAnswer("classes", tuple(built.classify([each], labels))) for each in images
+            ]
         return built.answer(images, threshold)
     name, place = model_in_jax(model, weights)
     from zoo.checkpoints.checkpoint_tokenizer import tokenizer_of
@@ -154,14 +156,14 @@ def _stems(pictures: Sequence[str]) -> list[str]:
     return list(stems.values())
 
 
-def _files(answered: "Answered", stem: Path) -> tuple[Path, ...]:
+def _files(answered: "PictureAnswer", stem: Path) -> tuple[Path, ...]:
     """Where that goes which is no name: a drawing, or features as numpy's files."""
     if answered.drawing is not None:
         return (stem.with_name(f"{stem.name}-{answered.kind}.png"),)
     return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in answered.features)
 
 
-def _write(answer: Told) -> None:
+def _write(answer: WrittenAnswer) -> None:
     """Write the files of a picture."""
     from zoo.apps.show.save import save_picture
     from zoo.common.staging import replacing
@@ -173,7 +175,7 @@ def _write(answer: Told) -> None:
             np.save(place, values)
 
 
-def _show(pictures_told: list[Told]) -> None:
+def _show(pictures_told: list[WrittenAnswer]) -> None:
     from zoo.cli.tables import print_table
 
     for each in pictures_told:
@@ -189,7 +191,7 @@ def _show(pictures_told: list[Told]) -> None:
             say(f"{each.picture}: {file}")
 
 
-def _record(row: Told) -> dict[str, object]:
+def _record(row: WrittenAnswer) -> dict[str, object]:
     answers: list[dict[str, object]] = [each._asdict() for each in row.answered.answers]
     for answer, box in zip(answers, row.answered.boxes, strict=False):
         answer["box"] = box

@@ -61,14 +61,14 @@ def search_command(
         with progress_bar() as progress:
             built = build_index(table, progress)
         return print_result(json, built, show_index)
-    drawn = _Drawn(table, pictures, out, force, json)
+    drawn = _SheetOptions(table, pictures, out, force, json)
     drawn.check()
     if duplicates:
         return _duplicates(drawn, above, asked.where, asked.count)
     _rows(drawn, asked)
 
 
-def _rows(drawn: "_Drawn", asked: SearchRequest) -> None:
+def _rows(drawn: "_SheetOptions", asked: SearchRequest) -> None:
     """Search, and print and draw what was found."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.search import search_table, told_index
@@ -81,7 +81,7 @@ def _rows(drawn: "_Drawn", asked: SearchRequest) -> None:
     print_result(drawn.json, results, show_found, lambda rows: [row._asdict() for row in rows])
 
 
-def _duplicates(drawn: "_Drawn", above: float, where: str | None, count: int | None) -> None:
+def _duplicates(drawn: "_SheetOptions", above: float, where: str | None, count: int | None) -> None:
     """Find groups of duplicates, and print and draw them."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.near_duplicates import find_duplicates
@@ -107,7 +107,7 @@ def _named(table: "VectorTable", group: "DuplicateGroup") -> dict[str, list[dict
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _SheetOptions:
     """Where pictures of rows come from, and where a sheet of them goes."""
 
     table: "VectorTable"

@@ -81,11 +81,11 @@ def _features(
     """Compute features with a file if one is named, otherwise with a model in JAX."""
     from zoo.apps.show.features import compute_file_features, compute_model_features, random_note
     from zoo.checkpoints.pretrained import from_pretrained
-    from zoo.checkpoints.source import Seed, read_weights
+    from zoo.checkpoints.source import SeededWeights, read_weights
 
     if (file := file_of(model, weights)) is not None:
         return compute_file_features(file, images, size)
     name, place = model_in_jax(model, weights)
     chosen = read_weights(place)
-    note = random_note(chosen.value) if isinstance(chosen, Seed) else ""
+    note = random_note(chosen.value) if isinstance(chosen, SeededWeights) else ""
     return compute_model_features(from_pretrained(name, place), images, size, note)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, Given
+from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, GivenCheckpoint
 from zoo.cli.command_options import DryRun, Json, examples, model_names, options_of
 from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
 from zoo.common.options import FORCE, Option, argument, flag, out_folder
@@ -54,7 +54,7 @@ def inspect_checkpoint(
     from zoo.checkpoints.identify import inspect
     from zoo.cli.tables import print_facts
 
-    inspection = inspect(Given(file, take, base=base))
+    inspection = inspect(GivenCheckpoint(file, take, base=base))
     checkpoint, tensors = inspection.checkpoint, inspection.checkpoint.tensors
     if json:
         shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in tensors.items()}
@@ -98,7 +98,7 @@ def convert_checkpoint(
     from zoo.checkpoints.convert import convert_file
 
     with progress_bar() as progress:
-        asked = Given(source, take, without_head, base=base)
+        asked = GivenCheckpoint(source, take, without_head, base=base)
         done = convert_file(asked, target, model, force, progress)
     if json:
         print_json(done)

@@ -57,7 +57,7 @@ def run_bulk(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> l
     """Export every model with its options."""
 
     def export(number: int, entry: ModelInfo, options: Options) -> Outcome:
-        numbered = Numbered(progress, f"{number}/{len(jobs)} {entry.name}: ")
+        numbered = NumberedProgress(progress, f"{number}/{len(jobs)} {entry.name}: ")
         exports = run_export(read_request(entry, options), numbered)
         return Outcome(
             entry.name,
@@ -73,7 +73,7 @@ def run_bulk(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> l
 
 
 @dataclass(frozen=True)
-class Numbered(Progress):
+class NumberedProgress(Progress):
     """Progress that says which of many models it is about."""
 
     progress: Progress

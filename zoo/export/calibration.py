@@ -21,7 +21,7 @@ from zoo.common.runtime import session
 from zoo.common.staging import Digests
 from zoo.export.precision import derive, load_typed
 from zoo.export.precisions import PRECISIONS
-from zoo.export.quantise.activations import Observed, observe
+from zoo.export.quantise.activations import ActivationStatistics, observe
 from zoo.export.quantise.int8 import ActivationRange, FixedColumns
 from zoo.export.quantise.products import Floats, quantise
 from zoo.export.quantise.smooth_quant import even_out
@@ -49,7 +49,7 @@ def choose(candidates: Mapping[Ranging, RangedFile], least: float) -> Ranging:
     return max(fast or candidates, key=exactness)
 
 
-def widest(seen: Mapping[str, Observed]) -> dict[str, ActivationRange]:
+def widest(seen: Mapping[str, ActivationStatistics]) -> dict[str, ActivationRange]:
     """Range from the least number to the largest one, with zero."""
     return {
         name: ActivationRange(min(each.low, 0.0), max(each.high, 0.0))
@@ -86,7 +86,7 @@ class Calibrator:
     size: Size
     batch: int
 
-    def ranges(self, source: Path, progress: Progress) -> dict[str, Observed]:
+    def ranges(self, source: Path, progress: Progress) -> dict[str, ActivationStatistics]:
         """Ranges of a float32 file's activations once its norms are evened out."""
         kept, model = self.pictures.kept, load_typed(source)
         even_out(model)

@@ -19,14 +19,16 @@ from zoo.artifacts.choices import Target
 from zoo.artifacts.schema import File, Manifest, StatedPreprocessing, Tensor, Variant
 from zoo.common.staging import sidecar_path
 from zoo.common.versions import __version__
-from zoo.export.make import Made
+from zoo.export.make import ExportedFile
 from zoo.export.request import Request, Signature
 from zoo.registry.lookup import MODELS
 
 BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 
-def describe_file(request: Request, file: Path, made: Made, provenance: Provenance) -> Manifest:
+def describe_file(
+    request: Request, file: Path, made: ExportedFile, provenance: Provenance
+) -> Manifest:
     """The manifest of one exported file."""
     there = (path for path in (file, sidecar_path(file)) if path.exists())
     files = tuple(File.at(path, digest=made.digests.get(path.name)) for path in there)
@@ -81,7 +83,9 @@ def _classifier(entry: ModelInfo) -> dict[str, Any]:
     return {"classes": entry.class_names, **takes}
 
 
-def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_TARGET) -> Variant:
+def describe_variant(
+    made: ExportedFile, files: Sequence[str], target: Target = DEFAULT_TARGET
+) -> Variant:
     """Facts of a file: what it takes, gives and consists of, and how it was checked."""
     model, report = made.model, converter.report(made.model)
     attention = [node for node in model.graph if node.op_type == "Attention"]
@@ -110,7 +114,7 @@ def describe_variant(made: Made, files: Sequence[str], target: Target = DEFAULT_
     )
 
 
-def _activations(made: Made) -> dict[str, Any]:
+def _activations(made: ExportedFile) -> dict[str, Any]:
     """How those of int8 are scaled."""
     if made.calibration:
         return {"calibration": made.calibration}

@@ -14,7 +14,7 @@ from zoo.artifacts.read import to_text
 from zoo.artifacts.schema import Manifest
 from zoo.common.staging import locked_output, manifest_path, publish, write_text, writing
 from zoo.export.describe import describe_file
-from zoo.export.make import Made, Maker, making_files
+from zoo.export.make import ExportedFile, Maker, making_files
 from zoo.export.request import Request, check_targets
 
 Result = TypeVar("Result")
@@ -38,7 +38,7 @@ def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[],
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """One file. Where its check failed, `published` is False and nothing was left behind.
 
     `nonfinite` names the parameters that hold a NaN or an infinity.
@@ -56,7 +56,7 @@ def export_model(
     weights: Weights,
     provenance: Callable[[], Provenance],
     progress: Progress,
-) -> list[Exported]:
+) -> list[ExportResult]:
     """Export a model with abstract leaves, and the values of these, at each opset of a request.
 
     `provenance` says where the values come from, or raises what is wrong with that. It is called
@@ -91,7 +91,9 @@ def export_model(
         return [done[spec] for spec in request.files]
 
 
-def _put(request: Request, file: Path, made: Made, origin: Provenance, maker: Maker) -> Exported:
+def _put(
+    request: Request, file: Path, made: ExportedFile, origin: Provenance, maker: Maker
+) -> ExportResult:
     """Put a staged file and its manifest in their places, if it may be there."""
     target = request.folder / file.name
     record = describe_file(request, file, made, origin)
@@ -100,4 +102,4 @@ def _put(request: Request, file: Path, made: Made, origin: Provenance, maker: Ma
         with writing(target):
             write_text(manifest_path(file), to_text(record))
             publish(file.parent, target)
-    return Exported(target, record, stays, tuple(maker.weights.arrays.nonfinite))
+    return ExportResult(target, record, stays, tuple(maker.weights.arrays.nonfinite))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Made:
+class ExportedFile:
     """A file that was made: its graph, what nearly fused in it, and how it was checked.
 
     `digests` are the sha256 of the file and of what lies beside it, by their names. `live` is the
@@ -154,7 +154,7 @@ class Maker:
         source: converter.Export,
         untaken: tuple[str, ...],
         progress: Progress,
-    ) -> Made:
+    ) -> ExportedFile:
         """Compare a file with JAX; `source` is what it was made from, `untaken` goes on record."""
         verification = live = oldest = None
         if self.samples is not None:
@@ -181,13 +181,13 @@ class Maker:
         near = source.report.near_misses
         calibration = self.calibrations.get(file.name)
         how = (calibration, self.scales, oldest)
-        return Made(model, near, precision, verification, digests, live, *how)
+        return ExportedFile(model, near, precision, verification, digests, live, *how)
 
 
 @contextmanager
 def making_files(
     specs: Sequence[FileSpec], folder: Path, maker: Maker, progress: Progress
-) -> Generator[Iterator[tuple[FileSpec, Path, Made]]]:
+) -> Generator[Iterator[tuple[FileSpec, Path, ExportedFile]]]:
     """Make files, staged in a folder while the block runs.
 
     All are made before the first is checked, for JAX takes a while to say what is right. Each is

@@ -9,10 +9,10 @@ from zoo.export.request import Request
 from zoo.export.resources import check_resources
 
 if TYPE_CHECKING:
-    from zoo.export.exporter import Exported
+    from zoo.export.exporter import ExportResult
 
 
-def run_export(request: Request, progress: Progress) -> "list[Exported]":
+def run_export(request: Request, progress: Progress) -> "list[ExportResult]":
     """Export a model at each opset; a thread reads the checkpoint from before JAX is imported."""
     check_resources(request, progress)
     entry = request.model

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Size = tuple[int, int]  # (height, width)
 
 
-class Fed(NamedTuple):
+class InputSize(NamedTuple):
     """(height, width) of a network's input, and whether that was padded."""
 
     size: Size
@@ -81,7 +81,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answered:
+class PictureAnswer:
     """Answer of a network about one picture.
 
     `answers` are names, best first, of areas one for each segment, of things in `boxes` one for
@@ -107,22 +107,22 @@ class Question:
 
     names: Sequence[str]
     size: Size
-    fed: Fed
+    fed: InputSize
     picture: Image | None = None
     threshold: float | None = None
 
 
-def features(outputs: Outputs) -> Answered:
+def features(outputs: Outputs) -> PictureAnswer:
     """Answer of a network whose outputs say nothing yet."""
-    return Answered("features", features=outputs)
+    return PictureAnswer("features", features=outputs)
 
 
-def classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> Answered:
+def classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> PictureAnswer:
     """Answer of a classifier; of a network without one, or a file without its output, the
     features."""
     if "logits" not in outputs:
         return features(outputs)
-    return Answered("classes", best(SCORES[scores](outputs["logits"]), names))
+    return PictureAnswer("classes", best(SCORES[scores](outputs["logits"]), names))
 
 
 def best(scores: Float32, names: Sequence[str], count: int = BEST) -> tuple[Answer, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.tasks.answer import Corners, Fed, Outputs, Size, sigmoid, size_inside
+from zoo.tasks.answer import Corners, InputSize, Outputs, Size, sigmoid, size_inside
 from zoo.tasks.maps import NOWHERE, Areas, resize_bilinear
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Box(NamedTuple):
 def post_process_object_detection(
     outputs: Mapping[str, NDArray[Any]],
     target: Size,
-    fed: Fed | None = None,
+    fed: InputSize | None = None,
     threshold: float = THRESHOLD,
 ) -> list[Box]:
     """Things surer than `threshold`, the surest first: at most as many as there are queries.
@@ -113,7 +113,7 @@ def instance_areas(
     outputs: Mapping[str, NDArray[Any]],
     boxes: Sequence[Box],
     target: Size,
-    fed: Fed | None = None,
+    fed: InputSize | None = None,
 ) -> Areas | None:
     """The thing that every pixel `[height, width]` is of, by its place among boxes: of several the
     surest, -1 where there is none; None where outputs say nothing of pixels.
@@ -134,7 +134,7 @@ def instance_areas(
     return areas
 
 
-def shown(target: Size, fed: Fed | None) -> tuple[float, float]:
+def shown(target: Size, fed: InputSize | None) -> tuple[float, float]:
     """(height, width) of what a network was given, in pixels of the picture: more than the picture
     where that was padded."""
     if fed is None or not fed.padded:

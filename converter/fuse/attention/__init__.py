@@ -22,7 +22,7 @@ from converter.fuse import magnitudes
 from converter.fuse.attention import attention_axes, masks, scores, weights
 from converter.fuse.attention.attention_axes import AttentionOperand, Parts
 from converter.fuse.attention.masks import VANISHING, Mask
-from converter.fuse.attention.scores import Added, Filled, ScoreFactor, Scores, ScoreTerm
+from converter.fuse.attention.scores import AdditiveMask, FillMask, ScoreFactor, Scores, ScoreTerm
 from converter.fuse.attention.weights import AttentionWeights
 from converter.fuse.dependence import rely_on_scalar
 from converter.fuse.look_alikes import attention_like
@@ -50,7 +50,7 @@ class ProvedAttention:
     @property
     def hides(self) -> bool:
         """Whether numbers stand in place of scores, whatever those are."""
-        return self.mask is not None and any(isinstance(t, Filled) for t in self.mask.terms)
+        return self.mask is not None and any(isinstance(t, FillMask) for t in self.mask.terms)
 
 
 HIDDEN = (
@@ -200,7 +200,7 @@ def _mask(
     return editor.broadcast(total, (*total.shape[:2], *full), (0, 1, 2, 3))
 
 
-def _zeroed_rows(editor: Editor, parts: Parts, hiding: Filled, out: Value) -> Value:
+def _zeroed_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:
     """With zero in the rows that are hidden throughout. What the operator gives there is another
     number in each version of the runtimes."""
     which = _attention_along(editor, parts, hiding.view)
@@ -214,7 +214,7 @@ def _zeroed_rows(editor: Editor, parts: Parts, hiding: Filled, out: Value) -> Va
 
 def _applied(editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype) -> Value:
     value = _attention_along(editor, parts, term.view)
-    if isinstance(term, Added):
+    if isinstance(term, AdditiveMask):
         value = editor.convert(value, dtype)
         if term.coefficient != 1:
             value = editor.binary(ops.mul, value, const(term.coefficient, dtype))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.attention.scores import Added, Filled, ScoreTerm
+from converter.fuse.attention.scores import AdditiveMask, FillMask, ScoreTerm
 from converter.fuse.attention.weights import AttentionWeights
 from converter.fuse.dependence import is_const, is_weight, known
 from converter.fuse.norm import fits
@@ -44,7 +44,7 @@ class Mask:
     terms: tuple[ScoreTerm, ...]
     dtype: np.dtype
     lifted: bool
-    zeroed: Filled | None = None
+    zeroed: FillMask | None = None
 
 
 def prove_masks(
@@ -57,11 +57,11 @@ def prove_masks(
         return None
     if len({t.dtype for t in terms}) > 1:
         return "masks are applied in two precisions"
-    settled = [t.held(t.dtype) if isinstance(t, Filled) else t for t in terms]
-    factors = [(t.coefficient, t.dtype) for t in settled if isinstance(t, Added)]
+    settled = [t.held(t.dtype) if isinstance(t, FillMask) else t for t in terms]
+    factors = [(t.coefficient, t.dtype) for t in settled if isinstance(t, AdditiveMask)]
     if not all(number and fits(number, dtype) for number, dtype in factors):
         return "a mask is multiplied by what its dtype cannot hold"
-    fills = [t for t in settled if isinstance(t, Filled)]
+    fills = [t for t in settled if isinstance(t, FillMask)]
     full = len(fills) == 1 and _leaves_all_rows(fills[0], columns)
     zeroed = None if full else weights.zeroed
     open_ = full or zeroed is not None
@@ -73,7 +73,7 @@ def prove_masks(
 
 def _not_zero_already(weights: AttentionWeights, terms: Sequence[ScoreTerm], columns: int) -> str:
     """Why the weights that are set to zero would not be in a row that shows something."""
-    fills = [t for t in terms if isinstance(t, Filled)]
+    fills = [t for t in terms if isinstance(t, FillMask)]
     zeroed = weights.zeroed
     if len(fills) == 1 and zeroed is not None and _is_of_rows(zeroed, fills[0], columns):
         return ""
@@ -86,7 +86,7 @@ def _not_zero_already(weights: AttentionWeights, terms: Sequence[ScoreTerm], col
     return ""
 
 
-def _is_of_rows(zeroed: Filled, fill: Filled, columns: int) -> bool:
+def _is_of_rows(zeroed: FillMask, fill: FillMask, columns: int) -> bool:
     """Whether zero stands in the rows that are filled throughout."""
     shown = reduction(zeroed.view, fill.view, ops.reduce_or)
     return shown == (columns,) and not (zeroed.hidden or fill.hidden)
@@ -96,20 +96,20 @@ def _absorbing(terms: Sequence[ScoreTerm], open_: bool) -> Mask | str:
     """The terms with fills that may be added; ``open_`` where the fill leaves something in every
     row."""
     dtype = terms[0].dtype
-    fills = [t for t in terms if isinstance(t, Filled)]
+    fills = [t for t in terms if isinstance(t, FillMask)]
     weak = [f.number for f in fills if not _absorbs(f.number, dtype)]
     if not weak or (open_ and _mild(terms)):
         high = [n for n in weak if not n <= VANISHING]
         return _too_high(high[0]) if high else Mask(tuple(terms), dtype, True)
     if not max(weak) <= VANISHING:
         return _too_high(max(weak))
-    on_top = any(isinstance(t, Added) for t in terms[terms.index(fills[0]) :])
+    on_top = any(isinstance(t, AdditiveMask) for t in terms[terms.index(fills[0]) :])
     if len({f.number for f in fills}) > 1 or on_top or not _mild(terms):
         return (
             "a row may be hidden throughout, where it matters how low the fill value "
             f"{weak[0]:g} is beside other masks"
         )
-    lower = [replace(t, number=ABSORBING) if isinstance(t, Filled) else t for t in terms]
+    lower = [replace(t, number=ABSORBING) if isinstance(t, FillMask) else t for t in terms]
     return Mask(tuple(lower), np.dtype("float32") if dtype.name == "float16" else dtype, True)
 
 
@@ -121,7 +121,7 @@ def _absorbs(fill: float, dtype: np.dtype) -> bool:
     return fill == -math.inf or (fill <= ABSORBING and float(jnp.finfo(dtype).max) > 1e38)
 
 
-def _leaves_all_rows(fill: Filled, columns: int) -> bool:
+def _leaves_all_rows(fill: FillMask, columns: int) -> bool:
     """Known to leave something in every row."""
     value = fill.view.base
     if not dims.all_static(value.shape) or math.prod(value.shape) > LARGEST_MASK:
@@ -135,9 +135,11 @@ def _leaves_all_rows(fill: Filled, columns: int) -> bool:
 
 def _mild(terms: Sequence[ScoreTerm]) -> bool:
     """What is added is known to be far above the fills, or is a bias that was learnt."""
-    fills = [t.number for t in terms if isinstance(t, Filled)]
+    fills = [t.number for t in terms if isinstance(t, FillMask)]
     return all(
-        _least(t) > max(fills) / 2 or _is_learnt(t.view.base) for t in terms if isinstance(t, Added)
+        _least(t) > max(fills) / 2 or _is_learnt(t.view.base)
+        for t in terms
+        if isinstance(t, AdditiveMask)
     )
 
 
@@ -145,7 +147,7 @@ def _is_learnt(value: Value) -> bool:
     return is_weight(value) and not is_const(value)
 
 
-def _least(term: Added) -> float:
+def _least(term: AdditiveMask) -> float:
     """The lowest number that is added, -inf where that is not known."""
     if not is_const(term.view.base):
         return -math.inf
@@ -156,8 +158,8 @@ def _least(term: Added) -> float:
 def _unlifted(mask: Mask, open_: bool) -> Mask:
     """The mask without lifting, where all rows are known to be above the lowest number."""
     lowest = float(jnp.finfo(mask.dtype).min)
-    fills = [t for t in mask.terms if isinstance(t, Filled)]
-    if any(isinstance(t, Added) and not _least(t) > lowest / 8 for t in mask.terms):
+    fills = [t for t in mask.terms if isinstance(t, FillMask)]
+    if any(isinstance(t, AdditiveMask) and not _least(t) > lowest / 8 for t in mask.terms):
         return mask
     if open_:
         return replace(mask, lifted=False)
@@ -174,7 +176,7 @@ def _raised(fill: float, lowest: float) -> float:
 
 def _narrowed(mask: Mask, open_: bool, dtype: np.dtype) -> Mask:
     """In the operands' dtype where that is the same: fills alone, of which it has low ones."""
-    fills = [t for t in mask.terms if isinstance(t, Filled)]
+    fills = [t for t in mask.terms if isinstance(t, FillMask)]
     low = dtype.name == "bfloat16" or open_
     if len(fills) == len(mask.terms) and low and dtype.itemsize < mask.dtype.itemsize:
         return replace(mask, terms=tuple(t.held(dtype) for t in fills), dtype=dtype)

@@ -19,19 +19,19 @@ from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
-class Added:
+class AdditiveMask:
     """``coefficient * view`` is added to the scores, in ``dtype``."""
 
     view: View
     dtype: np.dtype
     coefficient: float = 1.0
 
-    def times(self, number: float) -> Added:
+    def times(self, number: float) -> AdditiveMask:
         return replace(self, coefficient=self.coefficient * number)
 
 
 @dataclass(frozen=True)
-class Filled:
+class FillMask:
     """``number``, the ``value``'s, stands in place of the score where the boolean ``view`` is
     ``hidden``."""
 
@@ -41,15 +41,15 @@ class Filled:
     hidden: bool
     value: Value
 
-    def times(self, number: float) -> Filled:
+    def times(self, number: float) -> FillMask:
         return replace(self, number=self.number * number).held(self.dtype)
 
-    def held(self, dtype: np.dtype) -> Filled:
+    def held(self, dtype: np.dtype) -> FillMask:
         """Fill with the number as ``dtype`` holds it."""
         with np.errstate(over="ignore"):
             return replace(self, number=float(np.asarray(self.number).astype(dtype)))
 
-    def hides_like(self, other: Filled) -> bool:
+    def hides_like(self, other: FillMask) -> bool:
         """Whether both hide the same scores."""
         return self._negated() == other._negated()
 
@@ -60,7 +60,7 @@ class Filled:
         return view, hidden
 
 
-ScoreTerm: TypeAlias = Added | Filled
+ScoreTerm: TypeAlias = AdditiveMask | FillMask
 
 
 ScoreFactor: TypeAlias = tuple[Op, View]
@@ -182,26 +182,26 @@ def _multiplied(index: int, by: View, op: Op) -> ScoreStep:
 
 
 def _add(view: View) -> list[ScoreStep]:
-    terms = [Added(v, view.base.dtype) for v in operands(view)]
+    terms = [AdditiveMask(v, view.base.dtype) for v in operands(view)]
     return [ScoreStep(i, term=terms[1 - i]) for i in (0, 1)]
 
 
 def _sub(view: View) -> list[ScoreStep]:
-    return [ScoreStep(0, term=Added(operand(view, 1), view.base.dtype, -1.0))]
+    return [ScoreStep(0, term=AdditiveMask(operand(view, 1), view.base.dtype, -1.0))]
 
 
 def _scores_select(view: View) -> list[ScoreStep]:
     return [ScoreStep(index, term=filled) for index, filled in fills(view)]
 
 
-def fills(view: View) -> list[tuple[int, Filled]]:
+def fills(view: View) -> list[tuple[int, FillMask]]:
     """Where a choice between an operand, of that index, and a number takes the number."""
     which, *cases = operands(view)
     if len(cases) != 2 or which.base.dtype != np.bool_:
         return []
     numbers = [(v.base, bound_scalar(v.base)) for v in cases]
     return [
-        (2 - i, Filled(which, view.base.dtype, float(number), bool(i), value))
+        (2 - i, FillMask(which, view.base.dtype, float(number), bool(i), value))
         for i, (value, number) in enumerate(numbers)
         if number is not None
     ]

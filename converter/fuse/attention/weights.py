@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converter.fuse.attention.scores import Filled, fills
+from converter.fuse.attention.scores import FillMask, fills
 from converter.fuse.match import Uses, only_reader, operand, operands, peel
 from converter.ir import Value, ops
 from converter.ir.axes import View, along
@@ -25,7 +25,7 @@ class AttentionWeights:
     """
 
     softmax: View
-    zeroed: Filled | None = None
+    zeroed: FillMask | None = None
     times: bool = False
 
 
@@ -47,7 +47,7 @@ def weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
 ELSEWHERE = "the weights of the softmax are used elsewhere"
 
 
-def _zeroed(view: View) -> Iterator[tuple[int, Filled]]:
+def _zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
     """The operands of which some elements are set to zero, and which."""
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in fills(view) if filled.number == 0)
@@ -55,7 +55,7 @@ def _zeroed(view: View) -> Iterator[tuple[int, Filled]]:
         converted = factor.base.made_by(ops.convert_element_type)
         if converted is not None and (source := converted.inputs[0]).dtype == np.bool_:
             which = peel(factor._replace(base=source))
-            yield 1 - i, Filled(which, view.base.dtype, 0.0, False, source)
+            yield 1 - i, FillMask(which, view.base.dtype, 0.0, False, source)
 
 
 def _along_own(view: View, of: View) -> View:

@@ -21,7 +21,7 @@ import numpy as np
 from converter.fuse.match import Uses, proved
 from converter.fuse.recurrent.cells import RecurrentCell, cell
 from converter.fuse.recurrent.lift import Lifter, makers, varying
-from converter.fuse.recurrent.loop_results import Rest, Result, results, write_rest
+from converter.fuse.recurrent.loop_results import RemainingLoop, Result, results, write_rest
 from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
 from converter.fuse.recurrent.terms import Body, GateTerm
 from converter.ir import Node, Value, const, dims, ops
@@ -39,7 +39,7 @@ class Recurrent:
     cell: RecurrentCell
     sources: tuple[View, ...]
     results: dict[int, Result]
-    others: Rest | None
+    others: RemainingLoop | None
 
 
 def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:

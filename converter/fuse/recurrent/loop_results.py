@@ -38,7 +38,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Rest:
+class RemainingLoop:
     """The outputs of the loop that remain, and what computes them in its body.
 
     ``state`` is the new state of the cell; ``carried`` and ``scanned`` are inputs of the body.
@@ -51,7 +51,7 @@ class Rest:
     scanned: tuple[int, ...]
 
 
-def results(cell: RecurrentCell) -> tuple[dict[int, Result], Rest | None] | str:
+def results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop | None] | str:
     """Outputs of the loop by their places, and what gives the others, if there are any."""
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
     results_by_place: dict[int, Result] = {}
@@ -87,7 +87,7 @@ def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Res
 # ----------------------------------------------------------------------------------------- the rest
 
 
-def rest(cell: RecurrentCell, missing: Sequence[int]) -> Rest | None:
+def rest(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
     """Nodes of the missing outputs, if the new state is all that they need of the cell."""
     graph, count = cell.body.graph, cell.body.loop.params["num_carry"]
     state = graph.outputs[graph.inputs.index(cell.body.state)]
@@ -105,10 +105,12 @@ def rest(cell: RecurrentCell, missing: Sequence[int]) -> Rest | None:
             break
         carried = sorted((*carried, *more))
     scanned = [i for i in range(count, len(graph.inputs)) if id(graph.inputs[i]) in read]
-    return Rest(tuple(kept), tuple(nodes), state, tuple(carried), tuple(scanned))
+    return RemainingLoop(tuple(kept), tuple(nodes), state, tuple(carried), tuple(scanned))
 
 
-def write_rest(others: Rest, loop: Node, states: Value, editor: Editor) -> dict[int, Value]:
+def write_rest(
+    others: RemainingLoop, loop: Node, states: Value, editor: Editor
+) -> dict[int, Value]:
     """The loop's missing outputs; ``states`` are the cell's, one for each round."""
     graph = loop.bodies["body"]
     arrays = [loop.inputs[i] for i in others.scanned]

@@ -19,7 +19,7 @@ from converter.targets.target import (
     SHORT,
     UNSIGNED,
     UNWRITTEN,
-    Missing,
+    MissingKernel,
     Target,
     lack,
 )
@@ -33,21 +33,23 @@ SORTED = {"bool": "int32", "uint16": "int32", **UNSIGNED}
 KERNELS = {
     **STANDARD.kernels,
     **dict.fromkeys(
-        (ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), Missing({**BOOL, **SHORT})
+        (ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), MissingKernel({**BOOL, **SHORT})
     ),
-    ops.pow: Missing({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
-    ops.select_n: Missing({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
-    ops.pad: Missing(SHORT),
-    ops.cumsum: Missing({**NARROW, **UNSIGNED}),
-    ops.reduce_sum: Missing(SUMS),
-    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing(EXTREME_DETOUR, order=True)),
-    **dict.fromkeys((ops.argmax, ops.argmin), Missing(EXTREME_DETOUR, back=False, order=True)),
-    **dict.fromkeys((ops.top_k, ops.approx_top_k), Missing(SORTED, order=True)),
-    **dict.fromkeys((ops.scatter_add, ops.scatter_mul), Missing({**HALF, **BOOL})),
-    **dict.fromkeys((ops.scatter_max, ops.scatter_min), Missing({**HALF, **BOOL, **SHORT})),
-    ops.max_pool_scatter: Missing(HALF),
-    ops.celu: Missing(HALF),
-    ops.sign: Missing(HALF),  # of NaN it makes 0
+    ops.pow: MissingKernel({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
+    ops.select_n: MissingKernel({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
+    ops.pad: MissingKernel(SHORT),
+    ops.cumsum: MissingKernel({**NARROW, **UNSIGNED}),
+    ops.reduce_sum: MissingKernel(SUMS),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), MissingKernel(EXTREME_DETOUR, order=True)),
+    **dict.fromkeys(
+        (ops.argmax, ops.argmin), MissingKernel(EXTREME_DETOUR, back=False, order=True)
+    ),
+    **dict.fromkeys((ops.top_k, ops.approx_top_k), MissingKernel(SORTED, order=True)),
+    **dict.fromkeys((ops.scatter_add, ops.scatter_mul), MissingKernel({**HALF, **BOOL})),
+    **dict.fromkeys((ops.scatter_max, ops.scatter_min), MissingKernel({**HALF, **BOOL, **SHORT})),
+    ops.max_pool_scatter: MissingKernel(HALF),
+    ops.celu: MissingKernel(HALF),
+    ops.sign: MissingKernel(HALF),  # of NaN it makes 0
 }
 """By operation of the graph, where it is not only the standard that has none."""
 

@@ -51,7 +51,7 @@ MOVES_TRANSPOSITIONS = frozenset(
 Reshape only where it adds or removes axes of one."""
 
 
-class Moved(Flag):
+class MovedNodes(Flag):
     """Nodes that the optimiser may have moved down to a value: transpositions that leave the first
     axis where it is or not, and whether a conversion stood behind one."""
 
@@ -61,7 +61,7 @@ class Moved(Flag):
     CONVERTED = auto()
 
 
-Moves: TypeAlias = dict[ir.Value | None, Moved]
+Moves: TypeAlias = dict[ir.Value | None, MovedNodes]
 
 Ranks: TypeAlias = "tuple[int, int] | None"
 """How many axes both operands of a product get, if they have to be others."""
@@ -71,7 +71,7 @@ def _settled(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], N
     """Give operands of products as many axes as is asked for."""
 
     def settle(model: ir.Model) -> None:
-        moved: Moves = defaultdict(lambda: Moved.NOTHING)
+        moved: Moves = defaultdict(lambda: MovedNodes.NOTHING)
         writer = _Writer(model.graph)
         for node in list(model.graph.all_nodes()):
             moved.update(dict.fromkeys(node.outputs, _products_moved(node, moved)))
@@ -91,17 +91,17 @@ def keep_digits(model: ir.Model) -> None:
             _keep_digits(node, writer)
 
 
-def _products_moved(node: ir.Node, moved: Moves) -> Moved:
+def _products_moved(node: ir.Node, moved: Moves) -> MovedNodes:
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
-        return Moved.NOTHING
-    before = reduce(operator.or_, [moved[value] for value in node.inputs], Moved.NOTHING)
+        return MovedNodes.NOTHING
+    before = reduce(operator.or_, [moved[value] for value in node.inputs], MovedNodes.NOTHING)
     if node.op_type == "Transpose":
         order = node.attributes.get("perm")
         inner = order is not None and order.as_ints()[0] == 0
-        return before | (Moved.INNER if inner else Moved.OUTER)
+        return before | (MovedNodes.INNER if inner else MovedNodes.OUTER)
     if before and node.op_type == "Cast":
-        return before | Moved.CONVERTED
-    return before | Moved.OUTER if before and _drops_first(node) else before
+        return before | MovedNodes.CONVERTED
+    return before | MovedNodes.OUTER if before and _drops_first(node) else before
 
 
 def _merges(node: ir.Node) -> bool:
@@ -172,10 +172,10 @@ def _loses_output(node: ir.Node, moved: Moves) -> bool:
     return turned and is_summed and any(v is not None and v.is_graph_output() for v in node.inputs)
 
 
-def _errs(value: ir.Value, moved: Moved) -> bool:
+def _errs(value: ir.Value, moved: MovedNodes) -> bool:
     """Whether the fusion may take out a transposition that it cannot take in."""
-    converted = Moved.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
-    return converted and Moved.OUTER in moved and _rank(value) >= 3
+    converted = MovedNodes.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
+    return converted and MovedNodes.OUTER in moved and _rank(value) >= 3
 
 
 def _keep_digits(node: ir.Node, writer: _Writer) -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from converter.ir import ops
 from converter.targets.standard import TARGET as STANDARD
-from converter.targets.target import HALF, NARROW, UNSIGNED, UNWRITTEN, Missing
+from converter.targets.target import HALF, NARROW, UNSIGNED, UNWRITTEN, MissingKernel
 
 KERNELS = {
     **STANDARD.kernels,
-    **dict.fromkeys((ops.digamma, ops.lgamma), Missing(HALF)),
-    ops.pow: Missing({**NARROW, **UNSIGNED}, first=1),
+    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(HALF)),
+    ops.pow: MissingKernel({**NARROW, **UNSIGNED}, first=1),
 }
 
 TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=UNWRITTEN, oldest="2026.3")

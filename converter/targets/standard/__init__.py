@@ -4,24 +4,35 @@ Source: the type constraints of ``onnx.defs``, 1.22.
 """
 
 from converter.ir import ops
-from converter.targets.target import BOOL, FORMULAS, NARROW, SHORT, UNSIGNED, Missing, Target, lack
+from converter.targets.target import (
+    BOOL,
+    FORMULAS,
+    NARROW,
+    SHORT,
+    UNSIGNED,
+    MissingKernel,
+    Target,
+    lack,
+)
 
 KERNELS = {
-    **dict.fromkeys((ops.add, ops.add_any, ops.mul, ops.sub, ops.div), Missing(BOOL)),
-    **dict.fromkeys((ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), Missing(BOOL)),
-    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), Missing(BOOL, back=False)),
-    ops.neg: Missing({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
-    **dict.fromkeys((ops.cumsum, ops.cumprod, ops.reduce_sum, ops.reduce_prod), Missing(NARROW)),
-    **dict.fromkeys((ops.reduce_max, ops.reduce_min), Missing({**BOOL, **SHORT})),
-    **dict.fromkeys((ops.argmax, ops.argmin), Missing(BOOL, back=False)),
+    **dict.fromkeys((ops.add, ops.add_any, ops.mul, ops.sub, ops.div), MissingKernel(BOOL)),
+    **dict.fromkeys((ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), MissingKernel(BOOL)),
+    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), MissingKernel(BOOL, back=False)),
+    ops.neg: MissingKernel({**UNSIGNED, "uint8": "int32", "uint16": "int32"}),
     **dict.fromkeys(
-        (ops.top_k, ops.approx_top_k), Missing({**BOOL, "bfloat16": "float32"}, order=True)
+        (ops.cumsum, ops.cumprod, ops.reduce_sum, ops.reduce_prod), MissingKernel(NARROW)
     ),
-    ops.matmul: Missing({**NARROW, **BOOL}),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min), MissingKernel({**BOOL, **SHORT})),
+    **dict.fromkeys((ops.argmax, ops.argmin), MissingKernel(BOOL, back=False)),
     **dict.fromkeys(
-        (ops.scatter_add, ops.scatter_mul, ops.scatter_max, ops.scatter_min), Missing(BOOL)
+        (ops.top_k, ops.approx_top_k), MissingKernel({**BOOL, "bfloat16": "float32"}, order=True)
     ),
-    ops.celu: Missing({"float16": "float32"}),
+    ops.matmul: MissingKernel({**NARROW, **BOOL}),
+    **dict.fromkeys(
+        (ops.scatter_add, ops.scatter_mul, ops.scatter_max, ops.scatter_min), MissingKernel(BOOL)
+    ),
+    ops.celu: MissingKernel({"float16": "float32"}),
     **FORMULAS,
 }
 

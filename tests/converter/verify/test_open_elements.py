@@ -13,7 +13,7 @@ import converter
 from converter.errors import CheckError
 from converter.model.verdict import LEVELS
 from converter.verify import checking
-from converter.verify.watch import Changed, Watch
+from converter.verify.watch import StepChangedError, Watch
 
 X = np.array([0.1, 0.3, 0.88, 2, 3], np.float32)
 
@@ -134,7 +134,7 @@ def test_every_level_is_run_more_than_once(monkeypatch):
 
 def test_a_trace_that_differs_is_found():
     watch = Watch(converter.to_onnx(jnp.sin, [X]).retrace, [("given", [X])], jnp.cos)
-    with pytest.raises(Changed, match="after 'trace'"):
+    with pytest.raises(StepChangedError, match="after 'trace'"):
         watch.trace()
     assert not jax.config.jax_enable_x64
 

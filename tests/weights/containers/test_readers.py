@@ -18,7 +18,7 @@ from tests.seeded import state_of
 from tests.synthetic import save_pth
 from weights import open_checkpoint
 from weights.containers.lz4 import Content
-from weights.errors import BadValues, Damaged, NotACheckpoint
+from weights.errors import BadValues, DamagedFile, NotACheckpoint
 from weights.namings.meta_names import DINOV3_VIT
 from weights.tensors import LazyArrays, LazyTensor
 from zoo.checkpoints.load import model_shapes
@@ -164,7 +164,7 @@ def test_any_range_of_any_frame(block_size):
             content.read_into(0, memoryview(target))
             assert target == whole[content.start :]
         for end in (3, 10, len(frame) // 2, len(frame) - 1):
-            with pytest.raises(Damaged):
+            with pytest.raises(DamagedFile):
                 Content(io.BytesIO(frame[:end]))
 
 
@@ -173,6 +173,6 @@ def test_flipped_bytes_do_not_pass_the_checksum():
     frame = bytearray(lz4.frame.compress(content, content_checksum=True))
     for index in range(100, len(frame), 30_000):
         frame[index] ^= 1
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedFile):
             Content(io.BytesIO(frame))
         frame[index] ^= 1

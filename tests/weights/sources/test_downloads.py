@@ -21,7 +21,7 @@ from weights.files import PIECE
 from weights.progress import Quiet
 from weights.sources.hashing import hashing
 from weights.sources.hub import HubFile
-from weights.sources.locate import Published, locate
+from weights.sources.locate import PublishedFiles, locate
 from weights.writers.safetensors_writer import write_arrays
 
 REPOSITORY, NAME = "somebody/models", "w.bin"
@@ -46,7 +46,7 @@ class Home(Quiet):
         file = HubFile(REPOSITORY, name, **options)
         terms = ("LICENCE", "LICENCE, PAGE, --weights PATH")
         try:
-            found = locate(Published("w", "w.bin", "", "", (file,), *terms), self, offline)
+            found = locate(PublishedFiles("w", "w.bin", "", "", (file,), *terms), self, offline)
         except WeightsError as error:
             return f"{type(error).__name__}: {error}"
         return [str(found.path), found.where, found.sha256]

@@ -41,11 +41,11 @@ from weights.errors import MappingError
 from weights.progress import Quiet
 from zoo.architectures.builder import batched
 from zoo.checkpoints.convert import convert_file
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.runtime import session
 from zoo.data.digits.data import split_digits
 from zoo.data.digits.scattered import scatter
-from zoo.tasks.answer import Fed
+from zoo.tasks.answer import InputSize
 from zoo.tasks.boxes import (
     Box,
     as_answered,
@@ -236,7 +236,7 @@ def test_answers_are_those_of_transformers():
         np.testing.assert_allclose(corners, want["boxes"], atol=1e-4)
 
 
-@pytest.mark.parametrize("fed", [Fed((64, 96), False), Fed((64, 64), True)])
+@pytest.mark.parametrize("fed", [InputSize((64, 96), False), InputSize((64, 64), True)])
 def test_pixels_of_things(fed):
     """Of several in one place the surest, as transformers' `post_process_instance_segmentation`,
     which needs torchvision and pads nothing; here with torch's interpolation."""
@@ -273,7 +273,7 @@ def test_boxes_of_a_padded_picture():
         "logits": np.full((1, 2), 3, "f4"),
         "pred_boxes": np.array([[0.25, 0.5, 0.5, 1]], "f4"),
     }
-    (found,) = post_process_object_detection(outputs, (200, 100), Fed((64, 64), True), 0.1)
+    (found,) = post_process_object_detection(outputs, (200, 100), InputSize((64, 64), True), 0.1)
     assert found.corners == (0, 0, 100, 200)
 
 
@@ -284,7 +284,7 @@ def test_boxes_of_a_padded_picture():
 def test_weights_go_back(target, kind, saved, tmp_path):
     """What only training asks too, such as all groups of queries, of which inference uses one."""
     own, place = saved[kind], tmp_path / target
-    convert_file(Given(own.path), place, None, False, Quiet())
+    convert_file(GivenCheckpoint(own.path), place, None, False, Quiet())
     images = pictures(1, own.size)
     if target == "folder":
         model = CLASSES[kind].from_pretrained(place)

@@ -31,7 +31,7 @@ from zoo import info
 from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.entry import DATA
 from zoo.checkpoints.identify import inspect
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.data.digits import data as digits
 from zoo.data.digits.scenes import MOST_DIGITS, draw_scenes
@@ -58,7 +58,7 @@ def accuracy(model) -> float:
 def test_the_file():
     assert sha256(FILE.read_bytes()).hexdigest() == ENTRY.digest
     assert FILE.stat().st_size <= 1_000_000
-    assert inspect(Given(FILE)).models == ("vit_digits",)
+    assert inspect(GivenCheckpoint(FILE)).models == ("vit_digits",)
     assert count_parameters(abstract(ENTRY.config)) == ENTRY.parameters
 
 

@@ -30,9 +30,9 @@ from weights import bind
 from weights.errors import WeightsError
 from weights.progress import Quiet
 from zoo.architectures.builder import abstract
-from zoo.checkpoints.load import Loaded, begin
+from zoo.checkpoints.load import LoadedWeights, begin
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import Given, opened
+from zoo.checkpoints.source import GivenCheckpoint, opened
 from zoo.common.errors import ZooError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -54,10 +54,10 @@ class Wrong(AssertionError):
     """The zoo's network computes something else, or its refusal does not name the setting."""
 
 
-def read(folder: Path) -> Loaded:
+def read(folder: Path) -> LoadedWeights:
     """What the zoo reads. **Raises** `Refused`."""
     try:
-        entry, choice = find_entry(None, Given(folder))
+        entry, choice = find_entry(None, GivenCheckpoint(folder))
         with opened(choice, entry, Quiet()) as source:
             return begin(source, entry)
     except (WeightsError, ZooError) as error:

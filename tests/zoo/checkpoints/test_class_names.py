@@ -24,7 +24,7 @@ from weights.files import Checkpoint
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.class_names import ClassNames, read_class_names
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 
 ENTRY = package.info("vit_tiny_patch16_224")
 
@@ -201,7 +201,7 @@ def test_every_way_out_has_the_names(zoo, tmp_path):
         json.dumps(json.loads(path.read_text()) | {"id2label": {"1": "b", "2": "<c>", "7": "d"}})
     )
     want = ["0", "b", "<c>"]
-    assert find_entry(None, Given(own))[0].class_names == tuple(want)
+    assert find_entry(None, GivenCheckpoint(own))[0].class_names == tuple(want)
     assert [*package.from_pretrained("vit", own).labels] == want
     zoo("export", "--weights", own, "--size", "40x40", "--out", "w.onnx")
     assert json.loads((zoo.here / "w.manifest.json").read_text())["classes"] == want

@@ -22,7 +22,7 @@ from tests.zoo.checkpoints.setting_outcomes import (
     table,
 )
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 
 KEPT = json.loads(FILE.read_text())
 """Outcomes by class and setting."""
@@ -89,7 +89,7 @@ def test_image_size_is_that_of_pictures(tmp_path):
     """Where no preprocessor_config.json stands beside config.json."""
     own = AREAS["eomt"](tmp_path / "own")
     (own.path / "preprocessor_config.json").unlink()
-    entry, _ = find_entry(None, Given(own.path))
+    entry, _ = find_entry(None, GivenCheckpoint(own.path))
     assert entry.preprocessing.size == (64, 64) and entry.preprocessing.padded
 
 

@@ -49,7 +49,7 @@ from zoo.checkpoints import convert
 from zoo.checkpoints.golden import run_transformers
 from zoo.checkpoints.identify import recognised
 from zoo.checkpoints.load import (
-    Loaded,
+    LoadedWeights,
     fitting_models,
     fitting_views,
     load_checkpoint,
@@ -153,7 +153,7 @@ def test_what_we_write(name, form, tmp_path):
     entry = small(name)
     naming = convert.naming_to_write(entry, form)
     config, values = entry.config_for(naming.name), leaves(name, naming.name)
-    written(entry, Loaded(config, weights_of(values)), form, tmp_path / "w")
+    written(entry, LoadedWeights(config, weights_of(values)), form, tmp_path / "w")
     got = read(tmp_path / "w", naming, config)
     assert_leaves(got.arrays, values, but={*got.filled, PERIODS, f"backbone.{PERIODS}"})
     image = make_image(3, *native(config))
@@ -218,7 +218,7 @@ def by_transformers(name, entry, config, path, image):
     """As `zoo golden --reference transformers` runs what was written."""
     from transformers import AutoModelForImageClassification
 
-    loaded = Loaded(config, weights_of(leaves(name, "huggingface")))
+    loaded = LoadedWeights(config, weights_of(leaves(name, "huggingface")))
     outputs = {key: value[0] for key, value in run_transformers(entry, loaded, image[None]).items()}
     if config.task == "image-classification":
         model = AutoModelForImageClassification.from_pretrained(path).eval()
@@ -237,7 +237,7 @@ def test_biases_of_the_keys(key_bias, tmp_path):
     if key_bias:
         state |= {key: np.ones_like(v) for key, v in state.items() if key.endswith("bias_mask")}
     entry = replace(entry, config=NANO)
-    loaded = Loaded(NANO, weights_of(leaves_of(NANO, meta_names.DINOV3_VIT, state)))
+    loaded = LoadedWeights(NANO, weights_of(leaves_of(NANO, meta_names.DINOV3_VIT, state)))
     written(entry, loaded, "huggingface", tmp_path / "w")
     model, told = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)
     assert not any(told[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -426,13 +426,15 @@ def test_what_cannot_be_written(tmp_path):
     ):
         entry, config = small(name), small(name).config_for(source)
         with pytest.raises(BadRequest, match=message):
-            written(entry, Loaded(config, weights_of(values_of(config))), form, tmp_path / "w")
+            written(
+                entry, LoadedWeights(config, weights_of(values_of(config))), form, tmp_path / "w"
+            )
 
 
 def test_a_head_that_equimo_has_no_place_for(tmp_path):
     """Equimo's SigLIP 2 is the network without its head: the rest is written, and that is told."""
     entry = small("siglip2_vitb16_224")
-    loaded = Loaded(entry.config, weights_of(values_of(entry.config)))
+    loaded = LoadedWeights(entry.config, weights_of(values_of(entry.config)))
     naming = written(entry, loaded, "equimo", tmp_path / "w.tar.lz4")
     headless = entry.config_for("equimo")
     got = read(tmp_path / "w.tar.lz4", naming, headless).arrays
@@ -448,7 +450,7 @@ def test_positions_that_transformers_interpolates_in_another_way(name):
     entry, config = small(name), small(name).config_for("huggingface")
     image = np.zeros((1, 3, 5 * config.patch_size, 5 * config.patch_size), np.float32)
     with pytest.raises(BadRequest, match="interpolates these positions by another rule"):
-        run_transformers(entry, Loaded(config, weights_of(values_of(config))), image)
+        run_transformers(entry, LoadedWeights(config, weights_of(values_of(config))), image)
 
 
 @pytest.mark.parametrize("channels", [32, 24])

@@ -18,7 +18,7 @@ from weights.files import sha256
 from weights.progress import Quiet
 from zoo.artifacts.words import doubt, origin
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.source import Given
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadRequest
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
@@ -65,7 +65,7 @@ DINO, EUPE = package.info("dinov3_vits16"), package.info("eupe_vits16")
 
 
 def recorded(path, entry):
-    weights = open_weights(Given(path), entry, Quiet()).weights
+    weights = open_weights(GivenCheckpoint(path), entry, Quiet()).weights
     return describe_shared(entry, Signature((224, 224), 1), weights.provenance).weights
 
 

@@ -19,7 +19,7 @@ from tests import folders
 from tests.runtimes.load import needs_placement
 from weights.errors import NotACheckpoint, WeightsNotFound
 from zoo.artifacts.read import parse
-from zoo.checkpoints.source import Seed
+from zoo.checkpoints.source import SeededWeights
 from zoo.cli.console import print_json
 from zoo.cli.verify_command import report_record
 from zoo.common import runtime
@@ -355,8 +355,8 @@ def test_weights_of_a_manifest():
     def read(option=None, **weights):
         return read_choice(option, described(weights=weights), ENTRY, Lines())
 
-    assert read(kind="random", seed=7) == Seed(7)
-    assert read("random", kind="random", seed=7) == Seed(0)
+    assert read(kind="random", seed=7) == SeededWeights(7)
+    assert read("random", kind="random", seed=7) == SeededWeights(0)
     with pytest.raises(BadFile, match="names no checkpoint"):
         read(kind="own")
     with pytest.raises(WeightsNotFound, match=r"no nowhere\.pth in"):

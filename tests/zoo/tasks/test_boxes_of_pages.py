@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.clients.folders import PAGE_BOXES
-from zoo.tasks.answer import Fed
+from zoo.tasks.answer import InputSize
 from zoo.tasks.boxes import post_process_object_detection
 
 SIZE = (48, 64)
@@ -44,7 +44,7 @@ def test_a_page_finds_the_same_boxes(target, padded):
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True)
     assert not done.returncode, done.stderr
     answer = json.loads(done.stdout)
-    wanted = post_process_object_detection(outputs, target, Fed(SIZE, padded), threshold=0.0)
+    wanted = post_process_object_detection(outputs, target, InputSize(SIZE, padded), threshold=0.0)
     assert [each["label"] for each in answer["found"]] == [box.label_id for box in wanted]
     np.testing.assert_allclose(
         [each["score"] for each in answer["found"]], [box.score for box in wanted], atol=1e-6

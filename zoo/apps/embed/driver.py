@@ -16,7 +16,7 @@ from weights.progress import Progress
 from zoo.apps.embed.changes import Changes, KnownRows, find_changes
 from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
 from zoo.apps.embed.description import Description, StatedNetwork, StatedSource
-from zoo.apps.embed.embed_request import VECTOR, Embedded, EmbedRequest
+from zoo.apps.embed.embed_request import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.embedding import Recipe, Task
 from zoo.apps.embed.network import find_network
 from zoo.apps.embed.row_columns import RowColumns
@@ -47,7 +47,7 @@ def make_dataset(
     force: bool,
     offline: bool,
     progress: Progress,
-) -> Embedded:
+) -> EmbedResult:
     """Make a dataset or bring it up to date, with threads of this process or on a cluster.
 
     **Raises** a `ZooError` or `WeightsError`; what was committed by then stays.
@@ -289,14 +289,14 @@ class Statistics:
             "are done, and stay. The same command goes on from there."
         )
 
-    def result(self, gone: int, pruned: bool, began: float) -> Embedded:
+    def result(self, gone: int, pruned: bool, began: float) -> EmbedResult:
         """Return the result of the run, in which rows of `gone` pictures were found."""
         wall = time.perf_counter() - began
         busy = time.process_time() - self.process_time if self.is_local else self.seconds.total()
         pictures, errors = (self.dataset.count(f"error is {null} null") for null in ("", "not"))
         if self.column != VECTOR:
             errors += self.dataset.count(f"error is null and {self.column} is null")
-        return Embedded(
+        return EmbedResult(
             self.dataset.path,
             pictures,
             errors,

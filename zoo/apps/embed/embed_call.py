@@ -7,7 +7,7 @@ from typing import Annotated
 
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
-from zoo.apps.embed.embed_request import SHARD, Dtype, Embedded, EmbedRequest, Extra
+from zoo.apps.embed.embed_request import SHARD, Dtype, EmbedRequest, EmbedResult, Extra
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, OFFLINE, SEVERAL, Option, argument, documented, flag
 
@@ -99,7 +99,7 @@ def embed(
         str | None, Option("ADDRESS", "Do the work on the workers of a Dask cluster.", SPEED)
     ] = None,
     progress: Progress | None = None,
-) -> Embedded:
+) -> EmbedResult:
     """Make a dataset with a row for each picture, or complete one that was begun.
 
     Only pictures that have no row, or have changed since, are embedded: a file of another size or

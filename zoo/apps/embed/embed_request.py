@@ -21,7 +21,7 @@ SHARD = 1024
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbedResult:
     """Result of a run over pictures.
 
     `pictures` are the rows with a vector, and `errors` those of pictures that cannot be read.

@@ -50,7 +50,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPicture:
     """Picture as values for the network, and its row without the outputs."""
 
     values: Any
@@ -306,10 +306,10 @@ class ChunkWorker:
     ) -> list[tuple[str, Outcome]]:
         """Embed some pictures in batches of equal shape."""
         outcomes: list[Any] = [None] * len(piece)
-        shapes: dict[tuple[int, ...], list[tuple[int, Prepared]]] = {}
+        shapes: dict[tuple[int, ...], list[tuple[int, PreparedPicture]]] = {}
         for index, item in enumerate(piece):
             outcome = _or_failure(item, partial(self._prepare, item, rows.get(item.key), clock))
-            if not isinstance(outcome, Prepared):
+            if not isinstance(outcome, PreparedPicture):
                 outcomes[index] = outcome
                 continue
             waiting = shapes.setdefault(outcome.values.shape, [])
@@ -322,7 +322,7 @@ class ChunkWorker:
 
     def _run(
         self,
-        batch: list[tuple[int, Prepared]],
+        batch: list[tuple[int, PreparedPicture]],
         piece: list[Item],
         outcomes: list[Outcome],
         clock: Clock,
@@ -335,7 +335,9 @@ class ChunkWorker:
             filled = partial(self.columns.filled, prepared.row, outputs, position)
             outcomes[index] = _or_failure(piece[index], filled)
 
-    def _prepare(self, item: Item, before: dict[str, Any] | None, clock: Clock) -> Prepared | Same:
+    def _prepare(
+        self, item: Item, before: dict[str, Any] | None, clock: Clock
+    ) -> PreparedPicture | Same:
         network = self.runner.found
         with clock.during("read"):
             data = item.read()
@@ -351,7 +353,7 @@ class ChunkWorker:
         row["sha256"] = digest
         if "thumbnail" in self.request.extra:
             row["thumbnail"] = thumbnail(read, data)
-        return Prepared(values, row)
+        return PreparedPicture(values, row)
 
 
 def _change(outcome: Outcome, before: dict[str, Any] | None) -> str:

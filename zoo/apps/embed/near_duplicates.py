@@ -27,7 +27,7 @@ class DuplicateGroup:
     cosines: tuple[float, ...]
 
 
-class Joined:
+class RowGroups:
     """Rows that belong together, as a forest: each row knows one of its group that comes before
     it, and the first of a group itself (Galler and Fischer, 1964)."""
 
@@ -74,7 +74,7 @@ def find_duplicates(
     The time grows with the square of their number. **Raises** `BadFile`, or `BadRequest` for
     something that is no condition.
     """
-    joined = Joined(table.all_rows)
+    joined = RowGroups(table.all_rows)
     for held in _held(table, where):
         first, last = int(held.rows[0]), int(held.rows[-1])
         progress.stage(f"comparing rows {first:,} to {last:,} of {table.all_rows:,}")
@@ -104,7 +104,7 @@ def _together(blocks: list[VectorBlock]) -> VectorBlock:
     )
 
 
-def _compare(ones: VectorBlock, others: VectorBlock, above: float, joined: Joined) -> None:
+def _compare(ones: VectorBlock, others: VectorBlock, above: float, joined: RowGroups) -> None:
     """Join the pairs of two blocks, each row with those after it."""
     if others.rows[-1] <= ones.rows[0]:
         return

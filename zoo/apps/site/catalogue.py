@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from weights.progress import Progress
-from zoo.apps.site.folders import Built
+from zoo.apps.site.folders import BuiltFolder
 from zoo.artifacts.measured import is_busy, worst
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.common.runtime import VERSION
@@ -63,7 +63,7 @@ class Catalogue:
     rows: Sequence[CatalogueRow]
 
 
-def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
+def catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
     """Read and measure everything. **Raises** `BadFile` for a file whose process dies."""
     return Catalogue(
         runtime=f"{VERSION}, CPU, {THREADS} thread",
@@ -72,7 +72,7 @@ def catalogue(models: Sequence[Built], progress: Progress) -> Catalogue:
     )
 
 
-def _rows(built: Built, progress: Progress) -> Iterator[CatalogueRow]:
+def _rows(built: BuiltFolder, progress: Progress) -> Iterator[CatalogueRow]:
     manifest = built.manifest
     for label, variant in built.variants.items():
         progress.stage(f"{built.entry.name}: memory of {label}")
@@ -102,7 +102,7 @@ def _input(manifest: Manifest) -> str:
     return "any size" if manifest.size is None else "{} x {}".format(*manifest.size)
 
 
-def _measured(built: Built, label: str, variant: Variant) -> dict[str, Any]:
+def _measured(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]:
     """Of one run on what was timed; a variant that was not has no kernels on a CPU."""
     speed = built.speeds.variants.get(label)
     if speed is None:

@@ -20,7 +20,7 @@ program is among them."""
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltFolder:
     """A folder, the model that it holds, and those of its variants and files that are there.
 
     Of a folder that was pulled this may be a part of what its manifest lists. `elsewhere` is how
@@ -41,10 +41,10 @@ class Built:
         return {WORDS, SETTINGS} <= {file.name for file in self.files}
 
 
-def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
+def read_all(folders: Sequence[Path], progress: Progress) -> list[BuiltFolder]:
     """Every folder, digests compared; one with another's files, measured on another machine, is a
     part of that. **Raises** `BadFile`, `BadRequest` for two of a model that differ."""
-    by_name: dict[str, Built] = {}
+    by_name: dict[str, BuiltFolder] = {}
     for folder in folders:
         built = _read(folder, progress)
         name = built.entry.name
@@ -63,7 +63,7 @@ def read_all(folders: Sequence[Path], progress: Progress) -> list[Built]:
     return list(by_name.values())
 
 
-def _is_measured_elsewhere(built: Built, other: Built) -> bool:
+def _is_measured_elsewhere(built: BuiltFolder, other: BuiltFolder) -> bool:
     """Whether a folder has the ONNX files of another, whose speed was measured on machines that
     were others."""
     machines = {each.machine for each in (other.speeds, *other.elsewhere)}
@@ -80,7 +80,7 @@ def _is_timed_on(variant: Variant, speeds: Speeds) -> bool:
     return ranks[:1] == [len(speeds.input)] and set(ranks[1:]) <= {2}
 
 
-def _read(folder: Path, progress: Progress) -> Built:
+def _read(folder: Path, progress: Progress) -> BuiltFolder:
     if folder.is_file():
         raise BadRequest(
             f"{folder} is a file, and a page shows a folder: `zoo build` makes one of a model or a "
@@ -115,4 +115,4 @@ def _read(folder: Path, progress: Progress) -> Built:
     checked = check_listed(folder, files, progress)
     if not checked.passed:
         raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")
-    return Built(folder, manifest, entry, variants, manifest.speeds, files)
+    return BuiltFolder(folder, manifest, entry, variants, manifest.speeds, files)

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.apps.site.catalogue import Catalogue, CatalogueRow
-from zoo.apps.site.folders import Built
+from zoo.apps.site.folders import BuiltFolder
 from zoo.apps.site.searchable import Searchable, search_facts
 from zoo.apps.site.structure import structure
 from zoo.architectures.entry import MEASURED_TASKS
@@ -59,7 +59,7 @@ class Cell:
 
 
 def pages(
-    models: Sequence[Built],
+    models: Sequence[BuiltFolder],
     table: Catalogue,
     runtime_bytes: int,
     searched: Searchable | None,
@@ -103,7 +103,7 @@ def pages(
 FILTERS = ("family", "precision", "input", "licence")
 
 
-def measured(built: Built) -> list[Speeds]:
+def measured(built: BuiltFolder) -> list[Speeds]:
     """How fast a model's files are, on one machine or several."""
     return [built.speeds, *built.elsewhere]
 
@@ -122,7 +122,7 @@ def cells(row: CatalogueRow) -> dict[str, Cell]:
     return cells_by_field
 
 
-def facts(built: Built, table: Catalogue) -> Mapping[str, Any]:
+def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
     """Facts that a model's page is made of."""
     manifest, entry = built.manifest, built.entry
     return {
@@ -148,7 +148,7 @@ def facts(built: Built, table: Catalogue) -> Mapping[str, Any]:
     }
 
 
-def demo(built: Built) -> dict[str, Any]:
+def demo(built: BuiltFolder) -> dict[str, Any]:
     """Facts with which the programs of the page run the model."""
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
@@ -188,7 +188,7 @@ LARGER = (448, 672)
 """Pixels of a side at which patches show more than at the usual size."""
 
 
-def offered_sizes(built: Built) -> list[tuple[int, int]]:
+def offered_sizes(built: BuiltFolder) -> list[tuple[int, int]]:
     """(height, width) that a visitor may choose: the model's own, and larger ones where files leave
     them open and there are patches to look at."""
     manifest, config = built.manifest, built.entry.config

@@ -10,7 +10,7 @@ import numpy as np
 
 from weights.progress import Progress
 from zoo.apps.embed.vector_table import KEY, THUMBNAIL, Rows, VectorTable, open_vectors
-from zoo.apps.site.folders import Built
+from zoo.apps.site.folders import BuiltFolder
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.read import to_text
 from zoo.common.errors import BadRequest
@@ -37,7 +37,7 @@ class Searchable:
 
     name: str
     table: VectorTable
-    built: Built
+    built: BuiltFolder
 
     @property
     def bytes(self) -> int:
@@ -63,7 +63,7 @@ class Searchable:
         return next((name for name in names if _runs(self.built, name, taken)), None)
 
 
-def _runs(built: Built, name: str, taken: str) -> bool:
+def _runs(built: BuiltFolder, name: str, taken: str) -> bool:
     """Whether there is a file that takes this and no other kind, and gives vectors."""
     if (variant := built.variants.get(name)) is None:
         return False
@@ -73,7 +73,7 @@ def _runs(built: Built, name: str, taken: str) -> bool:
     return whole and inputs == {taken} and "pooler_output" in outputs
 
 
-def read_searchable(dataset: Path, models: Sequence[Built]) -> Searchable:
+def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
     """Open a dataset for the site of some folders.
 
     **Raises** `BadRequest` where it is too large or none of them made it, `BadFile`.

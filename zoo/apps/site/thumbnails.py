@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from zoo.apps.site.folders import Built
+from zoo.apps.site.folders import BuiltFolder
 from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.described_file import given_shapes, shapes_fit
 from zoo.common.errors import BadFile
@@ -31,7 +31,7 @@ class Thumbnail:
     told: str
 
 
-def draw_thumbnail(built: Built) -> Thumbnail | None:
+def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
     """Picture of what a model makes of the photograph; the photograph as the model sees it, where
     it makes nothing that can be drawn; None for a folder without golden numbers.
 
@@ -52,7 +52,7 @@ def write_thumbnail(thumbnail: Thumbnail, place: Path) -> None:
     thumbnail.picture.save(place, optimize=True)
 
 
-def _seen(built: Built, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+def _seen(built: BuiltFolder, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
     """The photograph as the network gets it: [height, width, 3]."""
     pictures = fed.get("image", fed.get("pixel_values", np.zeros(0)))
     if 0 in pictures.shape or pictures.shape[-1 if "image" in fed else 1] != 3:
@@ -68,7 +68,7 @@ def _seen(built: Built, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
 
 
 def _drawn(
-    built: Built, outputs: Mapping[str, NDArray[Any]], size: tuple[int, ...]
+    built: BuiltFolder, outputs: Mapping[str, NDArray[Any]], size: tuple[int, ...]
 ) -> tuple[NDArray[np.uint8], str] | None:
     """The output that says most to people, as [height, width, 3]."""
     config = built.entry.config

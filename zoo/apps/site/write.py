@@ -15,7 +15,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
 from zoo.apps.site.catalogue import FORMAT, Catalogue, catalogue
-from zoo.apps.site.folders import Built, read_all
+from zoo.apps.site.folders import BuiltFolder, read_all
 from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, pages
 from zoo.apps.site.searchable import Searchable, read_searchable, write_searchable
 from zoo.apps.site.thumbnails import draw_thumbnail, write_thumbnail
@@ -130,7 +130,7 @@ class EarlierSite(Model):
 
 
 def write_own(
-    site: Path, models: Sequence[Built], table: Catalogue, searched: Searchable | None
+    site: Path, models: Sequence[BuiltFolder], table: Catalogue, searched: Searchable | None
 ) -> int:
     """Write pages, styles, programs and small pictures; how many bytes those are."""
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
@@ -150,7 +150,7 @@ def write_own(
     return sum(path.stat().st_size for path in own)
 
 
-def copy_model(built: Built, place: Path) -> None:
+def copy_model(built: BuiltFolder, place: Path) -> None:
     """Copy what is there of a folder. **Raises** `BadFile` if a file has changed since."""
     place.mkdir(parents=True)
     write_text(place / MANIFEST, to_text(built.manifest))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
-    Beside,
+    CheckpointFacts,
     Shapes,
     TransformersClass,
     as_four,
@@ -44,7 +44,7 @@ def _free(config: ConvNeXtConfig) -> ConvNeXtConfig:
     return replace(common, activation="gelu", scores="softmax")
 
 
-def _settled(config: ConvNeXtConfig, beside: Beside) -> ConvNeXtConfig:
+def _settled(config: ConvNeXtConfig, beside: CheckpointFacts) -> ConvNeXtConfig:
     """Return the configuration with the values of the settings file.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, Four, Staged, class_words
+from zoo.architectures.common_config import DEEPEST, MOST, Four, MultiStageConfig, class_words
 from zoo.architectures.parts.layer_options import Activation
 from zoo.tasks.answer import Scores
 
 
 @dataclass(frozen=True)
-class ConvNeXtConfig(Staged):
+class ConvNeXtConfig(MultiStageConfig):
     """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`.
 
     `response_norm` is what the second version has in place of a layer scale. `final_norm_eps` is

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.architectures.architecture import (
-    Beside,
+    CheckpointFacts,
     GivenOutput,
     Shapes,
     Thumbnail,
@@ -17,7 +17,7 @@ from zoo.architectures.architecture import (
 )
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.vit.vit_settings import dinov2_settings
-from zoo.tasks.answer import Answered, Outputs, Question, Size, features
+from zoo.tasks.answer import Outputs, PictureAnswer, Question, Size, features
 from zoo.tasks.maps import depth_map, draw_depth, ramp
 
 
@@ -42,7 +42,7 @@ def _unsized(config: DepthConfig) -> DepthConfig:
     return replace(config, layers=none, channels=none, fused=0, hidden=0, max_depth=None)
 
 
-def _settled(config: DepthConfig, beside: Beside) -> DepthConfig:
+def _settled(config: DepthConfig, beside: CheckpointFacts) -> DepthConfig:
     """With the layers that are read, and the unit."""
     settings = beside.settings
     if settings is None or settings.backbone_config is None:
@@ -92,11 +92,11 @@ def _purpose(config: DepthConfig) -> str:
     return f"Says how {near} everything in a picture is, pixel by pixel, {unit}."
 
 
-def _answer(config: DepthConfig, outputs: Outputs, question: Question) -> Answered:
+def _answer(config: DepthConfig, outputs: Outputs, question: Question) -> PictureAnswer:
     if "predicted_depth" not in outputs:
         return features(outputs)
     depth = depth_map(outputs["predicted_depth"], question.size)
-    return Answered("depth", drawing=draw_depth(depth), values=depth)
+    return PictureAnswer("depth", drawing=draw_depth(depth), values=depth)
 
 
 def _thumbnail(config: DepthConfig, outputs: Outputs, size: Size) -> Thumbnail | None:

@@ -11,7 +11,7 @@ from zoo.architectures.base import UNKNOWN, Identity
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.parts.layers import Size, resize_aligned
 from zoo.architectures.parts.output import Depth, check_layers
-from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
+from zoo.architectures.vit.vit_network import BackboneNetwork, VisionTransformer
 
 Map = Float[Array, "channels height width"]
 Other = Float[Array, "channels2 height2 width2"]
@@ -130,7 +130,7 @@ class DepthDecoder(eqx.Module):
         return jax.nn.relu(x) if self.max_depth is None else self.max_depth * jax.nn.sigmoid(x)
 
 
-class DepthAnything(Backboned):
+class DepthAnything(BackboneNetwork):
     """Patches of four blocks of a vision transformer are read as maps, and those become depths.
 
         maps = normed patches of blocks 3, 6, 9 and 12, on their grid

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.architectures.architecture import (
-    Beside,
+    CheckpointFacts,
     Shapes,
     TransformersClass,
     count_numbered,
@@ -69,7 +69,7 @@ def _unsized(config: DeimConfig) -> DeimConfig:
     )
 
 
-def _settled(config: DeimConfig, beside: Beside) -> DeimConfig:
+def _settled(config: DeimConfig, beside: CheckpointFacts) -> DeimConfig:
     """With the layers that are read, heads, points and queries."""
     if beside.settings is None or beside.settings.backbone_config is None:
         return config

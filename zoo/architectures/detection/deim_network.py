@@ -22,7 +22,7 @@ from zoo.architectures.detection.rf_detr_network import Layers, QueryAttention
 from zoo.architectures.parts.block import SwiGlu
 from zoo.architectures.parts.layers import pointwise
 from zoo.architectures.parts.output import Detections
-from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
+from zoo.architectures.vit.vit_network import BackboneNetwork, VisionTransformer
 
 Queries = Float[Array, "queries dim"]
 Edges = Float[Array, "queries edges"]
@@ -152,7 +152,7 @@ class Bins(eqx.Module):
         return jnp.concatenate([(low + high) / 2, high - low], axis=-1)
 
 
-class Deim(Backboned):
+class Deim(BackboneNetwork):
     """Maps of three sizes are read by queries, each of which finds a thing.
 
         maps = pyramid(fusions of patches of some blocks and details of the image)

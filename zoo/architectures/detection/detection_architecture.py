@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
-    Beside,
+    CheckpointFacts,
     GivenOutput,
     Shapes,
     TransformersClass,
@@ -20,7 +20,7 @@ from zoo.architectures.detection.detection_config import (
     InstanceConfig,
 )
 from zoo.architectures.vit.vit_settings import dinov2_settings
-from zoo.tasks.answer import Answer, Answered, Outputs, Question, features
+from zoo.tasks.answer import Answer, Outputs, PictureAnswer, Question, features
 from zoo.tasks.boxes import (
     THRESHOLD,
     as_answered,
@@ -35,7 +35,7 @@ BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
 PURPOSE_OF_BOXES = "Finds things in a picture, each in a box, of {classes:,} classes{such}."
 
 
-def box_answer(outputs: Outputs, question: Question) -> Answered:
+def box_answer(outputs: Outputs, question: Question) -> PictureAnswer:
     """Things in boxes; the features of a file without these."""
     if not outputs.keys() >= BOX_OUTPUTS:
         return features(outputs)
@@ -45,7 +45,9 @@ def box_answer(outputs: Outputs, question: Question) -> Answered:
     areas = instance_areas(outputs, boxes, question.size, question.fed)
     picture = question.picture
     drawing = None if picture is None else draw_boxes(picture, boxes, question.names, areas)
-    return Answered("boxes", answers, drawing, areas, boxes=tuple(box.corners for box in boxes))
+    return PictureAnswer(
+        "boxes", answers, drawing, areas, boxes=tuple(box.corners for box in boxes)
+    )
 
 
 def box_outputs(queries: int, classes: int) -> dict[str, GivenOutput]:
@@ -140,7 +142,7 @@ def _unsized(config: DetectionConfig) -> DetectionConfig:
     )
 
 
-def _settled(config: DetectionConfig, beside: Beside) -> DetectionConfig:
+def _settled(config: DetectionConfig, beside: CheckpointFacts) -> DetectionConfig:
     """With the layers that are read, windows, heads, and the epsilon of the projector."""
     if beside.settings is None or beside.settings.backbone_config is None:
         return config

@@ -23,7 +23,7 @@ from zoo.architectures.parts.attention import attend
 from zoo.architectures.parts.block import Block, Mlp
 from zoo.architectures.parts.layers import Activation, Size, pointwise, relu
 from zoo.architectures.parts.output import Detections
-from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
+from zoo.architectures.vit.vit_network import BackboneNetwork, VisionTransformer
 
 Windows = Float[Array, "all_windows window_tokens dim"]
 
@@ -197,7 +197,7 @@ class ProposalHead(eqx.Module):
         return Detections(logits, refined(proposed, self.boxes(x)))
 
 
-class RfDetr(Backboned):
+class RfDetr(BackboneNetwork):
     """A map of a vision transformer's patches is read by queries, each of which finds a thing.
 
         source = projector(normed patches of some blocks)

@@ -8,7 +8,7 @@ from typing import Any
 from weights.initializers import Shape
 from zoo.architectures.architecture import (
     Architecture,
-    Beside,
+    CheckpointFacts,
     GivenOutput,
     Shapes,
     TransformersClass,
@@ -68,14 +68,14 @@ def _projection(config: TextConfig, channels: int) -> int | None:
     )
 
 
-def _settled(config: TextConfig, beside: Beside) -> TextConfig:
+def _settled(config: TextConfig, beside: CheckpointFacts) -> TextConfig:
     settings = beside.settings.words if beside.settings else None
     heads = (settings and settings.heads) or config.heads
     blocks = told_of_blocks(settings, config.activation, config.norm_eps)
     return replace(config, **blocks, heads=heads, end=_end(config, beside))
 
 
-def _end(config: TextConfig, beside: Beside) -> int | None:
+def _end(config: TextConfig, beside: CheckpointFacts) -> int | None:
     """The word that ends a text, where transformers is told another than the last of all. It was
     once told 2, which stands for the greatest."""
     if config.pool != "end" or beside.of_transformers is None:

@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from zoo.architectures.base import UNKNOWN, Asked, Identity, Network
+from zoo.architectures.base import UNKNOWN, FeatureRequest, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig, TextPool
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.block import Block, Mlp
@@ -209,7 +209,7 @@ class DualEncoder(Network):
         logits = self.logits(text @ image.T)
         return Similarities(logits.T, logits, text, image)
 
-    def batched(self, asked: Asked, *inputs: Shaped[Array, "..."]) -> Similarities:
+    def batched(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
         """Every image of a batch meets every text of one."""
         return self(*inputs)
 

@@ -15,7 +15,15 @@ from weights.sources.hub import HubFile
 from zoo.architectures.architecture import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import ADE20K, IMAGENET, NYU, Licence, ModelInfo, Reported, reported
+from zoo.architectures.entry import (
+    ADE20K,
+    IMAGENET,
+    NYU,
+    Licence,
+    ModelInfo,
+    ReportedResult,
+    reported,
+)
 from zoo.architectures.families import shared
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
@@ -55,7 +63,7 @@ class Probes(NamedTuple):
     near: float | None = None
 
     @property
-    def told(self) -> tuple[Reported, ...]:
+    def told(self) -> tuple[ReportedResult, ...]:
         """Results as an entry has them."""
         card = "arXiv:2508.10104, tables 14 and 15, and the model cards"
         return (

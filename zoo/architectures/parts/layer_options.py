@@ -10,18 +10,18 @@ Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "relu"]
 
 
 @dataclass(frozen=True)
-class Called:
+class ActivationNames:
     """An activation's names in transformers, the first of which is written, and in Equimo."""
 
     transformers: tuple[str, ...]
     equimo: str
 
 
-CALLED: dict[Activation, Called] = {
-    "gelu": Called(("gelu",), "exactgelu"),
-    "gelu_tanh": Called(("gelu_pytorch_tanh", "gelu_new"), "gelu"),
-    "quick_gelu": Called(("quick_gelu",), ""),
-    "relu": Called(("relu",), "relu"),
+CALLED: dict[Activation, ActivationNames] = {
+    "gelu": ActivationNames(("gelu",), "exactgelu"),
+    "gelu_tanh": ActivationNames(("gelu_pytorch_tanh", "gelu_new"), "gelu"),
+    "quick_gelu": ActivationNames(("quick_gelu",), ""),
+    "relu": ActivationNames(("relu",), "relu"),
 }
 
 OF_TRANSFORMERS: dict[str, Activation] = {

@@ -18,7 +18,7 @@ from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.parts.layer_options import RopePeriods
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit.vit_settings import dinov3_settings
-from zoo.tasks.answer import Answer, Answered, Outputs, Question, best, features
+from zoo.tasks.answer import Answer, Outputs, PictureAnswer, Question, best, features
 from zoo.tasks.maps import (
     QueryMasks,
     class_map,
@@ -74,14 +74,14 @@ EOMT = TransformersClass(
 MAPS = frozenset({"class_queries_logits", "masks_queries_logits"})
 
 
-def _mask_answer(config: MaskConfig, outputs: Outputs, question: Question) -> Answered:
+def _mask_answer(config: MaskConfig, outputs: Outputs, question: Question) -> PictureAnswer:
     if not outputs.keys() >= MAPS:
         return features(outputs)
     segments = post_process_panoptic_segmentation(QueryMasks(outputs, question.size, *question.fed))
     answers = (Answer(question.names[each.label_id], each.score) for each in segments.segments_info)
     best_first = tuple(sorted(answers, key=lambda each: -each.score))
     areas = segments.segmentation
-    return Answered("areas", best_first, draw_areas(areas), areas)
+    return PictureAnswer("areas", best_first, draw_areas(areas), areas)
 
 
 def _mask_outputs(config: MaskConfig, pooler: str) -> dict[str, GivenOutput]:
@@ -127,14 +127,16 @@ def _segmenter_sizes(config: SegmenterConfig, shapes: Shapes) -> SegmenterConfig
     return replace(config, layers=read // config.dim, classes=classes) if classes else None
 
 
-def _segmenter_answer(config: SegmenterConfig, outputs: Outputs, question: Question) -> Answered:
+def _segmenter_answer(
+    config: SegmenterConfig, outputs: Outputs, question: Question
+) -> PictureAnswer:
     if "logits" not in outputs:
         return features(outputs)
     areas = class_map(outputs["logits"], question.size)
     counts = np.bincount(areas.ravel(), minlength=len(question.names))
     shares = (counts / areas.size).astype(np.float32)
     seen = best(shares, question.names, int(np.count_nonzero(counts)))
-    return Answered("areas", seen, draw_areas(areas), areas)
+    return PictureAnswer("areas", seen, draw_areas(areas), areas)
 
 
 def _segmenter_outputs(config: SegmenterConfig, pooler: str) -> dict[str, GivenOutput]:

@@ -10,7 +10,7 @@ from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.layers import ACTIVATIONS, Activation, BatchNorm, Size, pointwise
 from zoo.architectures.parts.output import ClassMap, Masks
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
-from zoo.architectures.vit.vit_network import Backboned, VisionTransformer
+from zoo.architectures.vit.vit_network import BackboneNetwork, VisionTransformer
 
 Tokens = Float[Array, "tokens dim"]
 
@@ -58,7 +58,7 @@ class MaskHead(eqx.Module):
         return pointwise(self.fc3, self.activation(pointwise(self.fc2, x)))
 
 
-class Eomt(Backboned):
+class Eomt(BackboneNetwork):
     """Queries join the tokens of a vision transformer before its last blocks, and find areas.
 
         x = [queries, cls_token, reg_tokens, patches]        before the last `query_blocks` blocks
@@ -152,7 +152,7 @@ class Eomt(Backboned):
         return jnp.concatenate([seen, others])
 
 
-class Segmenter(Backboned):
+class Segmenter(BackboneNetwork):
     """A class for every patch of a vision transformer, from what its last blocks make of it.
 
         x = normed patches of the last `layers` blocks, side by side

@@ -9,7 +9,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import (
-    Beside,
+    CheckpointFacts,
     Shapes,
     Thumbnail,
     TransformersClass,
@@ -73,7 +73,7 @@ def _unsized(config: SwinConfig) -> SwinConfig:
     return replace(no_stages, window=0, grid=(0, 0), patch_size=0)
 
 
-def _settled(config: SwinConfig, beside: Beside) -> SwinConfig:
+def _settled(config: SwinConfig, beside: CheckpointFacts) -> SwinConfig:
     settings = beside.settings
     network = settings.network if settings else None
     config = replace(

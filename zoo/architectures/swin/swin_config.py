@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, Staged, class_words
+from zoo.architectures.common_config import DEEPEST, MOST, MultiStageConfig, class_words
 from zoo.architectures.parts.layer_options import Activation
 from zoo.tasks.answer import Scores
 
@@ -22,7 +22,7 @@ class StageWindows:
 
 
 @dataclass(frozen=True)
-class SwinConfig(Staged):
+class SwinConfig(MultiStageConfig):
     """Hyperparameters of a Swin V2, a stage to each entry of `depths` and `heads`; the next stage
     has twice the channels, of half the height and width.
 

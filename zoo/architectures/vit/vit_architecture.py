@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import (
-    Beside,
+    CheckpointFacts,
     GivenOutput,
     feature_architecture,
     feature_outputs,
@@ -39,7 +39,7 @@ def _network() -> Callable[..., Any]:
     return VisionTransformer
 
 
-def _settled(config: ViTConfig, beside: Beside) -> ViTConfig:
+def _settled(config: ViTConfig, beside: CheckpointFacts) -> ViTConfig:
     settings = beside.settings.network if beside.settings else None
     of_timm = beside.settings.architecture if beside.settings and beside.naming == "timm" else ""
     activation = timm_activation(of_timm) or config.activation

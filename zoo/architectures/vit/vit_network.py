@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Asked, FeatureNetwork, Identity, Network
+from zoo.architectures.base import UNKNOWN, FeatureNetwork, FeatureRequest, Identity, Network
 from zoo.architectures.parts.attention import AxialRoPE, GridRoPE, RoPE, Rotation
 from zoo.architectures.parts.block import (
     AttentionPool,
@@ -189,7 +189,7 @@ class VisionTransformer(FeatureNetwork):
         heads, embeds = self.class_attention(attended), pooled if self.projection else None
         return Output(x, pooled, logits, hidden, attended, heads, image_embeds=embeds)
 
-    def asked(self, asked: Asked, *inputs: Float[Array, "3 H W"]) -> Output:
+    def asked(self, asked: FeatureRequest, *inputs: Float[Array, "3 H W"]) -> Output:
         """Features of one image, with layers and attentions."""
         (pixel_values,) = inputs
         return self(pixel_values, asked.layers, as_maps=asked.as_maps, attentions=asked.attentions)
@@ -299,7 +299,7 @@ def _rope(config: ViTConfig) -> RoPE | None:
     return make(config.head_dim, **asdict(config.rope)) if config.rope else None
 
 
-class Backboned(Network):
+class BackboneNetwork(Network):
     """A network on a backbone, whose answers are of the image and not tokens."""
 
     backbone: eqx.AbstractVar[VisionTransformer]

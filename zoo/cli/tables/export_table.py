@@ -20,10 +20,10 @@ from zoo.artifacts.words import (
 from zoo.cli.tables import counted, print_lines, print_table
 from zoo.common.terminal import say
 from zoo.export.bulk import Outcome
-from zoo.export.exporter import Exported
+from zoo.export.exporter import ExportResult
 
 
-def show_exports(exports: Sequence[Exported]) -> None:
+def show_exports(exports: Sequence[ExportResult]) -> None:
     """Show what was written and how far it is from JAX; then what could not be fused, and why."""
     rows = [
         (*_numbers(manifest), "\n".join(_fused(manifest.only)), verdict(manifest.only))
@@ -76,7 +76,7 @@ def _numbers(manifest: Manifest) -> tuple[object, ...]:
     return variant.opset, megabytes(manifest, variant), variant.nodes
 
 
-def fate(export: Exported) -> str:
+def fate(export: ExportResult) -> str:
     """Fate of a file."""
     if export.published:
         return "written"

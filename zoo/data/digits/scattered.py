@@ -28,7 +28,7 @@ TRIES = 20
 
 
 @dataclass(frozen=True)
-class Scattered:
+class ScatteredDigits:
     """Grey images [n, height, width] from 0 to 1; the boxes [n, most, 4] of what is on them, as
     left, top, right and bottom edge in pixels, and which digits these are [n, most]; -1 for one
     that is not there."""
@@ -38,7 +38,7 @@ class Scattered:
     labels: NDArray[np.int32]
 
 
-def scatter(digits: Digits, count: int, seed: int) -> Scattered:
+def scatter(digits: Digits, count: int, seed: int) -> ScatteredDigits:
     """Canvases with one to five of such digits, which do not touch, on some noise; the same
     arguments give the same."""
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -60,7 +60,7 @@ def scatter(digits: Digits, count: int, seed: int) -> Scattered:
                     boxes[canvas, place] = x + left, y + top, x + right, y + bottom
                     labels[canvas, place] = digits.labels[which]
                     break
-    return Scattered(noise, boxes, labels)
+    return ScatteredDigits(noise, boxes, labels)
 
 
 def drawn(

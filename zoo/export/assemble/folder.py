@@ -17,7 +17,7 @@ from zoo.artifacts.measured import Speeds, StatedSimilarity
 from zoo.artifacts.schema import MANIFEST, Variant
 from zoo.checkpoints.checkpoint_tokenizer import Words, find_words
 from zoo.checkpoints.convert import write_json
-from zoo.checkpoints.load import Loaded, read_for_model
+from zoo.checkpoints.load import LoadedWeights, read_for_model
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import opened
 from zoo.common import runtime
@@ -37,7 +37,7 @@ from zoo.export.assemble.plan import PLANNED_FILES, TOWER_FILES, VARIANTS, Folde
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant
 from zoo.export.exporter import prefetching
-from zoo.export.make import Made, Maker, making_files
+from zoo.export.make import ExportedFile, Maker, making_files
 from zoo.export.network_inputs import Inputs
 from zoo.export.request import FileSpec, Signature
 from zoo.export.timing.rounds import (
@@ -52,7 +52,7 @@ from zoo.export.verify import runs
 from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_words
 
 
-def similarity(loaded: Loaded) -> StatedSimilarity | None:
+def similarity(loaded: LoadedWeights) -> StatedSimilarity | None:
     """Similarity of a network with two towers; None for others."""
     how = architecture_of(loaded.config).similarity
     if how is None:
@@ -77,16 +77,16 @@ class Part:
     """A network, its weights, and the variants that are of it."""
 
     entry: ModelInfo
-    loaded: Loaded
+    loaded: LoadedWeights
     files: dict[str, FileSpec]
 
 
-def parts_of(entry: ModelInfo, loaded: Loaded) -> Iterator[Part]:
+def parts_of(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[Part]:
     """The towers, if there are any, and then the whole."""
     parts = parts_of_network(loaded.config)
     for tower, field in architecture_of(loaded.config).towers.items():
         files = {name: spec for name, spec in TOWER_FILES.items() if name.startswith(tower)}
-        part = Loaded(parts[field], inner(loaded.weights, f"{field}."))
+        part = LoadedWeights(parts[field], inner(loaded.weights, f"{field}."))
         yield Part(replace(entry, config=parts[field]), part, files)
     yield Part(entry, loaded, VARIANTS)
 
@@ -186,7 +186,7 @@ def is_ranged_on(variant: Variant, digest: str | None, scales: Scales) -> bool:
 @contextmanager
 def making(
     part: Part, plan: FolderPlan, there: Sequence[str], progress: Progress
-) -> Generator[tuple[Maker, Iterator[tuple[str, Path, Made]]]]:
+) -> Generator[tuple[Maker, Iterator[tuple[str, Path, ExportedFile]]]]:
     """Maker of the files of a part, and those that are missing, while the block runs."""
     model, weights = abstract(part.loaded.config), part.loaded.weights
     signature = signature_of(part, plan)
@@ -224,7 +224,9 @@ def _refuse_others(folder: Path) -> None:
         )
 
 
-def _put_variant(plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: Made) -> bool:
+def _put_variant(
+    plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: ExportedFile
+) -> bool:
     """Publish a variant if it may stay; whether it does."""
     if not made.may_stay(plan.keep_inexact):
         return False

@@ -23,25 +23,25 @@ from zoo.export.resources import FOLDER_COPIES, memory
 BUILD_TRIES = 3
 """How often a build is started whose process dies."""
 
-Told = Callable[[FolderPlan, str], None]
+ReportProgress = Callable[[FolderPlan, str], None]
 """Is told of every plan what is going on."""
 
 
-class Teller(Quiet):
+class PlanProgress(Quiet):
     """Progress of one plan, as words."""
 
-    def __init__(self, plan: FolderPlan, tell: Told):
+    def __init__(self, plan: FolderPlan, tell: ReportProgress):
         self.plan, self.told = plan, tell
 
     def stage(self, text: str, total: int | None = None) -> None:
         self.told(self.plan, text)
 
 
-def start(plan: FolderPlan, tell: Told, options: Mapping[str, str]) -> Outcome:
+def start(plan: FolderPlan, tell: ReportProgress, options: Mapping[str, str]) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome, in which parameters
     are called as these options."""
     with spelled(options):
-        return attempt(plan.model, partial(build_folder, plan, Teller(plan, tell)))
+        return attempt(plan.model, partial(build_folder, plan, PlanProgress(plan, tell)))
 
 
 def memory_needed(plan: FolderPlan) -> int:
@@ -54,7 +54,7 @@ class Pool:
     """Where builds run: how to open it, what its workers are given, what says that one was lost."""
 
     open: Callable[[], AbstractContextManager[Executor]]
-    told: Told
+    told: ReportProgress
     lost: tuple[type[Exception], ...]
 
 
@@ -98,7 +98,7 @@ class InProcessExecutor(Executor):
 
 
 @contextmanager
-def process_pool(jobs: int, tell: Told) -> Generator[Pool]:
+def process_pool(jobs: int, tell: ReportProgress) -> Generator[Pool]:
     """Pool of so many processes, a fresh one for each build: what a build allocates is gone after
     it."""
     with fresh() as context, context.Manager() as manager:
@@ -115,7 +115,7 @@ def _send(queue: Queue[tuple[FolderPlan, str] | None], plan: FolderPlan, text: s
     queue.put((plan, text))
 
 
-def _listen(queue: Queue[tuple[FolderPlan, str] | None], tell: Told) -> None:
+def _listen(queue: Queue[tuple[FolderPlan, str] | None], tell: ReportProgress) -> None:
     while (item := queue.get()) is not None:
         tell(*item)
 

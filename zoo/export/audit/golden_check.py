@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
-from zoo.artifacts.folder_check import Finding, Judged, Residuals, residuals
+from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
 from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
@@ -30,7 +30,7 @@ TOWER_OUTPUTS = {
 }
 """What the vectors of a tower are called in a model of two, by what it takes."""
 
-Compare: TypeAlias = Callable[[runtime.Session, Variant], Judged]
+Compare: TypeAlias = Callable[[runtime.Session, Variant], NumbersCheck]
 """How far what a session gives is from what it should."""
 
 
@@ -40,7 +40,9 @@ def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
         golden = read_golden(folder / GOLDEN)
     except BadFile as error:
         lost = Finding("golden", False, "there are no golden numbers to compare with")
-        return Finding("golden numbers", False, str(error)), lambda live, variant: Judged(lost)
+        return Finding("golden numbers", False, str(error)), lambda live, variant: NumbersCheck(
+            lost
+        )
     shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.fed.items()}
     listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     return Finding("golden numbers", True, listed), partial(
@@ -50,7 +52,7 @@ def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
 
 def _at_every_level(
     folder: Path, golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
-) -> Judged:
+) -> NumbersCheck:
     """The golden input in a session twice, and at the levels of optimisation below it: the first
     that is wrong, or else what the session gave."""
     judged, (provider, *_) = rerun(golden, manifest, live, variant), live.get_providers()
@@ -67,11 +69,13 @@ def _at_every_level(
                 return replace(judgement, finding=replace(judgement.finding, detail=detail))
     except runtime.ERRORS as error:
         detail = f"{first_line(error)}, below the highest optimisation level"
-        return Judged(Finding("golden", False, detail))
+        return NumbersCheck(Finding("golden", False, detail))
     return judged
 
 
-def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant) -> Judged:
+def rerun(
+    golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
+) -> NumbersCheck:
     """The golden input through a session, and how far from the golden outputs that is."""
     taken = {each.name for each in live.get_inputs()}
     if taken < golden.fed.keys():
@@ -79,7 +83,7 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
     names = [output.name for output in live.get_outputs()]
     lost = sorted(set(names) ^ golden.outputs.keys())
     if lost:
-        return Judged(Finding("golden", False, f"only one side has {', '.join(lost)}"))
+        return NumbersCheck(Finding("golden", False, f"only one side has {', '.join(lost)}"))
     try:
         got = dict(zip(names, live.run(names, golden.fed), strict=True))
         comparisons = [
@@ -87,31 +91,33 @@ def rerun(golden: Golden, manifest: Manifest, live: runtime.Session, variant: Va
             for name, expected in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
-        return Judged(Finding("golden", False, first_line(error)))
+        return NumbersCheck(Finding("golden", False, first_line(error)))
     judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, comparisons))
 
     def by_patch() -> Residuals:
         stride, (height, width) = stated_entry(manifest).config.stride, manifest.preprocessing.size
         return residuals((height // stride, width // stride), got, golden.outputs)
 
-    return Judged(*judged, by_patch if "input_ids" not in golden.fed else None)
+    return NumbersCheck(*judged, by_patch if "input_ids" not in golden.fed else None)
 
 
 def _tower(
     golden: Golden, taken: frozenset[str], live: runtime.Session, variant: Variant
-) -> Judged:
+) -> NumbersCheck:
     """One of two towers, whose vectors have other lengths than those of both."""
     name, fed = TOWER_OUTPUTS.get(taken, ""), {each: golden.fed[each] for each in sorted(taken)}
     if name not in golden.outputs:
-        return Judged(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
+        return NumbersCheck(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
     try:
         (vectors,) = live.run(["pooler_output"], fed)
     except runtime.ERRORS as error:
-        return Judged(Finding("golden", False, first_line(error)))
+        return NumbersCheck(Finding("golden", False, first_line(error)))
     unit_vectors = unit(np.asarray(vectors))
     errors = converter.compare(unit_vectors, golden.outputs[name])
     record = compared(fed, "pooler_output", errors)
-    return Judged(*finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record])))
+    return NumbersCheck(
+        *finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record]))
+    )
 
 
 def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:

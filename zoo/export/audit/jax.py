@@ -10,13 +10,13 @@ from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.folder_check import Finding, Judged, Residuals, residuals
+from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.artifacts.words import worst_of
 from zoo.checkpoints.custom import own_entry
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.source import Choice, Given, Seed, chosen_weights
+from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, chosen_weights
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.export.audit.golden_check import Compare, finding
@@ -52,14 +52,14 @@ def compare_with_jax(
     progress.stage("running the model in JAX")
     samples = reference(entry, abstract(loaded.config), loaded.weights.arrays, signature)
 
-    def compare(live: runtime.Session, variant: Variant) -> Judged:
+    def compare(live: runtime.Session, variant: Variant) -> NumbersCheck:
         limit = limit_for(variant.precision, recorded.kind, entry.config)
         try:
             judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
         except runtime.ERRORS as error:
-            return Judged(Finding("JAX", False, first_line(error)))
+            return NumbersCheck(Finding("JAX", False, first_line(error)))
         by_patch = partial(first_residuals, live, samples[0], entry)
-        return Judged(*judged, by_patch if entry.config.takes == ("pixel_values",) else None)
+        return NumbersCheck(*judged, by_patch if entry.config.takes == ("pixel_values",) else None)
 
     return compare
 
@@ -75,7 +75,7 @@ def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> 
 
 def skip(passed: bool, detail: str) -> Compare:
     """No comparison, and why."""
-    return lambda live, variant: Judged(Finding("JAX", passed, detail))
+    return lambda live, variant: NumbersCheck(Finding("JAX", passed, detail))
 
 
 def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
@@ -113,10 +113,10 @@ def read_choice(
     """The weights that were named, by default those that the file was made from."""
     if named is not None:
         chosen = chosen_weights(named)
-        return Given(locate(entry.places, listener).path) if chosen == "auto" else chosen
+        return GivenCheckpoint(locate(entry.places, listener).path) if chosen == "auto" else chosen
     weights = manifest.weights
     if weights.seed is not None:
-        return Seed(weights.seed)
+        return SeededWeights(weights.seed)
     if weights.name is None:
         raise BadFile(
             f"the manifest names no checkpoint: name the weights with {parameter('weights')}."
@@ -124,5 +124,5 @@ def read_choice(
     folder = Path(weights.folder or "").name
     found = find_named(str(Path(folder, weights.name)), entry.places)
     if weights.adapter is None:
-        return Given(found)
-    return Given(find_named(Path(weights.adapter).name, entry.places), base=found)
+        return GivenCheckpoint(found)
+    return GivenCheckpoint(find_named(Path(weights.adapter).name, entry.places), base=found)

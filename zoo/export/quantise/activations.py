@@ -57,7 +57,7 @@ def mean_of_rows(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ActivationStatistics:
     """Range of one activation: its least and its largest number, and the means of its channels."""
 
     low: float
@@ -65,7 +65,7 @@ class Observed:
     means: Floats
 
 
-def observe(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Observed]:
+def observe(model: ir.Model, batches: Iterable[Floats]) -> dict[str, ActivationStatistics]:
     """Ranges by the names of the matrices; `model` is in float32.
 
     **Raises** `BadRequest` where an activation is no finite number.
@@ -82,7 +82,7 @@ def observe(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Observed]:
     return {matrix: ranges[left] for matrix, left in readers.items()}
 
 
-def _extremes(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Observed]:
+def _extremes(model: ir.Model, batches: Iterable[Floats]) -> dict[str, ActivationStatistics]:
     """By the activation's name; the model is used up."""
     graph = model.graph
     widths = {each.left: each.shape[0] for each in products(graph)}
@@ -98,7 +98,7 @@ def _extremes(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Observed]
     for index, value in enumerate(widths):
         low, high, mean = ([run[3 * index + part] for run in runs] for part in range(3))
         extremes = float(np.min(low)), float(np.max(high))
-        ranges[str(value.name)] = Observed(*extremes, np.mean(mean, axis=0))
+        ranges[str(value.name)] = ActivationStatistics(*extremes, np.mean(mean, axis=0))
     return ranges
 
 
