@@ -142,4 +142,7 @@ def prefixes_of(fitting: Iterable[Candidate], take: str) -> list[str]:
     used: dict[str, frozenset[int]] = {}
     for each in fitting:
         used[each.view.prefix] = max(used.get(each.view.prefix, frozenset()), each.used, key=len)
-    return [p for p, own in used.items() if not any(own < other for other in used.values())]
+    # Of two prefixes of the same tensors, the shorter stands for both.
+    shortest = {used[prefix]: prefix for prefix in sorted(used, key=len, reverse=True)}
+    largest = [own for own in shortest if not any(own < other for other in shortest)]
+    return [prefix for prefix in used if prefix in {shortest[own] for own in largest}]

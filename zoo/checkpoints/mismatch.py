@@ -102,14 +102,18 @@ def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | No
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     if reason := _channels(naming, view):
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-    misfit = nearest_misfit(parts, settings)
-    if misfit is None or not misfit.total:
+    nearest_ones = nearest_misfits(parts, settings)
+    if not nearest_ones or not nearest_ones[0].total:
         if reason := _grid(naming, view):
             return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
         family = next(each.family for each in MODELS.values() if naming in each.readable)
         sizes = next(filter(None, map(partial(_read_text, naming, view), MODELS.values())), "none")
         return _advised(checkpoint, family, naming, f"sizes that no network of it has ({sizes})")
-    return _advised(checkpoint, misfit.entry.family, misfit.naming, misfit.told)
+    first, *others = nearest_ones
+    told = first.told
+    for other in others:
+        told += f" (or like {other.entry.family}, but for {other.told})"
+    return _advised(checkpoint, first.entry.family, first.naming, told)
 
 
 def _read_text(naming: Naming, view: Checkpoint, entry: ModelInfo) -> str:
@@ -124,7 +128,7 @@ def _read_text(naming: Naming, view: Checkpoint, entry: ModelInfo) -> str:
 def contradiction(parts: Parts, settings: Settings | None, best: Checkpoint) -> str:
     """Return what does not fit the larger network of which `best` is a part; empty where there is
     none that nearly fits."""
-    misfit = nearest_misfit(parts, settings, len(best.tensors))
+    misfit = next(iter(nearest_misfits(parts, settings, len(best.tensors))), None)
     if misfit is None or not 0 < NEARLY * misfit.total <= len(misfit.view.tensors):
         return ""
     alone = f" {parameter('take')} {best.prefix} reads that part alone." if best.prefix else ""
@@ -187,9 +191,17 @@ def _is_split(key: str, first: str, second: str, keys: Collection[str]) -> bool:
     return is_weight and stem + second in keys and ".last_layer." not in f".{key}"
 
 
-def nearest_misfit(parts: Parts, settings: Settings | None, least: int = 0) -> Misfit | None:
-    """Return the network that fits a part of a checkpoint best, of the architectures that share
-    most names with it; None where none shares any. The part has more than `least` tensors."""
+MOST_NEAREST = 3
+"""How many networks are named that fit a checkpoint equally well."""
+
+
+def nearest_misfits(parts: Parts, settings: Settings | None, least: int = 0) -> list[Misfit]:
+    """Return the networks that fit a part of a checkpoint best, of the architectures that share
+    most names with it. Networks that miss the same tensors are given once.
+
+    The part has more than `least` tensors. A network of the type in the settings comes first, and
+    then alone.
+    """
     near = [
         (entry, naming, view)
         for entry in MODELS.values()
@@ -209,7 +221,13 @@ def nearest_misfit(parts: Parts, settings: Settings | None, least: int = 0) -> M
     others = [each for key, each in first.items() if key not in known]
     found = sized + [Misfit(*each, _name_misfits(*each)) for each in others]
     stated = settings.model_type if settings else ""
-    return min(found, key=lambda each: (each.total, each.entry.family != stated), default=None)
+    if not found:
+        return []
+    found.sort(key=lambda each: (each.total, each.entry.family != stated))
+    best = [each for each in found if each.total == found[0].total]
+    if found[0].entry.family == stated:
+        return best[:1]
+    return [*{each.told: each for each in reversed(best)}.values()][::-1][:MOST_NEAREST]
 
 
 def _knows_most(naming: Naming, view: Checkpoint) -> bool:
