@@ -1,7 +1,6 @@
 """Documents: what they show of the sources is there, and the measured tables are still true."""
 
 import json
-import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -30,11 +29,6 @@ FEATURES = 4
 """The largest of features of unit size, for which JAX is meant; logits of masks reach 40."""
 
 ROOT = Path(__file__).parents[1]
-
-
-def test_the_example_of_an_operation_is_the_code():
-    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    assert shown in (ROOT / "converter" / "lower" / "shape.py").read_text()
 
 
 def test_the_page_on_security_says_what_the_readers_hold():
