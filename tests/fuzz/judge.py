@@ -55,6 +55,7 @@ TOO_SMALL = re.compile(
     r"Calculated output dimension is negative|Conv node.*Invalid input shape"
     r"|ScatterElements node.*Indices vs updates dimensions differs"
     r"|ConvTranspose node.*output dimension is <= 0"
+    r"|Pool node.*Only N can be zero"
 )
 INFINITE = re.compile(r"(?!.*(off by|0\.0|named size)).*(NaN|infinit)", re.DOTALL)
 FINITE = "on finite numbers"
