@@ -469,7 +469,7 @@ def test_a_folder_of_both_towers(zoo, own):
     how = built.manifest.similarity
     logits = np.sort(how.scale * cosines[0] + how.bias)[::-1]
     np.testing.assert_allclose(1 / (1 + np.exp(-logits)), scores, rtol=0, atol=NOISE)
-    with pytest.raises(BadRequest, match="takes more than pictures"):
+    with pytest.raises(BadRequest, match="takes pixel_values and input_ids, not pictures alone"):
         built(image)
     for wrong in ("a cat", [], [7]):
         with pytest.raises(BadRequest, match=r"for texts|got labels"):
