@@ -102,18 +102,17 @@ def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | No
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     if reason := _channels(naming, view):
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-    nearest_ones = nearest_misfits(parts, settings)
-    if not nearest_ones or not nearest_ones[0].total:
+    misfits_of_file = nearest_misfits(parts, settings)
+    if not misfits_of_file or not misfits_of_file[0].total:
         if reason := _grid(naming, view):
             return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
         family = next(each.family for each in MODELS.values() if naming in each.readable)
         sizes = next(filter(None, map(partial(_read_text, naming, view), MODELS.values())), "none")
         return _advised(checkpoint, family, naming, f"sizes that no network of it has ({sizes})")
-    first, *others = nearest_ones
-    told = first.told
-    for other in others:
-        told += f" (or like {other.entry.family}, but for {other.told})"
-    return _advised(checkpoint, first.entry.family, first.naming, told)
+    first, *rest = misfits_of_file
+    alternatives = (f" (or like {each.entry.family}, but for {each.told})" for each in rest)
+    faults = first.told + "".join(alternatives)
+    return _advised(checkpoint, first.entry.family, first.naming, faults)
 
 
 def _read_text(naming: Naming, view: Checkpoint, entry: ModelInfo) -> str:
@@ -227,7 +226,10 @@ def nearest_misfits(parts: Parts, settings: Settings | None, least: int = 0) -> 
     best = [each for each in found if each.total == found[0].total]
     if found[0].entry.family == stated:
         return best[:1]
-    return [*{each.told: each for each in reversed(best)}.values()][::-1][:MOST_NEAREST]
+    distinct: dict[str, Misfit] = {}
+    for each in best:
+        distinct.setdefault(each.told, each)
+    return [*distinct.values()][:MOST_NEAREST]
 
 
 def _knows_most(naming: Naming, view: Checkpoint) -> bool:

@@ -52,6 +52,25 @@ def test_a_missing_tensor_is_named(name, naming, pytestconfig):
     assert named
 
 
+@pytest.mark.parametrize(
+    ("name", "naming", "key", "expected"),
+    [
+        # DINOv2 with registers and DINOv3 differ in their positions alone.
+        ("dinov2_vits14_reg", "equimo", "global_pos_embed.weight", "global_pos_embed.weight"),
+        # The tensors of a tower lie under two prefixes, one within the other.
+        ("clip_vitb32", "huggingface", "visual_projection.weight", None),
+    ],
+)
+def test_a_missing_tensor_leaves_two_readings(name, naming, key, expected):
+    state = of(name, naming)
+    del state[key]
+    read = likely(held(state), None)
+    if expected is None:
+        assert {candidate.view.prefix for candidate in read} == {""}
+    else:
+        assert not read and expected in strange(held(state), None)
+
+
 LAYER = "encoder.layer.0.mlp.fc1"
 
 
