@@ -6,7 +6,7 @@ from converter.legalize.bounds import UNCHECKED
 from tests.converter.operators.test_planted import STAYS, TABLE
 
 PAGE = Path(__file__).parents[3] / "docs" / "exactness.md"
-SAME = "the same, and said"
+SAME = "the same, and reported"
 
 
 def rows() -> list[list[str]]:
