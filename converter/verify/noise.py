@@ -189,6 +189,9 @@ class _Mover:
         args = [self._here(x) for x in args]
         if node.op.divides and isinstance(node.meaning, OfHeld):
             args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
+        if rounding is Rounding.SUMS and is_float(node.out.dtype):
+            # A product of integers with a float result rounds the integers first.
+            args = [x if is_float(x.dtype) else x.astype(node.out.dtype) for x in args]
         floats = [x for x in args if is_float(x.dtype)]
         exact = node not in self._divided and _stays_exact(rounding, floats)
         if rounding is Rounding.ADDS:
@@ -255,7 +258,7 @@ class _Mover:
         shared = len(batch[0]) + 1
         x = x.reshape(*x.shape, *(1,) * (y.ndim - shared))
         y = y.reshape(*y.shape[:shared], *(1,) * (total.ndim + 1 - y.ndim), *y.shape[shared:])
-        return (x * y).astype(total.dtype)
+        return x.astype(total.dtype) * y.astype(total.dtype)
 
     def _summed_first(self, x: Any, summed: Sequence[int], batch: Sequence[int]) -> Any:
         """[terms, *batch, *others]"""
@@ -267,7 +270,8 @@ class _Mover:
         """Partial sums along the first axis, of one row more each."""
         if self._np is np:
             return np.add.accumulate(line, 0)
-        _, sums = lax.scan(lambda total, row: (total + row,) * 2, jnp.zeros_like(line[0]), line)
+        zeros = jnp.zeros(line.shape[1:], line.dtype)
+        _, sums = lax.scan(lambda total, row: (total + row,) * 2, zeros, line)
         return sums
 
     def _ran(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:

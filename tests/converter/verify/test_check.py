@@ -329,6 +329,41 @@ def test_sums_of_nothing():
     assert converter.check(converter.to_onnx(fn, [x, y]), fn, [x, y]).passed
 
 
+def test_cumulative_sums_of_nothing_beside_a_branch():
+    """A graph with branches is evaluated with jax.numpy, whose scan has no first row here."""
+
+    def fn(x):
+        sums = jnp.cumsum(jnp.sin(x)[:, :0], 1)
+        return sums, lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x)
+
+    export = converter.to_onnx(fn, [(5, 3)])
+    assert converter.check(export, fn).passed
+    assert not converter.check(export, lambda x: [y * 1.001 for y in fn(x)]).passed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_integers_are_rounded_before_a_product_of_floats(seed):
+    """A sum of 60 products of large integers cancels: each product is rounded to float32."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 7, (60, 15)).astype(np.int32)
+    x = rng.integers(-(2**31), 2**31, 60).astype(np.int32)
+
+    def fn(x):
+        return lax.dot_general(x, weights, (((0,), (0,)), ((), ())), preferred_element_type="f4")
+
+    def in_another_order(x):
+        order = np.random.default_rng(seed).permutation(60)
+        rounded = x[order].astype(jnp.float32)
+        sums = jnp.zeros(15, jnp.float32)
+        for row, number in zip(weights[order], rounded, strict=True):
+            sums = sums + number * row.astype(np.float32)
+        return sums
+
+    export = converter.to_onnx(fn, [x])
+    assert converter.check(export, in_another_order, [x]).passed
+    assert not converter.check(export, lambda x: in_another_order(x) * 1.001, [x]).passed
+
+
 def test_parameters_are_rounded_too():
     table = {"a": RNG.standard_normal((5, 5)).astype(np.float32)}
 
