@@ -18,8 +18,6 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from PIL import Image
 
-from tests import notebook_pages
-
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LONGEST = 240
 """Seconds that a cell may take on a machine that has more to do."""
@@ -114,4 +112,3 @@ if __name__ == "__main__":
             with tempfile.TemporaryDirectory() as folder:
                 nbformat.write(run(path, Path(folder)), path)
             print(path.name, f"{path.stat().st_size / 1e3:.0f} KB")
-    notebook_pages.write()

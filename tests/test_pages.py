@@ -1,4 +1,4 @@
-"""Pages of the documentation: what they show is run, and the reference has every public name.
+"""Pages of the documentation: examples are run, links lead somewhere, and the site builds.
 
 A block behind a comment `<!-- needs … -->` takes something that is not in an empty folder. What a
 test can bring is in `BROUGHT`. The rest is in `ELSEWHERE`, with what runs it instead, or why
@@ -26,7 +26,6 @@ from typer.core import TyperGroup
 import converter
 import weights
 import zoo
-from tests import commands, notebook_pages, passes, reference
 from tests.browser import served
 from tests.references.classifiers import OWN
 from tests.seeded import state_of
@@ -38,16 +37,14 @@ from zoo.images.photograph import photographs
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")} - {*notebook_pages.PAGES.glob("*")}
-)
+PAGES = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")})
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 BLOCK = re.compile(r"^(?:<!-- needs ([^>]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN = {"sh", "python"}
 """Languages that are run here."""
 
-GENERATED = {"command-line.md", "runtimes.md", "converter.md", "weights.md", "zoo.md"}
-"""Pages whose blocks are written by what knows them: Typer, tests/judges and tests/reference."""
+GENERATED = {"runtimes.md"}
+"""Pages whose blocks tests/judges writes."""
 
 
 def bring_checkpoint():
@@ -258,30 +255,19 @@ def run_lines(text):
         assert call(app, arguments) == 0, line
 
 
-WRITTEN = {"command-line": commands.page, "passes": passes.page}
-WRITTEN |= {package: partial(reference.page, package) for package in reference.FIRST}
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_pages_that_programs_write(name):
-    """They are what `python -m tests.commands`, `tests.passes` and `tests.reference` write."""
-    assert (ROOT / "docs" / "reference" / f"{name}.md").read_text() == WRITTEN[name]()
-
-
-def test_the_site_builds_and_has_every_public_name(tmp_path, chromium):
+def test_the_site_builds_and_has_every_public_name(chromium):
     pytest.importorskip("zensical", reason="the documentation site needs the extra [docs]")
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    command = [sys.executable, "-m", "zensical", "build", "--strict"]
-    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
+    command = [sys.executable, "docs/build.py"]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "No issues found" in said
     for module in (converter, weights, zoo):
-        text = (tmp_path / "docs" / "reference" / f"{module.__name__}.md").read_text()
-        described = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
-        assert described == {*module.__all__} - {"__version__"}
-    with served(tmp_path / "site") as address:
+        text = (ROOT / "site" / "reference" / module.__name__ / "index.html").read_text()
+        described = set(re.findall(rf'<h2 id="{module.__name__}\.(\w+)"', text))
+        assert described >= {*module.__all__} - {"__version__"}
+    assert "The passes in their order" in (ROOT / "site/reference/passes/index.html").read_text()
+    with served(ROOT / "site") as address:
         page, asked = chromium.new_page(), []
         page.on("request", lambda found: asked.append(found.url))
         page.goto(address)

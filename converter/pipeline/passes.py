@@ -3,7 +3,7 @@
 After every pass the graph is one that JAX can evaluate, so whoever doubts a number evaluates it
 after each (``converter.bisect`` does). No pass runs another: what has to come again is a row again,
 and what comes again until nothing changes is a ``PassGroup`` row. The order is checked against what
-the passes say of themselves, and ``python -m tests.passes`` writes the page of it.
+the passes say of themselves, and ``python docs/build.py`` writes the page of it.
 """
 
 from collections import Counter

@@ -1,31 +1,21 @@
-"""The pages of the notebooks are what is stored in those, and links lead somewhere."""
+"""Links between committed pages lead somewhere. `python docs/build.py` checks those of the site."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests import notebook_pages
-
-ROOT = notebook_pages.ROOT
+ROOT = Path(__file__).parents[1]
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`\n]+`")
 
 
-def test_pages_are_what_the_notebooks_hold():
-    """`python -m tests.notebook_pages` writes them."""
-    there = {path.name: path.read_bytes() for path in notebook_pages.PAGES.iterdir()}
-    made = notebook_pages.files()
-    assert there.keys() == made.keys()
-    assert [name for name in made if there[name] != made[name]] == []
-
-
 def anchors(page: Path) -> set[str]:
-    """Where links into a page lead, as Python-Markdown calls its headings."""
+    """Return the anchors of a page, as Python-Markdown makes them from its headings."""
     headings = re.findall(r"^#+ (.+)", BLOCK.sub("", page.read_text()), re.MULTILINE)
     words = (re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings)
-    return {re.sub(r"[\s-]+", "-", each) for each in words}
+    return {re.sub(r"[\s-]+", "-", word) for word in words}
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())

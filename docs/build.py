@@ -1,0 +1,123 @@
+"""Build the documentation site: `python docs/build.py` writes `build/docs` and then `site/`.
+
+`build/docs` has the committed pages and those that are written from the sources: the command line,
+the list of passes and the notebooks with their stored outputs. The reference of the packages is
+written by mkdocstrings. The command fails if a link leads nowhere.
+"""
+
+import html
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from nbconvert.exporters import MarkdownExporter
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # a script has its own folder there
+
+from converter.pipeline.passes import PASSES, Pass  # noqa: E402
+
+TARGET = ROOT / "build" / "docs"
+
+TYPER = ("-m", "typer", "zoo.cli.app", "utils", "docs", "--name", "zoo")
+EXAMPLES = re.compile(r"^(Examples?):\n((?:zoo .*\n)+)", re.MULTILINE)
+
+LINKS = (
+    (re.compile(r"\]\(((?:\.\./)*)\.\./notebooks/(\w+)\.ipynb\)"), r"](\1notebooks/\2.md)"),
+    (re.compile(r"\]\(\.\./\.\./converter/pipeline/passes\.py\)"), "](../reference/passes.md)"),
+)
+"""Links to files of the repository, which have a page of the site."""
+
+NOTEBOOK_LINKS = (
+    (re.compile(r"\]\((\w+)\.ipynb\)"), r"](\1.md)"),
+    (re.compile(r"\]\(\.\./docs/"), "](../"),
+)
+
+PASSES_HEAD = """# The passes in their order
+
+[Passes](../concepts/passes.md) says what they are for. A graph is canonicalized after a pass that
+is marked with * and changed something. The passes of a group (a number and a letter) run again, one
+after the other, while the first of them changes anything, {most} times at most.
+
+| | pass | what it does | from opset |
+|---|---|---|---|
+"""
+
+
+def write_pages(target: Path = TARGET) -> None:
+    """Write all pages of the site into a folder, which is emptied first."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", target, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for page in target.rglob("*.md"):
+        page.write_text(replace_links(page.read_text(), LINKS))
+    (target / "reference" / "command-line.md").write_text(command_line_page())
+    (target / "reference" / "passes.md").write_text(passes_page())
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        write_notebook(notebook, target / "notebooks")
+
+
+def replace_links(text: str, links: tuple[tuple[re.Pattern[str], str], ...]) -> str:
+    """Return the text with each pattern replaced."""
+    for pattern, replacement in links:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def command_line_page() -> str:
+    """Return Typer's page of all commands, with the examples as blocks of code."""
+    command = [sys.executable, *TYPER]
+    text = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    return EXAMPLES.sub(
+        lambda found: f"**{found[1]}**:\n\n```sh\n{html.unescape(found[2])}```\n",
+        text.strip() + "\n",
+    )
+
+
+def passes_page() -> str:
+    """Return the page of the passes of a conversion."""
+    (most,) = {row.most for row in PASSES if not isinstance(row, Pass)}
+    return PASSES_HEAD.format(most=most) + "".join(passes_rows())
+
+
+def passes_rows() -> Iterator[str]:
+    """Yield a row for each pass; the passes of a group have a number and a letter."""
+    for number, row in enumerate(PASSES, 1):
+        if isinstance(row, Pass):
+            yield passes_row(str(number), row)
+            continue
+        for letter, step in zip("abcdef", row.passes, strict=False):
+            yield passes_row(f"{number}{letter}", step)
+
+
+def passes_row(number: str, step: Pass) -> str:
+    """Return the row of one pass."""
+    mark = "\\*" if step.canonical else ""
+    return f"| {number} | {step.name}{mark} | {step.purpose} | {step.since} |\n"
+
+
+def write_notebook(path: Path, folder: Path) -> None:
+    """Write the page of a notebook, and its pictures, into a folder."""
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"unique_key": path.stem, "output_files_dir": f"{path.stem}_files"}
+    text, resources = MarkdownExporter().from_notebook_node(notebook, resources=resources)
+    folder.mkdir(exist_ok=True)
+    (folder / f"{path.stem}.md").write_text(replace_links(text, NOTEBOOK_LINKS))
+    for name, content in resources["outputs"].items():
+        picture = folder / name
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_bytes(content)
+
+
+def main() -> int:
+    """Write the pages and build the site. Return the exit code of zensical."""
+    write_pages()
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
