@@ -6,6 +6,7 @@ written by mkdocstrings. The command fails if a link leads nowhere.
 """
 
 import html
+import json
 import re
 import shutil
 import subprocess
@@ -29,6 +30,10 @@ EXAMPLES = re.compile(r"^(Examples?):\n((?:zoo .*\n)+)", re.MULTILINE)
 LINKS = (
     (re.compile(r"\]\(((?:\.\./)*)\.\./notebooks/(\w+)\.ipynb\)"), r"](\1notebooks/\2.md)"),
     (re.compile(r"\]\(\.\./\.\./converter/pipeline/passes\.py\)"), "](../reference/passes.md)"),
+    (
+        re.compile(r"\]\(\.\./\.\./tests/golden/setting_outcomes\.json\)"),
+        "](../reference/settings.md)",
+    ),
 )
 """Links to files of the repository, which have a page of the site."""
 
@@ -36,6 +41,21 @@ NOTEBOOK_LINKS = (
     (re.compile(r"\]\((\w+)\.ipynb\)"), r"](\1.md)"),
     (re.compile(r"\]\(\.\./docs/"), "](../"),
 )
+
+SETTINGS = ROOT / "tests" / "golden" / "setting_outcomes.json"
+SETTINGS_HEAD = """# Settings of checkpoints
+
+Each setting of these classes of transformers and timm was set to other values, and a small network
+of the library was saved with it. A setting is *followed* if the zoo then computes what the library
+computes, and *refused* if the zoo refuses to read the checkpoint and names the setting. A setting
+that is followed at some values and refused at others is in both columns. The third column counts
+the settings that change nothing in the library.
+
+{total:,} settings of {classes} classes:
+
+| class | settings | without effect | followed | refused |
+|---|---|---|---|---|
+"""
 
 PASSES_HEAD = """# The passes in their order
 
@@ -56,6 +76,7 @@ def write_pages(target: Path = TARGET) -> None:
         page.write_text(replace_links(page.read_text(), LINKS))
     (target / "reference" / "command-line.md").write_text(command_line_page())
     (target / "reference" / "passes.md").write_text(passes_page())
+    (target / "reference" / "settings.md").write_text(settings_page())
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         write_notebook(notebook, target / "notebooks")
 
@@ -97,6 +118,25 @@ def passes_row(number: str, step: Pass) -> str:
     """Return the row of one pass."""
     mark = "\\*" if step.canonical else ""
     return f"| {number} | {step.name}{mark} | {step.purpose} | {step.since} |\n"
+
+
+def settings_page() -> str:
+    """Return the page of what becomes of every setting of a checkpoint."""
+    classes = json.loads(SETTINGS.read_text())
+    total = sum(map(len, classes.values()))
+    head = SETTINGS_HEAD.format(total=total, classes=len(classes))
+    return head + "".join(settings_row(name, outcomes) for name, outcomes in classes.items())
+
+
+def settings_row(name: str, outcomes: dict[str, list[str]]) -> str:
+    """Return the row of one class; ``outcomes`` has those of each setting by its path."""
+    idle = sum(words == ["without effect"] for words in outcomes.values())
+    cells = []
+    for word in ("followed", "refused"):
+        settings = (path for path, words in outcomes.items() if word in words)
+        names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
+        cells.append(", ".join(f"`{setting}`" for setting in names))
+    return f"| `{name}` | {len(outcomes)} | {idle} | {' | '.join(cells)} |\n"
 
 
 def write_notebook(path: Path, folder: Path) -> None:

@@ -1,5 +1,5 @@
 """What becomes of every setting of the classes of transformers and timm that are read, at other
-values, as `golden/setting_outcomes.json` and a table on the page of checkpoints have it.
+values, as `golden/setting_outcomes.json` has it. `docs/build.py` shows it as a table.
 
 A library makes a small seeded network of the changed settings. The zoo then reads a network that
 computes the same from what the library saves, or refuses it. Where the setting alone makes the
@@ -194,33 +194,6 @@ def outcomes(name: str) -> tuple[dict[str, list[str]], list[str]]:
     return {setting: sorted(words) for setting, words in found.items()}, wrong
 
 
-PAGE = GOLDEN.parents[1] / "docs" / "how-to" / "export.md"
-START = "<!-- settings: written by tests/zoo/checkpoints/setting_outcomes.py -->\n"
-END = "<!-- end of settings -->\n"
-
-
-def table(kept: Outcomes) -> str:
-    """Return the outcomes as a table: names of settings that are followed or refused at some value,
-    and how many there are that change nothing in their library."""
-    rows = ["| class | settings | without effect | followed | refused |", "|---|---|---|---|---|"]
-    for name, of in kept.items():
-        idle = sum(words == [UNCHANGED] for words in of.values())
-        listed = (
-            dict.fromkeys(each.rpartition(".")[2] for each, words in of.items() if word in words)
-            for word in (FOLLOWED, REFUSED)
-        )
-        cells = (", ".join(f"`{each}`" for each in names) for names in listed)
-        rows.append(f"| `{name}` | {len(of)} | {idle} | {' | '.join(cells)} |")
-    total = sum(map(len, kept.values()))
-    return f"{total:,} settings of {len(kept)} classes:\n\n" + "\n".join(rows) + "\n"
-
-
-def write_page(kept: Outcomes) -> None:
-    """Write the table into its page."""
-    before, _, rest = PAGE.read_text().partition(START)
-    PAGE.write_text(before + START + "\n" + table(kept) + "\n" + END + rest.partition(END)[2])
-
-
 def to_text(kept: Outcomes) -> str:
     """Return JSON with a line for each setting."""
     classes = []
@@ -236,7 +209,6 @@ def main(names: list[str]) -> None:
         kept[name], wrong = outcomes(name)
         print(name, len(kept[name]), *wrong, sep="\n  ", flush=True)
         FILE.write_text(to_text(kept))
-        write_page(kept)
 
 
 if __name__ == "__main__":
