@@ -37,7 +37,7 @@ from converter.ir.evaluation import (
     run_node,
     run_uncompiled,
 )
-from converter.ir.op import Rounding, Vectors
+from converter.ir.op import Linear, Rounding, Vectors
 from converter.ir.rewrite import drop_dead, sweep
 from converter.jax_versions import enable_x64
 from converter.pipeline.settings import PassSettings
@@ -189,7 +189,7 @@ class _Mover:
         args = [self._here(x) for x in args]
         if node.op.divides and isinstance(node.meaning, OfHeld):
             args = [self._either_zero(x) for x in args]  # which infinity it is depends on them
-        if rounding is Rounding.SUMS and is_float(node.out.dtype):
+        if node.op.linear is Linear.EACH and is_float(node.out.dtype):
             # A product of integers with a float result rounds the integers first.
             args = [x if is_float(x.dtype) else x.astype(node.out.dtype) for x in args]
         floats = [x for x in args if is_float(x.dtype)]

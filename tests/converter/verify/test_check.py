@@ -364,6 +364,17 @@ def test_integers_are_rounded_before_a_product_of_floats(seed):
     assert not converter.check(export, lambda x: in_another_order(x) * 1.001, [x]).passed
 
 
+def test_indices_of_a_sum_stay_integers():
+    """A scatter adds floats at integer indices, which are no factors of a product."""
+
+    def fn(x, indices):
+        return jnp.zeros((4, 3)).at[indices].add(jnp.sin(x))
+
+    x, indices = RNG.standard_normal((5, 3)).astype(np.float32), np.int32([0, 3, 3, 1, 0])
+    export = converter.to_onnx(fn, [x, indices])
+    assert not converter.check(export, lambda *x: fn(*x) * 1.001, [x, indices]).passed
+
+
 def test_parameters_are_rounded_too():
     table = {"a": RNG.standard_normal((5, 5)).astype(np.float32)}
 
