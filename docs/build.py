@@ -1,7 +1,8 @@
 """Build the documentation site: `python docs/build.py` writes `build/docs` and then `site/`.
 
 `build/docs` has the committed pages and those that are written from the sources: the command line,
-the list of passes and the notebooks with their stored outputs. The reference of the packages is
+the list of passes, settings of checkpoints, faults of runtimes with the files that show them, and
+the notebooks with their stored outputs. The reference of the packages is
 written by mkdocstrings. The command fails if a link leads nowhere.
 """
 
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # a script has its own folder there
 
 from converter.pipeline.passes import PASSES, Pass  # noqa: E402
+from tests.judges.habits.page import details_page  # noqa: E402
 
 TARGET = ROOT / "build" / "docs"
 
@@ -77,6 +79,7 @@ def write_pages(target: Path = TARGET) -> None:
     (target / "reference" / "command-line.md").write_text(command_line_page())
     (target / "reference" / "passes.md").write_text(passes_page())
     (target / "reference" / "settings.md").write_text(settings_page())
+    (target / "reference" / "runtime-faults.md").write_text(details_page())
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         write_notebook(notebook, target / "notebooks")
 

@@ -43,9 +43,6 @@ BLOCK = re.compile(r"^(?:<!-- needs ([^>]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOT
 SHOWN = {"sh", "python"}
 """Languages that are run here."""
 
-GENERATED = {"runtimes.md"}
-"""Pages whose blocks tests/judges writes."""
-
 
 def bring_checkpoint():
     """The file that a page names, whose numbers are not the published ones."""
@@ -109,7 +106,7 @@ ELSEWHERE = {
 
 def blocks(page, needs):
     """Language and text of what is run, of those that need the same."""
-    found = [] if page.name in GENERATED else BLOCK.findall(page.read_text())
+    found = BLOCK.findall(page.read_text())
     return [(kind, text) for wanted, kind, text in found if wanted == needs and kind in SHOWN]
 
 
@@ -119,7 +116,7 @@ def test_every_block_is_run_here_or_elsewhere(page):
     assert page.read_text().count("```") == 2 * len(found)
     for needs, kind, _ in found:
         assert needs in {"", *BROUGHT, *ELSEWHERE}
-        assert kind in SHOWN or needs in ELSEWHERE or page.name in GENERATED, kind
+        assert kind in SHOWN or needs in ELSEWHERE, kind
 
 
 @pytest.fixture
@@ -226,7 +223,7 @@ FOLLOWED = {"", *BROUGHT} - PROMISING
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_followed_from_its_first_line(page, place, tmp_path):
     """By somebody who has done the first page, and has what this page asks for."""
-    given = [] if page.name in GENERATED else BLOCK.findall(page.read_text())
+    given = BLOCK.findall(page.read_text())
     shown = [each for each in given if each[0] in FOLLOWED and each[1] in SHOWN]
     if not shown:
         pytest.skip("there is nothing on it that could be run here")
@@ -285,9 +282,7 @@ NAMED = re.compile(r"`(zoo \w[^`]*|(?:\.venv/bin/)?python (?:-m )?[\w./]+[^`]*)`
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
 def test_commands_that_a_text_names_are_there(page):
     """Inside of sentences and tables: the command and its options, or the program."""
-    text = page.read_text()
-    examples = re.findall("^zoo .*$", text, re.MULTILINE) if page.name in GENERATED else []
-    for line in NAMED.findall(text) + examples:
+    for line in NAMED.findall(page.read_text()):
         program, *words = shlex.split(line)
         if program == "zoo":
             assert_command(words)

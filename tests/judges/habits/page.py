@@ -1,33 +1,59 @@
-"""The page that lists them."""
+"""The pages that list what runtimes get wrong."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from converter.targets.versions import versions
 from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime, kernels
 
-INTRODUCTION = """# Runtimes
+INTRODUCTION = """# What runtimes get wrong
 
-What runtimes get wrong, or cannot run, of files that are right by the standard: each with a
-minimal file in ONNX's text form (`onnx.parser.parse_model`), what JAX gives for it, what the
-runtime gives, and what our converter does about it. It was seen on CPUs, in all versions that the
-heading names. What the newest of them has mended is listed apart. The converter does the same about
-it as before, unless the target names newer versions alone (`onnxruntime>=1.32`).
-`tests/judges/test_habits.py` runs every file.
+Faults of runtimes, and operators that they cannot run, in files that are right by the standard. They
+were seen on CPUs, in all versions that a heading names. Faults that a newer version mended have a
+heading of their own; the converter avoids them too, unless the target names newer versions alone
+(`onnxruntime>=1.32`).
+"""
+
+SUMMARY = """The tables in `tests/judges/habits` have a minimal file for each fault, with its inputs, the right
+result and the result of the runtime. The site shows them as a page (`python docs/build.py`), and
+`tests/judges/test_habits.py` runs them. This page is written by `python -m tests.judges.habits`.
+"""
+
+DETAILS = """Each fault has a minimal file in ONNX's text form (`onnx.parser.parse_model`), the result that JAX
+gives, the result of the runtime, and what the converter does.
 """
 
 
 def page() -> str:
-    """`docs/runtimes.md`."""
-    sections = (line for runtime in TABLES for line in _section(runtime))
-    return "\n".join([INTRODUCTION, *sections, *_kernels()])
+    """Return `docs/runtimes.md`: a row for each fault."""
+    rows = (line for runtime in TABLES for line in _section(runtime, _summary))
+    return "\n".join([INTRODUCTION, SUMMARY, *rows, *_kernels()])
 
 
-def _section(runtime: Runtime) -> Iterator[str]:
+def details_page() -> str:
+    """Return the page with the minimal file of each fault."""
+    entries = (line for runtime in TABLES for line in _section(runtime, _entries))
+    return "\n".join([INTRODUCTION, DETAILS, *entries])
+
+
+def _section(runtime: Runtime, lines: Callable[[Sequence[Habit]], Iterator[str]]) -> Iterator[str]:
     yield f"## {TITLES[runtime]} {' and '.join(VERSIONS[runtime])}\n"
     for title, habits in _by_title(runtime).items():
         yield f"### {title}\n"
-        for habit in habits:
-            yield from _entry(habit)
+        yield from lines(habits)
+
+
+def _summary(habits: Sequence[Habit]) -> Iterator[str]:
+    yield "| fault | by the standard | the converter |"
+    yield "|---|---|---|"
+    for habit in habits:
+        cells = (habit.name, habit.standard, habit.ours)
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+def _entries(habits: Sequence[Habit]) -> Iterator[str]:
+    for habit in habits:
+        yield from _entry(habit)
 
 
 def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
