@@ -7,19 +7,20 @@ from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime
 
 INTRODUCTION = """# What runtimes get wrong
 
-Faults of runtimes, and operators that they cannot run, in files that are right by the standard. They
-were seen on CPUs, in all versions that a heading names. Faults that a newer version mended have a
-heading of their own; the converter avoids them too, unless the target names newer versions alone
-(`onnxruntime>=1.32`).
+Faults of runtimes, and operators that they cannot run, in files that are right by the standard.
+They were seen on CPUs, in all versions that a heading names. Faults that a newer version mended
+have a heading of their own; the converter avoids them too, unless the target names newer versions
+alone (`onnxruntime>=1.32`).
 """
 
-SUMMARY = """The tables in `tests/judges/habits` have a minimal file for each fault, with its inputs, the right
-result and the result of the runtime. The site shows them as a page (`python docs/build.py`), and
-`tests/judges/test_habits.py` runs them. This page is written by `python -m tests.judges.habits`.
+SUMMARY = """The tables in `tests/judges/habits` have a minimal file for each fault, with its inputs,
+the right result and the result of the runtime. The site shows them as a page
+(`python docs/build.py`), and `tests/judges/test_habits.py` runs them. This page is written by
+`python -m tests.judges.habits`.
 """
 
-DETAILS = """Each fault has a minimal file in ONNX's text form (`onnx.parser.parse_model`), the result that JAX
-gives, the result of the runtime, and what the converter does.
+DETAILS = """Each fault has a minimal file in ONNX's text form (`onnx.parser.parse_model`), the
+result that JAX gives, the result of the runtime, and what the converter does.
 """
 
 
