@@ -13,8 +13,8 @@ have a heading of their own; the converter avoids them too, unless the target na
 alone (`onnxruntime>=1.32`).
 """
 
-SUMMARY = """The tables in `tests/judges/habits` have a minimal file for each fault, with its inputs,
-the right result and the result of the runtime. The site shows them as a page
+SUMMARY = """The tables in `tests/judges/habits` have a minimal file for each fault, with its
+inputs, the right result and the result of the runtime. The site shows them as a page
 (`python docs/build.py`), and `tests/judges/test_habits.py` runs them. This page is written by
 `python -m tests.judges.habits`.
 """
