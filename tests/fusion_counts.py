@@ -2,7 +2,7 @@
 
 `fusion_counts.json` has a line for each program: the number of nodes by operator and the number of
 near misses by reason, at opsets 18 and 23. A change of a recogniser that gains or loses a fusion is
-a difference from this file.
+a difference from this file. It holds for the version of JAX that its first line names.
 
     python -m tests.fusion_counts                      print the differences
     python -m tests.fusion_counts "programs resize"    only for programs whose names start with this
@@ -41,8 +41,8 @@ BATCH = 50
 """Programs between two writes of the file, and between two clearings of the caches of JAX."""
 
 Counts: TypeAlias = dict[str, Any]
-"""Numbers of operators and of near misses by opset, or by `ANY` where these are equal at all of them;
-the name of the error if a program is refused."""
+"""Numbers of operators and of near misses by opset, or by `ANY` where all opsets have the same; the
+name of the error if a program is refused."""
 
 Convert: TypeAlias = Callable[[int], converter.Export]
 """Convert a program at an opset."""
@@ -107,10 +107,11 @@ def _counts(convert: Convert, opset: int) -> Counts:
     return {kind: numbers for kind, numbers in counts.items() if numbers}
 
 
-def read() -> dict[str, Counts]:
-    """Return the counts in the file by program; none if there is no file."""
-    written: dict[str, Counts] = json.loads(FILE.read_text()) if FILE.exists() else {}
-    return written
+def read() -> tuple[str, dict[str, Counts]]:
+    """Return the version of JAX that wrote the file, and the counts by program; empty without a
+    file."""
+    content = json.loads(FILE.read_text()) if FILE.exists() else {"jax": "", "programs": {}}
+    return content["jax"], content["programs"]
 
 
 def write(counts: Mapping[str, Counts]) -> None:
@@ -119,7 +120,8 @@ def write(counts: Mapping[str, Counts]) -> None:
         f"{json.dumps(name)}: {json.dumps(counts[name], separators=(',', ':'))}"
         for name in sorted(counts)
     ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    head = f'{{"jax": {json.dumps(jax.__version__)}, "programs": {{\n'
+    FILE.write_text(head + ",\n".join(lines) + "\n}}\n")
 
 
 def differences(name: str, written: Counts, counted: Counts) -> list[str]:
@@ -142,7 +144,7 @@ def differences(name: str, written: Counts, counted: Counts) -> list[str]:
 def _update(chosen: Mapping[str, Convert], known: Iterable[str], resume: bool) -> None:
     """Write the lines of the chosen programs; lines of programs that are not known are deleted."""
     names = {*known}
-    counts = {name: line for name, line in read().items() if name in names}
+    counts = {name: line for name, line in read()[1].items() if name in names}
     left = [name for name in chosen if not (resume and name in counts)]
     for start in range(0, len(left), BATCH):
         counts |= {name: count(chosen[name]) for name in left[start : start + BATCH]}
@@ -152,7 +154,7 @@ def _update(chosen: Mapping[str, Convert], known: Iterable[str], resume: bool) -
 
 
 def _compare(chosen: Mapping[str, Convert]) -> None:
-    written = read()
+    _, written = read()
     for number, (name, convert) in enumerate(chosen.items()):
         for sentence in differences(name, written.get(name, {}), count(convert)):
             print(sentence, flush=True)
