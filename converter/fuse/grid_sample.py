@@ -18,7 +18,7 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
 from converter.frontend.trace import trace
-from converter.fuse.match import NearMiss, Recogniser, settled_view
+from converter.fuse.match import NearMiss, Recogniser, settled_view, whole
 from converter.fuse.named_calls import call_order, mapped, results
 from converter.ir import Node, Value, const, dims, formulas, ops
 from converter.ir.axes import Factor, View, along
@@ -91,23 +91,26 @@ def _coordinates(x: jax.Array, rows: jax.Array, columns: jax.Array, *, mode: str
     return map_coordinates(x, [rows, columns], order=1, mode=mode)
 
 
-def _pixel_axes(node: Node) -> tuple[set[int], list[int]] | None:
+def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
     """Axes of the image that are batched together with the places, and all that are batched, by
     what gathers from it; a trace proves it."""
     body = node.bodies["call"]
     image = body.inputs[0]
     for inner in body.nodes:
-        if inner.op is ops.gather and inner.inputs[0] is image:
-            numbers = inner.params["dimension_numbers"]
-            shared = set(numbers.operand_batching_dims)
-            pixels = set(numbers.start_index_map) - shared
-            batched = [axis for axis in range(image.rank) if axis not in pixels]
-            return (shared, batched) if len(pixels) == 2 else None
+        if inner.op is not ops.gather:
+            continue
+        seen, numbers = whole(inner.inputs[0]), inner.params["dimension_numbers"]
+        if seen.base is not image or not seen.is_whole:
+            continue
+        shared = {seen.axes[axis] for axis in numbers.operand_batching_dims}
+        pixels = {seen.axes[axis] for axis in numbers.start_index_map} - shared
+        batched = [axis for axis in range(image.rank) if axis not in pixels]
+        return (shared, batched) if len(pixels) == 2 else None
     return None
 
 
 def _levels(
-    shape: Shape, places: Shape, batched: Sequence[int], shared: set[int]
+    shape: Shape, places: Shape, batched: Sequence[int], shared: set[int | None]
 ) -> Iterator[tuple[list[Level], list[Level]]]:
     """Yield the levels of ``vmap`` that batch these axes, and the same as axes of the operands."""
     for order in permutations(batched):
@@ -126,7 +129,11 @@ def _levels(
 
 
 def _place_axes(
-    shape: Shape, places: Shape, order: Sequence[int], shared: set[int], taken: tuple[int, ...]
+    shape: Shape,
+    places: Shape,
+    order: Sequence[int],
+    shared: set[int | None],
+    taken: tuple[int, ...],
 ) -> Iterator[list[Level]]:
     """Yield an axis of the places for each axis of the image that is batched with them."""
     if not order:

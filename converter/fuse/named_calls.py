@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import jax
 
+from converter.frontend.diagnostics import RAISED
 from converter.frontend.trace import trace
 from converter.fuse.match import whole
 from converter.ir import Node, Value, dims, ops
@@ -34,7 +35,10 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
     ``function`` has to call the named function once, with its own operands.
     """
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
-    graph = trace(function, specs, calls=frozenset({node.params["name"]}))
+    try:
+        graph = trace(function, specs, calls=frozenset({node.params["name"]}))
+    except RAISED:  # JAX refuses some arguments that the call did not have
+        return None
     calls = [n for n in graph.nodes if n.op is ops.named_call]
     if len(calls) != 1 or not _is_equal(node, calls[0]):
         return None
