@@ -1,7 +1,7 @@
 """Values as polynomials, in whatever order their operations were written.
 
-A value along its logical axes (a `View`) becomes a sum of monomials over *atoms*: other views, names
-of sizes, sums along axes, and polynomials with an exponent that is negative or a half.
+A value along its logical axes (a `View`) becomes a sum of monomials over *atoms*: other views,
+names of sizes, sums along axes, and polynomials with an exponent that is negative or a half.
 
     mean((x - mean(x))^2)    mean(x^2) - mean(x)^2    (sum(x*x) - sum(x)*mean(x)) / n
 
@@ -16,6 +16,7 @@ operator which computes the value itself need not.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ def count(sizes: Iterable[Dim]) -> Terms:
     """Return the number of elements of these sizes as a polynomial of names."""
     total: Terms = {ONE: 1.0}
     for size in sizes:
-        total = _multiplied(total, size_terms(size))
+        total = multiplied(total, size_terms(size))
     return total
 
 
@@ -122,14 +123,11 @@ def size_terms(dim: Dim) -> Terms:
         if name in ("add", "sub") and len(parts) == 2:
             return _added(parts[0], parts[1], 1 if name == "add" else -1)[0]
         if name == "mul":
-            return _multiplied(*parts)
+            return multiplied(*parts)
         if name == "neg":
             return {monomial: -number for monomial, number in parts[0].items()}
         if name == "pow" and parts[1].keys() == {ONE}:
-            result: Terms = {ONE: 1.0}
-            for _ in range(int(parts[1][ONE])):
-                result = _multiplied(result, parts[0])
-            return result
+            return powered(parts[0], int(parts[1][ONE]))
         return {frozenset({(f"{name}({parts})", 1)}): 1.0}
 
     return dims.fold_dims(dim, leaf, apply)
@@ -151,11 +149,25 @@ def _added(one: Terms, other: Terms, sign: float = 1.0) -> tuple[Terms, list[Mon
     return result, cancelled
 
 
-def _multiplied(one: Terms, other: Terms) -> Terms:
+def multiplied(one: Terms, other: Terms) -> Terms:
+    """Return the product of two polynomials."""
     result: Terms = {}
     for a, x in one.items():
         for b, y in other.items():
             result, _ = _added(result, {_product(a, b): x * y})
+    return result
+
+
+def powered(terms: Terms, power: int) -> Terms:
+    """Return a polynomial to the power of an integer."""
+    if power < 0 and len(terms) != 1:
+        return {frozenset({(Inner(frozenset(terms.items())), power)}): 1.0}
+    if power < 0:
+        ((monomial, number),) = terms.items()
+        return {frozenset((atom, power * own) for atom, own in monomial): number**power}
+    result: Terms = {ONE: 1.0}
+    for _ in range(power):
+        result = multiplied(result, terms)
     return result
 
 
@@ -164,6 +176,11 @@ def _product(one: Monomial, other: Monomial) -> Monomial:
     for atom, power in other:
         powers[atom] = powers.get(atom, 0) + power
     return frozenset((atom, power) for atom, power in powers.items() if power)
+
+
+def _cancelled(one: Monomial, other: Monomial) -> Monomial:
+    """The factors of one whose inverse is a factor of the other."""
+    return frozenset(factor for factor in one if (factor[0], -factor[1]) in other)
 
 
 def _without_signs(monomial: Monomial) -> Monomial:
@@ -309,7 +326,9 @@ def _product_form(one: NormalForm | None, other: NormalForm | None) -> NormalFor
     for own, factor in ((one, other), (other, one)):
         if len(own.terms) != 1:  # the other is distributed; of nothing it is lost
             moved |= _all_views(factor.terms)
-    terms = _multiplied(one.terms, other.terms)
+    for left, right in itertools.product(one.terms, other.terms):
+        moved |= views_of(_cancelled(left, right))
+    terms = multiplied(one.terms, other.terms)
     signless: Terms = {}
     for monomial, number in terms.items():
         signless, _ = _added(signless, {_without_signs(monomial): number})

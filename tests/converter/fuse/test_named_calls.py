@@ -1,4 +1,4 @@
-"""Calls that JAX hands over by name: under ``vmap`` at any axis, and functions that only have it."""
+"""Calls that JAX hands over by name: under ``vmap``, and functions that only have the name."""
 
 from functools import partial
 from itertools import product
@@ -34,7 +34,7 @@ def resized(x, method="linear", antialias=True, size=(3, 9, 4)):
 @pytest.mark.parametrize("in_axis", [0, 1, 2, 3])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_batched_resize_is_found_at_any_axis(method, in_axis, out_axis, dtype):
-    """The sizes of the batch and of the channels are equal, which axis is which is not seen there."""
+    """The sizes of batch and channels are equal: they do not show which axis is which."""
     shape = [3, 5, 7]
     shape.insert(in_axis, 3)
     for antialias in (True, False):
