@@ -1,8 +1,8 @@
 """Calls of ``jax.scipy.ndimage.map_coordinates`` of order 1 as ONNX's ``GridSample``.
 
 A call is named first (``SAMPLE_CALL``, on the graph as it was traced): its batches, and what lies
-outside of the image, which is zero or the image's edge. ``GRID_SAMPLE`` then writes its places from
--1 to 1. Sampling that is written by hand stays gathers and products.
+outside of the image, which is zero or the image's edge. ``grid_sample_recogniser`` then writes its
+places from -1 to 1. Sampling that is written by hand stays gathers and products.
 """
 
 from __future__ import annotations
