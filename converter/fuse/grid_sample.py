@@ -19,7 +19,7 @@ from jax.scipy.ndimage import map_coordinates
 
 from converter.frontend.trace import trace
 from converter.fuse.match import NearMiss, Recogniser, settled_view, whole
-from converter.fuse.named_calls import call_order, mapped, results
+from converter.fuse.named_calls import call_order, call_results, mapped
 from converter.ir import Node, Value, const, dims, formulas, ops
 from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim, Shape
@@ -64,7 +64,7 @@ def _name_call(node: Node, editor: Editor, notes: list[NearMiss]) -> list[Value]
     if any(value.dtype != np.float32 for value in node.inputs) or len(node.outputs) != 1:
         return None
     call = sample_call(node)
-    return None if call is None else results(node, _sampled(node, call, editor), editor)
+    return None if call is None else call_results(node, _sampled(node, call, editor), editor)
 
 
 def sample_call(node: Node) -> SampleCall | None:

@@ -25,7 +25,7 @@ from converter.fuse.norm import (
 from converter.fuse.product_terms import product_of
 from converter.fuse.statistics import (
     is_variance,
-    mean_of,
+    mean_form,
     mean_square_axes,
     summed_value,
     variance_divisor,
@@ -42,7 +42,7 @@ def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
     for written in centred(node, uses):
         centre, shape = opened(written, node.out.shape, uses) or (written, None)
         x = centre.x
-        mean = mean_of(centre.average, x, uses, centre.weight)
+        mean = mean_form(centre.average, x, uses, centre.weight)
         if mean is None or not x.complete():
             continue
         divisor = variance_divisor(_unclipped(centre.deviation.spread), mean, x, uses)
@@ -67,7 +67,7 @@ def _outside_the_root(node: Node, uses: Uses) -> str | None:
             if factor.op() is not ops.sub:
                 continue
             x, average = operands(factor)
-            mean, spread = mean_of(average, x, uses), _unclipped(operand(root, 0))
+            mean, spread = mean_form(average, x, uses), _unclipped(operand(root, 0))
             if mean and variance_divisor(spread, mean, x, uses) == "elements":
                 return "the epsilon is added to the deviation and not to the variance in its root"
     return None

@@ -63,7 +63,7 @@ def _is_equal(call: Node, traced: Node) -> bool:
     )
 
 
-def results(node: Node, first: Value, editor: Editor) -> list[Value]:
+def call_results(node: Node, first: Value, editor: Editor) -> list[Value]:
     """Return the results of a call of which the first is known; others are those of its body."""
     others = editor.inline(node.bodies["call"], node.inputs)[1:] if node.outputs[1:] else []
     return [first, *others]

@@ -21,7 +21,7 @@ import numpy as np
 from converter.frontend.trace import source_line, trace
 from converter.fuse.dependence import is_weight
 from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
-from converter.fuse.named_calls import Candidate, find_call, results
+from converter.fuse.named_calls import Candidate, call_results, find_call
 from converter.fuse.patterns import pattern_graph
 from converter.fuse.resampling import RESAMPLED_DTYPES, contracted, resampled
 from converter.ir import Graph, Node, Value, dims, formulas, ops
@@ -54,7 +54,7 @@ def _name_call(node: Node, editor: Editor, notes: list[NearMiss]) -> list[Value]
     sizes = tuple(call.shape[axis] for axis in axes)
     params = {"axes": axes, "sizes": sizes, "method": method, "antialias": antialias}
     made = editor.add(ops.image_resize, [x], call.shape, node.out.dtype, params)
-    return results(node, editor.transpose(made, call.order), editor)
+    return call_results(node, editor.transpose(made, call.order), editor)
 
 
 def _may_resize(node: Node) -> bool:

@@ -49,7 +49,7 @@ def _of(total: Sum) -> Terms:
     return {frozenset({(total, 1)}): 1.0}
 
 
-def mean_of(view: View, x: View, uses: Uses, weight: float = 1.0) -> MeanForm | None:
+def mean_form(view: View, x: View, uses: Uses, weight: float = 1.0) -> MeanForm | None:
     """Return the mean of ``x`` that ``weight * view`` is, None if it is none."""
     form = normal_form(view, uses, [x.base])
     for mean in _means(form, x, 1):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import converter
-from converter.fuse.named_calls import Candidate, find_call, results
+from converter.fuse.named_calls import Candidate, call_results, find_call
 from converter.ir import Node, Value, dims, ops
 from converter.ir.dims import Shape
 from converter.ir.formulas import ALIGNED
@@ -55,7 +55,7 @@ def _(node: Node, editor: Editor) -> list[Value] | None:
     sizes = tuple(call.shape[axis] for axis in axes)
     params = {"axes": tuple(axes), "sizes": sizes, "method": method, "antialias": False}
     made = editor.add(ops.image_resize, [x], call.shape, x.dtype, params)
-    return results(node, editor.transpose(made, call.order), editor)
+    return call_results(node, editor.transpose(made, call.order), editor)
 
 
 def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[None]]:
