@@ -21,7 +21,6 @@ except ImportError:  # before jax 0.10
 __all__ = [
     "DIGAMMA_OF_ZERO",
     "IGAMMA_OF_INFINITY",
-    "MISSING_RESIZES",
     "InconclusiveDimensionOperation",
     "bind_params",
     "bind_primitive",
@@ -29,9 +28,6 @@ __all__ = [
     "named_params",
     "top_k",
 ]
-
-MISSING_RESIZES = frozenset(() if jax.__version_info__ >= (0, 10) else ("cubic-pytorch", "area"))
-"""Methods of ``jax.image.resize`` that the installed JAX has not."""
 
 DIGAMMA_OF_ZERO = -math.inf if jax.__version_info__ >= (0, 11, 2) else math.nan
 """What ``lax.digamma`` gives for zeros of either sign."""

@@ -30,7 +30,7 @@ def bisect(request: BisectionRequest) -> Change | None:
     """
     if request.specs is None:
         request = replace(request, specs=request.inputs)
-    graph = request.trace()
+    graph = request.trace(request.calls)
     interface = request.interface(graph)
     arrays = interface.taken(jax.tree.leaves(list(request.inputs)))
     refuse_forbidden(graph, arrays)

@@ -101,7 +101,7 @@ def to_onnx(request: FileRequest) -> Export:
     about = metadata_of(request.metadata)
     dump = _dumping(os.environ.get("CONVERTER_DUMP"))
     with _searching_new_objects():
-        graph = request.trace()
+        graph = request.trace(request.calls)
         request.runtime.refuse_open(graph)
         dump("trace", graph)
         interface = request.interface(graph)

@@ -46,7 +46,7 @@ def explain(request: GraphRequest) -> Explanation:
     """Report what ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
     try:
-        graph = request.trace()
+        graph = request.trace(request.calls)
         passes.run_passes(graph, request)
     except Unsupported as error:
         return Explanation(_explanation_grouped([error]), is_whole=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -71,13 +71,14 @@ class Inliner:
     ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
     of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
     the primitives that were left out, ``within`` are users' whose impl is being written, outermost
-    first.
+    first. Calls of functions under ``jax.jit`` whose name is one of ``calls`` stay calls.
     """
 
     constants: Constants
     sources: tuple[Any, ...] = ()
     dropped: set[str] = field(default_factory=set)
     within: tuple[Any, ...] = ()
+    calls: frozenset[str] = frozenset()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
@@ -119,6 +120,9 @@ class Inliner:
             refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
         with fitting(name, inputs, inner.sources):
             replaced = instead(eqn, HINTS)
+        if replaced is not None and name == "jit" and eqn.params["name"] in self.calls:
+            node = inner.call(eqn, replaced, inputs)
+            return inner.write(node, nodes)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
         is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL_FLOW)
@@ -131,7 +135,7 @@ class Inliner:
 
     def inside(self, source: Any) -> Inliner:
         """Writer of the jaxpr of an equation that comes from there."""
-        return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
+        return replace(self, sources=(source, *self.sources))
 
     def write(self, node: Node, nodes: list[Node]) -> list[Value]:
         """Append a node; returns its outputs."""
@@ -145,14 +149,21 @@ class Inliner:
             raise _refused(primitive.name, self.sources)
         closed, refusal = users_own(eqn, self.within)
         if closed is not None:
-            within = (*self.within, primitive)
-            inner = Inliner(self.constants, self.sources, self.dropped, within)
+            inner = replace(self, within=(*self.within, primitive))
             return inner.inline(closed, inputs, nodes)
         op, meaning = ops.of_user(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
         node = make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
         node.source, node.refusal = self.sources, refusal
         return self.write(node, nodes)
+
+    def call(self, eqn: Any, closed: Any, inputs: list[Value]) -> Node:
+        """Return the node of a call that is kept; its body has the operands as inputs."""
+        name = eqn.params["name"]
+        node = make_node(ops.named_call, inputs, _types(eqn.outvars), {"name": name})
+        node.bodies = {"call": replace(self, calls=frozenset()).body(closed, ())}
+        node.source = self.sources
+        return node
 
     def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
         """A nested graph: the first arguments are captured from outside, the rest its inputs."""

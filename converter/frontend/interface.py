@@ -76,10 +76,11 @@ class ConvertedFunction:
         fn, _, _ = unstaged(self.fn, self.specs, self.kwargs)
         return fn if self.params is None else partial(fn, self.params)
 
-    def trace(self) -> Graph:
-        """The graph before any pass, its inputs and outputs as they are in the file."""
+    def trace(self, calls: frozenset[str] = frozenset()) -> Graph:
+        """Return the graph before any pass, its inputs and outputs as they are in the file. Calls
+        of functions with the names ``calls`` are kept."""
         fn, specs, kwargs = unstaged(self.fn, self.specs, self.kwargs)
-        graph = trace(fn, specs, self.params, kwargs, self.constraints)
+        graph = trace(fn, specs, self.params, kwargs, self.constraints, calls)
         _rename(graph, self.input_names, self.output_names)
         _turn(graph, self.channels_first)
         return graph

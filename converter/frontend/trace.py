@@ -58,6 +58,7 @@ def trace(
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     constraints: Sequence[str] = (),
+    calls: frozenset[str] = frozenset(),
 ) -> Graph:
     """Trace ``fn`` to a ``Graph``.
 
@@ -65,6 +66,7 @@ def trace(
     graph's parameters; without, ``fn(*inputs)`` is, and ``fn``'s own array leaves do if it is a
     pytree (an Equinox module). Arrays that ``fn`` closes over become parameters where they can be
     found in the module it wraps, else constants; so are those that ``fn`` looks at in Python.
+    Functions under ``jax.jit`` with the names ``calls`` become nodes with a body, not inlined.
     """
     call: Callable[..., Any] = fn
     separate = params is not None
@@ -99,7 +101,7 @@ def trace(
     computed = [graph_type(variable.aval)[1] for variable in closed.jaxpr.invars]
     pairs = zip((*values, *inputs), computed, strict=True)
     read = [appending(nodes).convert(value, dtype) for value, dtype in pairs]
-    inliner = Inliner(constants)
+    inliner = Inliner(constants, calls=calls)
     outputs = inliner.inline(closed, read, nodes)
     _warn(changed, inliner.dropped)
     parameters = [*values, *constants.params()]

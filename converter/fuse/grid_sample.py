@@ -1,128 +1,194 @@
-"""Bilinear sampling: four gathers of neighbours, weighed by how near they are.
+"""Calls of ``jax.scipy.ndimage.map_coordinates`` of order 1 as ONNX's ``GridSample``.
 
-JAX has no operation for it. ``jax.scipy.ndimage.map_coordinates`` of order 1, and what people write
-by hand, gather the four pixels around each place and add them up, in one of many orders:
-
-    (1 - b) (1 - a) x[i, j] + (1 - b) a x[i, j + 1] + b (1 - a) x[i + 1, j] + b a x[i + 1, j + 1]
-
-``i, j = floor(row), floor(column)``, and ``b, a`` are what is left of them. Multiplied out, all of
-these are one polynomial (``polynomials``), which is the proof. What lies outside of the image is
-zero if a mask says so, or else its edge if indices are clipped.
+A call is named first (``SAMPLE_CALL``, on the graph as it was traced): its batches, and what lies
+outside of the image, which is zero or the image's edge. ``grid_sample_recogniser`` then writes its
+places from -1 to 1. Sampling that is written by hand stays gathers and products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from itertools import islice, permutations
+from typing import NamedTuple, TypeAlias
 
+import jax
 import numpy as np
+from jax.scipy.ndimage import map_coordinates
 
-from converter.fuse.match import Recogniser, Uses, proved
-from converter.fuse.neighbours import Mask, Tap, floor_of, mask_of, tap_of
-from converter.fuse.polynomials import (
-    ONE,
-    Leaf,
-    Polynomial,
-    as_polynomial,
-    multiplied_out,
-    settled_view,
-    total,
-)
-from converter.ir import Node, Value, const, dims, ops
+from converter.frontend.trace import trace
+from converter.fuse.match import NearMiss, Recogniser, settled_view, whole
+from converter.fuse.named_calls import call_order, call_results, mapped
+from converter.ir import Node, Value, const, dims, formulas, ops
 from converter.ir.axes import Factor, View, along
-from converter.ir.dims import Dim
+from converter.ir.dims import Dim, Shape
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import named_size, scalar
 
-CORNERS = {(0, 0), (0, 1), (1, 0), (1, 1)}
-"""Steps from a place's row and column to its neighbours."""
+# -------------------------------------------------------------------------------------- the call
 
-WEIGHTS = "the weights are not those of linear interpolation between neighbours"
-OUTSIDE = "what lies outside of the image is neither zero throughout nor its edge"
+Level: TypeAlias = tuple[int, int | None]
+"""Axes of the image and of the places that one ``vmap`` batches, each among those that are left;
+None for places that are the same for all."""
+
+PADDINGS = {"zeros": "constant", "border": "nearest"}
+"""Modes of `map_coordinates` by ONNX's name."""
+
+MOST_TRIES = 24
+"""Ways in which a call may have been batched that are compared with it."""
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """Value that is sampled, where along the logical axes, and what lies outside."""
+class SampleCall:
+    """Sampling of an image by a call.
 
-    tap: Tap
-    row: View
-    column: View
+    ``batch`` are the axes of the image that the places have too, and these in ``places``,
+    ``channels`` the other batched ones. ``order`` are the axes of the result in the order of the
+    batched axes of the image (``levels``) and of the points.
+    """
+
+    batch: tuple[int, ...]
+    places: tuple[int, ...]
+    channels: tuple[int, ...]
+    levels: tuple[int, ...]
+    order: tuple[int, ...]
     padding: str
 
 
-def _prove(node: Node, uses: Uses) -> Sampling | str | None:
-    root = along(node.out)
-    makers = [settled_view(root.operand(index)).op() for index in (0, 1)]
-    sums = {*makers} <= {ops.mul, ops.add, ops.sub}
+def _name_call(node: Node, editor: Editor, notes: list[NearMiss]) -> list[Value] | None:
+    if node.params["name"] != "_map_coordinates" or len(node.inputs) != 3:
+        return None
     # Places in fewer digits than these are off by pixels.
-    if (
-        not sums
-        or node.out.dtype != np.float32
-        or not uses.takes("GridSample", np.dtype(np.float32))
-    ):
+    if any(value.dtype != np.float32 for value in node.inputs) or len(node.outputs) != 1:
         return None
-    reached: list[Tap] = []
-    as_polynomial(root, _leaf(reached))
-    if len(reached) != 4 or any(not tap.is_beside(reached[0]) for tap in reached):
+    call = sample_call(node)
+    return None if call is None else call_results(node, _sampled(node, call, editor), editor)
+
+
+def sample_call(node: Node) -> SampleCall | None:
+    """Return what a call of ``_map_coordinates`` does, by tracing it with each batch and mode."""
+    x, rows, columns = node.inputs
+    pixels = _pixel_axes(node)
+    if pixels is None or not dims.same_shape(rows.shape, columns.shape):
         return None
-    taps, first = list[Tap](), reached[0]
-    terms = as_polynomial(root, _leaf(taps), (first.row.place, first.column.place))
-    if terms is None:
-        return WEIGHTS
-    corners = {(tap.row.step, tap.column.step) for tap in taps}
-    parts = [_sampling_weight(terms, number) for number in range(4)]
-    if corners != CORNERS or sum(len(part) for part, _ in parts) != len(terms):
-        return WEIGHTS
-    for tap, (part, _) in zip(taps, parts, strict=True):
-        if part != multiplied_out(_weight(tap.row.place, tap.row.step), _weight(*tap.column[:2])):
-            return WEIGHTS
-    masks = [tap.mask | extra for tap, (_, extra) in zip(taps, parts, strict=True)]
-    if not all(first.varies_as_written(index.place) for index in (first.row, first.column)):
-        return None
-    if all(mask == tap.inside() for mask, tap in zip(masks, taps, strict=True)):
-        return Sampling(first, first.row.place, first.column.place, "zeros")
-    clipped = all(tap.is_clipped and not mask for mask, tap in zip(masks, taps, strict=True))
-    return Sampling(first, first.row.place, first.column.place, "border") if clipped else OUTSIDE
+    shared, batched = pixels
+    for levels, axes in islice(_levels(x.shape, rows.shape, batched, shared), MOST_TRIES):
+        for padding, mode in PADDINGS.items():
+            vmaps = [(image, place, place) for image, place in levels]
+            order = call_order(node, mapped(partial(_coordinates, mode=mode), vmaps))
+            if order is not None:
+                batch = tuple(image for image, place in axes if place is not None)
+                places = tuple(place for _, place in axes if place is not None)
+                channels = tuple(image for image, place in axes if place is None)
+                all_levels = tuple(image for image, _ in axes)
+                return SampleCall(batch, places, channels, all_levels, order, padding)
+    return None
 
 
-def _leaf(taps: list[Tap]) -> Leaf:
-    def leaf(view: View) -> Polynomial:
-        if (tap := tap_of(view)) is not None:
-            taps.append(tap)
-            return {frozenset({("tap", len(taps) - 1)}): 1.0}
-        if (mask := mask_of(view)) is not None:
-            return {frozenset({("mask", mask)}): 1.0}
-        if (floor := floor_of(view)) is not None:
-            place, step = floor
-            return total({frozenset({("floor", place)}): 1.0}, {ONE: float(step)})
-        return {frozenset({("place", view)}): 1.0}
-
-    return leaf
+def _coordinates(x: jax.Array, rows: jax.Array, columns: jax.Array, *, mode: str) -> jax.Array:
+    return map_coordinates(x, [rows, columns], order=1, mode=mode)
 
 
-def _sampling_weight(terms: Polynomial, number: int) -> tuple[Polynomial, Mask]:
-    """What a neighbour is multiplied by, and what masks it."""
-    part: Polynomial = {}
-    masks: set[Mask] = set()
-    for monomial, coefficient in terms.items():
-        if ("tap", number) not in monomial:
+def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
+    """Axes of the image that are batched together with the places, and all that are batched, by
+    what gathers from it; a trace proves it."""
+    body = node.bodies["call"]
+    image = body.inputs[0]
+    for inner in body.nodes:
+        if inner.op is not ops.gather:
             continue
-        factors = [atom for atom in monomial if atom != ("tap", number)]
-        masks.add(frozenset().union(*(atom[1] for atom in factors if atom[0] == "mask")))
-        part[frozenset(atom for atom in factors if atom[0] != "mask")] = coefficient
-    return part, masks.pop() if len(masks) == 1 else frozenset()
+        seen, numbers = whole(inner.inputs[0]), inner.params["dimension_numbers"]
+        if seen.base is not image or not seen.is_whole:
+            continue
+        shared = {seen.axes[axis] for axis in numbers.operand_batching_dims}
+        pixels = {seen.axes[axis] for axis in numbers.start_index_map} - shared
+        batched = [axis for axis in range(image.rank) if axis not in pixels]
+        return (shared, batched) if len(pixels) == 2 else None
+    return None
 
 
-def _weight(place: View, step: int) -> Polynomial:
-    """Of the neighbour before a place, or of the next."""
-    left: Polynomial = {frozenset({("place", place)}): 1.0, frozenset({("floor", place)}): -1.0}
-    return left if step else total({ONE: 1.0}, left, -1.0)
+def _levels(
+    shape: Shape, places: Shape, batched: Sequence[int], shared: set[int | None]
+) -> Iterator[tuple[list[Level], list[Level]]]:
+    """Yield the levels of ``vmap`` that batch these axes, and the same as axes of the operands."""
+    for order in permutations(batched):
+        for axes in _place_axes(shape, places, order, shared, ()):
+            levels = [
+                (
+                    image - sum(other < image for other, _ in axes[:number]),
+                    None
+                    if place is None
+                    else place
+                    - sum(other is not None and other < place for _, other in axes[:number]),
+                )
+                for number, (image, place) in enumerate(axes)
+            ]
+            yield levels, axes
 
 
-# ------------------------------------------------------------------------------------- the writing
+def _place_axes(
+    shape: Shape,
+    places: Shape,
+    order: Sequence[int],
+    shared: set[int | None],
+    taken: tuple[int, ...],
+) -> Iterator[list[Level]]:
+    """Yield an axis of the places for each axis of the image that is batched with them."""
+    if not order:
+        yield []
+        return
+    image, *rest = order
+    same = [i for i, d in enumerate(places) if i not in taken and dims.same(d, shape[image])]
+    for place in same if image in shared else [None]:
+        more = taken if place is None else (*taken, place)
+        for others in _place_axes(shape, places, rest, shared, more):
+            yield [(image, place), *others]
+
+
+def _sampled(node: Node, call: SampleCall, editor: Editor) -> Value:
+    """``sample_at`` in place of a call."""
+    x, *where = node.inputs
+    batched = (*call.batch, *call.channels)
+    pixels = [axis for axis in range(x.rank) if axis not in batched]
+    batch = [x.shape[axis] for axis in call.batch]
+    channels = [x.shape[axis] for axis in call.channels]
+    count = dims.size_product(batch)
+    flat = (count, dims.size_product(channels), *(x.shape[axis] for axis in pixels))
+    image = editor.reshape(editor.transpose(x, (*batched, *pixels)), flat)
+    points = [axis for axis in range(where[0].rank) if axis not in call.places]
+    sizes = [where[0].shape[axis] for axis in points]
+    moved = [
+        editor.reshape(editor.transpose(v, (*call.places, *points)), (count, *sizes)) for v in where
+    ]
+    shape = (*flat[:2], *sizes)
+    params = {"padding": call.padding}
+    made = editor.add(ops.sample_at, [image, *moved], shape, x.dtype, params)
+    made = editor.reshape(made, (*batch, *channels, *sizes))
+    # From batch, channels, points to the order of the result.
+    own = [call.order[call.levels.index(axis)] for axis in batched]
+    own += call.order[len(batched) :]
+    return editor.transpose(made, [own.index(axis) for axis in range(len(own))])
+
+
+SAMPLE_CALL = Recogniser((ops.named_call,), _name_call)
+
+# ---------------------------------------------------------------------------------- the operator
+
+
+def grid_sample_recogniser(strict: bool) -> Recogniser:
+    """The recogniser; ``strict`` leaves gathers, as the operator gives a number at a place that is
+    none."""
+
+    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value:
+        if strict or not editor.takes("GridSample", np.dtype(np.float32)):
+            specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
+            function = partial(formulas.sample_at, **node.params)
+            return editor.inline(trace(function, specs), node.inputs)[0]
+        return _grid_sample(node, editor)
+
+    return Recogniser((ops.sample_at,), match)
 
 
 class AffineCoordinate(NamedTuple):
@@ -133,42 +199,38 @@ class AffineCoordinate(NamedTuple):
     shift: float
 
 
-def _build(node: Node, sampling: Sampling, editor: Editor) -> Value:
-    tap, shape = sampling.tap, node.out.shape
-    image = tap.image(editor)
-    batch, points = tap.batch, tap.points
-    where = [_scaled(sampling.column, tap.width), _scaled(sampling.row, tap.height)]
-    sizes = [tap.gather.out.shape[axis] for axis in (*batch, *points)]
-    order = [tap.logical[axis] for axis in (*batch, *points)]
+def _grid_sample(node: Node, editor: Editor) -> Value:
+    image, rows, columns = node.inputs
+    (height, width), dtype = image.shape[2:], node.out.dtype
+    kept = [i for i, d in enumerate(rows.shape) if i or not dims.same(d, 1)]
+    sizes = tuple(rows.shape[i] for i in kept)
+    where = [
+        _scaled(settled_view(along(places)).take(kept), size)
+        for places, size in ((columns, width), (rows, height))
+    ]
     pair = _beside([each.view for each in where]) if where[0].scale and where[1].scale else None
     if pair is not None:
-        grid = write(editor, pair.take([*order, len(pair.groups) - 1]), (*sizes, 2), node.out.dtype)
+        grid = write(editor, pair, (*sizes, 2), dtype)
     else:
         parts = []
-        for each, size in zip(where, (tap.width, tap.height), strict=True):
-            value = write(editor, each.view.take(order), tuple(sizes), node.out.dtype)
+        for each, size in zip(where, (width, height), strict=True):
+            value = write(editor, each.view, sizes, dtype)
             value = value if each.scale else _normalised(editor, value, size)
             parts.append(editor.reshape(value, (*sizes, 1)))
         grid = editor.concatenate(parts, len(sizes))
     scales = [each.scale or 1.0 for each in where]
     shifts = [each.shift for each in where]
     grid = _affine(editor, grid, scales, shifts)
-    if sampling.padding == "border":
+    if node.params["padding"] == "border":
         # A runtime loses the weights of places that are very far away.
         for op, end in ((ops.max, -2.0), (ops.min, 2.0)):
-            grid = editor.binary(op, grid, const(end, node.out.dtype))
-    count = dims.size_product([tap.gather.out.shape[axis] for axis in batch])
-    sides = sizes[len(batch) :]
-    flat = (count, dims.size_product(sides[:-1]), sides[-1] if sides else 1, 2)
+            grid = editor.binary(op, grid, const(end, dtype))
+    points = rows.shape[1:]
+    flat = (rows.shape[0], dims.size_product(points[:-1]), points[-1] if points else 1, 2)
     grid = editor.reshape(grid, flat)
-    made = editor.add(
-        ops.grid_sample,
-        [image, grid],
-        (*image.shape[:2], *flat[1:3]),
-        node.out.dtype,
-        {"padding": sampling.padding},
-    )
-    return tap.restored(editor, made, shape)
+    shape = (*image.shape[:2], *flat[1:3])
+    made = editor.add(ops.grid_sample, [image, grid], shape, dtype, node.params)
+    return editor.reshape(made, node.out.shape)
 
 
 def _beside(views: Sequence[View]) -> View | None:
@@ -237,6 +299,3 @@ def _affine(
         array = const(numbers[0] if same else np.asarray(numbers), value.dtype)
         value = editor.binary(op, value, array)
     return value
-
-
-GRID_SAMPLE: Recogniser = proved("GridSample", (ops.add, ops.sub), _prove, _build)

@@ -18,19 +18,17 @@ from converter.fuse.match import Uses, operand, operands, pair, peel, proved, un
 from converter.fuse.norm import (
     CentredValue,
     Norm,
-    NormDeviation,
     build_norm,
     centred,
     norm_deviations,
 )
-from converter.fuse.product_terms import (
-    Mean,
-    ReducedValue,
-    exponent,
-    mean_of,
-    mean_square_of,
-    product_of,
-    real,
+from converter.fuse.product_terms import product_of
+from converter.fuse.statistics import (
+    is_variance,
+    mean_form,
+    mean_square_axes,
+    summed_value,
+    variance_divisor,
 )
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along, as_group
@@ -43,24 +41,18 @@ def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
     reason = _outside_the_root(node, uses)
     for written in centred(node, uses):
         centre, shape = opened(written, node.out.shape, uses) or (written, None)
-        axes = _normalised_axes(centre, uses)
-        if axes is not None and centre.may_move(uses):
-            return Norm(centre.x, axes, centre.deviation, centre.terms, shape, centre.moved)
-        if axes is not None:
+        x = centre.x
+        mean = mean_form(centre.average, x, uses, centre.weight)
+        if mean is None or not x.complete():
+            continue
+        divisor = variance_divisor(_unclipped(centre.deviation.spread), mean, x, uses)
+        if divisor == "elements" and centre.may_move(uses):
+            return Norm(x, mean.axes, centre.deviation, centre.terms, shape, centre.moved)
+        if divisor == "elements":
             reason = centre.reason
-        elif _is_of_fewer(centre, uses):
+        elif divisor is not None:
             reason = "the variance is divided by another number than that of the elements (ddof)"
     return reason
-
-
-def _is_of_fewer(centre: CentredValue, uses: Uses) -> bool:
-    """Whether the deviation is the difference's own but for the number that divides the squares."""
-    squares = mean_square_of(_unclipped(centre.deviation.spread), uses)
-    average = mean_of(centre.average, uses)
-    axes = None if average is None else average.axes_of(centre.x)
-    if squares is None or axes is None or squares.divides(centre.x, axes):
-        return False
-    return _centres(squares.summed, centre.x, axes, uses)
 
 
 def _outside_the_root(node: Node, uses: Uses) -> str | None:
@@ -72,28 +64,13 @@ def _outside_the_root(node: Node, uses: Uses) -> str | None:
         if scalar(number.base) is None or root.op() is not ops.sqrt:
             continue
         for factor in parts.factors:
-            if factor.op() is ops.sub and _is_own_spread(operand(root, 0), factor, uses):
+            if factor.op() is not ops.sub:
+                continue
+            x, average = operands(factor)
+            mean, spread = mean_form(average, x, uses), _unclipped(operand(root, 0))
+            if mean and variance_divisor(spread, mean, x, uses) == "elements":
                 return "the epsilon is added to the deviation and not to the variance in its root"
     return None
-
-
-def _is_own_spread(spread: View, difference: View, uses: Uses) -> bool:
-    """Whether that is the variance of what this difference centres."""
-    x, average = operands(difference)
-    taken = mean_of(average, uses)
-    axes = None if taken is None else taken.axes_of(x)
-    return axes is not None and _is_variance(_unclipped(spread), x, axes, uses)
-
-
-def _normalised_axes(centre: CentredValue, uses: Uses) -> tuple[int, ...] | None:
-    """The axes over which a difference is centred, and the deviation is its own."""
-    x, average = centre.x, mean_of(centre.average, uses)
-    axes = None if average is None else average.times(centre.weight).axes_of(x)
-    if axes is None or not x.complete():
-        return None
-    spread = _unclipped(centre.deviation.spread)
-    proper = _is_variance(spread, x, axes, uses) or _is_moments(spread, x, axes, uses)
-    return axes if proper else None
 
 
 def _unclipped(view: View) -> View:
@@ -103,40 +80,6 @@ def _unclipped(view: View) -> View:
         if scalar(number.base) == 0:
             return other
     return view
-
-
-def _is_variance(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
-    """``mean((x - mean(x))^2)``"""
-    mean_square = mean_square_of(view, uses)
-    return (
-        mean_square is not None
-        and mean_square.divides(x, axes)
-        and _centres(mean_square.summed, x, axes, uses)
-    )
-
-
-def _centres(squares: ReducedValue, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
-    """What is squared is the same difference, perhaps written once more, in another precision."""
-    if squares.view.op() is not ops.sub or squares.operand(0).axes_of(x) != axes:
-        return False
-    average = squares.operand(1).view
-    lost = average.axes[len(x.axes) :]
-    again = average.take(range(len(x.axes)))
-    return _is_mean(mean_of(again, uses), x, axes) and all(a is None for a in lost)
-
-
-def _is_moments(view: View, x: View, axes: tuple[int, ...], uses: Uses) -> bool:
-    """``mean(x^2) - mean(x)^2``"""
-    if view.op() is not ops.sub:
-        return False
-    left, right = operands(view)
-    if exponent(right) != 2 or not _is_mean(mean_square_of(left, uses), x, axes):
-        return False
-    return _is_mean(mean_of(real(operand(right, 0)), uses), x, axes)
-
-
-def _is_mean(mean: Mean | None, x: View, axes: tuple[int, ...]) -> bool:
-    return mean is not None and mean.axes_of(x) == axes
 
 
 LAYER_NORM = proved(
@@ -164,8 +107,8 @@ def opened(centre: CentredValue, shape: Shape, uses: Uses) -> tuple[CentredValue
     if first is None or second is None or first[1] != second[1]:
         return None
     (average, axis), (spread, _) = first, second
-    taken = mean_of(average, uses)
-    x = None if taken is None else _split(centre.x, taken.total.node().inputs[0], axis)
+    total = summed_value(average, uses)
+    x = None if total is None else _split(centre.x, total, axis)
     if x is None:
         return None
     deviation = replace(centre.deviation, spread=spread)
@@ -198,16 +141,13 @@ def _split(x: View, source: Value, axis: int) -> View | None:
 def prove_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
     reason = None
     for deviation in norm_deviations(node, uses):
-        mean_square = mean_square_of(deviation.spread, uses)
-        if mean_square is None:
-            continue
         for x in deviation.rest.factors:
-            axes = mean_square.axes_of(x)
+            axes = mean_square_axes(deviation.spread, x, uses)
             if axes and x.complete():
                 norm = Norm(x, axes, deviation.without(x))
                 return norm if _has_elements(x, axes) else "the normalised axis may be empty"
-        if _is_centred(mean_square.summed, deviation):
-            reason = "the mean is taken off what is squared only"
+            if len(deviation.rest.factors) == 1 and is_variance(deviation.spread, x, uses):
+                reason = "the mean is taken off what is squared only"
     return reason
 
 
@@ -215,12 +155,6 @@ def _has_elements(x: View, axes: Sequence[int]) -> bool:
     """Whether there are some along all axes, whatever the named sizes are: runtimes refuse none."""
     own = [a for i in axes if (a := x.axes[i]) is not None]
     return all(dims.is_at_least(x.base.shape[a], 1) for a in own)
-
-
-def _is_centred(squares: ReducedValue, deviation: NormDeviation) -> bool:
-    """``x * rsqrt(var(x) + eps)``: a variance, as of LayerNorm, but x itself is not centred."""
-    bases = [f.base for f in deviation.rest.factors]
-    return squares.view.op() is ops.sub and bases == [squares.operand(0).view.base]
 
 
 RMS_NORM = proved(

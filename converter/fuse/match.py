@@ -21,7 +21,7 @@ from converter.frontend.trace import source_line
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Shape
-from converter.ir.moves import above, write
+from converter.ir.moves import above, descended, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, Takes
 
@@ -223,6 +223,16 @@ def through(seen: View, *, rounding: bool = False) -> View | None:
         return above(seen)
     wide = converts_float(node) and (rounding or _widens(node))
     return seen._replace(base=node.inputs[0]) if wide else None
+
+
+def settled_view(view: View) -> View:
+    """The same elements where they were computed, behind moves and conversions to wider floats."""
+    while True:
+        view = descended(view)
+        wider = through(view) if view.op() is ops.convert_element_type else None
+        if wider is None:
+            return view
+        view = wider
 
 
 PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpy as np
@@ -162,49 +161,20 @@ def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class Mean:
-    """``factor * sum / size``: a mean, if it is divided by the number of summands, of which
-    ``size`` is the part that has names.
-    """
+    """``factor`` times a sum: a mean, if it is divided by the number of summands."""
 
-    total: View
     summed: ReducedValue
     factor: Product
-    size: Dim = 1
-
-    def divides(self, x: View, axes: Sequence[int]) -> bool:
-        """Whether it is divided by the number of elements of ``x`` along ``axes``."""
-        sizes = [x.base.shape[a] for i in axes if (a := x.axes[i]) is not None]
-        count = dims.divides(self.size, dims.size_product(sizes))
-        return isinstance(count, int) and count > 0 and self.factor.is_near(1 / count)
-
-    def times(self, number: float) -> Mean:
-        factor = replace(self.factor, coefficient=self.factor.coefficient * number)
-        return replace(self, factor=factor)
-
-    def axes_of(self, x: View) -> tuple[int, ...] | None:
-        """The logical axes over which it is the mean of ``x``."""
-        axes = self.summed.axes_of(x)
-        return axes if axes and self.divides(x, axes) else None
 
 
 def mean_of(view: View, uses: Uses) -> Mean | None:
     """The sum and the factor of a value that is one times the other."""
     parts = product(view, uses, rounding=True)
-    sizes = [named_size(divisor.base) for divisor in parts.divisors]
-    if len(parts.factors) != 1 or None in sizes:
+    named = all(named_size(divisor.base) is not None for divisor in parts.divisors)
+    if len(parts.factors) != 1 or not named:
         return None
-    (total,) = parts.factors
-    summed = reduced(total, ops.reduce_sum)
-    return None if summed is None else Mean(total, summed, parts, dims.size_product(sizes))
-
-
-def mean_square_of(view: View, uses: Uses) -> Mean | None:
-    """The mean of squares, as that of what is squared."""
-    mean = mean_of(view, uses)
-    if mean is None or exponent(mean.summed.view) != 2:
-        return None
-    squared = mean.summed.operand(0)
-    return replace(mean, summed=replace(squared, view=real(squared.view)))
+    summed = reduced(parts.factors[0], ops.reduce_sum)
+    return None if summed is None else Mean(summed, parts)
 
 
 def real(view: View) -> View:

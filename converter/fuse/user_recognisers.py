@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 from converter.errors import SpecError
 from converter.fuse.match import Recogniser, proved
 from converter.fuse.spelling import Spelling, primitives
-from converter.ir import ops
+from converter.ir import Node, ops
 from converter.ir.op import Op
+from converter.ir.rewrite import Editor
 from converter.opsets import OLDEST
 
 Function: TypeAlias = Callable[..., Any]
@@ -22,11 +23,13 @@ _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 
 @dataclass(frozen=True)
 class RegisteredRecogniser:
-    """A recogniser, what it is called, and the opset of what it writes."""
+    """A recogniser, what it is called, and the opset of what it writes; ``calls`` are the names of
+    functions if it is asked about their calls."""
 
     name: str
     since: int
     recogniser: Recogniser
+    calls: frozenset[str] = frozenset()
 
 
 REGISTERED_FORMULAS: list[Spelling] = []
@@ -36,7 +39,7 @@ NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
 
 
 def recogniser(
-    name: str, *, roots: tuple[str, ...] = (), since: int = OLDEST
+    name: str, *, roots: tuple[str, ...] = (), calls: tuple[str, ...] = (), since: int = OLDEST
 ) -> Callable[[Function], Function]:
     """Register a recogniser; `converter.rule(name)` says how what it finds is written.
 
@@ -56,6 +59,9 @@ def recogniser(
             ``Editor``, which makes new nodes, and gives the value that takes the place of the
             node's, a sentence that says why there is nearly one (for the report), or none. It
             writes nothing before everything is proved.
+        calls: names of functions under ``jax.jit`` at whose calls to ask such a function, before
+            any pass. The node is the call: its name is ``node.params["name"]``. Whether it computes
+            a function is what ``converter.fuse.named_calls.call_order`` says.
         since: the opset that brought the operator that the rule writes.
 
     Raises:
@@ -63,11 +69,12 @@ def recogniser(
     """
 
     def register(function: Function) -> Function:
-        if roots:
-            recogniser_of_function = proved(
-                name, tuple(map(ops.named, roots)), function, lambda _, made, __: made
-            )
-            REGISTERED_FUNCTIONS.append(RegisteredRecogniser(name, since, recogniser_of_function))
+        if roots or calls:
+            operations = (*map(ops.named, roots), *([ops.named_call] if calls else []))
+            asked = _of_calls(function, calls) if calls else function
+            found = proved(name, operations, asked, lambda _, made, __: made)
+            entry = RegisteredRecogniser(name, since, found, frozenset(calls))
+            REGISTERED_FUNCTIONS.append(entry)
         else:
             REGISTERED_FORMULAS.append(_spelling(name, function, since))
         return function
@@ -80,6 +87,21 @@ def names() -> tuple[str, ...]:
     ours = (op.structure for op in ops.stated() if op.structure)
     formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)
     return tuple(dict.fromkeys((*ours, *formulas, *(r.name for r in REGISTERED_FUNCTIONS))))
+
+
+def registered_calls() -> Iterator[tuple[str, str]]:
+    """Yield the name of each function whose calls are asked about, and of the recogniser."""
+    for entry in REGISTERED_FUNCTIONS:
+        yield from ((name, entry.name) for name in sorted(entry.calls))
+
+
+def _of_calls(function: Function, calls: tuple[str, ...]) -> Function:
+    """Ask a function about calls of these names alone."""
+
+    def asked(node: Node, editor: Editor) -> Any:
+        return function(node, editor) if node.params["name"] in calls else None
+
+    return asked
 
 
 @contextmanager

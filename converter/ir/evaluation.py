@@ -247,7 +247,12 @@ def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Cou
     return lax.switch(inputs[0].astype(jnp.int32), [*map(branch, node.bodies.values())])
 
 
+def _named_call(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+    return run(node.bodies["call"], inputs)
+
+
 CONTROL_EVALUATIONS: Control = {
+    ops.named_call: _named_call,
     ops.scan: _evaluation_scan,
     ops.while_: _while,
     ops.cond: _cond,

@@ -208,11 +208,8 @@ def resize(
     x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], kinds: Sequence[ResizeKind]
 ) -> jax.Array:
     """``axes`` resampled to ``sizes``; all of the ``kinds`` say the same."""
-    new_sizes = dict(zip(axes, sizes, strict=True))
-    if kinds[0] == ALIGNED:
-        return _aligned(x, new_sizes)
-    shape = [new_sizes.get(i, d) for i, d in enumerate(x.shape)]
-    return jax.image.resize(x, shape, *kinds[0])
+    method, antialias = kinds[0]
+    return image_resize(x, axes=axes, sizes=sizes, method=method, antialias=antialias)
 
 
 def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
@@ -228,18 +225,36 @@ def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
     return x
 
 
+def image_resize(
+    x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], method: str, antialias: bool
+) -> jax.Array:
+    """Resize ``axes`` to ``sizes`` as `jax.image.resize` does, or by the method of ``ALIGNED``."""
+    new_sizes = dict(zip(axes, sizes, strict=True))
+    if (method, antialias) == ALIGNED:
+        return _aligned(x, new_sizes)
+    shape = [new_sizes.get(i, d) for i, d in enumerate(x.shape)]
+    return jax.image.resize(x, shape, method, antialias)
+
+
+def sample_at(x: jax.Array, rows: jax.Array, columns: jax.Array, *, padding: str) -> jax.Array:
+    """Interpolate images [batch, channels, height, width] linearly at ``rows`` and ``columns``.
+
+    These are [batch, points…], in pixels; the result is [batch, channels, points…]. ``padding`` is
+    as in `grid_sample`."""
+    mode = {"zeros": "constant", "border": "nearest"}[padding]
+
+    def one(channel: jax.Array, *places: jax.Array) -> jax.Array:
+        return jax.scipy.ndimage.map_coordinates(channel, places, order=1, mode=mode)
+
+    return jax.vmap(jax.vmap(one, in_axes=(0, None, None)))(x, rows, columns)
+
+
 def grid_sample(x: jax.Array, grid: jax.Array, *, padding: str) -> jax.Array:
     """Images [batch, channels, rows, columns] between their pixels, at places [batch, …, 2] from -1
     to 1, from edge to edge, columns first. Outside they are zero, or with ``border`` their edge."""
-    mode = {"zeros": "constant", "border": "nearest"}[padding]
     size = jnp.asarray(x.shape[:1:-1], grid.dtype)
     places = ((grid + 1) * size - 1) / 2
-
-    def one(channel: jax.Array, places: jax.Array) -> jax.Array:
-        where = [places[..., 1], places[..., 0]]
-        return jax.scipy.ndimage.map_coordinates(channel, where, order=1, mode=mode)
-
-    return jax.vmap(jax.vmap(one, in_axes=(0, None)))(x, places)
+    return sample_at(x, places[..., 1], places[..., 0], padding=padding)
 
 
 LARGEST_SCALE = 2.0**20

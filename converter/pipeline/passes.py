@@ -149,6 +149,12 @@ COMPLETE = Pass(
 )
 
 PASSES: tuple[Pass | PassGroup, ...] = (
+    Pass(
+        "calls",
+        "Calls of functions that JAX hands over by name become what they do, or are inlined.",
+        steps.name_calls,
+        eliminates=frozenset({ops.named_call}),
+    ),
     DECOMPOSE,
     CANONICALIZE,
     Pass(
@@ -174,9 +180,10 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     ),
     Pass(
         "resample",
-        "Products with interpolation matrices become one resize, gathers of neighbours a sampling.",
+        "Calls that resize or sample become operators, products and gathers.",
         steps.resample,
-        after=("canonicalize",),
+        after=("calls", "canonicalize"),
+        eliminates=frozenset({ops.image_resize, ops.sample_at}),
         canonical=True,
     ),
     RECOGNISE,

@@ -7,7 +7,8 @@ from typing import Any, Self, TypeAlias
 
 from converter.errors import SpecError
 from converter.fuse.match import NearMiss
-from converter.fuse.user_recognisers import NEEDS, names
+from converter.fuse.named_calls import CALLS
+from converter.fuse.user_recognisers import NEEDS, names, registered_calls
 from converter.ir import Node
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import AttentionLayout, Target, find_target
@@ -77,6 +78,14 @@ class PassSettings:
         if isinstance(self.fuse, bool):
             return self.fuse
         return any(name in (chosen, *NEEDS.get(chosen, ())) for chosen in self.fuse)
+
+    @property
+    def calls(self) -> frozenset[str]:
+        """Names of functions whose calls a recogniser is asked about."""
+        named = ((name, structure) for name, structure in CALLS.items())
+        return frozenset(
+            name for name, structure in (*named, *registered_calls()) if self.fuses(structure)
+        )
 
     def note_newer(self, opset: int, operator: str, count: int) -> None:
         """A newer opset would bring an operator, in the most usual dtype at least."""

@@ -16,13 +16,15 @@ from converter.fuse import (
     grid_sample,
     group_norm,
     layer_norm,
+    named_calls,
     recurrent,
+    resampling,
+    resize,
     rotary,
     softmax,
     spelling,
     user_recognisers,
 )
-from converter.fuse import resize as resampling
 from converter.fuse.match import NearMiss, Recogniser, note_look_alikes, recogniser_rules
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
@@ -100,11 +102,25 @@ def complete(graph: Graph, settings: PassSettings) -> bool:
     return recognised(affine.AFFINE, *prefix)(graph, settings)
 
 
+def name_calls(graph: Graph, settings: PassSettings) -> bool:
+    """Name what calls of known functions do; other calls are inlined."""
+    ours = (resize.RESIZE_CALL, grid_sample.SAMPLE_CALL)
+    registered = (
+        entry.recogniser
+        for entry in user_recognisers.REGISTERED_FUNCTIONS
+        if entry.calls and entry.since <= settings.version
+    )
+    changed = recognised(*ours, *registered)(graph, settings)
+    return _swept(graph, {ops.named_call: named_calls.inlined}) or changed
+
+
 def resample(graph: Graph, settings: PassSettings) -> bool:
-    resize = resampling.resize_recogniser(settings.version, settings.strict)
-    # The operator gives a number at a place that is none.
-    sampling = {} if settings.strict else {"grid_sample": grid_sample.GRID_SAMPLE}
-    return recognised(resize=resize, **sampling)(graph, settings)
+    sampling = grid_sample.grid_sample_recogniser(settings.strict)
+    # Zeros among weights make NaN of infinities.
+    products = {} if settings.strict else {"resize": resampling.RESAMPLING}
+    return recognised(
+        resize.resize_recogniser(settings.version, settings.strict), sampling, **products
+    )(graph, settings)
 
 
 def registered(graph: Graph, settings: PassSettings) -> bool:
@@ -112,7 +128,7 @@ def registered(graph: Graph, settings: PassSettings) -> bool:
     chosen = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, chosen, settings.version)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
-        if entry.since <= settings.version:
+        if entry.since <= settings.version and not entry.calls:
             changed |= recognised(**{entry.name: entry.recogniser})(graph, settings)
     return changed
 

@@ -287,10 +287,6 @@ def of_halves(count):
     return fn
 
 
-SAID = {
-    **dict.fromkeys(("half masked", "strictly masked"), "nor its edge"),
-    **dict.fromkeys(("smoothed", "exchanged", "apart"), "linear interpolation"),
-}
 ANGLES = np.linspace(0, 2, 9, dtype=np.float32).reshape(3, 3)
 CLOSE = np.float32(1 + 1e-2 * np.random.default_rng(4).standard_normal((40, 2)))
 LARGE = 8 * np.eye(3, 64, dtype=np.float16)  # 7.9 in one place of each row, -0.13 elsewhere
@@ -330,6 +326,6 @@ PROGRAMS = [
     *(Case(f"no {name} {i}", fn, [EDGES], (24,), {name: 0}, tags=DEFAULT)
       for name, fns in NEAR.items() for i, fn in enumerate(fns)),
     *(Case(f"no sampling, {name}", fn, (HWC, POINTS), ops={"GridSample": 0}, tolerance=4,
-           said=SAID.get(name, ""), tags=DEFAULT) for name, fn in LOOK_ALIKES.items()),
+           tags=DEFAULT) for name, fn in LOOK_ALIKES.items()),
     *(replace(case, tags=DEFAULT) for case in OTHERS),
 ]  # fmt: skip

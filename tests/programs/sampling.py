@@ -1,4 +1,4 @@
-"""Bilinear sampling as people write it, and what only looks like it."""
+"""Bilinear sampling by JAX's function, by hand, and what only looks like it."""
 
 from functools import partial
 
@@ -101,17 +101,6 @@ def mixed(tap, top, left, b, a, step=1):
     return above * (1 - b) + b * below
 
 
-def batched(x, points):
-    """Of several images, whose numbers are gathered too."""
-    which = jnp.arange(x.shape[0])[:, None]
-    _, _, top, left, b, a = around(points)
-
-    def tap(rows, columns):
-        return x[which, jnp.clip(rows, 0, x.shape[1] - 1), jnp.clip(columns, 0, x.shape[2] - 1)]
-
-    return mixed(tap, top, left, b[..., None], a[..., None])
-
-
 def warped(x, points):
     """On a grid, rows and columns of which are shifted."""
     rows = jnp.arange(4.0)[:, None] + points[:4, :1]
@@ -120,19 +109,25 @@ def warped(x, points):
     return jax.vmap(lambda c: map_coordinates(c, where, order=1, mode="nearest"))(x)
 
 
+def by_channels(x, points):
+    """Of an image whose channels are last."""
+    sample = jax.vmap(lambda c: map_coordinates(c, at(points), order=1), in_axes=2, out_axes=1)
+    return sample(x)
+
+
+def each_image(x, points):
+    """Of several images with places of their own, batched behind their channels."""
+    places = jnp.moveaxis(points, 0, 1)
+    return jax.vmap(coordinates, in_axes=(0, 1))(x, places)
+
+
 SPELLED = {
     "coordinates": (coordinates, (CHW, POINTS)),
     "nearest": (partial(coordinates, mode="nearest"), (CHW, POINTS)),
     "shares": (shares, (CHW, (4, 3, 2))),
-    "four": (four, (HWC, POINTS)),
-    "masked": (partial(four, tap=masked), (HWC, POINTS)),
-    "multiplied": (partial(four, tap=multiplied), (HWC, POINTS)),
-    "flat": (partial(four, tap=flat), (HWC, POINTS)),
-    "by next": (by_next, (HWC, POINTS)),
-    "by next, edge": (partial(by_next, tap=clipped), (HWC, POINTS)),
-    "lerped": (lerped, (HWC, POINTS)),
-    "lerped, masked": (partial(lerped, tap=masked), (HWC, POINTS)),
-    "batched": (batched, ((2, *HWC), (2, *POINTS))),
+    "channels last": (by_channels, (HWC, POINTS)),
+    "each image": (each_image, ((2, *CHW), (2, *POINTS))),
+    "heads": (jax.vmap(shares), ((2, *CHW), (2, 4, 3, 2))),
     "warped": (warped, (CHW, POINTS)),
 }
 
@@ -202,7 +197,18 @@ def of_scipy(x, points, **how):
     return map_coordinates(x[..., 0], at(points), order=1, **how)
 
 
+BY_HAND = {
+    "four": four,
+    "masked": partial(four, tap=masked),
+    "multiplied": partial(four, tap=multiplied),
+    "flat": partial(four, tap=flat),
+    "by next": by_next,
+    "lerped": lerped,
+}
+"""Sampling of an image of the shape ``HWC`` that is right and stays gathers."""
+
 LOOK_ALIKES = {
+    **BY_HAND,
     "half masked": partial(four, tap=half_masked),
     "strictly masked": partial(four, tap=strictly_masked),
     "from the end": partial(four, tap=from_the_end),

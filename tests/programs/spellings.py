@@ -12,7 +12,7 @@ from jax import lax
 from tests.conformance import DEFAULT, STRUCTURE, Case, drawn
 from tests.programs.resize import to
 from tests.programs.sampling import SPELLED as SAMPLED
-from zoo.architectures.parts.layers import resize_aligned
+from zoo.architectures.depth.aligned_resize import resize_aligned
 
 
 def floats(module, change):
@@ -108,8 +108,8 @@ NORMS, RMS, GELU = {"LayerNormalization": 1}, {"RMSNormalization": 1}, {"Gelu": 
 SAMPLED_WAYS = {
     "coordinates": ("vmap of grad",),
     "shares": ("nested vmap",),
-    "four": ("vmap 1", "open batch"),
-    "flat": ("vmap last",),
+    "nearest": ("vmap 1", "open batch"),
+    "channels last": ("vmap last",),
 }
 LOG, ROTARY, ONE = {"LogSoftmax": 1}, {"RotaryEmbedding": 1}, {"Attention": 1}
 FAMILIES = {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from converter.frontend.trace import trace
+from converter.fuse.named_calls import CALLS
 from converter.ir import Graph
 from converter.ir.dtypes import highest, is_float, is_integer, lowest
 
@@ -194,7 +195,7 @@ class Drawn:
         for name in sorted(self.named - {d for shape in self.shapes for d in shape}):
             self.input((name,), "float32")
         specs = [(shape, x.dtype) for shape, x in zip(self.shapes, self.inputs, strict=True)]
-        return trace(program, specs, self.params)
+        return trace(program, specs, self.params, calls=frozenset(CALLS))
 
 
 @cache

@@ -14,13 +14,12 @@ from jax import lax
 from converter.canonicalize import canonicalize, fold_constants
 from converter.canonicalize.emptiness import fill_empty
 from converter.canonicalize.slicing import interleaved
-from converter.fuse import attention, layer_norm, resize, rotary, softmax
+from converter.fuse import attention, grid_sample, layer_norm, named_calls, resize, rotary, softmax
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
 from tests.conformance import drawn
-from tests.programs.sampling import HWC, LOOK_ALIKES, POINTS
 from tests.programs.sampling import SPELLED as SAMPLED
 from tests.programs.spellings import dot_product, rotate_full, rotate_interleaved, rotate_rest
 from tests.rules import canonical
@@ -297,17 +296,37 @@ def cell_loop(name: str) -> Draw:
 
 
 def resampled(d: Drawn) -> Expr:
+    """Any method, batched along any axis as often as not."""
+    axis = d.pick([None, 0, 1, 3])
+    shape = [2, 6, 8] if axis is None else [*[2, 6, 8][:axis], 3, *[2, 6, 8][axis:]]
+    x = d.input(tuple(shape), "float32", PLAIN)
+    size = (2, d.pick([6, 12, 3]), d.pick([16, 4, 11]))
+    method, smooth = d.pick(["linear", "nearest", "cubic", "lanczos3"]), d.chance()
+
+    def run(a: Any) -> Any:
+        return jax.image.resize(a, size, method, antialias=smooth)
+
+    return d.apply(run if axis is None else jax.vmap(run, in_axes=axis, out_axes=0), x)
+
+
+def contracted(d: Drawn) -> Expr:
+    """A translation, or a matrix of numbers."""
     x = d.input((2, 6, 8), "float32", PLAIN)
-    shape = (2, d.pick([6, 12, 3]), d.pick([16, 4, 11]))
-    method, smooth = d.pick(["linear", "nearest", "cubic"]), d.chance()
-    return d.apply(lambda a: jax.image.resize(a, shape, method, antialias=smooth), x)
+    scale, shift = d.pick([0.5, 1.0, 1.7]), d.pick([0.0, 0.3])
+    how = np.float32([scale, 1 / scale]), np.float32([shift, -shift])
+
+    def translated(a: Any) -> Any:
+        return jax.image.scale_and_translate(
+            a, (2, 5, 11), (1, 2), *map(jnp.asarray, how), "linear"
+        )
+
+    weights = np.eye(6, 4, dtype=np.float32)
+    return d.apply(d.pick([translated, lambda a: jnp.einsum("bnc,nm->bcm", a, weights)]), x)
 
 
 def sampled(d: Drawn) -> Expr:
-    """Any spelling, or what only looks like one, at places within the image, on its pixels and
-    beyond its edge."""
-    named = {name: (fn, (HWC, POINTS)) for name, fn in LOOK_ALIKES.items()}
-    fn, shapes = (SAMPLED | named)[d.pick([*SAMPLED] * 3 + [*LOOK_ALIKES])]
+    """Places within the image, on its pixels and beyond its edge."""
+    fn, shapes = SAMPLED[d.pick([*SAMPLED])]
     places = (-1.5, -1.0, -0.5, 0.0, 0.25, 0.3, 1.0, 1.125, 2.5)
     inputs = [d.input(shapes[0], "float32", PLAIN), d.input(shapes[1], "float32", places)]
     return d.apply(fn, *inputs)
@@ -353,7 +372,14 @@ CASES: dict[str, Case] = {
     ),
     "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[canonicalize], units=64, enough=MANY),
     "fuse.gelu.GELU": Case(GELU, prepare=[canonicalize], units=16),
-    "fuse.grid_sample.GRID_SAMPLE": Case(sampled, prepare=[canonicalize], units=256),
+    "fuse.grid_sample.SAMPLE_CALL": Case(sampled, units=256),
+    "fuse.grid_sample.grid_sample_recogniser": Case(
+        sampled,
+        by_recogniser(grid_sample.grid_sample_recogniser(False)),
+        prepare=[until("resample")],
+        units=256,
+    ),
+    "fuse.named_calls.inlined": Case(resampled, swept({ops.named_call: named_calls.inlined})),
     "fuse.group_norm.GROUPS": Case(grouped(False), prepare=[until("group")], units=64),
     "fuse.group_norm.CHANNEL": Case(
         each_channel,
@@ -380,10 +406,12 @@ CASES: dict[str, Case] = {
         )
         for name in ("lstm", "gru", "rnn")
     },
+    "fuse.resampling.RESAMPLING": Case(contracted, prepare=[canonicalize], units=64),
+    "fuse.resize.RESIZE_CALL": Case(resampled, units=64),
     "fuse.resize.resize_recogniser": Case(
         resampled,
         by_recogniser(resize.resize_recogniser(23, False)),
-        prepare=[canonicalize],
+        prepare=[until("resample")],
         units=64,
     ),
     "fuse.rotary.ROTARY": Case(ROTARY, prepare=[canonicalize], units=16),

@@ -45,6 +45,10 @@ lstm = _fused("lstm", recurrent_formulas.lstm, "LSTM", structure="recurrent")
 gru = _fused("gru", recurrent_formulas.gru, "GRU", structure="recurrent")
 rnn = _fused("rnn", recurrent_formulas.rnn, "RNN", structure="recurrent")
 
+# What calls of JAX's functions do, before it is decided which operators do it.
+image_resize = _ours("image_resize", formulas.image_resize)
+sample_at = _ours("sample_at", formulas.sample_at)
+
 # ----------------------------------------------------------------------------------- activations
 
 hard_sigmoid = _activation("hard_sigmoid", formulas.hard_sigmoid, "HardSigmoid")

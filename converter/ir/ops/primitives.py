@@ -145,6 +145,7 @@ conv_general_dilated = state("conv_general_dilated", rounding=_SUMS, linear=Line
 cond = state("cond")
 scan = state("scan")
 while_ = state("while")
+named_call = state("named_call", domain="ours")
 
 # ------------------------------------------------------------------------------- somebody's code
 

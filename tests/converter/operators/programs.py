@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.ndimage import map_coordinates
 
-from zoo.architectures.parts.layers import resize_aligned
+from zoo.architectures.depth.aligned_resize import resize_aligned
 
 Array = Any
 Shape = tuple[int, ...]

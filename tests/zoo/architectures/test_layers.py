@@ -18,10 +18,11 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 from tests.seeded import model_of
 from weights import bind
 from zoo.architectures.convnext.convnext_network import Stem
+from zoo.architectures.depth.aligned_resize import resize_aligned
 from zoo.architectures.parts.attention import Attention, AxialRoPE, GridRoPE
 from zoo.architectures.parts.block import AttentionPool, Mlp
 from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid, RopePeriods
-from zoo.architectures.parts.layers import PatchEmbedding, resize_aligned
+from zoo.architectures.parts.layers import PatchEmbedding
 from zoo.architectures.parts.learned_positions import LearnedPositionEmbedding
 from zoo.architectures.vit.vit_config import ViTConfig
 

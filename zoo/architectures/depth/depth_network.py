@@ -8,8 +8,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.depth.aligned_resize import resize_aligned
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.parts.layers import Size, resize_aligned
+from zoo.architectures.parts.layers import Size
 from zoo.architectures.parts.output import Depth, check_layers
 from zoo.architectures.vit.vit_network import BackboneNetwork, VisionTransformer
 

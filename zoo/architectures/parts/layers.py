@@ -1,10 +1,10 @@
-"""Layers that networks share: activations, norms, patch embedding and resizing.
+"""Layers that networks share: activations, norms, patch embedding.
 
 Layers keep an activation in a static field, by which JAX compares models: give a function of a
 module, such as these or `jax.nn.silu`, and no lambda or `partial`, which equal only themselves.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -145,26 +145,3 @@ class BatchNorm(eqx.Module):
     def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim"]:
         scale = self.weight * lax.rsqrt(self.var + 1e-5)
         return x * scale + (self.bias - self.mean * scale)
-
-
-def resize_aligned(
-    x: Float[Array, "channels h w"], size: Sequence[Size]
-) -> Float[Array, "channels height width"]:
-    """A map resized bilinearly, its corners on those of the result.
-
-    Equals torch's `interpolate(…, mode="bilinear", align_corners=True)`: one row or column is
-    repeated, and where one is wanted it is the first. Becomes one `Resize` in ONNX.
-
-    **Arguments:** the map, and (height, width) of the result.
-    """
-    for axis, count in enumerate(size, start=1):
-        weights = _weights(x.shape[axis], count).astype(x.dtype)
-        product = jnp.tensordot(x, weights, (axis, 0), precision="highest")
-        x = jnp.moveaxis(product, -1, axis)
-    return x
-
-
-def _weights(size: Size, count: Size) -> Float[Array, "size count"]:
-    steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
-    places = jnp.arange(count, dtype=jnp.float32) * (jnp.asarray(size - 1, jnp.float32) / steps)
-    return jnp.maximum(0, 1 - jnp.abs(places - jnp.arange(size, dtype=jnp.float32)[:, None]))

@@ -1,0 +1,138 @@
+"""Calls that JAX hands over by name: under ``vmap``, and functions that only have the name."""
+
+from functools import partial
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.ndimage import map_coordinates
+
+import converter
+from converter.frontend.trace import trace
+from converter.fuse import resize
+from converter.fuse.named_calls import CALLS, find_call
+from converter.ir import ops
+
+METHODS = ("nearest", "linear", "cubic", "lanczos3")
+
+
+def calls_of(fn, *specs):
+    """The calls in what JAX traces."""
+    graph = trace(fn, specs, calls=frozenset(CALLS))
+    return [node for node in graph.walk() if node.op is ops.named_call]
+
+
+def resized(x, method="linear", antialias=True, size=(3, 9, 4)):
+    return jax.image.resize(x, size, method, antialias)
+
+
+@pytest.mark.each("method", "in_axis", "dtype")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("out_axis", [0, 2])
+@pytest.mark.parametrize("in_axis", [0, 1, 2, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_batched_resize_is_found_at_any_axis(method, in_axis, out_axis, dtype):
+    """The sizes of batch and channels are equal: they do not show which axis is which."""
+    shape = [3, 5, 7]
+    shape.insert(in_axis, 3)
+    for antialias in (True, False):
+        fn = jax.vmap(partial(resized, method=method, antialias=antialias), in_axis, out_axis)
+        (call,) = calls_of(fn, jax.ShapeDtypeStruct(tuple(shape), dtype))
+        found = find_call(call, resize._candidates)
+        assert found is not None and found.found[0] == method
+        # Enlarged and reduced: with and without antialiasing differ, but for neighbours.
+        assert method == "nearest" or found.found[1] == antialias
+        sizes = [d for i, d in enumerate(found.shape) if i != in_axis]
+        assert (found.shape[in_axis], sizes) == (3, [3, 9, 4])
+
+
+@pytest.mark.parametrize("levels", [*product((0, 2), (1, 3)), (1, 0, 2)])
+def test_several_batches_give_jax_s_numbers(levels):
+    fn = partial(resized, size=(9, 4))
+    shape = [5, 7]
+    for number, axis in enumerate(reversed(levels)):
+        shape.insert(min(axis, len(shape)), 2 + number)
+        fn = jax.vmap(fn, in_axes=min(axis, len(shape) - 1), out_axes=-1)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    export = converter.to_onnx(fn, [x])
+    assert export.report.histogram["Resize"] == 1
+    (got,) = converter.run(export, [x]).values()
+    np.testing.assert_allclose(got, fn(x), rtol=0, atol=1e-6)
+
+
+@jax.jit
+def _resize(x):
+    """No resize."""
+    return jnp.repeat(x, 2, 1) * 2
+
+
+@jax.jit
+def _map_coordinates(x, rows, columns):
+    """No sampling."""
+    return x[rows.astype(int), columns.astype(int)] * 0.5
+
+
+def test_functions_of_users_with_the_same_names():
+    def fn(x, y):
+        inner = jax.jit(lambda x: jax.image.resize(x, (6, 9), "linear") + 1)
+        inner.__wrapped__.__name__ = "_resize"
+        return inner(_resize(x)), _map_coordinates(x, y, y)
+
+    x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    y = np.float32([0.5, 1.0, 2.9])
+    export = converter.to_onnx(fn, [x, y])
+    for got, wanted in zip(converter.run(export, [x, y]).values(), fn(x, y), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
+    assert "GridSample" not in export.report.histogram
+
+
+@pytest.mark.parametrize("derive", [jax.grad, lambda fn: lambda x: jax.jvp(fn, (x,), (x * 2,))])
+def test_derivatives_have_calls_of_the_same_names(derive):
+    fn = derive(lambda x: (resized(x, size=(3, 9, 16)) ** 2).sum())
+    x = np.random.default_rng(0).normal(size=(3, 5, 7)).astype(np.float32)
+    verdict = converter.check(converter.to_onnx(fn, [x]), fn, [x])
+    assert verdict.passed, verdict.differences[:1]
+
+
+def test_what_is_not_to_be_fused_is_inlined():
+    for fuse in (False, ["gelu"]):
+        export = converter.to_onnx(resized, [(3, 5, 7)], fuse=fuse)
+        assert "Resize" not in export.report.histogram
+    assert converter.to_onnx(resized, [(3, 5, 7)], fuse=["resize"]).report.fused["Resize"] == 1
+
+
+@pytest.mark.each("image", "place")
+@pytest.mark.parametrize("mode", ["constant", "nearest"])
+@pytest.mark.parametrize("place", [None, 0, 1])
+@pytest.mark.parametrize("image", [0, 1, 2])
+def test_a_batched_sampling_is_found_at_any_axis(image, place, mode):
+    """Places of each image, or the same for all of them."""
+
+    def fn(x, rows, columns):
+        return map_coordinates(x, [rows, columns], order=1, mode=mode)
+
+    rng = np.random.default_rng(1)
+    x = np.moveaxis(rng.normal(size=(4, 5, 7)), 0, image).astype(np.float32)
+    places = rng.uniform(-1, 8, size=(2, 4, 4) if place is not None else (2, 6)).astype(np.float32)
+    fn = jax.vmap(fn, in_axes=(image, place, place), out_axes=1)
+    export = converter.to_onnx(fn, [x, *places])
+    assert export.report.histogram["GridSample"] == 1
+    (got,) = converter.run(export, [x, *places]).values()
+    np.testing.assert_allclose(got, fn(x, *places), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "how", [{"mode": "wrap"}, {"mode": "constant", "cval": 1.0}, {"mode": "nearest", "order": 0}]
+)
+def test_other_samplings_are_gathers(how):
+    def fn(x, rows, columns):
+        return map_coordinates(x, [rows, columns], **{"order": 1, **how})
+
+    x = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    places = np.float32([[0.2, 4.7, -1.3], [6.4, -0.6, 2.0]])
+    export = converter.to_onnx(fn, [x, *places])
+    assert "GridSample" not in export.report.histogram
+    (got,) = converter.run(export, [x, *places]).values()
+    np.testing.assert_allclose(got, fn(x, *places), rtol=0, atol=2e-6)
