@@ -7,7 +7,7 @@ import jax
 from converter.api.conversion import finish
 from converter.api.request import BisectionRequest, asked_by
 from converter.pipeline import passes
-from converter.verify.samples import refuse_forbidden
+from converter.verify.samples import check_inputs_allowed
 from converter.verify.watch import Change, StepChangedError, Watch
 
 
@@ -33,7 +33,7 @@ def bisect(request: BisectionRequest) -> Change | None:
     graph = request.trace()
     interface = request.interface(graph)
     arrays = interface.taken(jax.tree.leaves(list(request.inputs)))
-    refuse_forbidden(graph, arrays)
+    check_inputs_allowed(graph, arrays)
     watch = Watch(request.trace, [("given", arrays)], interface.called(request.call))
     try:
         watch.trace()

@@ -25,9 +25,9 @@ from converter.ir.evaluation import (
     run_uncompiled,
 )
 from converter.loops.intervals import bound_states
-from converter.verify.sides import KINDS, Flow, SideKind, promises_bounds, within_axes
+from converter.verify.sides import KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
 
-MOST_TURNS, MOST_STEPS = 100, 4_000
+MAX_ITERATIONS, MAX_STEPS = 100, 4_000
 """Inputs for which a loop takes more turns than this, or for which so many nodes are evaluated, are
 not tried."""
 
@@ -41,7 +41,7 @@ class Side:
     node: Node
     untaken: str
 
-    def sentence(self, samples: int, line: Callable[[Node], str] = source_line) -> str:
+    def describe_untaken(self, samples: int, line: Callable[[Node], str] = source_line) -> str:
         """Return that the side was not taken in so many samples, with the user's line."""
         return f"{self.untaken.format(line=line(self.node))} in {samples} samples"
 
@@ -79,22 +79,22 @@ class Probe:
         self.sites: dict[int, tuple[SideKind, list[int | None]]] = {}
         self.promises: set[int] = set()
         for node in graph.walk():
-            self._add(node, flow)
+            self._add_sites(node, flow)
         self.unread = set[int]()
         needed = set[int]()
-        self.graph = self._part(graph, needed)
+        self.graph = self._reduce_graph(graph, needed)
         self.graph.params = [v for v in graph.params if id(v) in needed]
         compared = [node for node in self.graph.walk() if node.op in COMPARISONS]
         self.comparisons = {id(node): i for i, node in enumerate(compared)}
 
-    def _add(self, node: Node, flow: Flow) -> None:
-        if promises_bounds(node):
+    def _add_sites(self, node: Node, flow: Flow) -> None:
+        if promises_in_bounds(node):
             self.promises.add(id(node))
         kind = KINDS.get(node.op)
-        if kind is None or not kind.concerns(node, flow):
+        if kind is None or not kind.applies(node, flow):
             return
         texts, possible = kind.sides(node), kind.possible(node)
-        if sum(possible) < kind.least:
+        if sum(possible) < kind.min_sides:
             return
         slots = list[int | None]()
         for text, is_possible in zip(texts, possible, strict=True):
@@ -102,38 +102,38 @@ class Probe:
             self.sides += [Side(node, text)] if is_possible else []
         self.sites[id(node)] = kind, slots
 
-    def _part(self, graph: Graph, needed: set[int]) -> Graph:
+    def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
         """Return the part of a graph that sites and promises depend on.
 
         ``needed`` has the ids of the values that are read elsewhere; the ids of what the part reads
         are added. A node that is kept for its site alone is noted as unread.
         """
-        kept = list[Node]()
+        part_nodes = list[Node]()
         for node in reversed(graph.nodes):
             is_read = any(id(v) in needed for v in node.outputs)
             if not (is_read or self._holds_site(node)):
                 continue
             needed |= {id(v) for v in node.inputs}
-            part = node
+            part_node = node
             if node.bodies:
                 is_open = node.op is not ops.cond or is_read
-                part = replace(node, bodies=self._parts(node.bodies, is_open, needed))
+                part_node = replace(node, bodies=self._reduce_bodies(node.bodies, is_open, needed))
                 if id(node) in self.sites:
-                    self.sites[id(part)] = self.sites[id(node)]
-            kept.append(part)
+                    self.sites[id(part_node)] = self.sites[id(node)]
+            part_nodes.append(part_node)
             if not is_read:
-                self.unread.add(id(part))
+                self.unread.add(id(part_node))
         outputs = [v for v in graph.outputs if id(v) in needed]
-        return Graph(graph.inputs, outputs, kept[::-1], graph.params)
+        return Graph(graph.inputs, outputs, part_nodes[::-1], graph.params)
 
-    def _parts(
-        self, bodies: Mapping[str, Graph], are_read: bool, needed: set[int]
+    def _reduce_bodies(
+        self, bodies: Mapping[str, Graph], has_read_outputs: bool, needed: set[int]
     ) -> dict[str, Graph]:
-        found = {}
+        parts = {}
         for name, body in bodies.items():
-            needed |= {id(v) for v in body.outputs} if are_read else set()
-            found[name] = self._part(body, needed)
-        return found
+            needed |= {id(v) for v in body.outputs} if has_read_outputs else set()
+            parts[name] = self._reduce_graph(body, needed)
+        return parts
 
     def _holds_site(self, node: Node) -> bool:
         inner = (n for body in node.bodies.values() for n in body.walk())
@@ -144,12 +144,14 @@ class Probe:
         shapes = [v.shape for v in self.graph.inputs]
         sizes = named_sizes.read(shapes, [np.shape(x) for x in inputs])
         run = _Run(self, sizes)
-        with np.errstate(all="ignore"), suppress(_TooLong):
-            evaluate_bounded(self.graph, inputs, self._params, run.apply, MOST_TURNS, run.control())
+        with np.errstate(all="ignore"), suppress(_StepLimitExceeded):
+            evaluate_bounded(
+                self.graph, inputs, self._params, run.apply, MAX_ITERATIONS, run.control()
+            )
         return Observation(run.sides, run.comparisons, run.is_valid, run.steps)
 
 
-class _TooLong(Exception):
+class _StepLimitExceeded(Exception):
     """An evaluation that is given up."""
 
 
@@ -168,13 +170,13 @@ class _Run:
         """Run a node without bodies (``converter.ir.evaluation.Apply``)."""
         is_read = id(node) not in self._probe.unread
         if id(node) in self._probe.sites or id(node) in self._probe.promises:
-            self._note(node, args)
+            self._record_sides(node, args)
         if not is_read:
             return [None] * len(node.outputs)
         self.steps += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > MAX_STEPS:
             self.is_valid = False
-            raise _TooLong
+            raise _StepLimitExceeded
         results = run_uncompiled(node, args, sizes)
         if id(node) in self._probe.comparisons:
             start, truth = 2 * self._probe.comparisons[id(node)], np.asarray(results[0])
@@ -185,39 +187,41 @@ class _Run:
         """Return the evaluations of nodes with bodies, which run in Python."""
         return {ops.scan: self._scan, ops.while_: self._while, ops.cond: self._cond}
 
-    def _note(self, node: Node, inputs: Sequence[Any], turns: int = 0) -> None:
+    def _record_sides(self, node: Node, inputs: Sequence[Any], iterations: int = 0) -> None:
         kind, slots = self._probe.sites.get(id(node), (None, ()))
         arrays = [np.asarray(x) for x in inputs]
-        if id(node) in self._probe.promises and not within_axes(node, arrays, self._sizes):
+        if id(node) in self._probe.promises and not is_within_bounds(node, arrays, self._sizes):
             self.is_valid = False
         if kind is not None:
-            for slot, flag in zip(slots, kind.taken(node, arrays, turns, self._sizes), strict=True):
+            for slot, flag in zip(
+                slots, kind.taken(node, arrays, iterations, self._sizes), strict=True
+            ):
                 if slot is not None:
                     self.sides[slot] |= bool(flag)
 
     def _cond(self, node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
-        self._note(node, inputs)
+        self._record_sides(node, inputs)
         bodies = list(node.bodies.values())
-        results, turns = run(bodies[int(np.clip(inputs[0], 0, len(bodies) - 1))], [])
+        results, iterations = run(bodies[int(np.clip(inputs[0], 0, len(bodies) - 1))], [])
         unread = id(node) in self._probe.unread
-        return [None] * len(node.outputs) if unread else results, turns
+        return [None] * len(node.outputs) if unread else results, iterations
 
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
-        turns, state = 0, inputs
+        iterations, state = 0, inputs
         while bool(run(node.bodies["cond"], state)[0][0]):
-            if turns == rules.most:
+            if iterations == rules.most:
                 self.is_valid = False
                 break
-            state, turns = run(node.bodies["body"], state)[0], turns + 1
-        self._note(node, inputs, turns)
-        return state, turns
+            state, iterations = run(node.bodies["body"], state)[0], iterations + 1
+        self._record_sides(node, inputs, iterations)
+        return state, iterations
 
     def _scan(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         count, body = node.params["num_carry"], node.bodies["body"]
         length = dims.evaluate_dim(node.params["length"], rules.sizes)
         state, rows = inputs[:count], list[list[Any]]()
-        for turn in range(length)[:: -1 if node.params["reverse"] else 1]:
-            results, _ = run(body, [*state, *(np.asarray(x)[turn] for x in inputs[count:])])
+        for iteration in range(length)[:: -1 if node.params["reverse"] else 1]:
+            results, _ = run(body, [*state, *(np.asarray(x)[iteration] for x in inputs[count:])])
             state = results[:count]
             rows.append(results[count:])
         rows = rows[::-1] if node.params["reverse"] else rows

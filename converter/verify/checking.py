@@ -29,10 +29,10 @@ from converter.model.verdict import (
     worse,
 )
 from converter.verify.elements import Judge, Judgement, first
-from converter.verify.noise import Noise, resamples
-from converter.verify.samples import DISTRIBUTIONS, refuse_forbidden
-from converter.verify.sessions import Model, run_judged, sessions
-from converter.verify.steering import BASIC, Coverage, coverage_of, steered_samples
+from converter.verify.noise import Noise, has_resampling
+from converter.verify.samples import DISTRIBUTIONS, check_inputs_allowed
+from converter.verify.sessions import Model, run_sample, sessions
+from converter.verify.steering import BASIC_SEEDS, Coverage, coverage_of, steered_samples
 
 
 def check(
@@ -74,19 +74,19 @@ def check(
         CheckError: inputs or outputs do not fit the model, JAX cannot evaluate the function, ONNX
             Runtime cannot run the model, or two calls of the function differ.
     """
-    cases, coverage = judged_cases(model, fn, inputs, seed, accept_open)
+    cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
-    for level, live in sessions(model):
+    for level, ort_session in sessions(model):
         for case in (*cases, cases[0]):
-            got = run_judged(live, case.judge.inputs, case.judge.name)
-            with _evaluating(case.judge.name, case.judge.inputs):
-                _note(case.compared(got), case, level, verdict)
+            actual = run_sample(ort_session, case.judge.inputs, case.judge.name)
+            with _translate_evaluation_errors(case.judge.name, case.judge.inputs):
+                _record_comparisons(case.compare_run(actual), case, level, verdict)
     if not verdict.passed:
         _refuse_impure(cases[0])
     return verdict
 
 
-def judged_cases(
+def draw_cases(
     model: Model,
     fn: Callable[..., Any],
     inputs: Sequence[Any] | None = None,
@@ -100,38 +100,38 @@ def judged_cases(
     if inputs is not None:
         drawn = [("given", interface.taken(jax.tree.leaves(list(inputs))))]
         if isinstance(model, Export):
-            refuse_forbidden(model.graph, drawn[0][1])
-        traced, noise = _reference(model, call, drawn[0][1])
+            check_inputs_allowed(model.graph, drawn[0][1])
+        traced, noise = _trace_reference(model, call, drawn[0][1])
         params = noise.params if noise is not None else None
         coverage = coverage_of(traced, params, [drawn[0][1]])
     elif isinstance(model, Export):
-        traced, noise = _reference(model, call, [])
+        traced, noise = _trace_reference(model, call, [])
         params = noise.params if noise is not None else None
         assert traced is not None
         drawn, coverage = steered_samples(
-            model.graph, traced, params, seed, more=not model.report.fails_verification
+            model.graph, traced, params, seed, allows_extra=not model.report.fails_verification
         )
-        if len(drawn) > BASIC and any(node.bodies for node in traced.nodes):
-            run = _compiled(call)
+        if len(drawn) > BASIC_SEEDS and any(node.bodies for node in traced.nodes):
+            run = _compile_if_traceable(call)
     else:
         raise CheckError("only an export says what its inputs are: pass inputs")
     cases = list[Case]()
     for index, (name, arrays) in enumerate(drawn):
-        with _evaluating(name, arrays):
-            again = partial(_outputs_of, call, arrays)
-            expected = _outputs_of(call if index < len(DISTRIBUTIONS) else run, arrays)
+        with _translate_evaluation_errors(name, arrays):
+            evaluate_again = partial(_evaluate_function, call, arrays)
+            expected = _evaluate_function(call if index < len(DISTRIBUTIONS) else run, arrays)
             judge = Judge(noise, arrays, name, call)
-            cases.append(Case(judge, expected, accept_open, again))
+            cases.append(Case(judge, expected, accept_open, evaluate_again))
     return cases, coverage
 
 
-def _outputs_of(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
+def _evaluate_function(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
     """Outputs of a function for arrays."""
     results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
-    return [_numbers(x) for x in jax.tree.leaves(results)]
+    return [_to_numpy(x) for x in jax.tree.leaves(results)]
 
 
-def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function compiled as one, or itself if JAX cannot trace it.
 
     Called step by step, a function with loops compiles each of them anew in every call.
@@ -149,7 +149,7 @@ def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _refuse_impure(case: Case) -> None:
     """**Raises** `CheckError` where another call of a function gives another answer."""
-    pairs = zip(case.expected, case.again(), strict=True)
+    pairs = zip(case.expected, case.evaluate_again(), strict=True)
     same = [x.tobytes() == y.tobytes() for x, y in pairs]
     if not all(same):
         raise CheckError(
@@ -160,14 +160,16 @@ def _refuse_impure(case: Case) -> None:
 
 
 @contextmanager
-def _evaluating(name: str, inputs: Sequence[Any]) -> Iterator[None]:
+def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[None]:
     """What XLA and numpy raise, memory that is not there for one, in a sentence."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
         shapes = ", ".join(str(list(np.shape(x))) for x in inputs)
-        why = str(error).partition("\n")[0]
-        raise CheckError(f"JAX cannot evaluate it on {name} inputs of {shapes}: {why}") from error
+        first_line = str(error).partition("\n")[0]
+        raise CheckError(
+            f"JAX cannot evaluate it on {name} inputs of {shapes}: {first_line}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ class OutputComparison:
     """An output of one run: its errors, and the elements that are wrong or open."""
 
     output: str
-    got: np.ndarray
+    actual: np.ndarray
     expected: np.ndarray
     errors: Errors
     judgement: Judgement
@@ -192,69 +194,79 @@ class Case:
 
     judge: Judge
     expected: list[np.ndarray]
-    accepted: Collection[str]
-    again: Callable[[], list[np.ndarray]]
-    last: list[OutputComparison] = field(default_factory=list)
+    accepted_outputs: Collection[str]
+    evaluate_again: Callable[[], list[np.ndarray]]
+    last_comparisons: list[OutputComparison] = field(default_factory=list)
 
-    def compared(self, got: dict[str, np.ndarray]) -> list[OutputComparison]:
+    def compare_run(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
         """Comparison of one run with JAX; the same bytes as last time are judged once."""
-        if len(got) != len(self.expected):
+        if len(actual) != len(self.expected):
             raise CheckError(
-                f"the model has {len(got)} outputs, the function gave {len(self.expected)}"
+                f"the model has {len(actual)} outputs, the function gave {len(self.expected)}"
             )
         same = [
-            x.tobytes() == y.got.tobytes() for x, y in zip(got.values(), self.last, strict=False)
+            x.tobytes() == y.actual.tobytes()
+            for x, y in zip(actual.values(), self.last_comparisons, strict=False)
         ]
-        if not (self.last and all(same)):
-            self.last = self._all_compared(got)
-            if any(each.judgement.wrong.any() or each.judgement.open.any() for each in self.last):
-                self.expected = self.again()
-                self.last = self._all_compared(got)
-        return self.last
+        if not (self.last_comparisons and all(same)):
+            self.last_comparisons = self._compare_outputs(actual)
+            if any(
+                comparison.judgement.wrong.any() or comparison.judgement.open.any()
+                for comparison in self.last_comparisons
+            ):
+                self.expected = self.evaluate_again()
+                self.last_comparisons = self._compare_outputs(actual)
+        return self.last_comparisons
 
-    def _all_compared(self, got: dict[str, np.ndarray]) -> list[OutputComparison]:
-        return [self._compared(i, name, x) for i, (name, x) in enumerate(got.items())]
+    def _compare_outputs(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
+        return [self._compare_output(i, name, x) for i, (name, x) in enumerate(actual.items())]
 
-    def _compared(self, i: int, output: str, got: np.ndarray) -> OutputComparison:
-        expected = _canonical(self.expected[i], got.dtype)
-        errors = compare(got, expected)  # which refuses other shapes and types
-        judgement, own = self.judge.judge(i, got, expected), packed(expected)
-        is_accepted = judgement.either | (judgement.open & (output in self.accepted))
+    def _compare_output(self, i: int, output: str, actual: np.ndarray) -> OutputComparison:
+        expected = _to_jax_precision(self.expected[i], actual.dtype)
+        errors = compare(actual, expected)  # which refuses other shapes and types
+        judgement, packed_expected = self.judge.judge(i, actual, expected), packed(expected)
+        is_accepted = judgement.either | (judgement.open & (output in self.accepted_outputs))
         if is_accepted.any():
-            errors = compare(np.where(is_accepted, own, got), own)
-        return OutputComparison(output, got, own, errors, judgement)
+            errors = compare(np.where(is_accepted, packed_expected, actual), packed_expected)
+        return OutputComparison(output, actual, packed_expected, errors, judgement)
 
 
-def _note(results: list[OutputComparison], case: Case, level: Level, to: Verdict) -> None:
+def _record_comparisons(
+    results: list[OutputComparison], case: Case, level: Level, verdict: Verdict
+) -> None:
     """Write what one run gave into a verdict."""
-    for each in results:
-        name, judgement, sample = each.output, each.judgement, case.judge.name
-        to[name] = worse(to.get(name), each.errors)
-        left = int(judgement.open.sum())
-        counted = Elements(each.got.size - left, int(judgement.either.sum()), left)
-        to.elements[name] = to.elements.get(name, Elements()) + counted
+    for comparison in results:
+        name, judgement, sample = comparison.output, comparison.judgement, case.judge.name
+        verdict[name] = worse(verdict.get(name), comparison.errors)
+        open_count = int(judgement.open.sum())
+        counts = Elements(
+            comparison.actual.size - open_count, int(judgement.either.sum()), open_count
+        )
+        verdict.elements[name] = verdict.elements.get(name, Elements()) + counts
         masks = [(judgement.wrong, False)]
-        masks += [(judgement.open, True)] if name not in case.accepted else []
+        masks += [(judgement.open, True)] if name not in case.accepted_outputs else []
         for mask, is_open in masks:
-            for place in first(mask):
-                pair = str(each.got[place]), str(each.expected[place])
-                found = Difference(sample, level, name, place, *pair, is_open, case.judge.inputs)
-                to.differences.append(found)
+            for position in first(mask):
+                pair = str(comparison.actual[position]), str(comparison.expected[position])
+                difference = Difference(
+                    sample, level, name, position, *pair, is_open, case.judge.inputs
+                )
+                verdict.differences.append(difference)
 
 
-def _numbers(leaf: Any) -> np.ndarray:
+def _to_numpy(leaf: Any) -> np.ndarray:
     """Of an array, or of the number that JAX would make an array of."""
     is_number = isinstance(leaf, bool | int | float | complex)
     return np.asarray(jax.device_put(leaf) if is_number else key_numbers(leaf))
 
 
-def _canonical(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _to_jax_precision(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """What numpy has in 64 bits as JAX returns it, in 32 unless it is told otherwise."""
-    is_it = expected.dtype != dtype and jax.dtypes.canonicalize_dtype(expected.dtype) == dtype
-    return expected.astype(dtype) if is_it else expected
+    needs_cast = expected.dtype != dtype and jax.dtypes.canonicalize_dtype(expected.dtype) == dtype
+    return expected.astype(dtype) if needs_cast else expected
 
 
-def _reference(
+def _trace_reference(
     model: Model, fn: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[Graph | None, Noise | None]:
     """Return the traced graph that a model is compared with, and the noise of its roundings.
@@ -265,8 +277,8 @@ def _reference(
     """
     if isinstance(model, Export):
         traced = model.retrace()
-        is_whole = all(v.bound is not None or v.program for v in model.graph.params)
-        return traced, Noise(traced.clone, resamples(model.graph)) if is_whole else None
+        has_all_values = all(v.bound is not None or v.program for v in model.graph.params)
+        return traced, Noise(traced.clone, has_resampling(model.graph)) if has_all_values else None
     try:
         traced = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
     except (*RAISED, ConverterError):

@@ -13,7 +13,7 @@ from converter.verify.whole_numbers import whole_numbers
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
 
-ORDINARY = 3
+FIRST_SIZE = 3
 """What the first named dimension is; the next is one larger, so that no two are the same."""
 
 EXTREME_SIZES = (1, 9)
@@ -21,18 +21,20 @@ EXTREME_SIZES = (1, 9)
 
 
 def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    return _cast(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
+    return _cast_numbers(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
 
 
-def _faint(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+def _small_floats(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
     """Draw floats of a tenth of the ordinary size, and ordinary integers."""
     normal = _normal(shape, dtype, rng)
-    return _cast(normal.astype(np.float64) / 10, dtype) if is_float(dtype) else normal
+    return _cast_numbers(normal.astype(np.float64) / 10, dtype) if is_float(dtype) else normal
 
 
 def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
     if is_float(dtype):  # of which float16 holds products
-        return _cast(rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype)
+        return _cast_numbers(
+            rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype
+        )
     if dtype == np.bool_:
         return np.ones(shape, dtype)
     info = np.iinfo(dtype)
@@ -42,7 +44,7 @@ def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) ->
 def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
     """Few different values, so that there are equals to choose among; both zeros among them."""
     values = np.array([-1.5, -0.0, 0.0, 0.5, 2.0])
-    return _cast(rng.choice(values, shape), dtype)
+    return _cast_numbers(rng.choice(values, shape), dtype)
 
 
 DISTRIBUTIONS: dict[str, Draw] = {
@@ -53,11 +55,11 @@ DISTRIBUTIONS: dict[str, Draw] = {
 }
 """Of each, every function gets a sample."""
 
-FURTHER: dict[str, Draw] = {"normal": _normal, "faint": _faint}
+EXTRA_DISTRIBUTIONS: dict[str, Draw] = {"normal": _normal, "faint": _small_floats}
 """Distributions of the further samples of a small function. Numbers of which one in many shows a
 known deviation, such as large ones, are tried once."""
 
-BUDGET = 4 << 30
+MEMORY_BUDGET = 4 << 30
 """Bytes that the evaluation of a sample may take, by the shapes of all values: sizes of named
 dimensions are drawn smaller until it does."""
 
@@ -89,20 +91,20 @@ class Sampler:
         """
         if kind not in self._sizes:
             smallest, largest = EXTREME_SIZES
-            wanted = {
-                "": {name: ORDINARY + i for i, name in enumerate(self.names)},
+            requested_sizes = {
+                "": {name: FIRST_SIZE + i for i, name in enumerate(self.names)},
                 ", small": dict.fromkeys(self.names, smallest),
                 ", wide": {name: largest + i for i, name in enumerate(self.names)},
             }
-            self._sizes[kind] = _allowed(self._evaluated, wanted[kind])
+            self._sizes[kind] = _allowed_sizes(self._evaluated, requested_sizes[kind])
         return self._sizes[kind]
 
     def draw(self, distribution: str, seed: int, kind: str = "") -> list[np.ndarray]:
         """Return one array for each input, of one of ``DISTRIBUTIONS`` or ``FURTHER``."""
-        sizes, draw = self.sizes(kind), (DISTRIBUTIONS | FURTHER)[distribution]
+        sizes, draw = self.sizes(kind), (DISTRIBUTIONS | EXTRA_DISTRIBUTIONS)[distribution]
         drawn = draw_inputs(self.values, sizes, draw, seed)
         pairs = zip(drawn, self.whole_numbers, strict=True)
-        return [each.brought(x, sizes) for x, each in pairs]
+        return [limits.constrain(x, sizes) for x, limits in pairs]
 
 
 def samples(
@@ -123,26 +125,26 @@ def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.nd
         yield distribution + kind, sampler.draw(distribution, seed + index, kind)
 
 
-def _allowed(graph: Graph, asked: named_sizes.Sizes) -> dict[str, int]:
+def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]:
     """Sizes that the graph's constraints and the memory allow, near to those that are wanted."""
     for share in (1, 0.75, 0.5, 0.25, 0):
-        smaller = {name: max(1, round(share * size)) for name, size in asked.items()}
-        nearest = named_sizes.nearest_size(smaller, graph.constraints)
+        scaled_sizes = {name: max(1, round(share * size)) for name, size in requested.items()}
+        nearest = named_sizes.nearest_size(scaled_sizes, graph.constraints)
         if nearest is None:
             constraint_text = ", ".join(map(repr, graph.constraints))
             raise CheckError(
-                f"no sizes near {smaller} obey the constraints {constraint_text}; pass inputs"
+                f"no sizes near {scaled_sizes} obey the constraints {constraint_text}; pass inputs"
             )
         needed = memory(graph, nearest)
-        if not asked or needed <= BUDGET:
+        if not requested or needed <= MEMORY_BUDGET:
             return nearest
     raise CheckError(
         f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {nearest}, and may take "
-        f"{BUDGET / 2**30:.0f} GiB; pass inputs"
+        f"{MEMORY_BUDGET / 2**30:.0f} GiB; pass inputs"
     )
 
 
-def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
+def check_inputs_allowed(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
     """**Raises** `CheckError` where inputs are too many or few, or of sizes that are excluded."""
     if len(inputs) != len(graph.inputs):
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(inputs)}")
@@ -152,14 +154,14 @@ def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
 
 
 def draw_inputs(
-    values: Sequence[Value], named: named_sizes.Sizes, draw: Draw = _normal, seed: int = 0
+    values: Sequence[Value], sizes: named_sizes.Sizes, draw: Draw = _normal, seed: int = 0
 ) -> list[np.ndarray]:
     """One array for each value, its named dimensions as ``named`` has them."""
     rng = np.random.default_rng(seed)
-    return [draw(dims.concrete(v.shape, named), v.dtype, rng) for v in values]
+    return [draw(dims.concrete(v.shape, sizes), v.dtype, rng) for v in values]
 
 
-def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _cast_numbers(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Unsigned integers of what is below zero are those of its magnitude."""
     in_range: Any = np.abs(array) if dtype.kind == "u" else array
     return np.asarray(in_range > 0 if dtype == np.bool_ else in_range).astype(dtype)

@@ -11,7 +11,9 @@ from converter.frontend.specs import array_slots
 from converter.jax_versions import bind_primitive
 
 
-def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any) -> Any:
+def evaluate_streaming(
+    fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any
+) -> Any:
     """Results of ``fn(params, *inputs)``, with the value of each leaf read when it is needed.
 
     A step is a call that ``fn`` makes of a function under ``jax.jit``, which runs compiled, or else
@@ -26,9 +28,9 @@ def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *in
         inputs: arrays.
     """
     leaves, fill = array_slots(params)
-    held = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
+    specs = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
     trace = jax.make_jaxpr(lambda arrays, *args: fn(fill(arrays), *args), return_shape=True)
-    closed, shape = trace(held, *inputs)
+    closed, shape = trace(specs, *inputs)
     jaxpr, count = closed.jaxpr, len(leaves)
     paths = [path or "param" for path, _ in leaves]
     names = dict(zip(jaxpr.invars, paths, strict=False))
@@ -43,7 +45,7 @@ def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *in
     last = {var: index for index, eqn in enumerate(jaxpr.eqns) for var in _variables(eqn.invars)}
     last.update(dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns)))
     for index, eqn in enumerate(jaxpr.eqns):
-        results = _streaming_evaluation_run(eqn, [read(atom) for atom in eqn.invars])
+        results = _run_equation(eqn, [read(atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, results, strict=True))
         for var in (*_variables(eqn.invars), *eqn.outvars):
             if last.get(var, index) == index:
@@ -55,6 +57,6 @@ def _variables(atoms: Any) -> set[Any]:
     return {atom for atom in atoms if not isinstance(atom, jex.Literal)}
 
 
-def _streaming_evaluation_run(eqn: Any, arguments: list[Any]) -> list[Any]:
+def _run_equation(eqn: Any, arguments: list[Any]) -> list[Any]:
     """The results of one equation, which are waited for: JAX would start many at once."""
     return jax.block_until_ready(bind_primitive(eqn.primitive, arguments, eqn.params))
