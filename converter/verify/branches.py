@@ -1,8 +1,8 @@
-"""Which branches, turns and clamps of a program a set of inputs reaches.
+"""Record which branches, loop iterations and index bounds of a program a set of inputs reaches.
 
-A file that is wrong in one branch agrees with JAX on every input that takes another one. So the
-traced graph is evaluated with an observer that records, for each node where control flow or an
-index can go several ways, which of these *sides* were taken.
+A file that is wrong in one branch agrees with JAX on every input that takes another branch. The
+probe therefore evaluates the traced graph and records which *sides* of each node were taken. A side
+is one of the ways that control flow or an index can go at a node.
 """
 
 from __future__ import annotations
@@ -28,32 +28,35 @@ from converter.loops.intervals import bound_states
 from converter.verify.sides import KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
 
 MAX_ITERATIONS, MAX_STEPS = 100, 4_000
-"""Inputs for which a loop takes more turns than this, or for which so many nodes are evaluated, are
-not tried."""
+"""Limits of one evaluation. Inputs that need more loop iterations or more nodes are not used."""
 
 COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way that a node can go, and the sentence to print if no input made it go there."""
+    """One way that a node can go, with the sentence to print if no input took it."""
 
     node: Node
     untaken: str
 
     def describe_untaken(self, samples: int, line: Callable[[Node], str] = source_line) -> str:
-        """Return that the side was not taken in so many samples, with the user's line."""
+        """Return the sentence that no sample took this side, with the number of samples and the
+        source line."""
         return f"{self.untaken.format(line=line(self.node))} in {samples} samples"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Sides that a set of inputs takes.
+    """Sides that one set of inputs takes.
 
-    ``sides`` has a Boolean for each side of the probe. ``comparisons`` has two for each comparison
-    on the way to them: true for some element, false for some. A run is not ``is_valid`` if it was
-    given up before the end of a loop, or if an index is outside of the bounds that the program
-    promises. It took so many ``steps``.
+    Arguments:
+        sides: one Boolean for each side of the probe.
+        comparisons: two Booleans for each comparison node: whether it was true, and whether it was
+            false, for some element.
+        is_valid: false if the evaluation stopped before a loop ended, or if an index is outside the
+            bounds that the program promises.
+        steps: number of evaluated nodes.
     """
 
     sides: np.ndarray
@@ -63,12 +66,12 @@ class Observation:
 
 
 class Probe:
-    """Evaluates the part of a traced graph that decides which sides are taken.
+    """Evaluator for the part of a traced graph that decides which sides are taken.
 
     Arguments:
-        graph: the graph as it was traced. Ranges of loop states are noted in it.
-        params: arrays by the names of parameters that have no values yet; those that decide nothing
-            are not read.
+        graph: the graph as it was traced. The ranges of loop states are written into it.
+        params: arrays by parameter name, for parameters that have no values yet. Parameters that do
+            not affect any side are not read.
     """
 
     def __init__(self, graph: Graph, params: Mapping[str, Any] | None = None) -> None:
@@ -103,10 +106,11 @@ class Probe:
         self.sites[id(node)] = kind, slots
 
     def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
-        """Return the part of a graph that sites and promises depend on.
+        """Return the part of a graph that the sites and the promised bounds depend on.
 
-        ``needed`` has the ids of the values that are read elsewhere; the ids of what the part reads
-        are added. A node that is kept for its site alone is noted as unread.
+        ``needed`` holds the ids of values that are read outside of the graph. The ids of all values
+        that the part reads are added to it. A node that is kept only because it is a site is added
+        to ``unread``.
         """
         part_nodes = list[Node]()
         for node in reversed(graph.nodes):
@@ -140,7 +144,7 @@ class Probe:
         return any(id(n) in self.sites or id(n) in self.promises for n in (node, *inner))
 
     def __call__(self, inputs: Sequence[Any]) -> Observation:
-        """Observe one set of inputs."""
+        """Evaluate the program on one set of inputs and return the sides that it takes."""
         shapes = [v.shape for v in self.graph.inputs]
         sizes = named_sizes.read(shapes, [np.shape(x) for x in inputs])
         run = _Run(self, sizes)
@@ -152,11 +156,11 @@ class Probe:
 
 
 class _StepLimitExceeded(Exception):
-    """An evaluation that is given up."""
+    """Signal to stop an evaluation that takes more than ``MAX_STEPS`` steps."""
 
 
 class _Run:
-    """One evaluation of a probe's graph, node by node, and the sides that it has taken so far."""
+    """One evaluation of a probe's graph, with the sides that were taken so far."""
 
     def __init__(self, probe: Probe, sizes: named_sizes.Sizes) -> None:
         self.sides = np.zeros(len(probe.sides), bool)
@@ -167,7 +171,7 @@ class _Run:
         self._sizes = sizes
 
     def apply(self, node: Node, args: Sequence[Any], sizes: named_sizes.Sizes) -> list[Any]:
-        """Run a node without bodies (``converter.ir.evaluation.Apply``)."""
+        """Evaluate a node without bodies (``converter.ir.evaluation.Apply``)."""
         is_read = id(node) not in self._probe.unread
         if id(node) in self._probe.sites or id(node) in self._probe.promises:
             self._record_sides(node, args)
@@ -184,7 +188,7 @@ class _Run:
         return results
 
     def control(self) -> Control:
-        """Return the evaluations of nodes with bodies, which run in Python."""
+        """Return the evaluators of the operations that have bodies; they run in Python."""
         return {ops.scan: self._scan, ops.while_: self._while, ops.cond: self._cond}
 
     def _record_sides(self, node: Node, inputs: Sequence[Any], iterations: int = 0) -> None:

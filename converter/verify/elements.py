@@ -1,4 +1,5 @@
-"""Which elements of a result are wrong, and which nobody can judge."""
+"""Judge which elements of a result are right, wrong, or open because rounding could explain
+them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,31 +19,36 @@ from converter.jax_versions import enable_x64
 from converter.verify.noise import Exact, Noise
 
 ROUNDING_UNITS = 16
-"""Units in the last place that an element may be off whatever the graph. Of what ONNX Runtime
-1.31.1 and XLA compute in one step, XLA's `sinh` and `cosh` were furthest from the truth: 13."""
+"""Units in the last place that an element may differ by in any graph. Among operations that ONNX
+Runtime 1.31.1 and XLA compute in one step, XLA's `sinh` and `cosh` have the largest error: 13."""
 
 SPREAD_FACTOR = 4
-"""How many times the scatter of perturbed evaluations an element may be off. Of the right ones
-among 250 random programs, the furthest was off once the scatter of four evaluations."""
+"""Multiple of the spread of the perturbed evaluations that an element may differ by. Among the
+right elements of 250 random programs, the largest difference was one spread of four evaluations."""
 
 MAX_PERTURBED_RUNS = 32
-"""So many perturbed evaluations have to leave a difference unexplained; few are needed where a
-result is right, for what is explained is not asked again."""
+"""Number of perturbed evaluations before a difference counts as unexplained. A right result needs
+few, because elements that are explained are not considered again."""
 
 FLUSH_THRESHOLD = float(np.finfo(np.float32).smallest_normal)
-"""What XLA takes for zero if it is below."""
+"""Magnitude below which XLA flushes numbers to zero."""
 
 COARSE_ROUNDING = 256
-"""Units in the last place of the largest element, where there is no graph to evaluate."""
+"""Tolerance in units in the last place of the largest element, used if there is no graph to
+evaluate."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judgement of each element of an output; the masks have its shape.
+    """Judgement of each element of an output, as masks of the output's shape.
 
-    All that is in none of them is as near to JAX as rounding explains. ``either`` is right although
-    only one of both numbers is finite, or they are other infinities: roundings decide which. Where
-    ``open`` holds they could explain the difference, but nothing says that they do.
+    An element that is in none of the masks is within the tolerance.
+
+    Arguments:
+        wrong: elements whose difference rounding does not explain.
+        open: elements whose difference rounding could explain, without evidence that it does.
+        either: elements that are right although only one of the two numbers is finite, or although
+            the two are different infinities: the result depends on rounding.
     """
 
     wrong: np.ndarray
@@ -51,15 +57,20 @@ class Judgement:
 
 
 def first(mask: np.ndarray) -> list[tuple[int, ...]]:
-    """The place of the first element of a mask, if there is any."""
+    """Return the position of the first true element of a mask in a list, or an empty list."""
     return [tuple(map(int, position)) for position in np.argwhere(mask)[:1]]
 
 
 class Judge:
-    """Judges results on one set of inputs; evaluates the graph as often as it takes to say so.
+    """Judge of results on one set of inputs. It evaluates the graph only as often as a decision
+    needs.
 
-    ``function`` is what the graph was traced from: where roundings lead to infinity or NaN, it is
-    evaluated in float64.
+    Arguments:
+        noise: perturbed evaluations of the graph; None if there is no graph.
+        inputs: the inputs that the results belong to.
+        name: name of the sample.
+        function: the function that the graph was traced from. It is evaluated in float64 where
+            rounding leads to infinity or NaN.
     """
 
     def __init__(
@@ -78,9 +89,10 @@ class Judge:
         self._has_unfinished_loop = False
 
     def judge(self, output: int, actual: np.ndarray, expected: np.ndarray) -> Judgement:
-        """Judge an output: integers have to be equal, floats may be off by rounding.
+        """Judge an output. Integers have to be equal; floats may differ by their rounding error.
 
-        Both parts of a complex number, which are an axis of ``got``, may be off as the larger may.
+        A complex number has its two parts on the last axis of ``actual``. Both parts may differ by
+        the tolerance of the larger one.
         """
         difference, rounding = (
             _absolute_difference(actual, packed(expected)),
@@ -120,7 +132,7 @@ class Judge:
                 truth, tolerance = None, tolerance[unexplained]
                 if self._float64_outputs is not None:
                     truth = self._float64_outputs[output][unexplained]
-                    # A moved matrix may have no factors, so that no evaluation says how far.
+                    # A perturbed matrix may have no factors. Then no evaluation gives a tolerance.
                     is_never_finite = ~np.isfinite(_to_float64(evaluations[1:])).any(0)
                     rows = _row_rounding_error(expected, self._float64_outputs[output])[unexplained]
                     tolerance = np.where(is_never_finite, np.maximum(tolerance, rows), tolerance)
@@ -130,7 +142,8 @@ class Judge:
         return Judgement(wrong, is_open, either)
 
     def _perturbation_spread(self, run: int, output: int, expected: np.ndarray) -> np.ndarray:
-        """How far one moved evaluation is from the others; nowhere infinitely."""
+        """Return the difference between one perturbed evaluation and the unperturbed one; infinite
+        differences are zero."""
         difference = _absolute_difference(self.run(run)[output], self.run(0)[output])
         difference = np.where(np.isfinite(difference), difference, 0.0)
         return (
@@ -140,10 +153,11 @@ class Judge:
         )
 
     def run(self, run: int) -> list[np.ndarray]:
-        """The outputs with nothing moved, and then with one error after the other.
+        """Return the outputs of one evaluation: unperturbed for run 0, with other rounding errors
+        for each other run.
 
-        Where errors keep a loop from ending, floats are NaN, as where they lead out of the finite
-        numbers, and integers as if nothing had been moved.
+        If the errors keep a loop from ending, floats are NaN and integers are those of the
+        unperturbed evaluation.
         """
         assert self._noise is not None
         exact = self._unperturbed
@@ -161,8 +175,11 @@ class Judge:
 
     @cached_property
     def _float64_outputs(self) -> list[np.ndarray] | None:
-        """The outputs in float64; none where the function cannot be evaluated in it, or where its
-        loops may not end in numbers that are a little off."""
+        """The outputs of the function in float64.
+
+        None if the function cannot be evaluated in float64, or if a loop may not end for inputs
+        with rounding errors.
+        """
         if self._function is None or self._has_unfinished_loop:
             return None
         try:
@@ -182,9 +199,10 @@ def _undetermined_output(output: np.ndarray) -> np.ndarray:
 
 
 def _row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """How far JAX is from float64 in the row of each element, several times over.
+    """Return several times the largest difference between JAX and float64 in the row of each
+    element.
 
-    What factors a matrix is off by its largest numbers, also where it has small ones.
+    A matrix factorization has errors relative to its largest numbers, also in its small elements.
     """
     difference = _absolute_difference(packed(expected), truth)
     difference = np.where(np.isfinite(difference), difference, 0.0)
@@ -203,9 +221,9 @@ def _to_float64_input(x: Any) -> Any:
 
 
 def _is_perturbed_integer(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
-    """Whether integers are among those that moved evaluations give.
+    """Return where an integer is among the results of the perturbed evaluations.
 
-    Where these are many, what lies between them is possible too.
+    Where these have more than two values, all integers between them are possible too.
     """
     low, high = evaluations.min(0), evaluations.max(0)
     are_two = ((evaluations == low) | (evaluations == high)).all(0)
@@ -221,13 +239,15 @@ def _classify_unexplained(
     truth: np.ndarray | None,
     tolerance: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of elements that the scatter does not explain: which are wrong, open, or right either way.
+    """Return which elements outside of the tolerance are wrong, open, or right either way.
 
-    ``seen`` are the moved evaluations. Where all of them are finite, or all the same infinity or
-    NaN, the element is wrong, unless XLA took what leads to it for zero, and the file, which did
-    not, is beside the ``truth``. Else it is right if it is as near to the ``truth`` as JAX is. If
-    it is not, moved evaluations that end as it does excuse it where JAX gives no number either, or
-    another one than the truth; where JAX is right, it is open.
+    ``evaluations`` are the perturbed evaluations [runs, elements]. Where all of them are finite, or
+    all are the same infinity or NaN, the element is wrong. The exception is an element for which
+    XLA flushed an intermediate number to zero while the file is close to the ``truth`` in float64.
+
+    Otherwise an element is right if it is as close to the ``truth`` as JAX. If it is not, and
+    perturbed evaluations end like it, it is right where JAX is not finite or not accurate, and open
+    where JAX is right.
     """
     type_, (actual, expected, evaluations) = (
         expected.dtype,
@@ -253,14 +273,17 @@ def _classify_unexplained(
 def _compare_with_float64(
     actual: np.ndarray, expected: np.ndarray, truth: np.ndarray, tolerance: np.ndarray, info: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where a file is as near to the truth as JAX is, where JAX is far from it, and where JAX has
-    instead of it zero, or the infinity that a zero leads to, and the file does not."""
+    """Return where the file is as close to the truth as JAX, where JAX is inaccurate, and where JAX
+    flushed.
+
+    In the last mask JAX has zero, or the infinity that a zero leads to, and the file has the truth.
+    """
     magnitude = np.where(np.isfinite(truth), abs(truth), 0.0)
     truth_rounding = ROUNDING_UNITS * float(info.eps) * magnitude
     jax_error = _absolute_difference(expected, truth)
     rounding = np.maximum(tolerance, truth_rounding)
     allowed = rounding + SPREAD_FACTOR * np.where(np.isfinite(jax_error), jax_error, 0.0)
-    # What is nearly as large as the largest number may be rounded to infinity.
+    # A number close to the largest finite one may be rounded to infinity.
     is_overflow = (
         np.isinf(actual)
         & (np.sign(actual) == np.sign(truth))
@@ -277,7 +300,8 @@ def _compare_with_float64(
 
 
 def _is_reachable(actual: np.ndarray, evaluations: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
-    """Whether moved evaluations end as a result does: the same infinity, NaN, or such a number."""
+    """Return where perturbed evaluations give the same infinity, NaN, or finite numbers around a
+    result."""
     is_number = np.isfinite(evaluations)
     low = np.where(is_number, evaluations, np.inf).min(0)
     high = np.where(is_number, evaluations, -np.inf).max(0)
@@ -292,14 +316,17 @@ def _is_reachable(actual: np.ndarray, evaluations: np.ndarray, tolerance: np.nda
 
 
 def _is_plausible_near_pole(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
-    """Whether a number in place of infinity is as large as those of moved evaluations: near a pole
-    it is reciprocals that scatter."""
+    """Return where a finite number in place of infinity is as large as those of the perturbed
+    evaluations.
+
+    Near a pole it is the reciprocals of the numbers that vary by rounding.
+    """
     least = np.where(np.isfinite(evaluations), abs(evaluations), np.inf).min(0)
     return np.asarray(~np.isfinite(actual) | (abs(actual) * (1 + SPREAD_FACTOR) >= least))
 
 
 def _have_same_class(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
-    """Whether both are numbers, the same infinity, or NaN."""
+    """Return where both are finite numbers, the same infinity, or NaN."""
     are_finite = np.isfinite(first_array) & np.isfinite(second_array)
     return np.asarray(
         are_finite
@@ -309,9 +336,9 @@ def _have_same_class(first_array: np.ndarray, second_array: np.ndarray) -> np.nd
 
 
 def _absolute_difference(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
-    """How far apart by element; infinitely where they do not agree on what is no finite number.
+    """Return the difference by element, infinite where only one is finite or two infinities differ.
 
-    Integers and booleans are the same or infinitely far apart.
+    Integers and Booleans have a difference of zero or infinity.
     """
     if second_array.dtype.kind in "biu":
         return np.where(first_array == second_array, 0.0, np.inf)
@@ -323,7 +350,7 @@ def _absolute_difference(first_array: np.ndarray, second_array: np.ndarray) -> n
 
 
 def _rounding_error(expected: np.ndarray) -> np.ndarray:
-    """A few units in the last place of each element."""
+    """Return ``ROUNDING_UNITS`` units in the last place of each element; zero for integers."""
     if expected.dtype.kind in "biu":
         return np.zeros(expected.shape)
     if is_complex(expected.dtype):

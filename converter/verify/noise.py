@@ -1,14 +1,16 @@
-"""How far rounding alone can move a result: the graph evaluated with every step a little off.
+"""Estimate the effect of rounding on a result: evaluate the graph with a random error in each step.
 
-A runtime may round differently from JAX at every step, and what that does to an element depends on
-the element: a sum that cancels moves much, a large product next to it hardly. So the graph is
-evaluated several times, each step moved at random by up to two units in the last place, and an
-element may be as wrong as these evaluations scatter (stochastic arithmetic; Vignes, 2004,
-doi:10.1023/B:NUMA.0000049483.75679.ce). Subnormal results, which XLA takes for zero and other
-runtimes do not, are zero in some of the evaluations. What is moved is the result of a step; where a
-step has many roundings inside, its operands too, which is how far they can carry (backward error),
-and sums are added up in some order.
-Steps that only choose numbers are left exact, and so is arithmetic on numbers of few digits.
+A runtime may round differently from JAX at every step. The effect depends on the element: a sum
+that cancels changes much, a large product next to it hardly at all. The graph is therefore
+evaluated several times, with each step changed at random by up to two units in the last place. An
+element may differ by the spread of these evaluations (stochastic arithmetic; Vignes, 2004,
+doi:10.1023/B:NUMA.0000049483.75679.ce).
+
+XLA flushes subnormal results to zero and other runtimes do not, so they are zero in some of the
+evaluations. The perturbation applies to the result of a step. For a step that rounds several times
+inside, it applies to the operands too, which bounds the effect of these roundings (backward error),
+and sums are evaluated in another order. Steps that only select numbers stay exact, and so does
+arithmetic on numbers of few digits.
 """
 
 import math
@@ -45,22 +47,22 @@ from converter.pipeline.steps import resample, spelled_out
 from converter.verify.samples import draw_inputs
 
 MAX_UNITS = 2
-"""By how many units in the last place a step is moved at most."""
+"""Largest perturbation of a step, in units in the last place."""
 
 MIN_DOT_TERMS, MAX_DOT_TERMS = 1024, 1 << 22
-"""From so many terms in each of its sums on, and up to so many in all, a product of matrices is
-added up one term after the other besides: shorter sums lose less than their roundings scatter."""
+"""A matrix product with at least ``MIN_DOT_TERMS`` terms in each sum and at most ``MAX_DOT_TERMS``
+terms in total is also summed sequentially. Shorter sums lose less than their perturbations."""
 
 ITERATION_FACTOR, EXTRA_ITERATIONS = 4, 256
-"""How many times as often as without errors a loop may turn with them, and how often it may in any
-case: of errors that are drawn, a loop that waits for something exact may never see an end."""
+"""Limit of loop iterations with perturbations: this multiple of the iterations without them, plus a
+constant. A loop that waits for an exact number may never end with random errors."""
 
 POOL_SIZE = 1 << 16
-"""So many random numbers serve all steps of an evaluation, each from another place on."""
+"""Number of random numbers that all steps of an evaluation share, each from another offset."""
 
 
 def has_resampling(graph: Graph) -> bool:
-    """Whether operators compute places between pixels."""
+    """Return whether operators of the graph compute sampling positions between pixels."""
     return any(map(_computes_sampling_positions, graph.walk()))
 
 
@@ -70,8 +72,14 @@ def _computes_sampling_positions(node: Node) -> bool:
 
 
 class Exact(NamedTuple):
-    """Outputs of a graph with no errors, and how often its loops may turn with them; ``sampled``
-    are those with places between pixels computed as a runtime does, if these may differ."""
+    """Results of an evaluation without perturbations.
+
+    Arguments:
+        outputs: the outputs of the graph.
+        max_iterations: limit of loop iterations for the perturbed evaluations.
+        resampled_outputs: the outputs with sampling positions computed as a runtime computes them;
+            None if the graph has none.
+    """
 
     outputs: list[np.ndarray]
     max_iterations: int
@@ -79,9 +87,11 @@ class Exact(NamedTuple):
 
 
 class Noise:
-    """Evaluations of a graph with every step a little off, for as many inputs as there are.
+    """Perturbed evaluations of a graph, for any number of inputs.
 
-    Of ``places`` between pixels the file's own operators may be a rounding off.
+    Arguments:
+        retrace: returns a new copy of the traced graph.
+        varies_positions: whether the sampling positions of the file may have a rounding error.
     """
 
     def __init__(self, retrace: Callable[[], Graph], varies_positions: bool = True) -> None:
@@ -97,8 +107,10 @@ class Noise:
 
     @cached_property
     def _divided_sums(self) -> frozenset[Node]:
-        """The sums that are divided, by way of other axes perhaps: a runtime may add up numbers
-        that it has divided before, as ONNX Runtime's norms do."""
+        """The sums that are divided afterwards, also through a reshape or broadcast.
+
+        A runtime may add numbers that it has divided before, as ONNX Runtime's norms do.
+        """
         divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
         dividends = [n.inputs[0].node for n in divisions]
         for node in dividends:
@@ -109,7 +121,7 @@ class Noise:
 
     @cached_property
     def params(self) -> Mapping[str, Any]:
-        """Parameters by name; those that have no values yet are drawn."""
+        """Parameters by name; parameters without values are drawn at random."""
         unbound = [v for v in self._graph.params if v.bound is None]
         drawn = zip([v.name for v in unbound], draw_inputs(unbound, {}), strict=True)
         return {v.name: v.bound for v in self._graph.params} | dict(drawn)
@@ -125,15 +137,18 @@ class Noise:
                 graph, args, params, _Perturber(pool, self._divided_sums), max_iterations
             )
 
-        # Node by node, what the layers of a network have in common is compiled once. Loops would be
-        # compiled anew each time.
+        # Evaluated node by node, operations that layers have in common are compiled once. Loops
+        # would be compiled again each time.
         has_loops = any(node.bodies for node in graph.nodes)
         return jax.jit(run) if has_loops else run
 
     @cached_property
     def _resampling_noise(self) -> "Noise | None":
-        """Evaluations of the graph with places between pixels computed as a runtime does, if there
-        are any: it is a rounding off where JAX's places, or weights, are known exactly."""
+        """Evaluations with sampling positions computed as a runtime computes them; None if there
+        are none.
+
+        These positions have a rounding error where JAX knows positions or weights exactly.
+        """
         if not self._varies_positions:
             return None
         graph = self._graph.clone()
@@ -145,7 +160,7 @@ class Noise:
         return Noise(lambda: graph, False)
 
     def evaluate_exact(self, args: Sequence[Any]) -> Exact:
-        """The outputs with no errors."""
+        """Return the outputs without perturbations."""
         outputs, iterations = self._evaluate(args, 0, ENDLESS)
         max_iterations = min(ITERATION_FACTOR * iterations + EXTRA_ITERATIONS, ENDLESS)
         sampled = (
@@ -158,7 +173,7 @@ class Noise:
     def evaluate_perturbed(
         self, args: Sequence[Any], seed: int, exact: Exact
     ) -> list[np.ndarray] | None:
-        """The outputs, with other errors for each ``seed``; None if a loop was not at its end."""
+        """Return the outputs with the perturbations of a ``seed``; None if a loop did not end."""
         outputs, iterations = self._evaluate(args, seed, exact.max_iterations)
         if iterations >= exact.max_iterations:
             return None
@@ -181,9 +196,9 @@ class Noise:
 
 
 class _Perturber:
-    """Applies nodes, their results moved by so many units in the last place.
+    """Evaluator of nodes that perturbs their results.
 
-    It computes with numpy, and with JAX while that is tracing.
+    It computes with numpy, or with JAX while JAX is tracing.
     """
 
     def __init__(self, pool: Any, divided: frozenset[Node]) -> None:
@@ -203,9 +218,8 @@ class _Perturber:
             return self._run_node(node, args, sizes)
         args = [self._to_array(x) for x in args]
         if node.op.divides and isinstance(node.meaning, OfHeld):
-            args = [
-                self._randomize_zero_signs(x) for x in args
-            ]  # which infinity it is depends on them
+            # The sign of a zero decides which infinity a division gives.
+            args = [self._randomize_zero_signs(x) for x in args]
         floats = [x for x in args if is_float(x.dtype)]
         exact = node not in self._divided_sums and _is_exact_arithmetic(rounding, floats)
         if rounding is Rounding.ADDS:
@@ -222,13 +236,13 @@ class _Perturber:
         return [self._perturb_elements(y, exact, min_magnitude) for y in results]
 
     def _perturb_sum_order(self, node: Node, args: Sequence[Any], total: Any) -> Any:
-        """A sum up to half as far off as one number after the other is, or one without roundings.
+        """Return a sum with up to half of the difference to a sequential sum, or to one in float64.
 
-        What partial sums lose adds up: of numbers that differ as the square root of their count, of
-        equal ones in proportion to it, for as long as the last digit stays the same they lose the
-        same each time. No operand can be moved at random so that a sum moves as far. ONNX Runtime
-        adds up like that along any axis but the last, and XLA products in a batch. An element may
-        be several times as far off as its evaluations scatter, so that half of the way is enough.
+        The rounding errors of partial sums add up. For different numbers they grow with the square
+        root of the count. For equal numbers they grow in proportion to the count while the last
+        digit stays the same. Random perturbations of the operands do not reach this. ONNX Runtime
+        sums sequentially along any axis but the last, and XLA does in batched products. Half of the
+        difference is enough because an element may differ by several times the spread.
         """
         terms = self._sum_terms(node, args, total) if is_float(total.dtype) else None
         if terms is None:
@@ -243,7 +257,8 @@ class _Perturber:
         return self._np.where(self._np.isfinite(difference), total + fraction * difference, total)
 
     def _sum_terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
-        """What a node adds up, [terms, *others]; None for what is no sum, or no long one."""
+        """Return the terms that a node adds, [terms, *others]; None if it is not a sum, or a
+        product that is not re-summed."""
         x, params = args[0], node.params
         if node.op is ops.cumsum:
             return self._reverse_if_needed(node, self._np.moveaxis(x, params["axis"], 0))
@@ -252,7 +267,7 @@ class _Perturber:
         return self._product_terms(node, args, total) if node.op is ops.dot_general else None
 
     def _sum_sequentially(self, node: Node, terms: Any) -> Any:
-        """Terms that are added up one after the other."""
+        """Return the sum of the terms, added one after the other."""
         if node.op is ops.cumsum:
             sums = self._reverse_if_needed(node, self._cumulative_sums(terms))
             return self._np.moveaxis(sums, 0, node.params["axis"])
@@ -263,10 +278,11 @@ class _Perturber:
         return terms[::-1] if node.params["reverse"] else terms
 
     def _product_terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
-        """What a product of matrices adds up, [terms, *result]; None if it is few or too many."""
+        """Return the terms of a matrix product, [terms, *result]; None for half precision and for
+        too few or too many."""
         operands, (contracted, batch) = args, node.params["dimension_numbers"]
         count = math.prod(args[0].shape[axis] for axis in contracted[0])
-        # Half precision is added up in float32.
+        # Half precision is accumulated in float32.
         is_half_precision = total.dtype.itemsize < 4
         if is_half_precision or count < MIN_DOT_TERMS or count * total.size > MAX_DOT_TERMS:
             return None
@@ -284,7 +300,7 @@ class _Perturber:
     def _move_contracted_axes_first(
         self, x: Any, summed: Sequence[int], batch: Sequence[int]
     ) -> Any:
-        """[terms, *batch, *others]"""
+        """Return the operand as [terms, *batch, *others]."""
         other_axes = [i for i in range(x.ndim) if i not in (*summed, *batch)]
         shape = [
             math.prod(x.shape[i] for i in summed),
@@ -293,19 +309,20 @@ class _Perturber:
         return self._np.transpose(x, [*summed, *batch, *other_axes]).reshape(shape)
 
     def _cumulative_sums(self, terms: Any) -> Any:
-        """Partial sums along the first axis, of one row more each."""
+        """Return the partial sums along the first axis."""
         if self._np is np:
             return np.add.accumulate(terms, 0)
         _, sums = lax.scan(lambda total, row: (total + row,) * 2, jnp.zeros_like(terms[0]), terms)
         return sums
 
     def _run_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        """A node's results; what numpy has is only that of the operands as they are."""
+        """Return the results of a node; numpy is used only for operations whose operands it takes
+        unchanged."""
         eager = self._np is np and not isinstance(node.meaning, OfHeld)
         return (run_uncompiled if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
-        """Zeros of either sign."""
+        """Return the value with random signs for its zeros."""
         if not is_float(value.dtype):
             return value
         value = self._to_array(value)
@@ -313,7 +330,7 @@ class _Perturber:
         return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
 
     def _perturb_cancellation(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
-        """A result moved as far as float64 is from it, besides."""
+        """Return a result that is also perturbed by its difference to the result in float64."""
         result = self._to_array(self._run_node(node, args, sizes)[0])
         with enable_x64(True), np.errstate(invalid="ignore"):
             truth = run_node(node, [x.astype(np.float64) for x in args], sizes)[0]
@@ -338,11 +355,12 @@ class _Perturber:
         return self._np.asarray(value) if is_float(value.dtype) else value
 
     def _perturb_elements(self, value: Any, exact: Any, floor: Any = None) -> Any:
-        """Every element a little up or down, but for numbers of few digits where ``exact`` holds.
+        """Return the value with each element perturbed, but for numbers of few digits where
+        ``exact`` holds.
 
-        Numbers below ``floor`` move as much as it does, but not beyond zero. What a processor may
-        take for zero is taken for zero by half of the evaluations: multiplied by a large number,
-        it would be another result.
+        Numbers below ``floor`` are perturbed as much as ``floor``, without a change of sign.
+        Numbers that a processor may flush to zero are zero in half of the evaluations, because a
+        product with a large number would show the difference.
         """
         if not is_float(value.dtype):
             return value
@@ -356,22 +374,21 @@ class _Perturber:
             perturbed = xp.where(exact & _has_few_digits(value), value, perturbed)
         is_flushed = (abs(value) < value.dtype.type(_flush_threshold(info))) & (step < 0)
         perturbed = xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), perturbed)
-        return perturbed.astype(
-            value.dtype
-        )  # ml_dtypes 0.5.0 makes float32 of bfloat16 and a number
+        # With ml_dtypes 0.5.0, bfloat16 and a Python number give float32.
+        return perturbed.astype(value.dtype)
 
     def _perturb_normwise(self, value: Any, node: Node, operand_index: int) -> Any:
-        """Every element of a matrix off as much as the largest that is read, or as what bounds it
-        where rows and columns are each for themselves; in a large matrix more.
+        """Return a matrix with each element perturbed relative to its largest element that is read.
 
-        In an element meet as many roundings as the matrix has rows, and they add up as the square
-        root of that (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8;
-        section 19.3 for columns that are orthogonalized, 9.3 for those that are eliminated and 10.1
-        for Cholesky's factor).
+        For operations whose rows or columns are independent, the largest element of the row or
+        column counts instead. The perturbation grows with the square root of the number of rows,
+        because as many roundings affect each element (Higham, *Accuracy and Stability of Numerical
+        Algorithms*, 2002, section 2.8; section 19.3 for orthogonalized columns, 9.3 for elimination
+        and 10.1 for Cholesky's factor).
         """
         if not is_float(value.dtype):
             return value
-        parts = 2 if isinstance(node.meaning, OfHeld) else 1  # of its numbers
+        parts = 2 if isinstance(node.meaning, OfHeld) else 1  # real and imaginary
         magnitudes = self._np.where(self._np.isfinite(value), abs(value), 0)
         if parts > 1:
             magnitudes = magnitudes.max(-1)
@@ -385,7 +402,8 @@ class _Perturber:
         return self._perturb_elements(value, False, largest[..., None] if parts > 1 else largest)
 
     def _largest_magnitude(self, magnitudes: Any, vectors: Vectors) -> Any:
-        """The largest element of matrices, or of what is by itself of them: an axis of one."""
+        """Return the largest element of each matrix, row or column; the reduced axes have size
+        one."""
         if vectors == "both":
             root = self._np.sqrt(self._np.diagonal(magnitudes, 0, -2, -1))
             return root[..., :, None] * root[..., None, :]
@@ -393,7 +411,7 @@ class _Perturber:
         return magnitudes.max(axes, keepdims=True, initial=0)
 
     def _random_units(self, shape: tuple[int, ...]) -> Any:
-        """Random numbers, other ones for each step."""
+        """Return random perturbations in units in the last place, different for each step."""
         start, size = next(self._step_counter) * 977 % (POOL_SIZE // 2), math.prod(shape)
         if start + size <= POOL_SIZE:
             return self._pool[start : start + size].reshape(shape)
@@ -403,7 +421,8 @@ class _Perturber:
 def _add_displacement(
     value: np.ndarray, perturbed: np.ndarray, unperturbed: np.ndarray
 ) -> np.ndarray:
-    """Floats, as much further off as others have been moved."""
+    """Return floats displaced by the difference between a perturbed and an unperturbed
+    evaluation."""
     if not is_float(value.dtype):
         return value
     with np.errstate(invalid="ignore", over="ignore"):
@@ -412,8 +431,10 @@ def _add_displacement(
 
 
 def _read_triangle_mask(node: Node, shape: tuple[int, int]) -> np.ndarray:
-    """Elements that are read of a matrix: of two factors that lie in one the other may be a million
-    times as large."""
+    """Return the mask of the elements of a matrix that a node reads.
+
+    Two factors may share a matrix, and the other one may be a million times as large.
+    """
     assert node.op.triangle is not None
     lower, strict = node.op.triangle(node.params)
     rows, columns = shape if lower else shape[::-1]
@@ -422,14 +443,15 @@ def _read_triangle_mask(node: Node, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _flush_threshold(info: Any) -> float:
-    """Below what XLA takes numbers for zero; half precision it computes in float32."""
+    """Return the magnitude below which XLA flushes to zero; it computes half precision in
+    float32."""
     return min(float(info.smallest_normal), float(jnp.finfo(np.float32).smallest_normal))
 
 
 def _has_few_digits(x: Any) -> Any:
-    """Where numbers have so few digits that sums and products of two are exact.
+    """Return where numbers have so few digits that sums and products of two are exact.
 
-    Adding and subtracting a large multiple leaves the upper half of the digits (Veltkamp).
+    Adding and subtracting a large multiple keeps the upper half of the digits (Veltkamp).
     """
     digits = int(jnp.finfo(x.dtype).nmant)
     scaled = x * x.dtype.type(2.0 ** (digits - digits // 2) + 1)
@@ -442,7 +464,8 @@ EXACTNESS_TESTS: Mapping[Rounding, Callable[[Any], Any]] = {
     Rounding.FUNCTION: lambda x: _has_few_digits(x) & (abs(x) <= 1),  # of 0, 1 and -1, if at all
     Rounding.SUMS: lambda x: _has_few_digits(x).all(),
 }
-"""Of which operands an operation does not round, if its result is a number of few digits."""
+"""Conditions on the operands under which an operation does not round, if its result has few
+digits."""
 
 
 def _is_exact_arithmetic(rounding: Rounding, args: Sequence[Any]) -> Any:

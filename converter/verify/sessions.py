@@ -1,4 +1,4 @@
-"""Running a model in ONNX Runtime, which is imported when it is needed."""
+"""Run a model in ONNX Runtime, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 Model: TypeAlias = "Export | ir.Model | str | os.PathLike[str] | ort.InferenceSession"
-"""What can be run: an export, an onnx_ir model, a path, or a session, which is run as it is."""
+"""A model that can be run: an export, an onnx_ir model, a path, or a session, which is run as it
+is."""
 
 SHAREABLE_TYPES = frozenset(
     ir.DataType[name]
@@ -36,10 +37,11 @@ SHAREABLE_TYPES = frozenset(
         *(f"{kind}{bits}" for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)),
     )
 )
-"""Types whose tensors ONNX Runtime takes from numpy as they are; others stay in the model."""
+"""Types whose tensors ONNX Runtime takes from numpy without a conversion; other tensors stay in the
+model."""
 
 EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
-"""Where ONNX Runtime looks for the tensors of a model that it gets as bytes."""
+"""Session option with the folder of the external tensors of a model that is passed as bytes."""
 
 OPTIMIZATION_LEVELS: Mapping[Level, str] = {
     "disabled": "ORT_DISABLE_ALL",
@@ -47,19 +49,19 @@ OPTIMIZATION_LEVELS: Mapping[Level, str] = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-"""The levels as ONNX Runtime calls them."""
+"""Optimization levels by the names of ONNX Runtime's constants."""
 
 PREPACKING = "session.disable_prepacking"
 
 NEWEST_OPSET = re.compile(r"domain ai\.onnx is till opset (\d+)")
-"""Where ONNX Runtime says which opset it loads at most."""
+"""Pattern of ONNX Runtime's message about the newest opset that it loads."""
 
 
 def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """The model's outputs by name, from ONNX Runtime on the CPU.
+    """Return the outputs of a model by name, from ONNX Runtime on the CPU.
 
-    Complex numbers are given as they are, and come with the real and the imaginary parts on a last
-    axis of two, as the model has them.
+    Complex inputs are passed as they are. Complex outputs have their real and imaginary parts on a
+    last axis of size two, as in the model.
     """
     ort_session = session(model)
     names = [i.name for i in ort_session.get_inputs()]
@@ -75,9 +77,10 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 def run_sample(
     ort_session: ort.InferenceSession, inputs: Sequence[np.ndarray], sample: str
 ) -> dict[str, np.ndarray]:
-    """The outputs by name, for inputs that a judge has drawn or was given.
+    """Return the outputs by name, for the inputs of a sample.
 
-    **Raises** `CheckError` where ONNX Runtime does not run them.
+    Raises:
+        CheckError: ONNX Runtime cannot run the model on these inputs.
     """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -92,13 +95,13 @@ def run_sample(
         shapes = ", ".join(str(list(x.shape)) for x in inputs)
         message = str(error).partition("Status Message: ")[2] or str(error)
         raise CheckError(
-            f"ONNX Runtime does not run it on {sample} inputs of {shapes}: {message.splitlines()[0]}. "
-            "Where these are none that your function is made for, pass inputs"
+            f"ONNX Runtime cannot run the model on {sample} inputs of {shapes}: "
+            f"{message.splitlines()[0]}. If your function is not meant for such inputs, pass inputs"
         ) from error
 
 
 def _silent_run_options() -> ort.RunOptions:
-    """Options of a run that raises what is wrong, and does not print it besides."""
+    """Return run options that raise errors without printing them."""
     import onnxruntime as ort
 
     options = ort.RunOptions()
@@ -107,9 +110,9 @@ def _silent_run_options() -> ort.RunOptions:
 
 
 def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
-    """Sessions at every level of optimisation; one that is given is run as it is.
+    """Yield a session for each optimization level; a session that is given is yielded as it is.
 
-    One after the other, so that only one has the weights in memory.
+    The sessions are created one after the other, so that only one holds the weights in memory.
     """
     import onnxruntime as ort
 
@@ -121,12 +124,13 @@ def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
 
 
 def levels(model: Model) -> tuple[Level, ...]:
-    """The levels of optimisation that a model can be run at: what is mapped is never optimised."""
+    """Return the optimization levels of a model: only "disabled" if its tensors are
+    memory-mapped."""
     return LEVELS[:1] if _is_mapped(model) else LEVELS
 
 
 def _is_mapped(model: Model) -> bool:
-    """Whether a model's tensors lie in a file of their own."""
+    """Return whether the tensors of a model are in a separate file."""
     if isinstance(model, (str, os.PathLike)):
         return Path(f"{os.fspath(model)}_data").exists()
     inner = model.model if isinstance(model, Export) else model
@@ -139,11 +143,11 @@ def _to_ort_value(array: np.ndarray) -> Any:
 
 
 def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
-    """An array as ONNX Runtime has it."""
+    """Return an array as an ONNX Runtime value."""
     import onnxruntime as ort
 
     array = np.ascontiguousarray(array).reshape(array.shape)
-    if dtype == ir.DataType.BFLOAT16:  # numpy has none of its own
+    if dtype == ir.DataType.BFLOAT16:  # numpy has no such type
         numbers = array.view(np.uint16)
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(numbers, dtype.value)
     return ort.OrtValue.ortvalue_from_numpy(array)
@@ -164,12 +168,19 @@ def session(
     *,
     level: Level = "all",
 ) -> ort.InferenceSession:
-    """An ONNX Runtime session, on the CPU unless told otherwise; ``model`` itself if it is one.
+    """Return an ONNX Runtime session for a model; a session is returned unchanged.
 
-    ``settings`` are entries of ONNX Runtime's session configuration; at the ``level`` "disabled"
-    the graph is run as it is written. On the CPU, tensors in a file of their own (``<name>_data``,
-    above 2 GB) stay there: they are mapped and not copied, which takes little memory and some more
-    time.
+    On the CPU, tensors in a separate file (``<name>_data``, above 2 GB) are memory-mapped and not
+    copied. This takes little memory and somewhat more time.
+
+    Arguments:
+        model: an export, an onnx_ir model, a path or a session.
+        providers: execution providers of ONNX Runtime.
+        settings: entries of ONNX Runtime's session configuration.
+        level: optimization level; "disabled" runs the graph as it is written.
+
+    Raises:
+        CheckError: the installed ONNX Runtime is too old, or the model is not one of these.
     """
     import onnxruntime as ort
 
@@ -184,12 +195,12 @@ def session(
     )
     for key, value in (settings or {}).items():
         options.add_session_config_entry(key, value)
-    # Else it may print, and try again with other providers than those that were asked for.
+    # With the fallback, ONNX Runtime may print and try providers that were not requested.
     session_options: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
     on_cpu = list(providers) == ["CPUExecutionProvider"]
     if isinstance(model, (str, os.PathLike)):
         if Path(model).exists() and not Path(model).is_file():
-            raise CheckError(f"{os.fspath(model)} is no file: give the path of a model")
+            raise CheckError(f"{os.fspath(model)} is not a file; pass the path of a model")
         if not (on_cpu and Path(f"{os.fspath(model)}_data").exists()):
             return _start_session(os.fspath(model), options, session_options)
         model = ir.load(model)
@@ -203,7 +214,7 @@ def session(
         _map_tensor_files if on_cpu and any(_external_tensors(inner)) else _share_tensors_in_memory
     )(inner, options)
     ort_session = _start_session(content, options, session_options)
-    # A session keeps only their addresses, so they are to live as long as it does.
+    # A session keeps only the addresses of the values, so they have to live as long as it does.
     weakref.finalize(ort_session, shared_values.clear).atexit = False
     return ort_session
 
@@ -231,9 +242,10 @@ def _start_session(
 def _share_tensors_in_memory(
     model: ir.Model, options: ort.SessionOptions
 ) -> tuple[bytes, dict[str, ort.OrtValue]]:
-    """A model of any size whose tensors are lent: none is serialised, parsed or copied.
+    """Return a model of any size and the values that it shares: no tensor is serialized, parsed or
+    copied.
 
-    **Raises** what a weight program raises, not what is wrapped around that.
+    An error of a weight program is raised itself, not the error that wraps it.
     """
     constants = ((name, value.const_value) for name, value in model.graph.initializers.items())
     tensors = ((name, tensor) for name, tensor in constants if tensor is not None)
@@ -258,12 +270,12 @@ def _share_tensors_in_memory(
 def _map_tensor_files(
     model: ir.Model, options: ort.SessionOptions
 ) -> tuple[bytes, dict[str, ort.OrtValue]]:
-    """A model with external tensors, of which no more is in memory than their pages.
+    """Return a model and its external tensors, which are memory-mapped.
 
-    The system drops those again where memory is short. Nothing is packed, and the graph is run as
-    it is written: what an optimiser does to tensors makes copies. ONNX Runtime maps external data
-    too, but as pages that it may write to, which count as memory that the process owns, and then
-    packs copies of the matrices.
+    The system can drop the mapped pages when memory is short. Weights are not packed and the graph
+    is run as it is written, because optimizations of tensors make copies. ONNX Runtime's own
+    mapping of external data has writable pages, which count as memory of the process, and it packs
+    copies of the matrices.
     """
     folders = {os.path.dirname(tensor.path) for _, tensor in _external_tensors(model)}
     options.add_session_config_entry(EXTERNAL_FOLDER, folders.pop() or ".")
@@ -275,15 +287,16 @@ def _map_tensor_files(
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     import onnxruntime as ort
 
-    # In the file's order: by default casts of parameters would come first, all together.
+    # Run in the file's order. The default order runs all casts of parameters first.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-    # An optimiser may rewrite a tensor, and would then get the one of the file in its place.
+    # A tensor that the optimizer rewrites would be replaced by the one in the file.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ir.to_proto(model).SerializeToString(), views
 
 
 def _embed_small_tensors(model: ir.Model) -> None:
-    """Read the shapes and the like: what a graph means depends on them, so they are to be in it."""
+    """Move small external tensors into the model; shapes and axes have to be in it to be
+    understood."""
     for name, tensor in list(_external_tensors(model)):
         if tensor.nbytes <= INLINE:
             embedded = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=name)
@@ -297,7 +310,7 @@ def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]
 
 
 def _map_external_tensors(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
-    """Every external tensor as a view of its file, which is mapped once."""
+    """Yield every external tensor as a view of its file, which is mapped once."""
     files: dict[Path, np.ndarray] = {}
     for name, tensor in _external_tensors(model):
         path = Path(tensor.path)

@@ -1,4 +1,4 @@
-"""The ways that an operation can go: branches, turns of loops, sides of the bounds of indices."""
+"""Define the sides of operations: branches, numbers of loop iterations, and index bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from converter.ir.ranges import Range, known_range
 from converter.ir.windows import pointed
 
 Flags = list[Any]
-"""A Boolean scalar for each side of a node."""
+"""One Boolean scalar for each side of a node."""
 
 VECTOR_INDEXED_OPS = (ops.gather, *ops.SCATTERS)
 """Operations whose indices are vectors with an element for each axis."""
@@ -26,7 +26,7 @@ VECTOR_INDEXED_OPS = (ops.gather, *ops.SCATTERS)
 
 
 class Flow:
-    """Where values come from, through the bodies of loops and conditionals as well."""
+    """Data flow of a graph, also through the bodies of loops and conditionals."""
 
     def __init__(self, graph: Graph) -> None:
         self._inputs = {id(v) for v in graph.inputs}
@@ -38,7 +38,8 @@ class Flow:
         self.indices = self._index_values(graph)
 
     def _add_body_sources(self, node: Node, name: str, body: Graph) -> None:
-        """Note what the inputs of a body are: operands, and the states of the turn before."""
+        """Record the sources of a body's inputs: operands, and loop states of the previous
+        iteration."""
         states = {ops.scan: node.bodies.get("body"), ops.while_: node.bodies.get("body")}
         before = states.get(node.op)
         carried = node.params.get("num_carry", len(body.inputs))
@@ -48,7 +49,7 @@ class Flow:
                 self._body_sources[id(inner)].append(before.outputs[i])
 
     def sources(self, value: Value) -> list[Value]:
-        """Return the values that one is computed from in one step."""
+        """Return the values that a value is computed from in one step."""
         node = value.node
         if node is None:
             return self._body_sources.get(id(value), [])
@@ -63,7 +64,8 @@ class Flow:
         return [*outer, *inner, *tests]
 
     def closure(self, value: Value, follow: Callable[[Value], bool]) -> Iterator[Value]:
-        """Yield a value and its sources, and theirs as long as ``follow`` is true of a value."""
+        """Yield a value and all values it is computed from. Sources are followed while ``follow``
+        is true."""
         visited, stack = set[int](), [value]
         while stack:
             current = stack.pop()
@@ -73,14 +75,14 @@ class Flow:
                 stack += self.sources(current) if follow(current) else []
 
     def depends_on_input(self, value: Value) -> bool:
-        """Whether a value depends on an input of the graph."""
+        """Return whether a value depends on an input of the graph."""
         if id(value) not in self._from_input:
             is_dependent = any(id(v) in self._inputs for v in self.closure(value, lambda v: True))
             self._from_input[id(value)] = is_dependent
         return self._from_input[id(value)]
 
     def _index_values(self, graph: Graph) -> set[int]:
-        """Ids of the integers that indices are made of."""
+        """Return the ids of the integer values that indices are computed from."""
         index_values = set[int]()
         for node in graph.walk():
             for index in _index_operands(node):
@@ -93,7 +95,7 @@ def _is_integer(value: Value) -> bool:
 
 
 def _index_operands(node: Node) -> Sequence[Value]:
-    """The operands of a node that choose positions or branches."""
+    """Return the operands of a node that select positions or branches."""
     if node.op in VECTOR_INDEXED_OPS:
         return node.inputs[1:2]
     if node.op is ops.cond:
@@ -107,11 +109,15 @@ def _index_operands(node: Node) -> Sequence[Value]:
 
 @dataclass(frozen=True)
 class SideKind:
-    """What there is to know of an operation that can go several ways.
+    """Definition of the sides of an operation.
 
-    ``sides`` gives the sentence of each side, ``possible`` whether its operands' ranges allow it,
-    ``taken`` a Boolean for each from the operands' arrays and the turns of a loop, and ``concerns``
-    whether a node of this operation is looked at. It is if at ``least`` so many sides are possible.
+    Arguments:
+        sides: returns the sentence of each side.
+        possible: returns for each side whether the ranges of the operands allow it.
+        taken: returns a Boolean for each side, from the arrays of the operands and the number of
+            loop iterations.
+        applies: returns whether a node of this operation is observed.
+        min_sides: number of possible sides from which on a node is observed.
     """
 
     sides: Callable[[Node], Sequence[str]]
@@ -181,7 +187,7 @@ def _possible_choices(node: Node) -> list[bool]:
 
 
 def _index_range(value: Value) -> Range:
-    """Return the known range of an index, through selections whose condition is known."""
+    """Return the known range of an index, also through selections whose condition is known."""
     node = value.node
     if node is None:
         return known_range(value)
@@ -204,14 +210,14 @@ def _index_range(value: Value) -> Range:
 
 
 def _position_range(node: Node) -> Range:
-    """Return the range of the positions of extremes along an axis; a named size has no largest."""
+    """Return the range of positions along the reduced axis; it is unbounded for a named size."""
     axis = node.params["axis"] if node.op is ops.top_k else node.params["axes"][0]
     size = node.inputs[0].shape[axis]
     return Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
 
 
 def _known_truth(value: Value) -> bool | None:
-    """The Boolean that a comparison has for all elements, or None if that is not known."""
+    """Return the result that a comparison has for all elements, or None if it is not known."""
     node = value.made_by(ops.lt, ops.le, ops.gt, ops.ge)
     if node is None:
         return None
@@ -271,7 +277,7 @@ OUT_OF_BOUNDS = (
 
 
 def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
-    """Return the index operands of a node, and the largest index along each of its axes.
+    """Return the index operands of a node, and the largest valid index along each of its axes.
 
     Gathers and scatters have one operand, of vectors with an element for each axis.
     """
@@ -297,7 +303,7 @@ def _possible_bounds(node: Node) -> list[bool]:
 def _index_pairs(
     node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield the indices that a node gets and the largest of each that lies on its axis."""
+    """Yield the indices of a node with the largest valid index of their axis."""
     values, limits = _index_limits(node)
     most = [int(n) for n in dims.concrete(tuple(limits), sizes)]
     if node.op in VECTOR_INDEXED_OPS:
@@ -313,11 +319,12 @@ def _taken_bounds(node: Node, inputs: Sequence[Any], _: Any, sizes: named_sizes.
 
 
 def is_within_bounds(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> bool:
-    """Whether all indices that a node gets lie on their axes."""
+    """Return whether all indices of a node are within their axes."""
     return not any(_taken_bounds(node, inputs, None, sizes))
 
 
 def promises_in_bounds(node: Node) -> bool:
+    """Return whether a gather or scatter promises that its indices are within bounds."""
     if node.op not in VECTOR_INDEXED_OPS:
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -350,9 +357,10 @@ KINDS: Mapping[Op, SideKind] = {
         (ops.gather, ops.dynamic_slice, ops.dynamic_update_slice, *ops.SCATTERS), _INDEX_BOUNDS
     ),
 }
-"""Operations that can go several ways."""
+"""The operations that have several sides, with the definition of these."""
 
 
 def may_have_sides(graph: Graph) -> bool:
-    """Whether a converted graph has operations that ``Probe`` looks at, or what becomes of them."""
+    """Return whether a converted graph has operations that ``Probe`` observes, or their lowered
+    forms."""
     return any(node.op in KINDS or node.op is ops.take for node in graph.walk())

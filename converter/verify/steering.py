@@ -1,10 +1,10 @@
-"""Inputs that take the sides of a program which ordinary samples do not take.
+"""Search for inputs that take sides of a program which the basic samples do not take.
 
-Inputs are mutated at random, and those that reach a side or the other result of a comparison for
-the first time are mutated further, as coverage-guided fuzzers do (libFuzzer, AFL). The mutations
-change signs and magnitudes, write the program's own constants and their neighbours, take extreme
-indices, and mix two inputs. Only the part of the graph that decides which sides are taken is
-evaluated (``converter.verify.branches``).
+Inputs are mutated at random. Those that are the first to reach a side, or a result of a comparison,
+are mutated further, as in coverage-guided fuzzing (libFuzzer, AFL). The mutations change signs and
+magnitudes, write the program's own constants and numbers close to these, take extreme indices, and
+mix two inputs. Only the part of the graph that decides which sides are taken is evaluated
+(``converter.verify.branches``).
 """
 
 from __future__ import annotations
@@ -26,37 +26,39 @@ from converter.verify.samples import EXTRA_DISTRIBUTIONS, Sampler, basic_samples
 from converter.verify.whole_numbers import WholeNumbers, whole_numbers
 
 MIN_SAMPLES = 32
-"""Samples of a small function."""
+"""Number of samples of a small function."""
 
 MAX_SMALL_NODES, MAX_SMALL_WORK = 300, 1_000_000
-"""A function is small if it has at most so many nodes and computes at most so many numbers, each
-term of a matrix product being one."""
+"""A function is small if it has at most ``MAX_SMALL_NODES`` nodes and computes at most
+``MAX_SMALL_WORK`` numbers. Each term of a matrix product counts as a number."""
 
 MAX_TRIES = 256
-"""Inputs that are tried at most in the search for a side."""
+"""Largest number of inputs that the search tries."""
 
 MAX_SEARCH_STEPS = 10_000
-"""Nodes that the search evaluates at most, in all tries together."""
+"""Largest number of nodes that the search evaluates, in all tries together."""
 
 BASIC_SEEDS = 6
-"""So many seeds are taken by the samples that every function gets."""
+"""Number of seeds that the basic samples use."""
 
 MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT = 0.5, 8.0
-"""Decimal exponents: the first tries scale floats by less than three, the last by up to 10^8."""
+"""Decimal exponents of the scales of floats: the first tries scale by less than 10^0.5, the last by
+up to 10^8."""
 
 Arrays = list[np.ndarray]
 
 
 @dataclass
 class Coverage:
-    """Sides of a program, which of them the samples took, and how many inputs were tried."""
+    """Sides of a program, which of them the samples took, and the number of inputs that were
+    tried."""
 
     sides: Sequence[Side] = ()
     reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     tried: int = 0
 
     def untaken(self, line: Callable[[Node], str] = source_line) -> list[str]:
-        """Return a sentence for each side that no sample took, each once."""
+        """Return a sentence for each side that no sample took, without duplicates."""
         pairs = zip(self.sides, self.reached, strict=True)
         sentences = (
             side.describe_untaken(self.tried, line) for side, is_taken in pairs if not is_taken
@@ -71,21 +73,21 @@ def steered_samples(
     seed: int = 0,
     allows_extra: bool = True,
 ) -> tuple[list[tuple[str, Arrays]], Coverage]:
-    """Draw samples of a graph's inputs, and further ones for the sides that these do not take.
+    """Draw samples of a graph's inputs, and search for further ones that take the remaining sides.
 
     Arguments:
         graph: the converted graph, whose inputs are drawn (``converter.verify.samples.Sampler``).
-        traced: the graph as it was traced, whose sides are to be taken.
-        params: values of the parameters by name; None if they have no values yet, so that nothing
-            says which sides are taken.
-        seed: of the drawing.
-        more: false if a small function gets no more samples than a large one.
+        traced: the graph as it was traced, whose sides are observed.
+        params: values of the parameters by name; None if they have no values yet, so that the sides
+            cannot be observed.
+        seed: seed of the samples.
+        allows_extra: false if a small function gets no more samples than a large one.
 
     Returns:
-        Names and inputs of the samples, and what they cover. A small function (``is_small``) gets
-        at least ``AT_LEAST`` samples, as long as its loops end soon for these. In a large one, a
-        steered sample takes the place of the one that it was made from, if that takes no side
-        alone.
+        Names and inputs of the samples, and their coverage. A small function (``is_small``) gets at
+        least ``MIN_SAMPLES`` samples, if its loops end soon enough for them. In a large function, a
+        steered sample replaces the sample that it was mutated from, unless that one is the only one
+        that takes some side.
     """
     sampler = Sampler(graph, traced)
     drawn = list(basic_samples(sampler, seed))
@@ -108,12 +110,13 @@ def steered_samples(
 def steered_inputs(
     traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays]
 ) -> list[Arrays]:
-    """Return as many inputs of a large function, some changed so that they take further sides.
+    """Return as many inputs of a large function, some of them changed so that they take further
+    sides.
 
     Arguments:
         traced: the graph as it was traced.
         params: values of the parameters by name.
-        inputs: those that there are, perhaps of several sizes.
+        inputs: the original inputs, which may have different sizes.
     """
     probe = Probe(traced, params)
     if not probe.sides:
@@ -127,7 +130,8 @@ def steered_inputs(
 def coverage_of(
     traced: Graph | None, params: Mapping[str, Any] | None, inputs: Iterable[Sequence[Any]]
 ) -> Coverage:
-    """Return what given inputs cover: nothing is known without a graph or parameters."""
+    """Return the coverage of given inputs, without sides if there is no graph or no parameter
+    values."""
     samples = list(inputs)
     if traced is None or params is None:
         return Coverage(tried=len(samples))
@@ -139,7 +143,7 @@ def coverage_of(
 
 
 def _extra_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
-    """Yield further samples without end."""
+    """Yield extra samples without end."""
     for index in count():
         number, kind = divmod(index, len(EXTRA_DISTRIBUTIONS))
         name = [*EXTRA_DISTRIBUTIONS][kind]
@@ -150,7 +154,7 @@ def _extra_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
 
 
 def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
-    """Whether many samples of a function take no time."""
+    """Return whether a function is small enough that many samples of it take little time."""
     return (
         sum(1 for _ in graph.walk()) <= MAX_SMALL_NODES
         and count_numbers(graph, sizes) <= MAX_SMALL_WORK
@@ -158,7 +162,7 @@ def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
 
 
 def count_numbers(graph: Graph, sizes: named_sizes.Sizes) -> int:
-    """Return how many numbers a graph computes; each term of a matrix product is one."""
+    """Return how many numbers a graph computes; each term of a matrix product counts as one."""
     return sum(_count_node_numbers(node, sizes) for node in graph.nodes)
 
 
@@ -172,7 +176,8 @@ def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
 
 
 def _product_terms(node: Node, sizes: named_sizes.Sizes) -> int:
-    """Return the number of terms of each sum of products that a node computes, else 1."""
+    """Return the number of terms in each sum of products that a node computes; 1 for other
+    nodes."""
     if node.op is ops.dot_general:
         (summed, _), _ = node.params["dimension_numbers"]
         shape = dims.concrete(node.inputs[0].shape, sizes)
@@ -188,7 +193,8 @@ def _product_terms(node: Node, sizes: named_sizes.Sizes) -> int:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Inputs that were observed; ``parent`` is the position of the sample they were made from."""
+    """Inputs that were observed; ``parent`` is the index of the sample that they were mutated
+    from."""
 
     name: str
     arrays: Arrays
@@ -197,7 +203,7 @@ class _Candidate:
 
 
 class _Search:
-    """Looks for inputs that take further sides, from samples that there are."""
+    """Search for inputs that take further sides, starting from the drawn samples."""
 
     def __init__(
         self,
@@ -218,11 +224,12 @@ class _Search:
         self._steered = list[_Candidate]()
 
     def coverage(self) -> Coverage:
-        """Return what has been reached so far."""
+        """Return the coverage that was reached so far."""
         return Coverage(self._probe.sides, self.reached, self.tried)
 
     def _observe(self, arrays: Arrays) -> np.ndarray:
-        """Return the sides that a drawn sample takes; all of them count, as it is judged anyway."""
+        """Return the sides that a drawn sample takes. They all count, because the sample is
+        verified anyway."""
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
@@ -231,13 +238,14 @@ class _Search:
         return observation.sides
 
     def _record_comparisons(self, results: np.ndarray) -> bool:
-        """Note the results of comparisons. Return whether one is new."""
+        """Record the results of comparisons. Return whether one is new."""
         earlier_results = self._compared if self._compared.size else np.zeros(results.size, bool)
         self._compared = earlier_results | results
         return bool((self._compared & ~earlier_results).any())
 
     def add(self, samples: Iterable[tuple[str, Arrays]]) -> None:
-        """Add valid samples until there are ``AT_LEAST``, or too many have been tried."""
+        """Add valid samples until there are ``MIN_SAMPLES``, or until the limit of tries or steps
+        is reached."""
         for name, arrays in islice(samples, 2 * MIN_SAMPLES):
             if len(self._drawn) >= MIN_SAMPLES or self._steps > MAX_SEARCH_STEPS:
                 return
@@ -258,7 +266,7 @@ class _Search:
             self._attempt(attempt)
 
     def _attempt(self, attempt: int) -> None:
-        """Try inputs that are all one of the constants, each once, and then mutations."""
+        """Try one input: first those filled with a single constant, then random mutations."""
         exact = self._mutation.constants
         if attempt < len(exact):
             self._try(0, self._mutation.fill(self._drawn[0].arrays, exact[attempt]))
@@ -273,7 +281,7 @@ class _Search:
         self._try(parent, self._mutation(arrays, other, sizes, attempt / MAX_TRIES))
 
     def _try(self, parent: int, arrays: Arrays) -> None:
-        """Observe inputs; keep them if they reach something new and are valid."""
+        """Observe inputs, and keep them if they are valid and reach something new."""
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
@@ -289,7 +297,7 @@ class _Search:
             self._corpus.append((parent, arrays))
 
     def samples(self, small: bool) -> list[tuple[str, Arrays]]:
-        """Return the drawn samples and those that reach more; see ``steered_samples``."""
+        """Return the drawn samples and those that reach further sides; see ``steered_samples``."""
         selected, added = list(self._drawn), list[_Candidate]()
         for candidate in self._steered:
             if small or not self._may_replace(selected, added, candidate):
@@ -302,7 +310,8 @@ class _Search:
     def _may_replace(
         self, selected: Sequence[_Candidate], added: Sequence[_Candidate], candidate: _Candidate
     ) -> bool:
-        """Whether the sample that one was made from takes no side that all others leave."""
+        """Return whether a candidate may replace its parent: all sides of the parent are taken by
+        others."""
         if candidate.parent is None:
             return False
         other_sides = [other.sides for i, other in enumerate(selected) if i != candidate.parent]
@@ -316,7 +325,7 @@ class _Search:
 
 
 def constants(probe: Probe) -> np.ndarray:
-    """Return the numbers that occur in what decides on sides, and a few others."""
+    """Return the numbers that occur in the observed part of the graph, and some common ones."""
     numbers = {0.0, 1.0, -1.0, 0.5, 2.0}
     for node in probe.graph.walk():
         for value in node.inputs:
@@ -326,17 +335,19 @@ def constants(probe: Probe) -> np.ndarray:
 
 
 def close_numbers(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers close to others, and their multiples."""
+    """Return numbers close to the given ones, and multiples of these."""
     close = [(x - 1, x, x + 1, x * (1 - 1e-3), x * (1 + 1e-3), -x, 2 * x, x / 2) for x in numbers]
     return np.unique(np.array(close))
 
 
 @dataclass
 class Mutation:
-    """Changes inputs at random.
+    """Random mutation of inputs.
 
-    ``whole_numbers`` says of each input which integers it may have, ``exact`` are numbers to write,
-    and so are their neighbours.
+    Arguments:
+        whole_numbers: for each input, the integers that it may have.
+        constants: numbers that mutations write, together with numbers close to them.
+        rng: source of the random numbers.
     """
 
     whole_numbers: Sequence[WholeNumbers]
@@ -347,7 +358,7 @@ class Mutation:
         self.close_constants = close_numbers(self.constants)
 
     def fill(self, arrays: Arrays, number: float) -> Arrays:
-        """Return inputs all of whose numbers are one."""
+        """Return inputs that are filled with one number, where their dtype represents it."""
         results = []
         for x in arrays:
             info = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
@@ -360,9 +371,13 @@ class Mutation:
     def __call__(
         self, arrays: Arrays, other_arrays: Arrays, sizes: named_sizes.Sizes, progress: float
     ) -> Arrays:
-        """Return inputs made of one set, or of two.
+        """Return inputs mutated from one set of arrays, or from two.
 
-        ``sizes`` are those of named dimensions; ``progress`` from 0 to 1 scales floats more.
+        Arguments:
+            arrays: the inputs to mutate.
+            other_arrays: inputs of the same shapes to mix with.
+            sizes: sizes of the named dimensions.
+            progress: from 0 to 1; larger values scale floats more.
         """
         share, mixes = self.rng.random(), self.rng.random() < 0.2
         is_selected = self.rng.random(len(arrays)) < 0.6
@@ -436,7 +451,7 @@ class Mutation:
     def _bound_integers(
         self, x: np.ndarray, limits: WholeNumbers, sizes: named_sizes.Sizes
     ) -> np.ndarray:
-        """Bring integers within the limits that they have, count them from the end, or neither."""
+        """Return integers within their limits, counted from the end, or unchanged."""
         if not limits.limits:
             return limits.constrain(x, sizes)
         kind = self.rng.integers(4)

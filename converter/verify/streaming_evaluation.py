@@ -1,4 +1,4 @@
-"""A function evaluated in JAX step by step, with no more parameters in memory than a step needs."""
+"""Evaluate a function in JAX with only the parameters of the current step in memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,17 +14,17 @@ from converter.jax_versions import bind_primitive
 def evaluate_streaming(
     fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any
 ) -> Any:
-    """Results of ``fn(params, *inputs)``, with the value of each leaf read when it is needed.
+    """Return ``fn(params, *inputs)``, reading the value of each parameter only when it is needed.
 
-    A step is a call that ``fn`` makes of a function under ``jax.jit``, which runs compiled, or else
-    a single operation. A step's parameters are read just before it and dropped after it, so a
-    network whose blocks are jitted needs memory for one of them.
+    A step is a call of a function under ``jax.jit``, which runs compiled, or else a single
+    operation. The parameters of a step are read just before it and dropped after it. A network
+    whose blocks are jitted therefore needs memory for one block.
 
-    Args:
+    Arguments:
         fn: any function that JAX can trace.
         params: a pytree whose array leaves may be ``jax.ShapeDtypeStruct``.
-        values: an array for the path of each leaf (``blocks.0.attn.qkv.weight``), read in no
-            particular order and perhaps more than once.
+        values: an array for the path of each leaf (``blocks.0.attn.qkv.weight``). They are read in
+            no particular order and may be read more than once.
         inputs: arrays.
     """
     leaves, fill = array_slots(params)
@@ -58,5 +58,5 @@ def _variables(atoms: Any) -> set[Any]:
 
 
 def _run_equation(eqn: Any, arguments: list[Any]) -> list[Any]:
-    """The results of one equation, which are waited for: JAX would start many at once."""
+    """Return the results of one equation and wait for them, since JAX would start many at once."""
     return jax.block_until_ready(bind_primitive(eqn.primitive, arguments, eqn.params))

@@ -1,4 +1,4 @@
-"""The first step of a conversion after which a number is another."""
+"""Find the first step of a conversion that changes a number."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from converter.verify.noise import Noise
 from converter.verify.sessions import run_sample, sessions
 
 EVALUATION_ERRORS = (AssertionError, IndexError, KeyError, TypeError, ValueError)
-"""What evaluating a graph raises whose parts do not fit."""
+"""Errors that the evaluation of a malformed graph raises."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """The name of a step and what is wrong after it.
+    """A step of a conversion that changed a result, and a description of the change.
 
-    It is a pass, the ``trace`` before all of them, or at last the ``file``, which may be wrong as
-    ONNX Runtime's optimiser leaves it only (``optimised file``). An element that is open, because
-    nothing says whether roundings explain it, counts as wrong.
+    The step is a pass, the ``trace`` before all passes, the ``file``, or the ``optimised file`` if
+    the file is only wrong after ONNX Runtime's optimizations. An open element counts as wrong:
+    nothing decides whether rounding explains it.
     """
 
     step: str
@@ -40,7 +40,8 @@ class Change:
 
 
 class StepChangedError(CheckError):
-    """A step of a conversion changed a number, or left what it should not."""
+    """A step of a conversion changed a number, or left an operation that it should have
+    eliminated."""
 
     def __init__(self, step: str, description: str) -> None:
         self.change = Change(step, description)
@@ -48,10 +49,14 @@ class StepChangedError(CheckError):
 
 
 class Watch:
-    """Evaluates the graph after each pass. Raises ``StepChangedError`` if one changed a number.
+    """Check that no pass changes a number by more than its rounding error
+    (``converter.verify.noise``).
 
-    A pass may change a number by what rounding does (``converter.verify.noise``), not more. It may
-    not bring back an operation that an earlier one has declared gone.
+    It evaluates the graph after each pass. A pass may also not reintroduce an operation that an
+    earlier pass eliminated.
+
+    Raises:
+        StepChangedError: a step did one of these.
     """
 
     def __init__(
@@ -67,7 +72,7 @@ class Watch:
         self._eliminated: set[Op] = set()
 
     def __call__(self, name: str, graph: Graph) -> None:
-        """After a pass."""
+        """Check the graph after a pass."""
         for step in distinct():
             self._eliminated |= step.eliminates if step.name == name else frozenset()
         reintroduced = sorted(
@@ -86,13 +91,13 @@ class Watch:
             _check_unchanged(judge, name, results)
 
     def trace(self) -> None:
-        """Whether the graph that was traced means what the function does."""
+        """Check that the traced graph computes the results of the function."""
         for judge in self._judges:
             results = self._function(*jax.device_put(judge.inputs))
             _check_unchanged(judge, "trace", jax.tree.leaves(results))
 
     def file(self, model: Any) -> None:
-        """After the model is written; at every level of ONNX Runtime's optimiser."""
+        """Check the written model at every optimization level of ONNX Runtime."""
         for level, ort_session in sessions(model):
             step = "file" if level == "disabled" else "optimised file"
             for judge in self._judges:
@@ -102,7 +107,7 @@ class Watch:
 
 
 def _check_unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
-    """**Raises** `StepChangedError` if a number differs from that of the traced graph."""
+    """Raise `StepChangedError` if a result differs from that of the traced graph."""
     for i, (result, expected) in enumerate(zip(results, judge.run(0), strict=True)):
         expected_pairs = (
             unpacked(expected, np.ndim(result)) if is_complex(result.dtype) else expected

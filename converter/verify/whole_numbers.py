@@ -1,4 +1,4 @@
-"""What inputs of whole numbers may be: a loop turns as often, or an index points there."""
+"""Determine the integers that inputs may have: loop counts and indices have limits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,32 +15,37 @@ from converter.ir.ranges import known_range
 from converter.ir.windows import pointed
 
 MAX_COUNT = 100
-"""Below so many in size are whole numbers that may say how often a loop turns."""
+"""Limit of the magnitude of integers that may be loop counts."""
 
 INDEX_PRESERVING = frozenset(
     {op for op in ops.stated() if op.elementwise or op.rounding is Rounding.NONE}
     - {ops.clamp, ops.rem, ops.and_, ops.argmax, ops.argmin}
 )
-"""Operations behind which an index is still as large as what it is made of, or nearly."""
+"""Operations whose result is an index of about the size of their operand."""
 
 DATA_OPERANDS = {
     **dict.fromkeys((ops.gather, ops.take, ops.dynamic_slice, ops.top_k), slice(1)),
     ops.dynamic_update_slice: slice(2),
     **dict.fromkeys(ops.SCATTERS, slice(0, None, 2)),
 }
-"""Which operands of these are no indices."""
+"""Operands of indexing operations that are data, not indices."""
 
 
 @dataclass
 class WholeNumbers:
-    """Numbers that an input may have: all of its dtype, but for a count or an index, which has
-    these limits."""
+    """Integers that an input may have: all of its dtype, unless it is a loop count or an index.
+
+    Arguments:
+        is_loop_count: whether the number of iterations of a loop depends on the input.
+        limits: largest valid index along each axis that the input selects positions of.
+    """
 
     is_loop_count: bool = False
     limits: list[Dim] = field(default_factory=list)
 
     def constrain(self, x: np.ndarray, sizes: named_sizes.Sizes) -> np.ndarray:
-        """Numbers in place of those that are drawn; what is allowed stays as it is."""
+        """Return drawn numbers with those outside of the limits replaced; allowed numbers stay
+        unchanged."""
         if self.is_loop_count:
             x = np.fmod(x, x.dtype.type(MAX_COUNT))
         if not self.limits:
@@ -51,7 +56,7 @@ class WholeNumbers:
 
 
 def whole_numbers(graph: Graph) -> list[WholeNumbers]:
-    """Say of each input of a graph what it may be; floats may be anything."""
+    """Return for each input of a graph the integers that it may have; floats have no limits."""
     by_id = {id(v): WholeNumbers() for v in graph.inputs}
     integer_ids = {id(v) for v in graph.inputs if v.dtype.kind in "iu"}
     for value in _loop_operands(graph):
@@ -69,11 +74,10 @@ def whole_numbers(graph: Graph) -> list[WholeNumbers]:
 
 
 def _loop_operands(graph: Graph) -> Iterator[Value]:
-    """Values that loops depend on: 2**31 turns would take hours."""
+    """Yield the values that loops depend on: 2**31 iterations would take hours."""
     outer_loops = (node for node in graph.nodes if any(map(_is_while, _body_nodes(node))))
-    loops = chain(
-        outer_loops, filter(_is_while, graph.walk())
-    )  # what is held has no node that gives it
+    # The operands of outer loops count too: the input of a body has no producer.
+    loops = chain(outer_loops, filter(_is_while, graph.walk()))
     operands = chain.from_iterable(node.inputs for node in loops)
     return chain.from_iterable(map(ancestors, operands))
 
@@ -87,7 +91,8 @@ def _body_nodes(node: Node) -> Iterator[Node]:
 
 
 def _unbounded_indices(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
-    """Indices that nothing brings within bounds, and the largest that they may be."""
+    """Yield indices that the program does not limit, with the largest valid index along each
+    axis."""
     if node.op is ops.take:
         yield node.inputs[1], [dims.as_dim(node.inputs[0].shape[node.params["axis"]] - 1)]
     elif (node.op is ops.gather or node.op in ops.SCATTERS) and _promises_in_bounds(node):
@@ -100,7 +105,8 @@ def _promises_in_bounds(node: Node) -> bool:
 
 
 def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Value]:
-    """Inputs that make an index about as large as they are; a mask makes none."""
+    """Yield the inputs that an index is computed from with about the same size; masks do not
+    count."""
     visited: set[int] = set()
     stack = [index]
     while stack:
@@ -116,7 +122,8 @@ def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Val
 
 
 def _value_operands(value: Value, node: Node) -> Sequence[Value]:
-    """Operands whose numbers are in a result; the places of the largest are numbers of none."""
+    """Return the operands whose numbers occur in the result; the positions of `top_k` are no such
+    numbers."""
     if node.op is ops.sort:
         return node.inputs[value.index : value.index + 1]
     if node.op is ops.top_k and value.index == 1:
