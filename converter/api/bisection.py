@@ -5,13 +5,13 @@ from dataclasses import replace
 import jax
 
 from converter.api.conversion import finish
-from converter.api.request import BisectionRequest, asked_by
+from converter.api.request import BisectionRequest, accepts_arguments_of
 from converter.pipeline import passes
 from converter.verify.samples import check_inputs_allowed
 from converter.verify.watch import Change, StepChangedError, Watch
 
 
-@asked_by(BisectionRequest)
+@accepts_arguments_of(BisectionRequest)
 def bisect(request: BisectionRequest) -> Change | None:
     """Convert step by step, and name the first step that changes a number by more than rounding.
 

@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes import Sequential, common
 
-from converter.api.request import FileRequest, asked_by
+from converter.api.request import FileRequest, accepts_arguments_of
 from converter.errors import CheckError, SpecError
 from converter.frontend.trace import source_line
 from converter.fuse.match import grouped_near_misses
@@ -33,7 +33,7 @@ from converter.verify.watch import Watch
 logger = logging.getLogger(__name__)
 
 
-@asked_by(FileRequest)
+@accepts_arguments_of(FileRequest)
 def to_onnx(request: FileRequest) -> Export:
     """Convert a JAX function or an Equinox module to ONNX.
 
@@ -98,9 +98,9 @@ def to_onnx(request: FileRequest) -> Export:
         CheckError: the file is not what JAX computes, where that was to be verified; or a step
             changed a number, which is asked where the environment says so.
     """
-    about = metadata_of(request.metadata)
-    dump = _dumping(os.environ.get("CONVERTER_DUMP"))
-    with _searching_new_objects():
+    metadata = metadata_of(request.metadata)
+    dump = _stage_dumper(os.environ.get("CONVERTER_DUMP"))
+    with _freeze_existing_objects():
         graph = request.trace()
         request.runtime.refuse_open(graph)
         dump("trace", graph)
@@ -109,22 +109,22 @@ def to_onnx(request: FileRequest) -> Export:
         call = interface.called(request.call)
         watches = [Watch(request.trace, [*samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
-        made = finish(graph, request, request.trace, about, request.source_lines)
-    for watch in watches if not saving.missing(made.model, graph) else ():
-        watch.file(made)
-    export = replace(made, interface=interface)
+        unverified = finish(graph, request, request.trace, metadata, request.source_lines)
+    for watch in watches if not saving.missing(unverified.model, graph) else ():
+        watch.file(unverified)
+    export = replace(unverified, interface=interface)
     dump("model", export.model.graph)
     verify = request.verify
     if not isinstance(verify, bool) or verify:
         drawn = None if isinstance(verify, bool) else verify
-        export = _verified(export, request, drawn)
+        export = _verify_export(export, request, drawn)
     if request.path is not None:
         export.save(request.path, external_data=request.external_data)
     return export
 
 
 @contextmanager
-def _searching_new_objects() -> Iterator[None]:
+def _freeze_existing_objects() -> Iterator[None]:
     """Have Python search for garbage only what is made meanwhile.
 
     A search of all that JAX holds takes longer than most of the passes together.
@@ -139,22 +139,22 @@ def _searching_new_objects() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _verified(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
+def _verify_export(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
     """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
-    if absent := saving.missing(export.model, export.graph):
+    if missing_names := saving.missing(export.model, export.graph):
         raise SpecError(
-            f"a file without weights cannot be verified: {absent[0]} has no value; "
+            f"a file without weights cannot be verified: {missing_names[0]} has no value; "
             "give arrays in params, or check the file that Export.save writes"
         )
     verdict = check(export, request.call, inputs, accept_open=request.accept_open)
     if not verdict.passed:
-        first, advice = verdict.differences[0], ""
-        if first.open:
-            advice = f"; accept_open=[{first.output!r}] accepts that"
+        difference, advice = verdict.differences[0], ""
+        if difference.open:
+            advice = f"; accept_open=[{difference.output!r}] accepts that"
         elif export.report.deviations and not request.strict:
             advice = f"; strict=True may mend it, since {export.report.deviations[0]}"
         raise CheckError(
-            f"the file is not what JAX computes: {first}{advice}; "
+            f"the file is not what JAX computes: {difference}{advice}; "
             "converter.bisect names the step that changes it"
         )
     verified = replace(export.report, untaken=verdict.untaken)
@@ -165,14 +165,14 @@ def finish(
     graph: Graph,
     settings: PassSettings,
     retrace: Callable[[], Graph],
-    about: Metadata | None = None,
+    metadata: Metadata | None = None,
     source_lines: bool = False,
 ) -> Export:
     """Turn a graph into the model, its parameters bound if they have values."""
     target = settings.runtime
-    noted = deviations(target)
-    model = tidy(lower(graph, settings.version, target, lines=source_lines), target)
-    (about or Metadata()).write(model)
+    known_deviations = deviations(target)
+    model = clean_up_model(lower(graph, settings.version, target, lines=source_lines), target)
+    (metadata or Metadata()).write(model)
     newer = sorted(settings.newer.items())
     report_of_model = replace(
         report(model),
@@ -182,9 +182,9 @@ def finish(
             for sentence, nodes in settings.deviations.items()
         ],
         fails_verification=any(
-            noted[nodes[0].op].fails_verification
+            known_deviations[nodes[0].op].fails_verification
             for nodes in settings.deviations.values()
-            if nodes[0].op in noted
+            if nodes[0].op in known_deviations
         ),
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
     )
@@ -194,23 +194,26 @@ def finish(
     return export
 
 
-def tidy(model: ir.Model, target: Target) -> ir.Model:
+def clean_up_model(model: ir.Model, target: Target) -> ir.Model:
     """Avoid quirks of the target, merge equal nodes, drop unused nodes, sort, in place.
 
     Identities stay: the lowering writes one only where an output needs a name of its own.
     """
     target.settle(model)
-    typed = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
-    merge, drop = common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()
-    Sequential(merge, drop, common.TopologicalSortPass())(model)
+    output_types = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
+    merge_nodes, drop_nodes = (
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+    )
+    Sequential(merge_nodes, drop_nodes, common.TopologicalSortPass())(model)
     # An output may be another node's result now, which was one on the way and had no type.
-    for graph, types in typed:
+    for graph, types in output_types:
         for value, (kind, shape) in zip(graph.outputs, types, strict=True):
             value.type, value.shape = kind, shape
     return model
 
 
-def _dumping(folder: str | None) -> Callable[[str, object], None]:
+def _stage_dumper(folder: str | None) -> Callable[[str, object], None]:
     """What writes each stage as text into ``CONVERTER_DUMP``, where that is set."""
     numbers = count()
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.api.request import GraphRequest, asked_by
+from converter.api.request import GraphRequest, accepts_arguments_of
 from converter.errors import Unsupported
 from converter.lower import lower
 from converter.pipeline import passes
@@ -28,7 +28,7 @@ class Explanation:
     """
 
     obstacles: list[Obstacle]
-    is_whole: bool = True
+    is_complete: bool = True
 
     @property
     def is_convertible(self) -> bool:
@@ -37,11 +37,11 @@ class Explanation:
     def __str__(self) -> str:
         if self.is_convertible:
             return "everything can be converted"
-        unseen = [] if self.is_whole else ["what comes after it was not looked at"]
+        unseen = [] if self.is_complete else ["what comes after it was not looked at"]
         return "\n".join([*map(str, self.obstacles), *unseen])
 
 
-@asked_by(GraphRequest)
+@accepts_arguments_of(GraphRequest)
 def explain(request: GraphRequest) -> Explanation:
     """Report what ``to_onnx`` could not write of a function; all arguments are as there."""
     refused: list[Unsupported] = []
@@ -49,12 +49,12 @@ def explain(request: GraphRequest) -> Explanation:
         graph = request.trace()
         passes.run_passes(graph, request)
     except Unsupported as error:
-        return Explanation(_explanation_grouped([error]), is_whole=False)
+        return Explanation(_group_by_reason([error]), is_complete=False)
     lower(graph, request.version, request.runtime, refused=refused)
-    return Explanation(_explanation_grouped(refused))
+    return Explanation(_group_by_reason(refused))
 
 
-def _explanation_grouped(refused: Sequence[Unsupported]) -> list[Obstacle]:
+def _group_by_reason(refused: Sequence[Unsupported]) -> list[Obstacle]:
     lines: dict[str, dict[str, None]] = {}
     for error in refused:
         lines.setdefault(error.reason, {})[error.line] = None

@@ -15,11 +15,11 @@ from converter.lower import lowerings as rules
 from converter.lower.lowerings import Lowering
 from converter.opsets import OLDEST
 
-Meant: TypeAlias = Primitive | str
+OperationName: TypeAlias = Primitive | str
 
 
 def rule(
-    *operations: Meant, since: int = OLDEST, ignores: Iterable[str] = ()
+    *operations: OperationName, since: int = OLDEST, ignores: Iterable[str] = ()
 ) -> Callable[[Lowering], Lowering]:
     """Register a rule for one or more operations.
 
@@ -39,11 +39,11 @@ def rule(
         ignores: parameters that it knowingly does not read. A node with any other is refused.
     """
     add = rules.add_from_outside
-    return rules.lowers(*map(_meant, operations), since=since, ignores=ignores, add=add)
+    return rules.lowers(*map(_find_operation, operations), since=since, ignores=ignores, add=add)
 
 
 def expansion(
-    *primitives: Meant, ignores: Iterable[str] = (), only: Applies = always
+    *primitives: OperationName, ignores: Iterable[str] = (), only: Applies = always
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register a JAX function that is traced in the place of one or more primitives.
 
@@ -58,8 +58,8 @@ def expansion(
         ignores: parameters that it knowingly does not read. A primitive with any other stays.
         only: is asked with the types of the operands and the parameters whether it applies.
     """
-    meant = [*map(_meant, primitives)]
-    return registering(outside.expansions.add, meant, ignores, applies=only)
+    operations = [*map(_find_operation, primitives)]
+    return registering(outside.expansions.add, operations, ignores, applies=only)
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def extensions() -> Iterator[None]:
         yield
 
 
-def _meant(op: Meant) -> Op | str:
+def _find_operation(op: OperationName) -> Op | str:
     if isinstance(op, str):
         return op
     return ops.of_user(op) if is_users(op) else ops.named(op.name)

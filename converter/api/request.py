@@ -47,25 +47,25 @@ class BisectionRequest(GraphRequest):
     inputs: Sequence[Any]
 
 
-def asked_by(
+def accepts_arguments_of(
     request: Callable[P, Any],
 ) -> Callable[[Callable[[Any], Result]], Callable[P, Result]]:
     """Let a function of a request be called with what the request is made of."""
 
-    def called(answer: Callable[[Any], Result]) -> Callable[P, Result]:
+    def decorate(answer: Callable[[Any], Result]) -> Callable[P, Result]:
         returns = inspect.signature(answer).return_annotation
-        asked = inspect.signature(request).replace(return_annotation=returns)
+        signature = inspect.signature(request).replace(return_annotation=returns)
 
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
             try:
-                asked.bind(*args, **kwargs)
+                signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{answer.__name__}: {error}") from None
             return answer(request(*args, **kwargs))
 
         update_wrapper(call, answer)
         del call.__wrapped__  # type: ignore[attr-defined]
-        call.__signature__ = asked  # type: ignore[attr-defined]
+        call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
-    return called
+    return decorate

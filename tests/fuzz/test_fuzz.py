@@ -134,7 +134,7 @@ def test_the_judge_knows_right_from_wrong(monkeypatch):
     monkeypatch.setattr("converter.lower.lowerings.OWN_RULES", {})
     assert judge(right).kind == "refused"
     monkeypatch.undo()
-    monkeypatch.setattr("converter.api.conversion.tidy", lambda model, target: 1 / 0)
+    monkeypatch.setattr("converter.api.conversion.clean_up_model", lambda model, target: 1 / 0)
     outcome = judge(right)
     assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError conversion.py:finish")
 
