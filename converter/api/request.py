@@ -1,4 +1,4 @@
-"""What is asked of a conversion: each keyword of ``to_onnx`` is stated once, and shared."""
+"""Requests: the arguments of ``to_onnx``, ``explain`` and ``bisect``, each declared once."""
 
 import inspect
 import os
@@ -19,12 +19,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class GraphRequest(PassSettings, ConvertedFunction):
-    """Request of a conversion: a function, the names of its values, and what changes the graph."""
+    """Request for a converted graph: a function, the names of its values, and options of the
+    passes."""
 
 
 @dataclass(frozen=True)
 class FileRequest(GraphRequest):
-    """A request of a file: where it goes, and what it says besides."""
+    """Request for a file: its path, its verification and its metadata."""
 
     path: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     external_data: bool | None = field(default=None, kw_only=True)
@@ -36,12 +37,14 @@ class FileRequest(GraphRequest):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.external_data is not None and self.path is None:
-            raise SpecError("external_data says how path is written: give one, or use Export.save")
+            raise SpecError(
+                "external_data needs a path: pass path, or pass external_data to Export.save"
+            )
 
 
 @dataclass(frozen=True)
 class BisectionRequest(GraphRequest):
-    """A request of the step that changes a number on these inputs."""
+    """Request for the first step that changes a number on the given inputs."""
 
     specs: Sequence[Spec] | None = field(default=None, kw_only=True)
     inputs: Sequence[Any]
@@ -50,7 +53,8 @@ class BisectionRequest(GraphRequest):
 def accepts_arguments_of(
     request: Callable[P, Any],
 ) -> Callable[[Callable[[Any], Result]], Callable[P, Result]]:
-    """Let a function of a request be called with what the request is made of."""
+    """Return a decorator that lets a function of a request be called with the arguments of the
+    request."""
 
     def decorate(answer: Callable[[Any], Result]) -> Callable[P, Result]:
         returns = inspect.signature(answer).return_annotation

@@ -69,4 +69,4 @@ def test_what_is_refused_while_tracing_is_said_to_be_the_first_only():
 
     told = converter.explain(fn, [(3,)])
     assert not told.is_complete
-    assert str(told).endswith("what comes after it was not looked at")
+    assert str(told).endswith("later operations were not examined")
