@@ -1,4 +1,4 @@
-"""Registration of users' rules, expansions and recognizers."""
+"""Registration of users' rules, expansions and recognisers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ def rule(
         ignores: parameters that the rule ignores on purpose. A node with any other parameter is
             refused.
     """
-    add = rules.add_from_outside
+    add = rules.add_user_rule
     return rules.lowers(*map(_find_operation, operations), since=since, ignores=ignores, add=add)
 
 
@@ -68,7 +68,7 @@ def expansion(
 
 @contextmanager
 def extensions() -> Iterator[None]:
-    """Remove the rules, expansions and recognizers registered inside this context when it ends.
+    """Remove the rules, expansions and recognisers registered inside this context when it ends.
 
     with converter.extensions():
         converter.rule("my_primitive")(lambda b, x: b.op("Softsign", x))

@@ -40,7 +40,7 @@ def lower(
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     main = ir.tape.Tape()
     names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
-    shared = ModelState(
+    state = ModelState(
         opset,
         target,
         main,
@@ -48,15 +48,17 @@ def lower(
         lines=lines,
         claimed=graph.claimed(),
         # of ``a_b_c``: ``a``, ``a_b``, ``a_b_c``
-        taken=frozenset(p for name in names for p in accumulate(name.split("_"), "{}_{}".format)),
+        reserved=frozenset(
+            p for name in names for p in accumulate(name.split("_"), "{}_{}".format)
+        ),
     )
-    builder = Builder(shared, main)
+    builder = Builder(state, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
     initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
-    entering = (*graph.inputs, *graph.params)
-    shared.values.update(zip(map(id, entering), (*inputs, *initializers), strict=True))
+    graph_values = (*graph.inputs, *graph.params)
+    state.values.update(zip(map(id, graph_values), (*inputs, *initializers), strict=True))
     name_origins = origins([v.shape for v in graph.inputs])
-    shared.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
+    state.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
     builder.lower(graph.nodes)
     outputs = _outputs(builder, graph, inputs)
     body = ir.Graph(
@@ -64,12 +66,12 @@ def lower(
         outputs,
         nodes=main.nodes,
         initializers=[*initializers, *main.initializers],
-        opset_imports={"": opset, **shared.domains},
+        opset_imports={"": opset, **state.domains},
         name="main_graph",
     )
-    said = {"dimension_constraints": "; ".join(graph.constraints)} if graph.constraints else {}
+    metadata = {"dimension_constraints": "; ".join(graph.constraints)} if graph.constraints else {}
     return ir.Model(
-        body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo", metadata_props=said
+        body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo", metadata_props=metadata
     )
 
 

@@ -36,11 +36,13 @@ class ModelState:
     lines: bool = False  # whether nodes say where they come from
     domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
     claimed: frozenset[str] = frozenset()  # names of users' own primitives
-    taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
+    reserved: frozenset[str] = (
+        frozenset()
+    )  # names of inputs, parameters and outputs, cut at any "_"
 
     def fresh(self, stem: str) -> str:
         """``stem_0``, ``stem_1`` …, the same on every run; what begins like that is free too."""
-        while (label := f"{stem}_{self.counts[stem]}") in self.taken:
+        while (label := f"{stem}_{self.counts[stem]}") in self.reserved:
             self.counts[stem] += 1
         self.counts[stem] += 1
         return label
@@ -100,11 +102,11 @@ class Builder:
         """One ONNX node with several outputs."""
         if domain:
             self.shared.domains[domain] = version
-        stated = {k: v for k, v in attributes.items() if v is not None}
-        self._refuse_names(name, stated)
+        given = {k: v for k, v in attributes.items() if v is not None}
+        self._check_attributes(name, given)
         label = self.shared.fresh(name)
         results = self.tape.op_multi_out(
-            name, list(inputs), attributes=stated, num_outputs=outputs, name=label, domain=domain
+            name, list(inputs), attributes=given, num_outputs=outputs, name=label, domain=domain
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
@@ -112,7 +114,7 @@ class Builder:
             self.tape.nodes[-1].doc_string = portable_line(self.node)
         return results
 
-    def _refuse_names(self, name: str, attributes: dict[str, Any]) -> None:
+    def _check_attributes(self, name: str, attributes: dict[str, Any]) -> None:
         """Attributes are numbers, for which no named dimension can stand."""
         for attribute, dim in lowerings.named_dimensions(attributes):
             raise lowerings.unsupported(
@@ -149,7 +151,7 @@ class Builder:
 
     # ------------------------------------------------------------------------------------ shapes
 
-    def places(self, size: Dim) -> ir.Value:
+    def range(self, size: Dim) -> ir.Value:
         """0, 1 … up to a size, in int64."""
         zero, end = self.const(0, np.int64), self.squeeze(self.ints([size]), [0])
         return self.op("Range", zero, end, self.const(1, np.int64))
@@ -164,25 +166,27 @@ class Builder:
             return x
         if not after:
             return self.squeeze(x, range(len(before)))
-        zero = any(dims.same(d, 0) for d in after)
+        has_zero = any(dims.same(d, 0) for d in after)
         target: list[int] = []
         for i, dim in enumerate(after):
             if dims.is_static(dim):
                 target.append(dim)
-            elif not zero and i < len(before) and dims.same(before[i], dim):
+            elif not has_zero and i < len(before) and dims.same(before[i], dim):
                 target.append(0)
             else:
                 target.append(-1)
         # Of an empty value nothing tells what is left to ONNX beside a dimension of zero.
-        sure = all(dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1)
-        if -1 not in target or (target.count(-1) == 1 and sure):
-            return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
-        bare = [
+        is_determined = all(
+            dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1
+        )
+        if -1 not in target or (target.count(-1) == 1 and is_determined):
+            return self.op("Reshape", x, self.ints(target), allowzero=1 if has_zero else None)
+        long_axes = [
             [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)
         ]
-        if dims.same_shape([before[i] for i in bare[0]], [after[i] for i in bare[1]]):
-            x = self.squeeze(x, set(range(len(before))) - set(bare[0]))
-            return self.unsqueeze(x, set(range(len(after))) - set(bare[1]))
+        if dims.same_shape([before[i] for i in long_axes[0]], [after[i] for i in long_axes[1]]):
+            x = self.squeeze(x, set(range(len(before))) - set(long_axes[0]))
+            return self.unsqueeze(x, set(range(len(after))) - set(long_axes[1]))
         may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
         return self.op("Reshape", x, self.ints(after), allowzero=1 if may_be_empty else None)
 
@@ -204,7 +208,7 @@ class Builder:
             return x
         new = len(after) - len(before)
         pairs = zip(before, after[new:], strict=True)
-        operand_shape = (*after[:new], *(1 if dims.same(old, d) else d for old, d in pairs))
+        operand_shape = (*after[:new], *(1 if dims.same(size, d) else d for size, d in pairs))
         return self.op("Expand", x, self.ints(operand_shape))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
@@ -234,7 +238,7 @@ class Builder:
     def lower(self, nodes: Iterable[Node]) -> None:
         """Write nodes in order, each by its rule; types are stamped here and nowhere else."""
         for node in nodes:
-            results = self._written(node)
+            results = self._apply_rule(node)
             if len(results) != len(node.outputs):
                 raise ConverterError(
                     f"the rule for '{node.op}' gave {len(results)} values for "
@@ -245,7 +249,7 @@ class Builder:
                 if result.producer() is not None:
                     typed(result, value.shape, value.dtype)
 
-    def _written(self, node: Node) -> Sequence[ir.Value]:
+    def _apply_rule(self, node: Node) -> Sequence[ir.Value]:
         """What a rule gives for a node; something in its place where refusals are collected."""
         self.node = node
         try:
@@ -277,17 +281,17 @@ class Builder:
     ) -> tuple[Builder, list[ir.Value]]:
         """A builder for a nested graph and the nested graph's inputs (``extra`` ones first)."""
         label = self.shared.fresh(name)
-        own = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
-        types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *own))
+        body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
+        types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *body_inputs))
         return self.nested(), [typed(ir.Value(name=n), shape, dtype) for n, shape, dtype in types]
 
     def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
         """The nested graph that this builder wrote; outputs are made its own where they are not."""
-        own = {id(o) for n in self.tape.nodes for o in n.outputs}
+        emitted = {id(o) for n in self.tape.nodes for o in n.outputs}
         results: list[ir.Value] = []
         for value in outputs:
-            fresh = id(value) in own and value not in results
-            results.append(value if fresh else self._copy(value))
+            is_emitted = id(value) in emitted and value not in results
+            results.append(value if is_emitted else self._copy(value))
         return ir.Graph(inputs, results, nodes=self.tape.nodes, name=self.shared.fresh(name))
 
     def _copy(self, value: ir.Value) -> ir.Value:

@@ -11,11 +11,11 @@ from converter.ir.dtypes import is_float
 from converter.ir.formulas import ALIGNED, ResizeKind
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
-from converter.lower.lowerings import lowers, table, unsupported
+from converter.lower.lowerings import lowers, register_operators, unsupported
 from converter.targets.schemas import SINCE, operator
 
-table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
-table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
+register_operators({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
+register_operators({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
 
 @lowers(ops.factor, ignores=("least", "most"))
@@ -80,8 +80,10 @@ def _tanh_gate(x: Term) -> Term:
 
 @lowers(ops.rotary_heads, since=SINCE["RotaryEmbedding"])
 def _(b: Builder, *xs: ir.Value, heads: int, interleaved: bool) -> ir.Value:
-    flat, turned = b.out.rank == 3, 1 if interleaved else None
-    return b.op("RotaryEmbedding", *xs, interleaved=turned, num_heads=heads if flat else None)
+    is_flat, interleaved_flag = b.out.rank == 3, 1 if interleaved else None
+    return b.op(
+        "RotaryEmbedding", *xs, interleaved=interleaved_flag, num_heads=heads if is_flat else None
+    )
 
 
 @lowers(ops.attention, since=SINCE["Attention"])
@@ -95,19 +97,21 @@ def _(
     precision: Any,
     hides: bool,
 ) -> ir.Value:
-    flat = b.out.rank == 3
+    is_flat = b.out.rank == 3
     width = b.operand().shape[-1]
-    width = width // q_heads if flat else width
-    usual = dims.is_static(width) and math.isclose(scale, width**-0.5, rel_tol=1e-6)
-    wider = b.out.dtype != precision
+    width = width // q_heads if is_flat else width
+    is_default_scale = dims.is_static(width) and math.isclose(scale, width**-0.5, rel_tol=1e-6)
+    has_softmax_precision = b.out.dtype != precision
     return b.op(
         "Attention",
         *xs,
-        scale=None if usual else scale,
+        scale=None if is_default_scale else scale,
         softcap=softcap or None,
-        q_num_heads=q_heads if flat else None,
-        kv_num_heads=kv_heads if flat else None,
-        softmax_precision=ir.DataType.from_numpy(precision).value if wider else None,
+        q_num_heads=q_heads if is_flat else None,
+        kv_num_heads=kv_heads if is_flat else None,
+        softmax_precision=ir.DataType.from_numpy(precision).value
+        if has_softmax_precision
+        else None,
     )
 
 
@@ -119,9 +123,9 @@ def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
 @lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
     """From opset 18 on the number of equal parts is enough."""
-    even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
-    inputs = [x] if even else [x, b.ints(sizes)]
-    return b.ops("Split", inputs, count, axis=axis, num_outputs=count if even else None)
+    is_even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
+    inputs = [x] if is_even else [x, b.ints(sizes)]
+    return b.ops("Split", inputs, count, axis=axis, num_outputs=count if is_even else None)
 
 
 ACTIVATION_NAMES = {
@@ -130,13 +134,17 @@ ACTIVATION_NAMES = {
     "relu": "Relu",
     "hard_sigmoid": "HardSigmoid",
 }
-USUAL = {ops.lstm: ["Sigmoid", "Tanh", "Tanh"], ops.gru: ["Sigmoid", "Tanh"], ops.rnn: ["Tanh"]}
+DEFAULT_ACTIVATIONS = {
+    ops.lstm: ["Sigmoid", "Tanh", "Tanh"],
+    ops.gru: ["Sigmoid", "Tanh"],
+    ops.rnn: ["Tanh"],
+}
 """The activations if nothing is said."""
 SLOPE, SHIFT = 1 / 6, 0.5
 """Of JAX's hard sigmoid; ONNX's other activations here have no numbers."""
 
 
-@lowers(*USUAL)
+@lowers(*DEFAULT_ACTIVATIONS)
 def _(
     b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool = False
 ) -> Any:
@@ -148,7 +156,7 @@ def _(
         len(b.node.outputs),
         hidden_size=b.node.outputs[-1].shape[-1],
         direction="reverse" if reverse else None,
-        activations=None if names == USUAL[b.node.op] else names,
+        activations=None if names == DEFAULT_ACTIVATIONS[b.node.op] else names,
         activation_alpha=[SLOPE] * hard or None,
         activation_beta=[SHIFT] * hard or None,
         linear_before_reset=1 if reset_last else None,
@@ -156,7 +164,7 @@ def _(
 
 
 # JAX leaves out what lies outside and normalises the rest, PyTorch's cubic repeats the edge.
-ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
+RESIZE_ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
     ("linear", False): {"mode": "linear"},
     ("linear", True): {"mode": "linear", "antialias": 1, "exclude_outside": 1},
@@ -165,7 +173,7 @@ ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
 }
 # Exact for whole multiples of the size, whatever it is, and measured to be the fastest.
-REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+INTEGER_SCALE_ATTRIBUTES = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
 @lowers(ops.resize)
@@ -175,17 +183,17 @@ def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any)
     """
     del sizes
     before, after = b.operand().shape, b.out.shape
-    whole = all(dims.divides(before[i], after[i]) is not None for i in axes)
-    repeated = REPEATED if whole and kinds[0][0] == "nearest" else {}
-    return b.op("Resize", x, None, None, b.ints(after), **(ATTRIBUTES[kinds[0]] | repeated))
+    is_integer_scale = all(dims.divides(before[i], after[i]) is not None for i in axes)
+    repeated = INTEGER_SCALE_ATTRIBUTES if is_integer_scale and kinds[0][0] == "nearest" else {}
+    return b.op("Resize", x, None, None, b.ints(after), **(RESIZE_ATTRIBUTES[kinds[0]] | repeated))
 
 
 @lowers(ops.grid_sample)
 def _(b: Builder, x: ir.Value, grid: ir.Value, *, padding: str) -> ir.Value:
     """Places are from edge to edge. The mode has had its other name since opset 20."""
     mode = "linear" if b.opset >= 20 else "bilinear"
-    outside = None if padding == "zeros" else padding
-    return b.op("GridSample", x, grid, mode=mode, padding_mode=outside, align_corners=0)
+    padding_mode = None if padding == "zeros" else padding
+    return b.op("GridSample", x, grid, mode=mode, padding_mode=padding_mode, align_corners=0)
 
 
 # -------------------------------------------------------------------------- pools and convolutions
@@ -213,19 +221,19 @@ def _(
     if b.node.op is ops.max_pool:
         return b.op("MaxPool", x, **window)
     if source:
-        return _scattered_to_maxima(b, b.ops("MaxPool", [x], 2, **window)[1], *source)
+        return _scatter_to_maxima(b, b.ops("MaxPool", [x], 2, **window)[1], *source)
     mean = b.op("AveragePool", x, **window, count_include_pad=int(include_pad))
     return mean if b.node.op is ops.avg_pool else b.op("Mul", mean, b.like(math.prod(size)))
 
 
-def _scattered_to_maxima(b: Builder, places: ir.Value, source: ir.Value) -> ir.Value:
+def _scatter_to_maxima(b: Builder, positions: ir.Value, source: ir.Value) -> ir.Value:
     """Sums of a source where ``MaxPool`` says that each maximum is, in the flat operand."""
     shape, window_shape = b.operand(0).shape, b.operand(1).shape
-    flat, few = (dims.size_product(shape),), (dims.size_product(window_shape),)
-    zeros = b.expand(b.like(0), (), flat)
-    where, values = (b.reshape(v, window_shape, few) for v in (places, source))
-    total = b.op("ScatterElements", zeros, where, values, axis=0, reduction="add")
-    return b.reshape(total, flat, shape)
+    flat_size, window_size = (dims.size_product(shape),), (dims.size_product(window_shape),)
+    zeros = b.expand(b.like(0), (), flat_size)
+    indices, values = (b.reshape(v, window_shape, window_size) for v in (positions, source))
+    total = b.op("ScatterElements", zeros, indices, values, axis=0, reduction="add")
+    return b.reshape(total, flat_size, shape)
 
 
 @lowers(ops.conv, ops.conv_transpose)

@@ -15,7 +15,7 @@ from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.lower.builder import Builder
-from converter.lower.lowerings import lowers, table, unsupported
+from converter.lower.lowerings import lowers, register_operators, unsupported
 from converter.opsets import OLDEST
 
 
@@ -30,11 +30,11 @@ class Term:
         self.value = value
         self.dtype = np.dtype(b.operand().dtype if dtype is None else dtype)
 
-    def apply(self, op: str, *others: TermOperand, **attributes: Any) -> Term:
-        values = [self._lift(other) for other in others]
+    def apply(self, op: str, *operands: TermOperand, **attributes: Any) -> Term:
+        values = [self._to_value(other) for other in operands]
         return self._term(self._b.op(op, self.value, *values, **attributes))
 
-    def _after(self, op: str, number: float) -> Term:
+    def _apply_reversed(self, op: str, number: float) -> Term:
         return self.number(number).apply(op, self)
 
     __add__ = partialmethod(apply, "Add")
@@ -47,10 +47,10 @@ class Term:
     __and__ = partialmethod(apply, "And")
     __or__ = partialmethod(apply, "Or")
     equals = partialmethod(apply, "Equal")
-    __radd__ = partialmethod(_after, "Add")
-    __rsub__ = partialmethod(_after, "Sub")
-    __rmul__ = partialmethod(_after, "Mul")
-    __rtruediv__ = partialmethod(_after, "Div")
+    __radd__ = partialmethod(_apply_reversed, "Add")
+    __rsub__ = partialmethod(_apply_reversed, "Sub")
+    __rmul__ = partialmethod(_apply_reversed, "Mul")
+    __rtruediv__ = partialmethod(_apply_reversed, "Div")
     __neg__ = partialmethod(apply, "Neg")
     __abs__ = partialmethod(apply, "Abs")
     __invert__ = partialmethod(apply, "Not")
@@ -59,7 +59,7 @@ class Term:
     def _term(self, value: ir.Value) -> Term:
         return Term(self._b, value, self.dtype)
 
-    def _lift(self, operand: TermOperand) -> ir.Value:
+    def _to_value(self, operand: TermOperand) -> ir.Value:
         return operand.value if isinstance(operand, Term) else self.number(operand).value
 
     def number(self, number: float | np.ndarray) -> Term:
@@ -68,14 +68,14 @@ class Term:
     def cast(self, dtype: Any) -> Term:
         return Term(self._b, self._b.cast(self.value, dtype), dtype)
 
-    def has(self, operator: str) -> bool:
+    def supports(self, operator: str) -> bool:
         """Whether the target's operator takes the dtype."""
         return self._b.takes(operator, self.dtype)
 
     def where(self, yes: TermOperand, no: TermOperand) -> Term:
         """``yes`` where this condition holds, else ``no``; a number is of the other's dtype."""
         kind = next((term for term in (yes, no) if isinstance(term, Term)), self)
-        return kind._term(self._b.op("Where", self.value, kind._lift(yes), kind._lift(no)))
+        return kind._term(self._b.op("Where", self.value, kind._to_value(yes), kind._to_value(no)))
 
     def polynomial(self, coefficients: Sequence[TermOperand]) -> Term:
         """Horner's rule, highest power first."""
@@ -85,10 +85,10 @@ class Term:
             total = total * self + coefficient
         return total
 
-    def ratio(self, of: tuple[Sequence[float], Sequence[float]]) -> Term:
+    def ratio(self, polynomials: tuple[Sequence[float], Sequence[float]]) -> Term:
         """Quotient of two polynomials."""
-        above, below = of
-        return self.polynomial(above) / self.polynomial(below)
+        numerator, denominator = polynomials
+        return self.polynomial(numerator) / self.polynomial(denominator)
 
 
 TermOperand: TypeAlias = Term | float
@@ -98,27 +98,29 @@ Formula: TypeAlias = Callable[..., Term]
 def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
     """Register operations without parameters by formulas of their operands."""
     for op, formula in rows.items():
-        lowers(op, since=since)(partial(_of_terms, formula))
+        lowers(op, since=since)(partial(_apply_formula, formula))
 
 
-def _of_terms(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
+def _apply_formula(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
     return formula(*(Term(b, x, v.dtype) for x, v in zip(xs, b.node.inputs, strict=True))).value
 
 
-def either(operator: str, formula: Formula) -> Formula:
+def operator_or_formula(operator: str, formula: Formula) -> Formula:
     """The operator of that name, and the formula where the target has no kernel of it."""
-    return lambda x: x.apply(operator) if x.has(operator) else formula(x)
+    return lambda x: x.apply(operator) if x.supports(operator) else formula(x)
 
 
 # ---------------------------------------------------------------------------------------- the rules
 
-_NAMED_ALIKE = (
+_SAME_NAMES = (
     *(ops.abs, ops.add, ops.ceil, ops.cos, ops.div, ops.exp, ops.floor, ops.log, ops.max, ops.min),
     *(ops.mul, ops.neg, ops.pow, ops.sign, ops.sin, ops.sqrt, ops.sub, ops.tanh, ops.relu),
 )
-table({op: op.name.capitalize() for op in _NAMED_ALIKE})
-table({ops.add_any: "Add", ops.matmul: "MatMul", ops.eq: "Equal"})
-table({ops.lt: "Less", ops.le: "LessOrEqual", ops.gt: "Greater", ops.ge: "GreaterOrEqual"})
+register_operators({op: op.name.capitalize() for op in _SAME_NAMES})
+register_operators({ops.add_any: "Add", ops.matmul: "MatMul", ops.eq: "Equal"})
+register_operators(
+    {ops.lt: "Less", ops.le: "LessOrEqual", ops.gt: "Greater", ops.ge: "GreaterOrEqual"}
+)
 
 formulas(
     {
@@ -174,9 +176,9 @@ def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
         return b.op("Round", x)
     term = Term(b, x)
     size = abs(term)
-    whole = size.apply("Floor")
-    up = (size - whole >= 0.5).where(1, 0)  # adding a half first would round 0.49999997 up
-    return ((whole + up) * term.apply("Sign")).value
+    floor = size.apply("Floor")
+    up = (size - floor >= 0.5).where(1, 0)  # adding a half first would round 0.49999997 up
+    return ((floor + up) * term.apply("Sign")).value
 
 
 @lowers(ops.clamp)
@@ -188,13 +190,13 @@ def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
 
 
 @lowers(ops.select_n)
-def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
+def _(b: Builder, selector: ir.Value, *cases: ir.Value) -> ir.Value:
     """``cases[which]``; a boolean chooses among two."""
     if b.operand().dtype == np.bool_:
-        return b.op("Where", which, *cases[::-1]) if len(cases) == 2 else cases[0]
+        return b.op("Where", selector, *cases[::-1]) if len(cases) == 2 else cases[0]
     result = cases[-1]
     for i in reversed(range(len(cases) - 1)):
-        result = b.op("Where", b.op("LessOrEqual", which, b.like(i)), cases[i], result)
+        result = b.op("Where", b.op("LessOrEqual", selector, b.like(i)), cases[i], result)
     return result
 
 

@@ -89,7 +89,7 @@ def ways() -> Mapping[str, str]:
         ),
         **dict.fromkeys(OWN_EXPANSIONS, "a function in its place"),
         **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
-        **dict.fromkeys((op.name for op in lowerings.OWN_RULES), "a rule"),
+        **dict.fromkeys((op.name for op in lowerings.BUILTIN_RULES), "a rule"),
         **dict.fromkeys(CONTROL_FLOW, "a rule"),
     }
 
