@@ -1,4 +1,4 @@
-"""The walker: every node by its rule, types stamped in one place."""
+"""Lower a graph to an ONNX model: apply the rule of each node and set the types of its results."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -31,10 +31,15 @@ def lower(
     refused: list[Unsupported] | None = None,
     lines: bool = False,
 ) -> ir.Model:
-    """The ONNX model of an arranged graph; parameters are initializers without values yet.
+    """Return the ONNX model of a legalized graph. Its parameters are initializers without values.
 
-    With ``refused`` nothing is raised that cannot be written: it is put there, and the model is of
-    no use. With ``lines`` nodes say where in the source they come from.
+    Arguments:
+        graph: the graph after all passes.
+        opset: the ONNX opset to write.
+        target: the runtime that the model is for.
+        refused: a list that collects the errors for nodes that cannot be lowered. Without it the
+            first one is raised. The model is not usable if the list is not empty afterwards.
+        lines: whether nodes get their source line as ``doc_string``.
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
@@ -76,7 +81,8 @@ def lower(
 
 
 def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-    """Graph outputs under their names; what is not a fresh node output is copied."""
+    """Return the graph outputs under their names; a value that is not the result of a node is
+    copied."""
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
         builder.node = value.node or Node(ops.named("constant"), [], {})

@@ -1,4 +1,5 @@
-"""Bits of integers and floats, for which opset 18 brought operators; logic of booleans."""
+"""Bitwise operations on integers and floats, with the operators of opset 18 or without; logic of
+Booleans."""
 
 import math
 from typing import Any
@@ -23,7 +24,8 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
 
 @lowers(ops.and_, ops.or_, ops.xor, ops.not_)
 def _(b: Builder, *xs: ir.Value) -> ir.Value:
-    """Without those operators, integers are taken apart and put together again by a product."""
+    """Without bitwise operators, unpack integers into bits and pack the result by a matrix
+    product."""
     name = operator(b.node.op)
     if b.out.dtype == np.bool_:
         return b.op(name, *xs)
@@ -41,7 +43,7 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
 
 
 def _word(x: Term) -> Term:
-    """An integer in uint64, zeros on the left."""
+    """Return an integer as uint64, zero-extended."""
     return x.cast(f"uint{x.dtype.itemsize * 8}").cast(np.uint64)
 
 
@@ -50,7 +52,7 @@ def _to_output_dtype(b: Builder, x: ir.Value, width: int) -> ir.Value:
 
 
 def _unpack_bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
-    """0 and 1 in int64, the lowest first, on an axis of their own at the end."""
+    """Return the bits of an integer as 0 and 1 in int64, the lowest first, on a new last axis."""
     word = b.op("Unsqueeze", _word(Term(b, x)).value, b.ints([-1]))
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")
     high_part = b.op("BitShift", shifted, b.const(1, np.uint64), direction="RIGHT")
@@ -65,7 +67,8 @@ MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)  # every 2n
 
 
 def _count_ones(x: Term) -> Term:
-    """Ones in a uint64: sums of pairs, of fours, of bytes, then all bytes by one product."""
+    """Count the ones in a uint64: sums of pairs, of groups of four, of bytes, then all bytes by one
+    product."""
     one, two, four = (x.number(mask) for mask in MASKS)
     pairs = x - _shift_right(x, 1).apply("BitwiseAnd", one)
     high = _shift_right(pairs, 2)
@@ -75,7 +78,7 @@ def _count_ones(x: Term) -> Term:
 
 
 def _leading_zeros(x: Term) -> Term:
-    """Spread the leading one to the right, then count the zeros."""
+    """Count leading zeros: copy the leading one to all lower bits, then count the zeros."""
     bits, word = x.dtype.itemsize * 8, _word(x)
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits:
@@ -90,9 +93,10 @@ formulas(
 
 
 def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
-    """Shift the bits of ``x`` in a 32 or 64 bit unsigned integer; ``BitShift`` has no others.
+    """Shift the bits of ``x`` as an unsigned integer of 32 or 64 bits, the only types of
+    ``BitShift``.
 
-    Widening through the unsigned type of the same width keeps zeros on the left.
+    Widening through the unsigned type of the same width fills with zeros on the left.
     """
     bits = x.dtype.itemsize * 8
     shift_dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
@@ -115,9 +119,9 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
 
 @lowers(ops.shift_right_arithmetic)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
+    """Shift the complement of negative numbers: ``~(~x >> n)`` with ``~x = -1 - x``.
 
-    The highest bit is a sign in unsigned integers too, as JAX has it.
+    The highest bit of an unsigned integer counts as a sign too, as in JAX.
     """
     bits = b.out.dtype.itemsize * 8
     signed_dtype = np.int64 if bits == 64 else np.int32
@@ -150,10 +154,10 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
 
 
 def _float_bits(x: Term) -> Term:
-    """The bits of floats in int64, of which a cast takes the low ones.
+    """Return the bits of floats in int64, of which a cast takes the low ones.
 
-    ``(exponent - least) * 2**mantissa + size / 2**exponent * 2**mantissa``: subnormal numbers have
-    the least exponent of the normal ones.
+    The bits are ``(exponent - minexp) * 2**nmant + size / 2**exponent * 2**nmant``. Subnormal
+    numbers have the smallest exponent of the normal ones.
     """
     info, infinity = jnp.finfo(x.dtype), _infinity(x.dtype)
     numbers = x.cast(np.float64)
@@ -174,7 +178,8 @@ def _two_to(exponent: Term) -> Term:
 
 
 def _exponent(size: Term, lowest: int, highest: int) -> Term:
-    """The largest with ``2**exponent <= size``: the logarithm, which may be off by one, mended."""
+    """Return the largest exponent with ``2**exponent <= size``: a logarithm, corrected by at most
+    one."""
     log = size.apply("Log") * (1 / math.log(2))
     exponent = log.apply("Floor").apply("Clip", lowest, highest)
     ratio = size / _two_to(exponent)
@@ -183,7 +188,7 @@ def _exponent(size: Term, lowest: int, highest: int) -> Term:
 
 
 def _bits_to_float(bits: Term, dtype: np.dtype) -> Term:
-    """The floats of bits, which are integers of any kind."""
+    """Return the floats that have the given bits, which are integers of any type."""
     info = jnp.finfo(dtype)
     signed = bits.cast(f"int{info.bits}").cast(np.int64)
     negative = signed < 0
@@ -201,11 +206,11 @@ def _bits_to_float(bits: Term, dtype: np.dtype) -> Term:
 
 
 def _infinity(dtype: np.dtype) -> int:
-    """The bits of infinity; those above are NaN's."""
+    """Return the bits of infinity; larger ones are NaN."""
     info = jnp.finfo(dtype)
     return ((1 << info.nexp) - 1) << info.nmant
 
 
 def _sign_bit(dtype: np.dtype) -> int:
-    """The bit of the sign, as a signed integer of that width has it."""
+    """Return the sign bit as a signed integer of the dtype's width."""
     return -(1 << jnp.finfo(dtype).bits - 1)

@@ -1,4 +1,4 @@
-"""Rules for what the recognisers and the layout write, convolutions and pools among it."""
+"""Lowering rules for fused structures and for operations that the layout passes write."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ register_operators({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
 @lowers(ops.factor, ignores=("least", "most"))
 def _(b: Builder, x: ir.Value) -> ir.Value:
-    """Of a program that is larger than what it is made of, and stays in the graph."""
+    """Return the operand: a weight program that is larger than its inputs stays in the graph."""
     return x
 
 
@@ -42,7 +42,7 @@ def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
 @lowers(ops.layer_norm, ops.softmax, ops.log_softmax)
 @lowers(ops.rms_norm, since=SINCE["RMSNormalization"])
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.Value:
-    """Axes are counted from the end."""
+    """Lower norms and softmax; ONNX's axis counts from the end."""
     return b.op(operator(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
@@ -66,14 +66,14 @@ def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
 
 @lowers(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
-    """In the spelling that optimisers of runtimes know, and make one kernel of."""
+    """Lower GELU in the form that the optimizers of runtimes fuse into one kernel."""
     term = Term(b, x)
     gate = _tanh_gate(term) if approximate else (term / math.sqrt(2)).apply("Erf")
     return (term * 0.5 * (gate + 1)).value
 
 
 def _tanh_gate(x: Term) -> Term:
-    """tanh(sqrt(2/pi) x (1 + 0.044715 x^2))."""
+    """Return ``tanh(sqrt(2/pi) x (1 + 0.044715 x^2))``."""
     square = x * 0.044715 * x
     return (x * math.sqrt(2 / math.pi) * (square + 1)).apply("Tanh")
 
@@ -122,7 +122,7 @@ def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
 
 @lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
-    """From opset 18 on the number of equal parts is enough."""
+    """Lower a split; from opset 18 on, the number of equal parts replaces their sizes."""
     is_even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
     inputs = [x] if is_even else [x, b.ints(sizes)]
     return b.ops("Split", inputs, count, axis=axis, num_outputs=count if is_even else None)
@@ -139,9 +139,9 @@ DEFAULT_ACTIVATIONS = {
     ops.gru: ["Sigmoid", "Tanh"],
     ops.rnn: ["Tanh"],
 }
-"""The activations if nothing is said."""
+"""The activations of recurrent operators if the attribute is left out."""
 SLOPE, SHIFT = 1 / 6, 0.5
-"""Of JAX's hard sigmoid; ONNX's other activations here have no numbers."""
+"""Parameters of JAX's hard sigmoid; ONNX's other activations here have none."""
 
 
 @lowers(*DEFAULT_ACTIVATIONS)
@@ -163,7 +163,7 @@ def _(
     )
 
 
-# JAX leaves out what lies outside and normalises the rest, PyTorch's cubic repeats the edge.
+# JAX ignores samples outside of the image and renormalizes; PyTorch's cubic repeats the edge.
 RESIZE_ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
     ("linear", False): {"mode": "linear"},
@@ -172,14 +172,16 @@ RESIZE_ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("cubic", True): {"mode": "cubic", "antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5},
     ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
 }
-# Exact for whole multiples of the size, whatever it is, and measured to be the fastest.
+# Exact for integer multiples of every size, and measured to be the fastest.
 INTEGER_SCALE_ATTRIBUTES = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
 @lowers(ops.resize)
 def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
-    """All sizes, not ``axes`` and theirs (opset 18): an optimiser that moves transposes through
-    ``Resize`` takes every one of the sizes for an axis of its own as it does.
+    """Lower a resize with the sizes of all axes.
+
+    ``axes`` with only their sizes (opset 18) are not used: an optimizer that moves transposes
+    through ``Resize`` takes the sizes for those of all axes.
     """
     del sizes
     before, after = b.operand().shape, b.out.shape
@@ -190,7 +192,7 @@ def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any)
 
 @lowers(ops.grid_sample)
 def _(b: Builder, x: ir.Value, grid: ir.Value, *, padding: str) -> ir.Value:
-    """Places are from edge to edge. The mode has had its other name since opset 20."""
+    """Lower grid sampling; coordinates range from edge to edge. Opset 20 renamed the mode."""
     mode = "linear" if b.opset >= 20 else "bilinear"
     padding_mode = None if padding == "zeros" else padding
     return b.op("GridSample", x, grid, mode=mode, padding_mode=padding_mode, align_corners=0)
@@ -210,7 +212,8 @@ def _(
     dilation: Any,
     include_pad: bool = True,
 ) -> ir.Value:
-    """What is ONNX's default is left out. A sum is an average of as many as the window has."""
+    """Lower pooling. Attributes at ONNX's default are left out; a sum is an average times the
+    window size."""
     pads = [low for low, _ in padding] + [high for _, high in padding]
     window = {
         "kernel_shape": size,
@@ -227,7 +230,7 @@ def _(
 
 
 def _scatter_to_maxima(b: Builder, positions: ir.Value, source: ir.Value) -> ir.Value:
-    """Sums of a source where ``MaxPool`` says that each maximum is, in the flat operand."""
+    """Return the sums of ``source`` at the positions of the maxima, as ``MaxPool`` gives them."""
     shape, window_shape = b.operand(0).shape, b.operand(1).shape
     flat_size, window_size = (dims.size_product(shape),), (dims.size_product(window_shape),)
     zeros = b.expand(b.like(0), (), flat_size)
@@ -246,9 +249,10 @@ def _(
     dilation: Any,
     groups: int,
 ) -> ir.Value:
-    """``cuts`` is what each end loses; below zero the end gains ``output_padding``.
+    """Lower a convolution or a transposed one.
 
-    Without a kernel's size the operator asks its second operand, whatever names are in it.
+    ``cuts`` are the elements removed at each end; negative numbers add ``output_padding``. Without
+    a static kernel size, the operator reads the shape of its second operand.
     """
     name = operator(b.node.op)
     if not (is_float(b.out.dtype) and b.takes(name, b.out.dtype)):

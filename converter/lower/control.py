@@ -1,4 +1,4 @@
-"""Control flow: nested graphs that read the values around them."""
+"""Lower control flow to nested graphs, which may read values of the outer graph."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,11 @@ from converter.lower.lowerings import lowers
 
 @lowers(ops.cond)
 def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
-    """``If`` has two branches: further ones nest. Indices out of range go to the nearest.
+    """Lower a conditional. ``If`` has two branches, so that further ones nest; the index is
+    clamped.
 
-    Where a parameter chooses, they follow each other: an optimiser that puts a known branch in the
-    place of its ``If`` may die of another one in that.
+    If a parameter selects the branch, the branches follow each other instead. An optimizer that
+    replaces an ``If`` with a constant condition may crash on another one inside of it.
     """
     branches = list(b.node.bodies.values())
     if b.operand().kind == "const":
@@ -30,7 +31,7 @@ def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
 def _lower_branches_in_sequence(
     b: Builder, index: ir.Value, branches: Sequence[Graph]
 ) -> Sequence[ir.Value]:
-    """Each branch where it is chosen, else what there is so far."""
+    """Lower each branch to an ``If`` that computes it, or else keeps the results so far."""
     node, last = b.node, len(branches) - 1
     results = [b.const(np.zeros((), v.dtype)) for v in node.outputs]
     position = b.op("Clip", index, b.like(0), b.like(last))
@@ -54,9 +55,9 @@ def _lower_branches_in_sequence(
 def _lower_branches(
     b: Builder, node: Node, index: ir.Value, branches: Sequence[Graph], count: int
 ) -> Sequence[ir.Value]:
-    """Lower the first branch where ``which <= count``, else one of those after it.
+    """Lower the first branch where ``index <= count``, else one of those after it.
 
-    Branches are left out that the range of the index excludes: an index that was converted from a
+    Branches that the range of the index excludes are left out: an index that was converted from a
     Boolean is never greater than 1.
     """
     first, *other_branches = branches
@@ -77,7 +78,7 @@ def _lower_branches(
 
 
 def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Value:
-    """Return ``which > count``, which is the Boolean that an index of 0 or 1 was converted from."""
+    """Return ``index > count``, or the Boolean that an index of 0 or 1 was converted from."""
     made = index.made_by(ops.convert_element_type)
     if count == 0 and made is not None and made.inputs[0].dtype == np.bool_:
         return b.value(made.inputs[0])
@@ -86,7 +87,7 @@ def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Val
 
 @lowers(ops.while_)
 def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
-    """The condition runs once before the loop and again at the end of every round."""
+    """Lower a while loop; the condition runs before the loop and at the end of every iteration."""
     cond, body = b.node.bodies["cond"], b.node.bodies["body"]
     (go,) = b.inline(cond, state)
     inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
@@ -125,14 +126,14 @@ def _lower_as_loop(
     length: Dim,
     reverse: bool,
 ) -> Sequence[ir.Value]:
-    """``Scan`` needs something to scan; a ``Loop`` can do with the number of its rounds."""
+    """Lower a scan that has nothing to scan, or no iterations, to a ``Loop`` with a trip count."""
     carried = Graph(body.inputs[: len(state)], body.outputs, body.nodes)
     inner, inputs = b.subgraph("loop", carried, (("round", (), np.int64), ("go", (), np.bool_)))
     count, condition, *before = inputs
     iterations = b.squeeze(b.ints([length]), [0])
     entries = [_select_entry(inner, x, count, iterations if reverse else None) for x in scanned]
     graph = inner.close("loop", inputs, [condition, *inner.inline(body, [*before, *entries])])
-    # That it goes on may be left out by the standard; its evaluator then does not begin.
+    # The standard allows an empty condition, but its reference evaluator then never starts.
     first = b.const(True, np.bool_)
     results = b.ops("Loop", [iterations, first, *state], len(b.node.outputs), body=graph)
     stacked = results[len(state) :]
@@ -142,7 +143,8 @@ def _lower_as_loop(
 def _select_entry(
     b: Builder, x: ir.Value, count: ir.Value, iterations: ir.Value | None
 ) -> ir.Value:
-    """The entry of a round; from the last on, if it is told how many there are."""
+    """Return the entry for an iteration, counted from the end if the number of iterations is
+    given."""
     if iterations is not None:
         count = b.op("Sub", b.op("Sub", iterations, b.const(1, np.int64)), count)
     return b.op("Gather", x, count, axis=0)

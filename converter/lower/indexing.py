@@ -1,12 +1,13 @@
-"""Gathers, scatters and dynamic slices; all indices are in range by now (``legalize/bounds.py``).
+"""Lower gathers, scatters and dynamic slices. All indices are within bounds
+(``legalize/bounds.py``).
 
-Caches that are written along one axis are a ``TensorScatter``, where an opset has it. It copies the
-cache once, where slices around the update copy it twice. It refuses what does not fit from an index
-on, so that the index is moved inside before, as JAX does. Its first axis is a batch with an index
-for each of its entries: one index is for a batch of one.
+A cache that is updated along one axis becomes a ``TensorScatter`` if the opset has it. This copies
+the cache once; slices around the update copy it twice. ``TensorScatter`` refuses updates that do
+not fit, so the index is clamped before, as in JAX. The first axis of ``TensorScatter`` is a batch
+with an index for each entry; a single index needs a batch of one.
 
-A cache that grows is a ``Concat`` and stays one: it was measured to take 0.94 to 0.99 of the time
-where ``Attention`` joins it itself (past and present), and other runtimes take only one output.
+A growing cache stays a ``Concat``. It takes 0.94 to 0.99 of the time of an ``Attention`` with past
+and present inputs, and other runtimes support only one output of ``Attention``.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,17 +26,18 @@ from converter.lower.lowerings import lowers
 from converter.lower.reduce import uncast_position
 from converter.targets.schemas import SINCE
 
-# What a gather or scatter does outside is spelled out by now.
+# The bounds pass has already applied these parameters.
 IN_BOUNDS = ("mode", "fill_value")
 
 MIN_FLAT_ENTRIES = 256
-"""So many entries are worth two reshapes."""
+"""Number of entries from which on two reshapes are worth their cost."""
 
 
 @lowers(ops.take)
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
-    """Of many entries of a vector one by one: ``Gather`` copies each as a slice, which takes ten
-    times as long in ONNX Runtime.
+    """Lower a take; many entries of a vector are gathered one by one.
+
+    ``Gather`` copies each entry as a slice, which takes ten times as long in ONNX Runtime.
     """
     needs_cast, index_shape = b.operand(1).dtype not in (np.int32, np.int64), b.operand(1).shape
     indices = b.cast(indices, np.int64) if needs_cast else uncast_position(indices)
@@ -55,16 +57,17 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, *, dimension_numbers: Any, slice_sizes: Shape
 ) -> ir.Value:
-    """``GatherND`` on [batching, pointed, rest]; a wider window becomes more index vectors.
+    """Lower a gather to ``GatherND`` on [batching, indexed, rest]; wider windows become index
+    vectors.
 
-    Its result is [batching, other axes of the indices, windows, rest].
+    The result of ``GatherND`` is [batching, other axes of the indices, windows, rest].
     """
     n, rank = dimension_numbers, b.operand().rank
     shared, indexed_axes = n.operand_batching_dims, n.start_index_map
     window_axes = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
     full_axes = [d for d in range(rank) if d not in (*shared, *indexed_axes)]
     partial_axes = [d for d in _partial_axes(slice_sizes, b.operand().shape) if d in full_axes]
-    if partial_axes:  # not indexed, nor taken whole
+    if partial_axes:  # neither indexed nor complete
         ends = b.ints(tuple(slice_sizes[d] for d in partial_axes))
         x = b.op("Slice", x, b.ints([0] * len(partial_axes)), ends, b.ints(partial_axes))
     before = b.operand(1).rank - 1
@@ -109,7 +112,8 @@ def _(
 
 
 def _gather_result_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tuple[str, int]]:
-    """What every axis of a gather's result is: one of the indices or one of the operand."""
+    """Return the source of each axis of a gather's result: an axis of the indices or of the
+    operand."""
     removed_axes = (*n.collapsed_slice_dims, *n.operand_batching_dims)
     axes = iter(d for d in range(operand_rank) if d not in removed_axes)
     batch = iter(range(before))
@@ -119,7 +123,7 @@ def _gather_result_axes(n: Any, rank: int, operand_rank: int, before: int) -> li
 
 
 def _partial_axes(sizes: Shape, shape: Shape) -> list[int]:
-    """The axes that are not taken whole."""
+    """Return the axes whose window is smaller than the operand."""
     return [d for d in range(len(shape)) if not dims.same(sizes[d], shape[d])]
 
 
@@ -130,7 +134,7 @@ def _add_window_offsets(
     offsets: Sequence[tuple[int, Dim, int]],
     columns: int,
 ) -> ir.Value:
-    """Index vectors [where…, columns] with every offset of the windows added.
+    """Return the index vectors [index_shape…, columns] with the offsets of the windows added.
 
     An offset (axis, size, column) runs from 0 to size - 1 along an axis, in one component.
     """
@@ -161,7 +165,8 @@ def _add_window_offsets(
 def scatter(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
-    """``ScatterND`` on [pointed, rest], with an index vector for all that is not taken whole."""
+    """Lower a scatter to ``ScatterND`` on [indexed, rest], with index vectors for all partial
+    axes."""
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
     if not rank and b.operand(1).rank > 1:
         return _scatter_to_scalar(b, x, updates)
@@ -199,7 +204,7 @@ def _reduction(b: Builder) -> str | None:
 
 
 def _scatter_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
-    """Scatter many updates into a scalar, as into the one entry of a vector."""
+    """Scatter many updates into a scalar, treated as the only entry of a vector."""
     index_shape = b.operand(2).shape
     zeros = b.expand(b.const(0, np.int64), (), (*index_shape, 1))
     vector = b.unsqueeze(x, [0])
@@ -210,7 +215,8 @@ def _scatter_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
 def arrange_updates(
     b: Builder, updates: ir.Value, n: Any, rank: int, axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
-    """Updates as [axes of the indices, then ``axes`` of the operand]; other axes are ones."""
+    """Return the updates as [axes of the indices, then ``axes`` of the operand]; other axes are of
+    size one."""
     value = b.operand(2)
     removed_axes = (*n.inserted_window_dims, *n.operand_batching_dims)
     window = dict(
@@ -227,7 +233,7 @@ def arrange_updates(
 def _pad_index_vectors(
     b: Builder, indices: ir.Value, index_shape: Shape, present: int, columns: int
 ) -> ir.Value:
-    """Index vectors with zeros for the components that were not given."""
+    """Return index vectors with zeros for the missing components."""
     if present == columns:
         return indices
     if present == 0:
@@ -252,7 +258,7 @@ def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Valu
 def _clamp_starts(
     b: Builder, starts: Sequence[ir.Value], axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
-    """The starts along some axes, moved inside, as one vector."""
+    """Return the starts along some axes as one vector, clamped so that the slice fits."""
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
     limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
@@ -272,7 +278,7 @@ def _update_slice(
     *starts: ir.Value,
     emit_update: Callable[..., ir.Value],
 ) -> ir.Value:
-    """``put`` writes along one axis, from an index [1] on."""
+    """Lower a dynamic update slice; ``emit_update`` updates along one axis from an index [1] on."""
     axes = _partial_axes(b.operand(1).shape, b.operand().shape)
     if not axes:
         return update
@@ -285,9 +291,10 @@ def _update_slice(
 def _concatenate_around(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
 ) -> ir.Value:
-    """What lies before, the update and what lies after; of the first axis one entry is put."""
+    """Concatenate the parts before and after the update with it; a single row is scattered
+    instead."""
     if axis == 0 and dims.same(b.operand(1).shape[0], 1):
-        producer = first.producer()  # of a number an index in one step
+        producer = first.producer()  # unsqueeze the scalar index in one step
         number = (
             producer.inputs[0] if producer is not None and producer.op_type == "Unsqueeze" else None
         )
@@ -302,7 +309,8 @@ def _concatenate_around(
 def _scatter_window(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axes: Sequence[int]
 ) -> ir.Value:
-    """One ``ScatterND`` whose index vectors are the corner plus every offset of the update."""
+    """Lower an update along several axes to one ``ScatterND``; its indices are the corner plus all
+    offsets."""
     shape, sizes = b.operand(0).shape, b.operand(1).shape
     offsets = [(i, sizes[d], i) for i, d in enumerate(axes)]
     corner = b.reshape(first, (len(axes),), (*(1 for _ in axes), len(axes)))
@@ -319,9 +327,11 @@ def _scatter_window(
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
-    """One window, or one for each entry of the first axis, as ``vmap`` makes of updated slices.
+    """Lower a scatter of one window, or of one for each entry of the first axis, to
+    ``TensorScatter``.
 
-    ``ScatterND`` takes as long along the first axis, and transposes for others.
+    ``vmap`` of updated slices gives the second form. Along the first axis ``ScatterND`` is as fast;
+    for other axes it needs transposes.
     """
     n, shape, index_shape = dimension_numbers, b.operand().shape, b.operand(1).shape[:-1]
     given_axes, batch_axes = n.scatter_dims_to_operand_dims, n.operand_batching_dims
@@ -345,7 +355,7 @@ def _(
 def _update_cache(
     b: Builder, x: ir.Value, update: ir.Value, index: ir.Value, axis: int
 ) -> ir.Value:
-    """With one index [1] for all."""
+    """Emit a ``TensorScatter`` with one index [1] for the whole batch."""
     batch = b.out.shape[0]
     if axis and dims.is_static(batch):
         return b.op("TensorScatter", x, update, b.expand(index, (1,), (batch,)), axis=axis)

@@ -1,12 +1,12 @@
-"""Rules from graph operations to ONNX, by the opset that first allows them.
+"""Registry of lowering rules from graph operations to ONNX, by the opset that they need.
 
-A rule is a function of the builder, the ONNX values of the operands and the node's parameters by
-keyword. It returns the ONNX value of each output; the walker stamps names, dtypes and shapes.
-Several rules for one operation differ in ``since``: the newest that the opset allows is taken.
+A rule is a function of the builder, the ONNX values of the operands and the node's parameters as
+keywords. It returns the ONNX value of each output; names, dtypes and shapes are set afterwards.
+Several rules for one operation differ in ``since``; the newest one that the opset allows is used.
 
-A rule owns every parameter: it reads it or says that it ignores it. A node with any other is
-refused, so that what a future JAX adds to a primitive is never dropped unseen. Hints, which say
-nothing of the result, ended in the trace (``converter.frontend.inline.HINTS``).
+A rule declares every parameter: it reads it, or ignores it on purpose. A node with any other
+parameter is refused, so that a parameter that a later JAX adds is never dropped silently. Hints,
+which do not change results, were removed while tracing (``converter.frontend.inline.HINTS``).
 """
 
 import inspect
@@ -28,7 +28,7 @@ from converter.targets import schemas
 Lowering = Callable[..., Any]
 
 BUILTIN_RULES: dict[Op, dict[int, Owner]] = {}
-"""By operation, then by the opset that brought what each writes."""
+"""Built-in rules by operation, then by the opset that they need."""
 
 
 def add_builtin(op: Op, since: int, rule: Owner) -> None:
@@ -36,7 +36,7 @@ def add_builtin(op: Op, since: int, rule: Owner) -> None:
 
 
 def add_user_rule(op: Op | str, since: int, rule: Owner) -> None:
-    """Such a rule goes before ours at every opset that allows it."""
+    """Register a user's rule, which precedes the built-in rules at every opset that allows it."""
     outside.rules_of.add(op, {**outside.rules_of.get(op, {}), since: rule})
 
 
@@ -46,11 +46,11 @@ def lowers(
     ignores: Iterable[str] = (),
     add: Callable[[Any, int, Owner], None] = add_builtin,
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations, ours or one from outside."""
+    """Register a rule for one or more operations, built-in or by a user."""
 
     def register(lowering: Lowering) -> Lowering:
         parameters = inspect.signature(lowering).parameters.values()
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # which would let others vanish
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # would drop parameters silently
             raise ConverterError(f"a rule has to name its parameters: {lowering}")
         for op in operations:
             add(op, since, Owner(lowering, read_by(lowering), frozenset(ignores)))
@@ -60,9 +60,9 @@ def lowers(
 
 
 def register_operators(rows: dict[Op, str], **attributes: float) -> None:
-    """Register operations that are ONNX operators under another name.
+    """Register operations that are ONNX operators of another name.
 
-    ``attributes`` are parameters that are attributes of the same name, and their defaults.
+    ``attributes`` are parameters that are attributes of the same name, with their defaults.
     """
     for op, name in rows.items():
         add_builtin(op, OLDEST, Owner(_rename_operator(name, attributes), frozenset(attributes)))
@@ -73,8 +73,10 @@ def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
 
 
 def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | None:
-    """The newest rule for an operation at this opset: one from outside, else ours; a composite
-    without any is the operator that it names, its parameters the attributes.
+    """Return the newest rule for an operation at this opset: a user's, a built-in one, or none.
+
+    A composite without any rule is lowered to the operator of its name, with its parameters as
+    attributes.
     """
     for rules in (outside.rules_of.find(op, claimed) or {}, BUILTIN_RULES.get(op, {})):
         if allowed := [since for since in rules if since <= opset]:
@@ -84,14 +86,20 @@ def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | 
 
 
 def _operator_rule(op: Op, opset: int) -> Owner | None:
-    """A rule for what a recogniser finds, if the opset has its operator."""
+    """Return a rule that emits the operator of a composite, or None if the opset does not have
+    it."""
     if not op.operator or op.formula is None or schemas.SINCE.get(op.operator, OLDEST) > opset:
         return None
     return Owner(_rename_operator(op.operator, {}), read_by(op.formula))
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
-    """Outputs that the node's rule writes."""
+    """Return the outputs that the rule of a node emits.
+
+    Raises:
+        Unsupported: the node has no rule at this opset, a parameter that the rule does not know, or
+            a dtype that the target does not support.
+    """
     if node.refusal:
         raise Unsupported(node.refusal, source_line(node))
     entry = find_lowering(node.op, b.opset, b.shared.claimed)
@@ -101,13 +109,15 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
         raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
     dtypes = {v.dtype.name for v in (*node.inputs, *node.outputs)}
     if unsupported_dtypes := [d for d in dtypes if not b.shared.target.carries(node.op, d)]:
-        why = f"nothing is computed in {min(unsupported_dtypes)}; convert to float32 or int8 before, and back"
-        raise unsupported(node, b.opset, why)
+        dtype = min(unsupported_dtypes)
+        reason = f"nothing is computed in {dtype}; convert to float32 or int8 before, and back"
+        raise unsupported(node, b.opset, reason)
     return entry.function(b, *operands, **entry.read(node.params))
 
 
 def unsupported(node: Node, opset: int, reason: str = "") -> Unsupported:
-    """The error for a node that cannot be written, with all that a user needs to find it."""
+    """Return the error for a node that cannot be lowered, with operand types, advice and source
+    line."""
     types = ", ".join(v.type_text() for v in node.inputs)
     opsets = {*BUILTIN_RULES.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
     needed = [since for since in opsets if since > opset]
@@ -122,14 +132,15 @@ def unsupported(node: Node, opset: int, reason: str = "") -> Unsupported:
 
 
 def _describe_named_dimension(node: Node) -> str:
-    """What to say where a parameter has to be a number, and is a named dimension."""
+    """Return the advice for a parameter that has a named dimension where it needs a number, or
+    ""."""
     for name, dim in named_dimensions(node.params):
         return f"its {name} have the dimension '{dim}', and need numbers; give one in specs"
     return ""
 
 
 def named_dimensions(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Parameters that are named dimensions, or have some in them, and these."""
+    """Yield the parameters that are or contain named dimensions, with these dimensions."""
     for name, param in params.items():
         entries = param if isinstance(param, (tuple, list)) else (param,)
         yield from ((name, dim) for dim in filter(dims.is_symbolic, entries))
@@ -142,11 +153,11 @@ DTYPE_OPSETS = {
     **dict.fromkeys(("int4", "uint4"), 21),
     "bfloat16": 13,
 }
-"""The opset from which ONNX has each dtype, by its name."""
+"""The first opset that has each dtype, by the dtype's name."""
 
 
 def check_dtype(value: Any, node: Node, opset: int) -> None:
-    """**Raises** `Unsupported` where ONNX has no values of a dtype at an opset."""
+    """Raise `Unsupported` if the opset has no values of the dtype."""
     name = value.dtype.name
     if DTYPE_OPSETS.get(name, opset + 1) <= opset:
         return

@@ -1,8 +1,9 @@
-"""Reductions, cumulative operations, and orders along an axis.
+"""Lower reductions, cumulative operations, sorting and top-k.
 
-``axes`` became an input of most reductions at opset 18. ONNX leaves open what ``ReduceMax``,
-``ReduceMin``, ``ArgMax`` and ``ArgMin`` make of NaN, and ONNX Runtime skips it where JAX returns
-it; the one operator is written all the same. ``TopK`` puts the first of equals first: it is stable.
+``axes`` became an input of most reductions in opset 18. ONNX does not define the result of
+``ReduceMax``, ``ReduceMin``, ``ArgMax`` and ``ArgMin`` for NaN. ONNX Runtime skips NaN where JAX
+returns it; the single operator is used nevertheless. ``TopK`` is stable: it puts the first of equal
+elements first.
 """
 
 import math
@@ -28,7 +29,7 @@ Axes = tuple[int, ...]
 
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """Without axes nothing is reduced; ONNX's operators would then reduce over all."""
+    """Lower a reduction. Without axes nothing is reduced; ONNX's operator would reduce all axes."""
     if not axes:
         return x
     return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
@@ -44,7 +45,8 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 
 @lowers(ops.reduce_or, ops.reduce_and, ops.reduce_xor)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """Of ones and zeros the least, the largest, or whether their sum is odd."""
+    """Lower a Boolean reduction to the minimum or maximum of numbers, or to the parity of their
+    sum."""
     if b.out.dtype != np.bool_:
         raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
     if not axes:
@@ -62,12 +64,13 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 def _extreme_position(
     b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str
 ) -> ir.Value:
-    """The first of equals."""
+    """Return the position of the first maximum or minimum."""
     return b.cast(b.op(name, x, axis=axes[0], keepdims=0), index_dtype)
 
 
 def uncast_position(indices: ir.Value) -> ir.Value:
-    """A place as ``ArgMax`` gives it, where JAX has it in another dtype."""
+    """Return the result of ``ArgMax`` or ``ArgMin`` without the cast to JAX's dtype; other values
+    unchanged."""
     cast = indices.producer()
     position = cast.inputs[0] if cast is not None and cast.op_type == "Cast" else None
     producer = None if position is None else position.producer()
@@ -89,7 +92,8 @@ def _cumulative_operator(
 
 
 def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
-    """Hillis and Steele: element i takes in i-1, then i-2, i-4 …"""
+    """Lower a cumulative operation by doubling (Hillis and Steele): combine element i with i-1,
+    then i-2, i-4 …"""
     if b.node.op is ops.cumlogsumexp and not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
     get_neutral, combine = COMBINATIONS[b.node.op]
@@ -110,7 +114,7 @@ def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> i
 def _loop_by_doubling(
     b: Builder, x: ir.Value, size: dims.Dim, pads: np.ndarray, neutral: float, combine: Combine
 ) -> ir.Value:
-    """The same in a loop, which ends as soon as a step is as long as the axis."""
+    """Emit the same as a loop, which ends as soon as a step is as long as the axis."""
     types = (("round", (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
     inner, inputs = b.subgraph("loop", Graph([], [], []), (*types, ("x", b.out.shape, b.out.dtype)))
     inner.node = b.node
@@ -137,7 +141,7 @@ COMBINATIONS: dict[Op, tuple[Callable[[np.dtype], float], Combine]] = {
     ops.cummin: (highest, lambda p, q: p.apply("Min", q)),
     ops.cumprod: (lambda _: 1, lambda p, q: p * q),
 }
-"""What each begins with, by dtype, and how it takes in the next element."""
+"""The neutral element of each operation by dtype, and the function that combines two elements."""
 
 lowers(ops.cumsum)(partial(_cumulative_operator, name="CumSum"))
 lowers(*COMBINATIONS)(_scan_by_doubling)
@@ -146,7 +150,8 @@ lowers(ops.cumprod, since=SINCE["CumProd"])(partial(_cumulative_operator, name="
 
 @lowers(ops.sort)
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
-    """Stable passes from the last key to the first; then every operand is gathered once."""
+    """Lower a sort: stable passes from the last key to the first, then one gather of every
+    operand."""
     size = b.ints([b.out.shape[dimension]])
     keys = [k for i in range(num_keys) for k in _keys(b, xs[i], b.operand(i))]
     if len(xs) == 1 and keys == [xs[0]]:
@@ -158,7 +163,8 @@ def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value
 def _sort_order(
     b: Builder, keys: Sequence[ir.Value], size: ir.Value, k: ir.Value, axis: int, largest: bool
 ) -> ir.Value:
-    """Where the first ``k`` by all keys are: a pass for each, from the last to the first."""
+    """Return the positions of the first ``k`` elements by all keys, in passes from the last key to
+    the first."""
     first, *other_keys = keys
     order: ir.Value | None = None
     for key, count in (*((o, size) for o in reversed(other_keys)), (first, k)):
@@ -170,9 +176,11 @@ def _sort_order(
 
 
 def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
-    """What sorts as JAX sorts, in dtypes that ``TopK`` has, the most important first.
+    """Return keys of dtypes that ``TopK`` supports and that sort like JAX, the most important
+    first.
 
-    JAX puts NaN last. In float64 there is room above the infinity of narrower floats.
+    JAX sorts NaN last. Narrower floats are sorted in float64, where NaN gets a number above
+    infinity.
     """
     if value.dtype == np.float64:
         nan = b.op("IsNaN", x)
@@ -188,7 +196,7 @@ def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
 
 @lowers(ops.top_k)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
-    """``total`` asks for JAX's order of all floats: NaN above the others, -0.0 below 0.0."""
+    """Lower top-k; with ``total`` by JAX's total order: NaN above all others, -0.0 below 0.0."""
     axis = axis % b.operand().rank
     if not total:
         return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))
@@ -201,7 +209,8 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
 
 @lowers(ops.top_k, since=26)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
-    """With ``total``, by the bits, which order all floats once those below zero are turned."""
+    """Lower top-k; with ``total`` by bits, which order all floats once those of negative numbers
+    are inverted."""
     axis = axis % b.operand().rank
     if not total:
         return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))

@@ -1,4 +1,4 @@
-"""Rules for moving elements about without changing them."""
+"""Lower operations that move elements without changing them."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.broadcast_in_dim, ignores=("shape",))
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
-    """Ones where the operand has no axis, then Expand."""
+    """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``."""
     before = b.operand().shape
     ones = dims.among_ones(before, broadcast_dimensions, b.out.rank)
     first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
@@ -72,7 +72,8 @@ def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> i
 
 @lowers(ops.pad)
 def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
-    """Interior padding first, then the edges, as JAX orders them; negative ones crop."""
+    """Lower a pad: interior padding first, then the edges, in JAX's order; negative padding
+    crops."""
     shape = list(b.operand().shape)
     for axis, (_, _, inner) in enumerate(padding_config):
         if inner:
@@ -86,7 +87,7 @@ def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.V
 def _insert_fillers(
     b: Builder, x: ir.Value, filler: ir.Value, shape: list[dims.Dim], axis: int, inner: int
 ) -> ir.Value:
-    """``inner`` fillers between neighbours along an axis; updates ``shape``."""
+    """Insert ``inner`` fillers between neighbours along an axis; update ``shape``."""
     size = shape[axis]
     column_shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
     columns = [0] * len(column_shape) * 2

@@ -1,4 +1,4 @@
-"""Named sizes in ONNX: int64 [1], read off the shapes of inputs, each computed once."""
+"""Emit named sizes as int64 [1], computed from input shapes, each one once."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from converter.ir.named_sizes import Origin
 
 @dataclass(frozen=True)
 class BoundedSize:
-    """A number, or a value that is at least ``low``, or the negative of one."""
+    """A number, or an ONNX value that is at least ``low``, or the negative of such a value."""
 
     value: ir.Value | int
     low: float
@@ -23,21 +23,24 @@ class BoundedSize:
 
     @property
     def is_positive(self) -> bool:
-        """Whether it is known not to be below zero."""
+        """Whether it is known to be at least zero."""
         return not self.negated and self.low >= 0
 
     @property
     def is_above_zero(self) -> bool:
-        """Whether it is known to be above zero; a negated value's ``low`` is that of the other."""
+        """Whether it is known to be above zero; ``low`` bounds the value before negation."""
         return not self.negated and self.low > 0
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Value of a dimension.
+    """Emitter of the values of dimensions.
 
-    ``write`` writes an operator into the main graph, ``ints`` numbers. ``known`` holds by their
-    texts what is written already, ``origins`` the inputs and axes that names are read off.
+    Arguments:
+        emit: emits an operator into the main graph.
+        ints: returns a constant vector.
+        written: values that are already emitted, by the text of the dimension.
+        origins: the input and axis from which each named dimension is computed.
     """
 
     emit: Callable[..., ir.Value]
@@ -56,7 +59,7 @@ class Arithmetic:
         return self.written[key]
 
     def shape(self, shape: Shape) -> ir.Value:
-        """Several as int64 [rank], numbers that follow each other as one constant."""
+        """Return several dimensions as int64 [rank]; adjacent numbers share a constant."""
         key = dims.shape_text(shape) + ","
         if key not in self.written:
             parts: list[ir.Value] = []
@@ -78,8 +81,8 @@ class Arithmetic:
         if name not in self.written:
             if name not in self.origins:
                 raise SpecError(
-                    f"dimension '{name}' cannot be read off any input's shape; give one input an "
-                    f"axis that is '{name}', a multiple of it, or linear in it"
+                    f"dimension '{name}' cannot be computed from the shape of any input; give one "
+                    f"input an axis that is '{name}', a multiple of it, or linear in it"
                 )
             value, origin = self.origins[name]
             size = self.emit("Shape", value, start=origin.axis, end=origin.axis + 1)
@@ -98,7 +101,7 @@ class Arithmetic:
         return _negative(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
 
     def _op(self, name: str, *operands: BoundedSize) -> ir.Value:
-        """One operator, once for the same operands."""
+        """Emit an operator, once for the same operands."""
         values = [self._to_value(size) for size in operands]
         key = f"{name}({', '.join(str(v.name) for v in values)})"
         if key not in self.written:
@@ -135,7 +138,7 @@ class Arithmetic:
         return BoundedSize(self._op("Mul", x, y), low)
 
     def _divide(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
-        """Rounded down, which ``Div`` does where nothing is below zero."""
+        """Divide and round down, as ``Div`` does if nothing is negative."""
         if isinstance(y.value, int) and y.value < 0:
             x, y = _negative(x), _negative(y)
         if y.value == 1:

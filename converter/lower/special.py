@@ -1,4 +1,5 @@
-"""Functions that ONNX or a target lacks, by formulas that are a few units in the last place off."""
+"""Lower functions that ONNX or a target lacks by formulas, accurate to a few units in the last
+place."""
 
 import math
 
@@ -11,31 +12,34 @@ from converter.lower.elementwise import Term, formulas, operator_or_formula
 
 
 def expm1_formula(x: Term) -> Term:
-    """``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
+    """Return ``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
     return (x * 0.5).apply("Tanh") * (x.apply("Exp") + 1)
 
 
 def sign_formula(x: Term) -> Term:
-    """-1 below zero, else 1."""
+    """Return -1 for negative numbers, else 1."""
     return (x < 0).where(-1, x.number(1))
 
 
 def log1p_formula(x: Term) -> Term:
-    """``x log(u) / (u - 1)`` with ``u = 1 + x``: both factors see the same rounding of ``u``.
+    """Return ``x log(u) / (u - 1)`` with ``u = 1 + x``: both factors have the same rounding error
+    of ``u``.
 
-    It keeps the sign of zero, which a division may see; ONNX Runtime's ``Where`` does not.
+    The result keeps the sign of zero, which a division may depend on; ONNX Runtime's ``Where`` does
+    not.
     """
     u = x + 1
     difference = u - 1
-    at_limit = difference.equals(0) | difference.equals(math.inf)  # where the quotient is none
+    at_limit = difference.equals(0) | difference.equals(math.inf)  # the quotient is NaN here
     return x * at_limit.where(1, u.apply("Log") / difference)
 
 
-ATAN_RESIDUAL = 6.123233995736765886130e-17  # of pi / 2, beyond float64
+ATAN_RESIDUAL = 6.123233995736765886130e-17  # pi / 2 minus its float64 rounding
 
 
 def atan_formula(x: Term) -> Term:
-    """Brought below tan(pi / 8) by ``-1 / x`` and ``(x - 1) / (x + 1)``."""
+    """Return the arctangent: reduce the argument below tan(pi / 8) by ``-1 / x`` and ``(x - 1) / (x
+    + 1)``."""
     size = abs(x)
     big, middle = size >= math.tan(3 * math.pi / 8), size >= 0.66
     z = big.where(-1 / size, middle.where((size - 1) / (size + 1), size))
@@ -51,7 +55,7 @@ def tan_formula(x: Term) -> Term:
 
 
 def _sinh(x: Term) -> Term:
-    """``(e + e / (e + 1)) / 2`` with ``e = exp(|x|) - 1``."""
+    """Return ``(e + e / (e + 1)) / 2`` with ``e = exp(|x|) - 1``."""
     size = abs(x)
     exp_minus_one = expm1_formula(size)
     small = (exp_minus_one + exp_minus_one / (exp_minus_one + 1)) * 0.5
@@ -65,12 +69,12 @@ def _cosh(x: Term) -> Term:
 
 
 def _half_exp(x: Term) -> Term:
-    """``exp(x) / 2`` where ``exp(x)`` may be too large."""
+    """Return ``exp(x) / 2`` without computing ``exp(x)``, which may overflow."""
     root = (x * 0.5).apply("Exp")
     return root * 0.5 * root
 
 
-NEGLIGIBLE_ONE = 2.0**28  # one more or less is not seen in the square of these
+NEGLIGIBLE_ONE = 2.0**28  # from here on, adding one to the square does not change it
 
 
 def _asinh(x: Term) -> Term:
@@ -115,7 +119,8 @@ formulas(
 
 
 def _cbrt(x: Term) -> Term:
-    """A power, and one step of Newton's method, as 1/3 is no float; zeros keep their signs."""
+    """Return a power and one step of Newton's method, since 1/3 is not a float; zeros keep their
+    signs."""
     size = abs(x)
     root = size.apply("Pow", 1 / 3)
     better = root - (root - size / (root * root)) / 3.0
@@ -128,13 +133,14 @@ LANCZOS_FIRST = 0.99999999999980993227684700473478
 
 
 def _shifted_logarithm(z: Term) -> tuple[Term, Term]:
-    """``t = z + g + 1/2`` and its logarithm."""
+    """Return ``t = z + g + 1/2`` and its logarithm."""
     t = z + (LANCZOS_G + 0.5)
     return t, log1p_formula(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
 
 
 def _lgamma(x: Term) -> Term:
-    """Reflected below 1/2: ``log(pi / |sin(pi x)|) - lgamma(1 - x)``."""
+    """Return the log-gamma function, reflected below 1/2: ``log(pi / |sin(pi x)|) - lgamma(1 -
+    x)``."""
     reflect = x < 0.5
     z = reflect.where(-x, x - 1)
     total = z.number(LANCZOS_FIRST)
@@ -153,7 +159,10 @@ def _lgamma(x: Term) -> Term:
 
 
 def _digamma(x: Term) -> Term:
-    """Reflected below 1/2: ``digamma(1 - x) - pi / tan(pi x)``; a pole at 0, -1, -2 …"""
+    """Return the digamma function, reflected below 1/2: ``digamma(1 - x) - pi / tan(pi x)``.
+
+    It has poles at 0, -1, -2 …
+    """
     reflect = x < 0.5
     z = reflect.where(-x, x - 1)
     top, bottom = z.number(0), z.number(LANCZOS_FIRST)
@@ -171,7 +180,7 @@ def _digamma(x: Term) -> Term:
 
 
 def _atan2(rise: Term, run: Term) -> Term:
-    """``atan(|y| / |x|)`` brought to its quadrant."""
+    """Return ``atan(|y| / |x|)`` moved to the quadrant of the point."""
     diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
     angle_from_axis = operator_or_formula("Atan", atan_formula)(abs(rise) / abs(run))
     angle = diagonal.where(math.pi / 4, angle_from_axis)
@@ -181,7 +190,7 @@ def _atan2(rise: Term, run: Term) -> Term:
 
 
 def _has_minus_sign(x: Term) -> Term:
-    """Below zero, or the negative zero."""
+    """Return where a number is negative or the negative zero."""
     return (x < 0) | (1 / x < 0)
 
 
@@ -204,14 +213,15 @@ def _tail_64(x: Term) -> Term:
     return (x < 8).where(below_8, above_8)
 
 
-ZERO_FROM = 28  # exp(-28^2) is none even in float64
+ZERO_FROM = 28  # exp(-28^2) is zero even in float64
 
 
 def _erfc(x: Term, double: bool | None = None) -> Term:
-    """``exp(-x^2)`` in two factors, as the rounding of ``x^2`` would be seen in it.
+    """Return erfc, with ``exp(-x^2)`` in two factors so that the rounding of ``x^2`` does not
+    matter.
 
-    Numbers of ``1 / steps`` have exact squares, in double precision or in single. Below 1 there is
-    erf(x), from there on ``tail`` is exp(x^2) erfc(x).
+    Multiples of ``1 / steps`` have exact squares, in double precision or in single. Below 1 the
+    result is 1 - erf(x); from there on ``tail`` is exp(x^2) erfc(x).
     """
     double = x.dtype == np.float64 if double is None else double
     tail, steps = (_tail_64, 1024) if double else (_tail_32, 16)
