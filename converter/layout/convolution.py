@@ -33,7 +33,7 @@ class ConvolutionWindow:
     groups: int
 
 
-def convolution(node: Node, editor: Editor, takes: Takes) -> Value:
+def emit_convolution(node: Node, editor: Editor, takes: Takes) -> Value:
     """A convolution by the operator that can do it, or where there is none by its patches."""
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
@@ -53,30 +53,30 @@ def convolution(node: Node, editor: Editor, takes: Takes) -> Value:
     if x.rank == 2:  # ONNX wants at least one axis of space
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
-    wide = shape if x.rank == len(shape) else (*shape, 1)
+    operator_shape = shape if x.rank == len(shape) else (*shape, 1)
     has_operator = is_float(x.dtype) and takes("Conv", x.dtype)  # integers have no operator
     if has_operator or not dims.all_static(w.shape[2:]):
-        out = _by_operator(editor, x, w, window, wide)
+        out = _convolve_by_operator(editor, x, w, window, operator_shape)
     else:
-        out = _by_patches(editor, x, w, window, wide)
+        out = _convolve_by_patches(editor, x, w, window, operator_shape)
     return editor.transpose(editor.reshape(out, shape), inverse_order(order))
 
 
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
     """[groups * n, c, …] -> [n, groups * c, …]: groups of the batch are groups of channels."""
     batch, channels, *space = x.shape
-    each = dims.divides(groups, batch)
-    split, order = (groups, each, channels, *space), (1, 0, *range(2, x.rank + 1))
-    return rearrange(editor, x, split, order, (each, groups * channels, *space))
+    group_batch = dims.divides(groups, batch)
+    split, order = (groups, group_batch, channels, *space), (1, 0, *range(2, x.rank + 1))
+    return rearrange(editor, x, split, order, (group_batch, groups * channels, *space))
 
 
-def _by_operator(
+def _convolve_by_operator(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
     """``Conv``, for which a dilated or cropped input is padded by a node of its own."""
-    cuts = _transposed_pads(window, w.shape[2:])
+    cuts = _transposed_cuts(window, w.shape[2:])
     if cuts is not None:
-        return _transposed(editor, x, w, window, shape, cuts)
+        return _emit_conv_transpose(editor, x, w, window, shape, cuts)
     padding = window.padding
     flat = [p for pair in padding for p in pair]
     if any(s != 1 for s in window.spread) or not dims.all_static(flat) or min(flat, default=0) < 0:
@@ -92,9 +92,11 @@ def pad_space(
     """``x`` with its axes from ``first`` on spread by interior padding, then padded or cropped."""
     config = ((0, 0, 0),) * first
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
-    wide = [dims.spread(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)]
+    dilated = [
+        dims.spread(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)
+    ]
     shape = tuple(
-        dims.as_dim(size + low + high) for size, (low, high, _) in zip(wide, config, strict=True)
+        dims.as_dim(size + low + high) for size, (low, high, _) in zip(dilated, config, strict=True)
     )
     if all(c == (0, 0, 0) for c in config):
         return x
@@ -102,7 +104,7 @@ def pad_space(
     return editor.add(ops.pad, inputs, shape, x.dtype, {"padding_config": config})
 
 
-def _transposed_pads(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
+def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
     """What ``ConvTranspose`` has to cut off each end, or ``None`` where it does not apply.
 
     It convolves the spread input padded by ``(kernel - 1) * dilation`` on both sides.
@@ -115,15 +117,15 @@ def _transposed_pads(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
     ):
         if not dims.all_static((size, low, high)):
             return None
-        whole = (size - 1) * dilation
+        full_padding = (size - 1) * dilation
         # A negative cut at the end is ``output_padding``, which has to be smaller than the stride.
-        if low > whole or whole - high <= -spread:
+        if low > full_padding or full_padding - high <= -spread:
             return None
-        cuts.append((whole - low, whole - high))
+        cuts.append((full_padding - low, full_padding - high))
     return tuple(cuts)
 
 
-def _transposed(
+def _emit_conv_transpose(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, cuts: Pads
 ) -> Value:
     """``ConvTranspose`` wants the kernel mirrored, as [in, out / groups, space…]."""
@@ -139,7 +141,7 @@ def _transposed(
 # ---------------------------------------------------------------------------------------- patches
 
 
-def _by_patches(
+def _convolve_by_patches(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
     """A product with patches, where the runtime convolves no such numbers.
@@ -150,27 +152,30 @@ def _by_patches(
     x = pad_space(editor, x, window.padding, window.spread)
     batch, _, *space = x.shape
     outs, ins, *kernel = w.shape
-    groups, places = window.groups, math.prod(kernel)
-    parted = editor.reshape(x, (batch, groups, ins, *space))
+    groups, kernel_size = window.groups, math.prod(kernel)
+    grouped = editor.reshape(x, (batch, groups, ins, *space))
     parts = []
-    for place in itertools.product(*map(range, kernel)):
-        parts.append(parted)
-        ways = zip(place, kernel, window.strides, window.dilation, strict=True)
-        for axis, way in enumerate(ways, 3):
-            parts[-1] = window_slice(editor, parts[-1], axis, *way)
+    for position in itertools.product(*map(range, kernel)):
+        parts.append(grouped)
+        windows = zip(position, kernel, window.strides, window.dilation, strict=True)
+        for axis, window_params in enumerate(windows, 3):
+            parts[-1] = window_slice(editor, parts[-1], axis, *window_params)
     size = dims.size_product(shape[2:])
-    flat = (batch, groups, places * ins, size)
+    flat = (batch, groups, kernel_size * ins, size)
     patches = editor.reshape(editor.concatenate(parts, 2), flat)
-    split, whole = (groups, outs // groups, ins, places), (groups, outs // groups, places * ins)
-    weights = rearrange(editor, w, split, (0, 1, 3, 2), whole)
+    split, flat_weights = (
+        (groups, outs // groups, ins, kernel_size),
+        (groups, outs // groups, kernel_size * ins),
+    )
+    weights = rearrange(editor, w, split, (0, 1, 3, 2), flat_weights)
     sums = (batch, groups, outs // groups, size)
     return editor.reshape(editor.add(ops.matmul, [weights, patches], sums, x.dtype), shape)
 
 
 def window_slice(
-    editor: Editor, x: Value, axis: int, place: int, size: int, stride: int, dilation: int
+    editor: Editor, x: Value, axis: int, position: int, size: int, stride: int, dilation: int
 ) -> Value:
     """Elements that one element of each window along an axis meets."""
     reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
-    first = place * dilation
+    first = position * dilation
     return editor.slice(x, axis, first, dims.as_dim(first + reach), stride)

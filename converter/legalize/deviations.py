@@ -18,7 +18,7 @@ from converter.ir.op import Op
 from converter.ir.origins import rests_on
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.layout.pooling import known_to_fit
+from converter.layout.pooling import windows_fit
 from converter.targets import Deviation, Target
 
 NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN out"
@@ -124,7 +124,7 @@ TABLE: dict[Op, Deviation] = {
         Deviation(
             "a sum or average over a window that is longer than its axis of named size is refused, "
             "or is one number where there should be none",
-            concerns=lambda node: not known_to_fit(node.inputs[0].shape[2:], node.params),
+            concerns=lambda node: not windows_fit(node.inputs[0].shape[2:], node.params),
         ),
     ),
     ops.max_pool_scatter: Deviation("the gradient of a window with NaN goes elsewhere"),

@@ -13,7 +13,7 @@ from converter.ir.rewrite import Editor, Rule
 from converter.layout import resize_layout
 from converter.targets import Target
 
-OTHERWISE: dict[Op, Rule] = {ops.resize: resize_layout.axis_by_axis}
+OTHERWISE: dict[Op, Rule] = {ops.resize: resize_layout.resize_axis_by_axis}
 """Other forms, by operation."""
 
 

@@ -272,7 +272,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "channels",
         "What lies between convolutions takes their order of axes where that saves transposes.",
-        steps.of_graph(channels.turn_channels),
+        steps.of_graph(channels.reorder_channels),
         after=("windows", "attention 3d"),
         canonical=True,
     ),
@@ -324,7 +324,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         Pass(
             "batch norm operands",
             "Batch norms have the bias that ONNX's operator takes.",
-            steps.swept(norm_layout.BATCH),
+            steps.swept(norm_layout.BATCH_NORM_RULES),
             after=("batch norm",),
         ),
     )),

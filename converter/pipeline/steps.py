@@ -217,9 +217,9 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
     has = partial(settings.runtime.supports, opset=settings.version)
     rules: dict[Op, Rule] = {
-        ops.rotary: partial(heads.rotary_operands, has=has),
-        ops.conv_general_dilated: partial(convolution.convolution, takes=settings.takes),
-        ops.group_norm: partial(norm_layout.group_norm_operands, has=has),
+        ops.rotary: partial(heads.emit_rotary, has=has),
+        ops.conv_general_dilated: partial(convolution.emit_convolution, takes=settings.takes),
+        ops.group_norm: partial(norm_layout.emit_group_norm, has=has),
         **resize_layout.RULES,
     }
     _swept(graph, rules)
@@ -233,12 +233,12 @@ def windows(graph: Graph, settings: PassSettings) -> None:
 def lay_heads_side_by_side(graph: Graph, settings: PassSettings) -> None:
     if settings.layout == "3d":
         asked = settings.attention_layout is not None
-        rule = heads.attention_3d if asked else heads.attention_3d_of_turned
+        rule = heads.attention_3d if asked else heads.attention_3d_of_transposed
         sweep(graph, {ops.attention: rule})
 
 
 def contract(graph: Graph, settings: PassSettings) -> bool:
-    rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
+    rule = partial(contraction.to_matrix_product, fixed=weight_values(graph))
     return sweep(graph, {ops.einsum: rule})
 
 
@@ -246,7 +246,7 @@ def absorb(graph: Graph, settings: PassSettings) -> bool:
     fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
     changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
     changed = sweep(
-        graph, _joined(changing, {ops.div: pooling.average_pool}, activations.RELU_RULES)
+        graph, _joined(changing, {ops.div: pooling.match_average_pool}, activations.RELU_RULES)
     )
     weights_first(graph)
     drop_dead(graph)

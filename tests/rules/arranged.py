@@ -341,7 +341,7 @@ def padded_pool(d: Drawn) -> Expr:
 
 
 def contracted(graph: Graph) -> bool:
-    rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
+    rule = partial(contraction.to_matrix_product, fixed=weight_values(graph))
     return swept({ops.einsum: rule})(graph)
 
 
@@ -400,11 +400,17 @@ CASES: dict[str, Case] = {
     ),
     "layout.convolution.convolution": Case(
         convolved,
-        swept({ops.conv_general_dilated: partial(convolution.convolution, takes=takes_all)}),
+        swept({ops.conv_general_dilated: partial(convolution.emit_convolution, takes=takes_all)}),
     ),
     "layout.convolution.convolution by patches": Case(
         convolved,
-        swept({ops.conv_general_dilated: partial(convolution.convolution, takes=lambda *_: False)}),
+        swept(
+            {
+                ops.conv_general_dilated: partial(
+                    convolution.emit_convolution, takes=lambda *_: False
+                )
+            }
+        ),
     ),
     **{
         f"layout.pooling.pooling_rules {name}{' strict' * strict}": Case(
@@ -426,7 +432,7 @@ CASES: dict[str, Case] = {
     "layout.pooling.pooling_rules select": Case(gradient_of_maximum, pooled(False)),
     "layout.pooling.average_pool": Case(
         averaged,
-        swept({ops.div: pooling.average_pool}),
+        swept({ops.div: pooling.match_average_pool}),
         prepare=[pooled(False), canonicalize],
         units=2,
     ),
@@ -445,7 +451,7 @@ CASES: dict[str, Case] = {
     **{
         f"A padding in front of a pool of maxima[{op}]": Case(
             padded_pool,
-            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.average_pool})],
+            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.match_average_pool})],
             zeros=True,
         )
         for op in (ops.max_pool, ops.sum_pool, ops.avg_pool)
@@ -453,7 +459,7 @@ CASES: dict[str, Case] = {
     **{
         f"Zeros behind a mean that count[{op}]": Case(
             summed,
-            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.average_pool})],
+            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.match_average_pool})],
             zeros=True,
             units=2,
         )

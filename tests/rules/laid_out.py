@@ -174,12 +174,12 @@ ONE_AXIS = {ops.resize: Form(frozenset(), refuses=lambda node, opset: "no kernel
 CASES: dict[str, Case] = {
     # -------------------------------------------------------------------------- layout and weights
     "layout.channels.turn_channels": Case(
-        convolutions, channels.turn_channels, prepare=[until("channels")], units=64
+        convolutions, channels.reorder_channels, prepare=[until("channels")], units=64
     ),
     **{
         f"layout.heads.rotary_operands{' plain' * (not has)}": Case(
             ROTARY,
-            swept({ops.rotary: partial(heads.rotary_operands, has=lambda *_, has=has: has)}),
+            swept({ops.rotary: partial(heads.emit_rotary, has=lambda *_, has=has: has)}),
             prepare=[until("operands")],
             units=16,
         )
@@ -192,14 +192,12 @@ CASES: dict[str, Case] = {
             prepare=[until("attention 3d")],
             units=64,
         )
-        for rule in (heads.attention_3d, heads.attention_3d_of_turned)
+        for rule in (heads.attention_3d, heads.attention_3d_of_transposed)
     },
     **{
         f"layout.norm_layout.group_norm_operands {has}": Case(
             grouped(False),
-            swept(
-                {ops.group_norm: partial(norm_layout.group_norm_operands, has=lambda *_, h=has: h)}
-            ),
+            swept({ops.group_norm: partial(norm_layout.emit_group_norm, has=lambda *_, h=has: h)}),
             prepare=[until("operands", target="standard")],
             units=64,
         )
