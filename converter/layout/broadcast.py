@@ -1,4 +1,5 @@
-"""Elementwise operations broadcast their own operands; explicit broadcasts before them go."""
+"""Remove explicit broadcasts before elementwise operations, which broadcast their operands
+themselves."""
 
 import numpy as np
 
@@ -16,7 +17,8 @@ def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
 
 
 def _remove_broadcast(value: Value, editor: Editor) -> Value:
-    """The operand without leading ones, and without what broadcasting gives it anyway."""
+    """Return the operand without leading axes of size one, and without a broadcast that is
+    implicit."""
     if node := value.made_by(ops.broadcast_in_dim):
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]
         return editor.reshape(
@@ -30,7 +32,7 @@ def _remove_broadcast(value: Value, editor: Editor) -> Value:
 
 
 def _drop_leading_ones(shape: dims.Shape) -> dims.Shape:
-    """A shape without leading ones."""
+    """Return a shape without its leading ones."""
     real = [i for i, d in enumerate(shape) if not dims.same(d, 1)]
     return shape[real[0] :] if real else ()
 

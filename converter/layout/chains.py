@@ -1,7 +1,7 @@
-"""Chains of reshapes, transposes and slices in their shortest form, and slices as other operators.
+"""Shorten chains of reshapes, transposes and slices, and rewrite slices as other operators.
 
-A chain is a view of the value that it rearranges. Writing that down takes at most a slice, a
-reshape, a transpose and a reshape, each left out where it does nothing.
+A chain is a view of the value that it rearranges. Emitting it takes at most a slice, a reshape, a
+transpose and a reshape; each is left out where it changes nothing.
 """
 
 import numpy as np
@@ -17,7 +17,8 @@ _VIEW_OPS = (ops.reshape, ops.transpose, ops.slice)
 
 
 def _shorten_chain(node: Node, editor: Editor) -> Value | None:
-    """From as far up as that saves operations; those that others read as well are not saved."""
+    """Start the chain from as far up as this saves operations; operations with other readers are
+    not saved."""
     view: View | None = along(node.out)
     views: list[tuple[View, int]] = []
     removed, is_single_use = 0, True
@@ -28,7 +29,7 @@ def _shorten_chain(node: Node, editor: Editor) -> Value | None:
         views += [] if view is None else [(view, removed)]
     for view, saved in reversed(views[1:]):
         steps = plan(view, node.out.shape)
-        # A slice with a stride is slow.
+        # Slices with a stride are slow.
         has_stride = any(op is ops.slice and params[3] != 1 for op, params in steps or ())
         if steps is not None and len(steps) < saved and not has_stride:
             return write(editor, view, node.out.shape)
@@ -41,7 +42,8 @@ RULES: dict[Op, Rule] = dict.fromkeys(_VIEW_OPS, _shorten_chain)
 
 
 def _select_index(node: Node, editor: Editor) -> Value | None:
-    """One entry along an axis, the axis dropped, is a single gather."""
+    """Replace a slice of one entry and a reshape that drops its axis with a gather of that
+    entry."""
     inner = node.inputs[0].made_by(ops.slice)
     if (
         inner is None
@@ -58,12 +60,13 @@ def _select_index(node: Node, editor: Editor) -> Value | None:
 
 
 MAX_ROWS, MAX_SHORT_ROWS, MIN_WIDE_BYTES = 1024, 64, 128
-"""Rows whose numbers are written into a file; so few, or of so many bytes, that a gather of them is
-faster than slices that are put together."""
+"""Number of rows up to which a gather is faster than a concatenation of slices: ``MAX_ROWS`` for
+rows of at least ``MIN_WIDE_BYTES`` bytes, else ``MAX_SHORT_ROWS``. The row numbers are constants in
+the file."""
 
 
 def _gather_rows(node: Node, editor: Editor) -> Value | None:
-    """Rows of one array that are put together in another order are one gather."""
+    """Replace a concatenation of row slices of one array with one gather."""
     pieces = [v.made_by(ops.slice) for v in node.inputs]
     source = None if pieces[0] is None else pieces[0].inputs[0]
     if source is None or node.params["dimension"] != 0 or not dims.all_static(source.shape):
@@ -89,7 +92,7 @@ SELECT: dict[Op, Rule] = {ops.reshape: _select_index, ops.concatenate: _gather_r
 
 
 def merge_splits(graph: Graph) -> None:
-    """Slices that together cover an axis of one value become one split, in place."""
+    """Replace slices that together cover an axis of a value with one split, in place."""
     for node in graph.nodes:
         for body in node.bodies.values():
             merge_splits(body)

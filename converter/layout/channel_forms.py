@@ -1,11 +1,12 @@
-"""Forms in which what lies between convolutions can be turned (``channels``), and back from them.
+"""Rewrites before and after the channels pass (``channels``), so that it can reorder more
+operations.
 
-Axes of one that ``vmap`` leaves in the middle go behind what treats every element alike:
+Axes of size one that ``vmap`` leaves in the middle move after elementwise operations:
 
     f(reshape(x)) = reshape(f(x))        reshape(transpose(x)) = transpose(reshape(x))
 
-and elements that are repeated, for which JAX broadcasts along a new axis and merges it, are one
-operation for as long.
+Repeated elements, which JAX writes as a broadcast along a new axis and a reshape, are one operation
+during the channels pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +21,12 @@ from converter.ir.rewrite import Editor, Rule
 
 
 def move_before_ones(node: Node, editor: Editor) -> Value | None:
-    """An operation before axes of one are put in, if they are in all of its operands."""
+    """Move an operation before the reshape that inserts axes of size one into all of its
+    operands."""
     ones = _inserted_ones(node) if len(node.outputs) == 1 else ()
     shape = _without(node.out.shape, ones)
     has_other_sizes = not all(dims.same(node.out.shape[axis], 1) for axis in ones)
-    if not ones or has_other_sizes or len(shape) < 3:  # no channels
+    if not ones or has_other_sizes or len(shape) < 3:  # there is no axis of channels
         return None
     inputs = [_without_ones(editor, value, node.out.rank, ones) for value in node.inputs]
     changes = _AXIS_PARAMS[node.op](node, ones) if node.op in _AXIS_PARAMS else {}
@@ -32,8 +34,10 @@ def move_before_ones(node: Node, editor: Editor) -> Value | None:
 
 
 def _inserted_ones(node: Node) -> tuple[int, ...]:
-    """The axes of one that reshapes put into all operands of the result's shape; those of what
-    moves elements have other sizes."""
+    """Return the axes of size one that reshapes insert into all operands of the result's shape.
+
+    Operations with parameters of axes may have operands of other sizes.
+    """
     has_axis_params = node.op in _AXIS_PARAMS
     operands = [
         v for v in node.inputs if has_axis_params or dims.same_shape(v.shape, node.out.shape)
@@ -49,11 +53,12 @@ _AXIS_PARAMS: dict[Op, Callable[[Node, Sequence[int]], dict[str, Any]]] = {
     ops.pad: lambda node, ones: {"padding_config": _without(node.params["padding_config"], ones)},
     ops.slice: lambda node, ones: {n: p and _without(p, ones) for n, p in node.params.items()},
 }
-"""What has parameters of axes, and those parameters without some of these."""
+"""Operations with parameters of axes, and functions that return these parameters without some
+axes."""
 
 
 def _new_ones(node: Node | None) -> tuple[int, ...]:
-    """The axes of one that a reshape puts in, if it does nothing else."""
+    """Return the axes of size one that a reshape inserts, or () if it does anything else."""
     if node is None or node.out.rank <= node.inputs[0].rank:
         return ()
     narrower, new_axes = list(node.inputs[0].shape), list[int]()
@@ -72,7 +77,7 @@ def _without(items: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _without_ones(editor: Editor, value: Value, rank: int, ones: Sequence[int]) -> Value:
-    """An operand, which has as many axes or fewer, without these."""
+    """Return an operand, which may have fewer axes, without the given axes."""
     full = (*(1,) * (rank - value.rank), *value.shape)
     first = rank - value.rank
     shape = tuple(d for i, d in enumerate(full) if i >= first and i not in ones)
@@ -80,7 +85,7 @@ def _without_ones(editor: Editor, value: Value, rank: int, ones: Sequence[int]) 
 
 
 def drop_ones_before_transpose(node: Node, editor: Editor) -> Value | None:
-    """Axes of one are left out before a transposition, not behind it."""
+    """Drop axes of size one before a transpose instead of after it."""
     transposed = node.inputs[0].made_by(ops.transpose)
     if transposed is None or node.out.rank >= transposed.out.rank:
         return None
@@ -93,7 +98,8 @@ def drop_ones_before_transpose(node: Node, editor: Editor) -> Value | None:
 
 
 def match_repeat(node: Node, editor: Editor) -> Value | None:
-    """Each element of some axes several times, as one operation."""
+    """Match a broadcast and a reshape that repeat each element along some axes; return one
+    operation."""
     broadcast = node.inputs[0].made_by(ops.broadcast_in_dim)
     view = None if broadcast is None else above(along(node.out))
     source = None if view is None else above(view)
@@ -106,7 +112,7 @@ def match_repeat(node: Node, editor: Editor) -> Value | None:
 
 
 def _repetitions(view: View, axis: int, size: Dim) -> int:
-    """How often each element of an axis is there, one after the other; 0 if it is not so."""
+    """Return how often each element of an axis is repeated in a row, or 0 for another view."""
     source_size, group = view.base.shape[axis], view.groups[axis]
     if not group:
         return size if dims.same(source_size, 1) and isinstance(size, int) else 0
@@ -139,7 +145,7 @@ BEFORE_REORDERING: dict[Op, Rule] = {
     ),
     ops.reshape: _rewrite_reshape,
 }
-"""Before channels are turned."""
+"""Rules before channels are reordered."""
 
 AFTER_REORDERING: dict[Op, Rule] = {ops.repeat: expand_repeat}
-"""Behind it."""
+"""Rules after channels were reordered."""

@@ -1,16 +1,17 @@
-"""Channels-first all the way: one layout for what lies between convolutions.
+"""Bring values between convolutions into channels-first order.
 
-ONNX convolves and pools ``[batch, channels, space…]``. A network in channels-last has two
-transposes around each convolution, and between two convolutions stands only what treats every
-element alike: norms, activations, residual sums, pads, concatenations. Values that such operations
-connect are a *region*; all of one region can be turned without changing a number. A region is
-turned where that saves transposes, counted over its whole border:
+ONNX convolves and pools ``[batch, channels, space…]``. A network in channels-last order has two
+transposes around each convolution. Between two convolutions there are only operations that treat
+all elements alike: norms, activations, residual sums, pads, concatenations. The values that such
+operations connect are a *region*. All values of a region can be reordered without changing a
+number. A region is reordered if this saves transposes, counted over its whole border:
 
-    saved: transposes that bring values into the region, or out of it, the one way
-    paid:  what else enters or leaves it, unless turning that moves axes of size one only
+    saved: transposes of values that enter or leave the region
+    paid:  other values that enter or leave it, unless reordering moves only axes of size one
 
-A last axis of two or three, as of the corners of boxes or the coordinates of bodies, goes to the
-front where much is spread along the others: a runtime spreads and sums up in runs of that axis.
+A last axis of two or three elements, such as the corners of boxes or the coordinates of bodies,
+moves to the front if many elements are broadcast or summed along the other axes, because a runtime
+broadcasts and sums in runs of the last axis.
 """
 
 from collections import Counter, defaultdict
@@ -28,7 +29,8 @@ Order = tuple[int, ...]
 
 
 def reorder_channels(graph: Graph) -> bool:
-    """Turn every region where that saves transposes, in place; whether there was any."""
+    """Reorder every region where this saves transposes, in place. Return whether anything
+    changed."""
     if not any(graph.count(op) for op in (ops.conv, ops.conv_transpose, ops.max_pool)):
         return _reorder_regions(graph)
     changed = sweep(graph, BEFORE_REORDERING)
@@ -57,7 +59,7 @@ def _reorder_regions(graph: Graph) -> bool:
 
 
 def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
-    """The node in the layout of which its result is the transposition by ``order``."""
+    """Return the node's result, computed in the other layout and transposed back by ``order``."""
     inverse = inverse_order(order)
     inputs = [_reorder_operand(v, inverse, editor) for v in node.inputs]
     shape = tuple(node.out.shape[i] for i in inverse)
@@ -67,13 +69,14 @@ def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
 
 
 def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
-    """An operand in the new layout; a scalar has none, a smaller one is broadcast."""
+    """Return an operand in the other layout. Scalars stay; operands with fewer axes are
+    broadcast."""
     if value.rank == 0:
         return value
     full = editor.reshape(value, (*(1,) * (len(inverse) - value.rank), *value.shape))
     if inverse != _last_axis_first(len(inverse)):
         return editor.transpose(full, inverse)
-    # ONNX Runtime moves a transpose behind what spreads, unless a reshape stands between them.
+    # ONNX Runtime moves a transpose after a broadcast unless there is a reshape between them.
     long_axes = [axis for axis in inverse if not dims.same(full.shape[axis], 1)]
     core = editor.reshape(value, tuple(full.shape[axis] for axis in sorted(long_axes)))
     transposed = editor.transpose(core, [sorted(long_axes).index(axis) for axis in long_axes])
@@ -81,18 +84,18 @@ def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
 
 
 def _last_axis_first(rank: int) -> Order:
-    """The last axis before all others."""
+    """Return the permutation that moves the last axis to the front."""
     return (rank - 1, *range(rank - 1))
 
 
 def _merge_transposes(node: Node, editor: Editor) -> Value | None:
-    """One transpose of two, or none."""
+    """Return one transpose for two, or none if they cancel."""
     inner = node.inputs[0].made_by(ops.transpose)
     return editor.transpose(node.inputs[0], node.params["permutation"]) if inner else None
 
 
 def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
-    """A reduction of a transposed value reduces the value, and what is left is transposed."""
+    """Reduce a value before its transpose, and transpose the result."""
     inner, axes = node.inputs[0].made_by(ops.transpose), node.params["axes"]
     if inner is None:
         return None
@@ -114,7 +117,7 @@ def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
 
 
 def _region_orders(graph: Graph) -> dict[int, Order]:
-    """id(value) -> the transposition that it becomes, for each value of a region that is turned."""
+    """Return the permutation for each value of a reordered region, by the id of the value."""
     fixed, orders = weight_values(graph), dict[int, Order]()
     bodies = (body for node in graph.walk() for body in node.bodies.values())
     for part in (graph, *bodies):
@@ -123,11 +126,11 @@ def _region_orders(graph: Graph) -> dict[int, Order]:
 
 
 def _region_orders_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
-    """The same of a graph without the bodies in it."""
+    """Return the same for a graph without the bodies in it."""
     parents: dict[int, int] = {}
 
     def region(value: Value) -> int:
-        """The id of one of the values that a value is connected with."""
+        """Return the id that represents the region of a value."""
         member = id(value)
         while (parent := parents.get(member, member)) != member:
             member = parent
@@ -155,7 +158,8 @@ def _region_orders_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
 def _cheapest_order(
     nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """The order that saves most transposes around these nodes, if any does."""
+    """Return the permutation that saves most transposes around these nodes, or None if none saves
+    any."""
     region_nodes, region_values = {id(node) for node in nodes}, {id(node.out) for node in nodes}
     entering = {
         id(v): v
@@ -166,10 +170,10 @@ def _cheapest_order(
     leaving = [(n.out, [r for r in readers[id(n.out)] if id(r) not in region_nodes]) for n in nodes]
     votes: Counter[Order] = Counter()
     for value in entering.values():
-        # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
+        # An operand with fewer axes is broadcast; its order does not determine the region's order.
         if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
             other_readers = (r for r in readers[id(value)] if id(r) not in region_nodes)
-            # A transpose that others read stays, unless they only turn it: two in a row become one.
+            # A transpose with other readers stays, unless they are transposes and merge with it.
             votes[order] += all(_channels_order(reader) for reader in other_readers)
     for _, outer_readers in leaving:
         reader_orders = {_channels_order(reader) for reader in outer_readers}
@@ -181,14 +185,17 @@ def _cheapest_order(
 
 
 MAX_SMALL_AXIS, MIN_ELEMENTS = 4, 256
-"""The size of a last axis that goes to the front, and the elements of a value that make it pay."""
+"""Largest size of a last axis that moves to the front, and the number of elements of a value from
+which on this is worthwhile."""
 
 
 def _small_axis_first_order(
     nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """The order with the last axis in front, where elements that are spread or summed up in runs of
-    that axis are more than those that have to be turned at the border.
+    """Return the permutation with the last axis first if this avoids more work than it costs, else
+    None.
+
+    It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border.
     """
     shapes = [node.out.shape for node in nodes]
     has_small_axis = all(dims.all_static(s) and 1 < s[-1] <= MAX_SMALL_AXIS for s in shapes)
@@ -215,7 +222,7 @@ def _small_axis_first_order(
 
 
 def _broadcasts_operand(node: Node, fixed: set[int]) -> bool:
-    """Whether an operand with axes is broadcast."""
+    """Return whether the node broadcasts an operand that is not a scalar."""
     return node.op.broadcasts and any(
         v.shape != node.out.shape for v in _runtime_inputs(node, fixed)
     )
@@ -224,7 +231,7 @@ def _broadcasts_operand(node: Node, fixed: set[int]) -> bool:
 def _reordered_inputs(
     node: Node, fixed: set[int], region_values: set[int], inverse: Order
 ) -> Iterator[Value]:
-    """Operands from outside of the region in which turning moves elements."""
+    """Yield the operands from outside of the region for which reordering moves elements."""
     for value in _runtime_inputs(node, fixed):
         ones = (*(1,) * (len(inverse) - value.rank), *value.shape)
         if id(value) not in region_values and not moves_only_ones(ones, inverse):
@@ -234,7 +241,7 @@ def _reordered_inputs(
 def _border_costs(
     entering: Iterable[Value], leaving: Iterable[tuple[Value, Sequence[Node | None]]], order: Order
 ) -> Iterator[int]:
-    """One for each value that has to be turned at the border."""
+    """Yield one for each value that needs a transpose at the border of the region."""
     inverse = inverse_order(order)
     for value in entering:
         ones = (*(1,) * (len(order) - value.rank), *value.shape)
@@ -247,7 +254,7 @@ def _border_costs(
 
 
 def _accepts_order(reader: Node | None, order: Order, inverse: Order) -> bool:
-    """Whether a reader takes the turned value without a transpose."""
+    """Return whether a reader accepts the reordered value without a transpose."""
     if reader is None:
         return False
     if reader.op.reduces:
@@ -262,7 +269,7 @@ def _channels_order(node: Node | None) -> Order | None:
 
 
 def _runtime_inputs(node: Node, fixed: set[int]) -> list[Value]:
-    """Operands that would have to be turned when the file runs."""
+    """Return the operands that would be transposed at run time, not when the file is saved."""
     return [v for v in node.inputs if v.kind != "const" and v.rank and id(v) not in fixed]
 
 
@@ -288,7 +295,7 @@ _PARAMS: dict[Op, tuple[str, ...]] = {
     ops.rev: ("dimensions",),
     ops.repeat: ("times",),
 }
-"""What says something of each axis, or of one."""
+"""Parameters with an entry for each axis, or with the number of an axis."""
 
 
 def _reorder_axes(axes: Sequence[int], inverse: Order) -> Order:

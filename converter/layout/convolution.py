@@ -1,8 +1,8 @@
-"""Convolutions in ONNX's layout: [batch, channels, space…] and [out, in / groups, space…].
+"""Rewrite convolutions in ONNX's layout: [batch, channels, space…] and [out, in / groups, space…].
 
-JAX's ``conv_general_dilated`` puts the axes anywhere, dilates and crops its input and can group the
-batch. What ONNX's ``Conv`` and ``ConvTranspose`` lack is written as transposes, reshapes and pads
-around them; those of weights are evaluated when the file is saved.
+JAX's ``conv_general_dilated`` takes the axes in any order, dilates and crops its input, and can
+group the batch. Features that ONNX's ``Conv`` and ``ConvTranspose`` lack become transposes,
+reshapes and pads around them. Those of weights are evaluated when the file is saved.
 """
 
 import itertools
@@ -24,7 +24,7 @@ Pads = tuple[tuple[Dim, Dim], ...]
 
 @dataclass(frozen=True)
 class ConvolutionWindow:
-    """How the kernel moves; ``spread`` is the dilation of the input."""
+    """Parameters of a convolution; ``spread`` is the dilation of the input."""
 
     strides: tuple[int, ...]
     padding: Pads
@@ -34,7 +34,8 @@ class ConvolutionWindow:
 
 
 def emit_convolution(node: Node, editor: Editor, takes: Takes) -> Value:
-    """A convolution by the operator that can do it, or where there is none by its patches."""
+    """Emit a convolution as an operator, or as a product with patches if the target has no operator
+    for it."""
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
     x = editor.transpose(x, numbers.lhs_spec)
@@ -50,7 +51,7 @@ def emit_convolution(node: Node, editor: Editor, takes: Takes) -> Value:
     )
     order = tuple(numbers.out_spec)
     shape = tuple(node.out.shape[i] for i in order)
-    if x.rank == 2:  # ONNX wants at least one axis of space
+    if x.rank == 2:  # ONNX needs at least one spatial axis
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
     operator_shape = shape if x.rank == len(shape) else (*shape, 1)
@@ -63,7 +64,7 @@ def emit_convolution(node: Node, editor: Editor, takes: Takes) -> Value:
 
 
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
-    """[groups * n, c, …] -> [n, groups * c, …]: groups of the batch are groups of channels."""
+    """Move groups of the batch to groups of channels: [groups * n, c, …] -> [n, groups * c, …]."""
     batch, channels, *space = x.shape
     group_batch = dims.divides(groups, batch)
     split, order = (groups, group_batch, channels, *space), (1, 0, *range(2, x.rank + 1))
@@ -73,7 +74,8 @@ def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
 def _convolve_by_operator(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """``Conv``, for which a dilated or cropped input is padded by a node of its own."""
+    """Emit ``Conv`` or ``ConvTranspose``; a separate node pads an input that is dilated or
+    cropped."""
     cuts = _transposed_cuts(window, w.shape[2:])
     if cuts is not None:
         return _emit_conv_transpose(editor, x, w, window, shape, cuts)
@@ -89,7 +91,8 @@ def _convolve_by_operator(
 def pad_space(
     editor: Editor, x: Value, padding: Pads, spread: Sequence[int], filler: Any = 0, first: int = 2
 ) -> Value:
-    """``x`` with its axes from ``first`` on spread by interior padding, then padded or cropped."""
+    """Return ``x`` with its axes from ``first`` on dilated with the filler, then padded or
+    cropped."""
     config = ((0, 0, 0),) * first
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
     dilated = [
@@ -105,9 +108,9 @@ def pad_space(
 
 
 def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
-    """What ``ConvTranspose`` has to cut off each end, or ``None`` where it does not apply.
+    """Return the elements that ``ConvTranspose`` removes at each end, or None if it does not apply.
 
-    It convolves the spread input padded by ``(kernel - 1) * dilation`` on both sides.
+    It convolves the dilated input padded by ``(kernel - 1) * dilation`` on both sides.
     """
     if all(s == 1 for s in window.spread) or any(s != 1 for s in window.strides):
         return None
@@ -128,7 +131,7 @@ def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
 def _emit_conv_transpose(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, cuts: Pads
 ) -> Value:
-    """``ConvTranspose`` wants the kernel mirrored, as [in, out / groups, space…]."""
+    """Emit ``ConvTranspose``, which takes the kernel reversed, as [in, out / groups, space…]."""
     groups, (outs, ins, *space) = window.groups, w.shape
     w = editor.rev(w, range(2, w.rank))
     split, order = (groups, outs // groups, ins, *space), (0, 2, 1, *range(3, w.rank + 1))
@@ -144,9 +147,9 @@ def _emit_conv_transpose(
 def _convolve_by_patches(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """A product with patches, where the runtime convolves no such numbers.
+    """Emit a matrix product with patches, for numbers that the runtime cannot convolve.
 
-    ``x`` is [batch, channels, space…], ``w`` [out, in / groups, space…], ``shape`` [batch, out,
+    ``x`` is [batch, channels, space…], ``w`` [out, in / groups, space…] and ``shape`` [batch, out,
     space…].
     """
     x = pad_space(editor, x, window.padding, window.spread)
@@ -175,7 +178,7 @@ def _convolve_by_patches(
 def window_slice(
     editor: Editor, x: Value, axis: int, position: int, size: int, stride: int, dilation: int
 ) -> Value:
-    """Elements that one element of each window along an axis meets."""
+    """Return the elements along an axis that are at one position of each window."""
     reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
     first = position * dilation
     return editor.slice(x, axis, first, dims.as_dim(first + reach), stride)

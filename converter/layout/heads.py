@@ -1,6 +1,7 @@
-"""Operand layouts of ONNX's ``RotaryEmbedding`` and ``Attention``.
+"""Rewrite operands in the layouts of ONNX's ``RotaryEmbedding`` and ``Attention``.
 
-4-D is [batch, heads, positions, width], 3-D [batch, positions, heads * width].
+The 4-D layout is [batch, heads, positions, width], the 3-D layout [batch, positions, heads *
+width].
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from converter.layout.pooling import from_image, to_image
 
 
 def emit_rotary(node: Node, editor: Editor, has: Takes) -> Value:
-    """A rotary embedding as a 4-D operator, or where there is none as plain arithmetic."""
+    """Emit a rotary embedding as a 4-D operator, or as elementwise arithmetic if there is none."""
     if not has("RotaryEmbedding", node.out.dtype):
         return _expand_rotary(node, editor)
     x, *tables = node.inputs
@@ -33,7 +34,8 @@ def emit_rotary(node: Node, editor: Editor, has: Takes) -> Value:
 def _to_heads(
     editor: Editor, x: Value, batch: Sequence[int], seq: int, width: int
 ) -> tuple[Value, list[int]]:
-    """``x`` as [batch, heads, positions, width], and the order of axes before they were merged."""
+    """Return ``x`` as [batch, heads, positions, width], and the order of its axes before they were
+    merged."""
     if not batch:
         return to_image(editor, x, (seq, width))
     heads = [i for i in range(x.rank) if i not in (*batch, seq, width)]
@@ -44,7 +46,7 @@ def _to_heads(
 
 
 def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
-    """Row numbers of the tables, [batch, positions] of int64."""
+    """Return the row numbers of the tables as int64 [batch, positions]."""
     if dims.is_static(count):
         line = const(np.arange(count, dtype=np.int64))
     else:
@@ -54,7 +56,8 @@ def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
 
 
 def _expand_rotary(node: Node, editor: Editor) -> Value:
-    """``x * [cos, cos] + swap(x) * [-sin, sin]``: the sign lives in the table, not in the graph."""
+    """Return ``x * [cos, cos] + swap(x) * [-sin, sin]``; the sign is in the table, not in the
+    graph."""
     x, cos, sin = node.inputs
     positions, width = node.params["positions"], node.params["width"]
     interleaved = node.params["interleaved"]
@@ -74,7 +77,8 @@ def _expand_rotary(node: Node, editor: Editor) -> Value:
 
 
 def _join_halves(editor: Editor, halves: list[Value], axis: int, interleaved: bool) -> Value:
-    """One behind the other along an axis, or first[0], second[0], first[1], second[1] …"""
+    """Concatenate two halves along an axis, or interleave them: first[0], second[0], first[1],
+    second[1] …"""
     if not interleaved:
         return editor.concatenate(halves, axis)
     shape = halves[0].shape
@@ -84,14 +88,15 @@ def _join_halves(editor: Editor, halves: list[Value], axis: int, interleaved: bo
 
 
 def _align_table(editor: Editor, table: Value, x: Value, axes: Sequence[int]) -> Value:
-    """A table [*positions, width], which are these axes of ``x``, shaped to multiply it."""
+    """Return a table [*positions, width] on the given axes of ``x``, ready to multiply it."""
     order = sorted(range(len(axes)), key=lambda i: axes[i])
     shape = tuple(x.shape[i] if i in axes else 1 for i in range(x.rank))
     return editor.reshape(editor.transpose(table, order), shape)
 
 
 def attention_3d(node: Node, editor: Editor) -> Value | None:
-    """The same attention on [batch, positions, heads * width] operands."""
+    """Return an attention on [batch, positions, heads * width] operands, or None if it does not
+    apply."""
     query, key, value, *mask = node.inputs
     fixed = [v.shape[i] for v in (query, key, value) for i in (1, 3)]
     if query.rank != 4 or not dims.all_static(fixed):
@@ -104,15 +109,17 @@ def attention_3d(node: Node, editor: Editor) -> Value | None:
 
 
 def attention_3d_of_transposed(node: Node, editor: Editor) -> Value | None:
-    """The same where its operands were turned to four dimensions; else that would turn them."""
-    # What can be done to heads side by side as well; a rotary embedding is moved behind.
+    """Return a 3-D attention if its operands were transposed to 4-D; otherwise 3-D would add
+    transposes."""
+    # Operations that also work on the 3-D layout; a rotary embedding moves after the reshape.
     head_ops = (ops.reshape, ops.rotary_heads, ops.slice)
     sources = (source_behind(value, head_ops) for value in node.inputs[:3])
     return attention_3d(node, editor) if all(v.made_by(ops.transpose) for v in sources) else None
 
 
 def _flatten(editor: Editor, value: Value) -> Value:
-    """[batch, heads, positions, width] as 3-D; a rotary embedding before it is moved behind."""
+    """Return a 4-D operand in the 3-D layout; a rotary embedding before it moves after the
+    reshape."""
     if node := value.made_by(ops.rotary_heads):
         x, *tables = node.inputs
         flat = _flatten(editor, x)

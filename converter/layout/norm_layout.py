@@ -1,8 +1,9 @@
-"""Group norms and batch norms as ONNX's operators take them: with a bias.
+"""Rewrite group norms and batch norms in the form of ONNX's operators, with a bias.
 
     group_norm(x, w, b, groups=G)  =  merge(group_norm(split(x), 1, 0, groups=G)) * w + b
 
-where ``split`` writes [N, C, ...] as [N, G, ...], is for targets without ``GroupNormalization``.
+This form, where ``split`` reshapes [N, C, ...] to [N, G, ...], is for targets without
+``GroupNormalization``.
 """
 
 from converter.ir import Node, Value, const, dims, ops
@@ -12,7 +13,8 @@ from converter.ir.scalars import scalar
 
 
 def emit_group_norm(node: Node, editor: Editor, has: Takes) -> Value | None:
-    """A group norm with a bias, or where there is no operator with each group as a channel."""
+    """Emit a group norm with a bias, or a norm of groups as channels if the target has no
+    operator."""
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
     if dims.same(groups, channels) or has("GroupNormalization", x.dtype):

@@ -1,7 +1,8 @@
-"""Windows: ONNX's pooling operators where they apply, else one strided slice per window element.
+"""Rewrite windowed reductions as ONNX's pooling operators, or as one strided slice per window
+element.
 
-Pooling wants floats as [batch, channels, space…] with at most three axes of space. Everything else
-(integers, higher ranks) is separable: the windows of one axis after the other.
+Pooling operators take floats as [batch, channels, space…] with at most three spatial axes. All
+other windows (integers, higher ranks) are separable and are reduced one axis after the other.
 """
 
 import math
@@ -31,9 +32,8 @@ DILATED_AVERAGE_SINCE = 19
 
 @dataclass(frozen=True)
 class PoolKind:
-    """Reduction of a window: the pooling, the binary operation, and what pads in a dtype.
-    Over a whole axis it is a reduction.
-    """
+    """The operations of a windowed reduction: pooling, binary operation, neutral element by dtype,
+    and reduction of a full axis."""
 
     pool: Op
     combine: Op
@@ -43,21 +43,23 @@ class PoolKind:
 
 KINDS = {
     ops.reduce_window_max: PoolKind(ops.max_pool, ops.max, lowest, ops.reduce_max),
-    # Of the negated values.
+    # This is the pooling of the negated values.
     ops.reduce_window_min: PoolKind(ops.max_pool, ops.min, highest, ops.reduce_min),
     ops.reduce_window_sum: PoolKind(ops.sum_pool, ops.add, lambda dtype: 0, ops.reduce_sum),
 }
 
 
 class PoolWindow(NamedTuple):
-    """A window over some axes of a value; ``params`` are those of a pool over these alone."""
+    """A window over some axes of a value; ``params`` are the parameters of a pool over these
+    axes."""
 
     axes: tuple[int, ...]
     params: dict[str, Any]
 
 
 def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
-    """The rules for an opset and a target; ``strict`` wants NaN and infinities as JAX has them."""
+    """Return the rules for an opset and a target. ``strict`` keeps JAX's results for NaN and
+    infinities."""
 
     def reduce_window(node: Node, editor: Editor) -> Value | None:
         kind = KINDS[node.op]
@@ -78,8 +80,10 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
 
 
 def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
-    """A window as long as an axis of named length sees all of it: a reduction, and the window of
-    one element over what is left. None where another window has a named size.
+    """Replace a window as long as an axis of named size with a reduction of that axis.
+
+    Return the remaining window, of one element along that axis, or None if another window has a
+    named size.
     """
     x, p = node.inputs[0], node.params
     sizes, strides = list(p["window_dimensions"]), list(p["window_strides"])
@@ -99,7 +103,7 @@ def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
 def _has_pool_operator(
     kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, target: Target
 ) -> bool:
-    """Whether the target has a pooling operator for this."""
+    """Return whether the target has a pooling operator for this window and dtype."""
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
@@ -111,9 +115,9 @@ def _has_pool_operator(
 
 
 def _windows_contain_elements(node: Node) -> bool:
-    """Whether no window lies in padding alone, for which ``MaxPool`` has no infinity.
+    """Return whether no window is in padding only, where ``MaxPool`` does not give infinity.
 
-    A window that starts in padding reaches past it, and does not step over the operand.
+    A window that starts in padding has to extend beyond it, and must not step over the operand.
     """
     p, shape = node.params, node.inputs[0].shape
     axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
@@ -126,7 +130,8 @@ def _windows_contain_elements(node: Node) -> bool:
 
 
 def windows_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
-    """Whether no axis can be shorter than the window over it; ``window`` as a pool has it."""
+    """Return whether no axis can be shorter than its window. ``window`` has the parameters of a
+    pool."""
     parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
     return all(
         dims.is_at_least(length + low + high, (size - 1) * dilation + 1)
@@ -139,7 +144,8 @@ def _negated(editor: Editor, x: Value) -> Value:
 
 
 def _prepare_window(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindow]:
-    """The operand, padded where a pooling operator could not do it, and the window that is left."""
+    """Return the operand, padded where a pooling operator cannot pad it, and the remaining
+    window."""
     x, p, rank = node.inputs[-1], node.params, node.inputs[-1].rank
     spread = tuple(p.get("base_dilation") or (1,) * rank)
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
@@ -164,7 +170,8 @@ def _emit_pool(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out
 
 
 def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
-    """``x`` as [batch, channels, space…], and the order of axes before they were merged."""
+    """Return ``x`` as [batch, channels, space…], and the order of its axes before they were
+    merged."""
     other_axes = [i for i in range(x.rank) if i not in axes]
     order = [*other_axes, *axes]
     transposed = editor.transpose(x, order)
@@ -174,12 +181,13 @@ def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list
 
 
 def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
+    """Return an image on its original axes."""
     split = editor.reshape(x, tuple(shape[i] for i in order))
     return editor.transpose(split, inverse_order(order))
 
 
 def _combine_slices(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
-    """One axis after the other, the slices that start at each element of the window, combined."""
+    """Combine the slices for each element of the window, one axis after the other."""
     parts = zip(window.axes, *window.params.values(), strict=True)
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
@@ -190,12 +198,12 @@ def _combine_slices(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind
 
 
 def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
-    """The gradient of max pooling; the operand's maxima (or minima, of its negative) are sought."""
+    """Emit the gradient of max pooling; for minima the operand is negated."""
     source, operand = node.inputs
     lowest = node.params["select_prim"] is lax.le_p
     if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
         return None
-    # ``MaxPool`` does not find the place of what is not above the lowest finite number.
+    # ``MaxPool`` finds only the positions of numbers above the lowest finite one.
     zero = np.zeros((), operand.dtype)
     least = np.nextafter(np.asarray(jnp.finfo(operand.dtype).min, operand.dtype), zero)
     x, window = _prepare_window(node, editor, -least if lowest else least)
@@ -212,10 +220,8 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
 
 
 def match_average_pool(node: Node, editor: Editor) -> Value | None:
-    """A sum over windows divided by their size is an average.
-
-    Or by how many elements of the operand, not of its padding, each window has.
-    """
+    """Match a sum over windows divided by their size, or by their number of elements without
+    padding."""
     x, divisor = node.inputs
     view: View | None = along(x)
     views: list[Node] = []
@@ -237,7 +243,7 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
-    """Whether a divisor is the number of elements of each window that are not padding."""
+    """Return whether a divisor is the number of elements of each window that are not padding."""
     space, params = pool.inputs[0].shape[2:], pool.params
     is_undilated = all(d == 1 for d in params["dilation"])
     if divisor.const is None or not dims.all_static(space) or not is_undilated:
@@ -252,7 +258,8 @@ def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
 
 
 def _transpose_counts(view: View, counts: np.ndarray) -> np.ndarray | None:
-    """Counts by axes of a pool along those of a view of it, which have to be whole ones."""
+    """Return counts by axes of a pool on the axes of a view, or None if the view splits or merges
+    axes."""
     long_axes = [axis for axis, size in enumerate(counts.shape) if size > 1]
     order = [axis for axis in view.axes if axis is not None and axis in long_axes]
     is_full = all(view.factors(axis) == [Factor(axis, 1, counts.shape[axis])] for axis in long_axes)

@@ -1,9 +1,9 @@
-"""Equal parts of one value that are each reshaped and transposed alike are transposed as one.
+"""Transpose equal parts of a value together if each is reshaped and transposed in the same way.
 
-Queries, keys and values are often cut from one product and turned to [batch, heads, positions,
-width] one by one: n slices, n reshapes and n transposes say what one reshape, one transpose that
-brings the parts to the front, and n selections do. One that is turned another way (keys, for a
-matrix product) is transposed once more.
+Queries, keys and values are often sliced from one product and transposed to [batch, heads,
+positions, width] separately. n slices, n reshapes and n transposes are equivalent to one reshape,
+one transpose that moves the parts to the front, and n selections. A part with another permutation
+(keys, for a matrix product) is transposed once more.
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ from converter.ir.rewrite import Editor, sweep
 
 
 class SiblingPart(NamedTuple):
-    """``size`` entries of the source from ``start`` on, as ``out`` has them: transposed.
+    """A part of ``size`` entries of a source from ``start`` on, with its transposed form ``out``.
 
-    Axes of one that ``out`` has beside what is seen say nothing of the order.
+    Axes of size one in ``out`` do not affect the permutation.
     """
 
     out: Value
@@ -29,12 +29,12 @@ class SiblingPart(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """Elements that are seen, in their order."""
+        """Sizes of the axes of the view, in their order."""
         return tuple(dims.size_product([f.size for f in group]) for group in self.view.groups)
 
 
 class SiblingFamily(NamedTuple):
-    """All parts of a value along one of its axes, and one that is turned as most of them are."""
+    """All parts of a value along one of its axes, and one part with the most common permutation."""
 
     parts: list[SiblingPart]
     common: SiblingPart
@@ -42,9 +42,9 @@ class SiblingFamily(NamedTuple):
 
 
 def share_transposes(graph: Graph) -> bool:
-    """Transpose the equal parts of each value as one, in place; whether there were any."""
+    """Transpose the equal parts of each value together, in place. Return whether there were any."""
     uses = graph.uses()
-    # Of the main graph alone: what a body captures from outside may be read there at any time.
+    # Only in the main graph: a body may read a value that it captures from outside at any time.
     similar_slices = (
         _match_family([_match_sibling(node, axis, uses) for node in slices], axis)
         for (_, axis), slices in cut_alike(graph).items()
@@ -69,7 +69,7 @@ def share_transposes(graph: Graph) -> bool:
 
 
 def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
-    """A slice along an axis, if it is not used otherwise."""
+    """Match a slice along an axis that is only reshaped and transposed; return the part or None."""
     after = _only_use(node, uses)
     if after is not None and after.op is ops.reshape:
         after = _only_use(after, uses)
@@ -91,7 +91,8 @@ def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
 
 
 def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily | None:
-    """The parts, if all are there and reshaped alike, and two of them transposed alike."""
+    """Return the family if all parts exist and are reshaped alike, and two have the same
+    permutation."""
     parts = [p for p in slices if p is not None]
     if len(parts) < len(slices) or len(parts) < 2:
         return None
@@ -106,13 +107,13 @@ def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily 
 
 
 def _permutation_between(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
-    """The transposition that gives axes another order."""
+    """Return the permutation from one order of axis groups to another."""
     left = list(enumerate(before))
     return [left.pop([group for _, group in left].index(target))[0] for target in after]
 
 
 def _transpose_family(editor: Editor, family: SiblingFamily) -> Value:
-    """All parts, transposed, along a new first axis."""
+    """Return all parts, transposed, along a new first axis."""
     common, count = family.common, len(family.parts)
     parts_axis = (Factor(family.axis, common.size, count),)
     source = editor.resolve(common.view.base)

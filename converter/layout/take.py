@@ -1,7 +1,7 @@
-"""Gathers of whole slices along one axis: ``jnp.take``, and ``x[i]`` as jnp writes it.
+"""Rewrite gathers of slices along one axis, as ``jnp.take`` and ``x[i]`` give them.
 
-jnp makes negative indices positive with a comparison, a sum and a selection. ONNX's ``Gather``
-counts negative ones from the end itself, so these go.
+jnp makes negative indices positive by a comparison, a sum and a selection. ONNX's ``Gather``
+accepts negative indices, so these operations are removed.
 """
 
 from jax import lax
@@ -34,9 +34,9 @@ def _match_take(node: Node, editor: Editor) -> Value | None:
 
 
 def _result_axes(node: Node, axis: int, index_rank: int) -> list[int]:
-    """The axes of what ``take`` gives in the order of the gather's result.
+    """Return the axes of the taken value in the order of the gather's result.
 
-    The axis that is taken along, which has one entry if the result keeps it, is none of them.
+    The indexed axis is left out; it has one entry if the result keeps it.
     """
     numbers, rank = node.params["dimension_numbers"], node.inputs[0].rank
     index_axes = iter(range(axis, axis + index_rank))
@@ -51,7 +51,8 @@ def _result_axes(node: Node, axis: int, index_rank: int) -> list[int]:
 
 
 def _unwrap_negative_indices(indices: Value, size: dims.Dim) -> Value:
-    """``i`` where ``indices`` is ``where(i < 0, i + size, i)``, seen through reshapes."""
+    """Return ``i`` if ``indices`` is ``where(i < 0, i + size, i)``, also through reshapes; else
+    ``indices``."""
     source = source_behind(indices, (ops.reshape, ops.broadcast_in_dim))
     selection = source.made_by(ops.select_n)
     sizes = [dims.size_product(v.shape) for v in (source, indices)]
@@ -67,7 +68,7 @@ def _unwrap_negative_indices(indices: Value, size: dims.Dim) -> Value:
 
 
 def _equals_size(value: Value, size: dims.Dim) -> bool:
-    """A constant, or a symbolic dimension as a value."""
+    """Return whether a value is this size, as a constant or as a symbolic dimension."""
     if (named := named_size(value)) is not None:
         return dims.same(named, size)
     source = source_behind(value, (ops.broadcast_in_dim, ops.convert_element_type))
