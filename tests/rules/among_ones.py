@@ -82,18 +82,18 @@ def form(draw: Draw) -> Case:
 
 
 CASES: dict[str, Case] = {
-    "layout.channel_forms.TURNABLE pointwise": Case(
+    "layout.channel_forms.BEFORE_REORDERING pointwise": Case(
         pointwise, swept(BEFORE_REORDERING), units=4, zeros=True, enough=12
     ),
-    "layout.channel_forms.TURNABLE moving": form(moving),
-    "layout.channel_forms.TURNABLE repeated": form(repeated),
-    "layout.channel_forms.behind_ones": Case(
+    "layout.channel_forms.BEFORE_REORDERING moving": form(moving),
+    "layout.channel_forms.BEFORE_REORDERING repeated": form(repeated),
+    "layout.channel_forms.drop_ones_before_transpose": Case(
         dropped, swept({ops.reshape: drop_ones_before_transpose})
     ),
-    "layout.channel_forms.as_repeat": Case(
+    "layout.channel_forms.match_repeat": Case(
         repeated, swept({ops.reshape: match_repeat}), prepare=[canonicalize]
     ),
-    "layout.channel_forms.TURNED[repeat]": Case(
+    "layout.channel_forms.AFTER_REORDERING[repeat]": Case(
         repeated,
         swept(AFTER_REORDERING),
         prepare=[canonicalize, swept({ops.reshape: match_repeat})],

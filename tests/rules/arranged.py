@@ -395,14 +395,14 @@ CASES: dict[str, Case] = {
     "layout.chains.merge_splits": Case(
         parted, made(ops.split, chains.merge_splits), prepare=[canonicalize]
     ),
-    "layout.contraction.as_matrix_product": Case(
+    "layout.contraction.to_matrix_product": Case(
         canonical.product, contracted, prepare=[canonicalize]
     ),
-    "layout.convolution.convolution": Case(
+    "layout.convolution.emit_convolution": Case(
         convolved,
         swept({ops.conv_general_dilated: partial(convolution.emit_convolution, takes=takes_all)}),
     ),
-    "layout.convolution.convolution by patches": Case(
+    "layout.convolution.emit_convolution by patches": Case(
         convolved,
         swept(
             {
@@ -430,7 +430,7 @@ CASES: dict[str, Case] = {
         for bind in (lax.reduce_window_sum_p.bind, lax.reduce_window_max_p.bind)
     },
     "layout.pooling.pooling_rules select": Case(gradient_of_maximum, pooled(False)),
-    "layout.pooling.average_pool": Case(
+    "layout.pooling.match_average_pool": Case(
         averaged,
         swept({ops.div: pooling.match_average_pool}),
         prepare=[pooled(False), canonicalize],

@@ -173,11 +173,11 @@ ONE_AXIS = {ops.resize: Form(frozenset(), refuses=lambda node, opset: "no kernel
 
 CASES: dict[str, Case] = {
     # -------------------------------------------------------------------------- layout and weights
-    "layout.channels.turn_channels": Case(
+    "layout.channels.reorder_channels": Case(
         convolutions, channels.reorder_channels, prepare=[until("channels")], units=64
     ),
     **{
-        f"layout.heads.rotary_operands{' plain' * (not has)}": Case(
+        f"layout.heads.emit_rotary{' plain' * (not has)}": Case(
             ROTARY,
             swept({ops.rotary: partial(heads.emit_rotary, has=lambda *_, has=has: has)}),
             prepare=[until("operands")],
@@ -195,7 +195,7 @@ CASES: dict[str, Case] = {
         for rule in (heads.attention_3d, heads.attention_3d_of_transposed)
     },
     **{
-        f"layout.norm_layout.group_norm_operands {has}": Case(
+        f"layout.norm_layout.emit_group_norm {has}": Case(
             grouped(False),
             swept({ops.group_norm: partial(norm_layout.emit_group_norm, has=lambda *_, h=has: h)}),
             prepare=[until("operands", target="standard")],
@@ -203,7 +203,7 @@ CASES: dict[str, Case] = {
         )
         for has in (True, False)
     },
-    "layout.norm_layout.BATCH[batch_norm]": Case(
+    "layout.norm_layout.BATCH_NORM_RULES[batch_norm]": Case(
         batch_norm, prepare=[until("batch norm operands")], units=64
     ),
     "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
