@@ -104,7 +104,7 @@ def to_onnx(request: FileRequest) -> Export:
     dump = _stage_dumper(os.environ.get("CONVERTER_DUMP"))
     with _freeze_existing_objects():
         graph = request.trace()
-        request.runtime.refuse_open(graph)
+        request.runtime.check_fixed_sizes(graph)
         dump("trace", graph)
         interface = request.interface(graph)
         checks = os.environ.get("CONVERTER_CHECK")
@@ -203,7 +203,7 @@ def clean_up_model(model: ir.Model, target: Target) -> ir.Model:
 
     Identity nodes stay: the lowering emits one only where an output needs a separate name.
     """
-    target.settle(model)
+    target.remove_quirks(model)
     output_types = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
     merge_nodes, drop_nodes = (
         common.CommonSubexpressionEliminationPass(),

@@ -17,7 +17,7 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.targets import Target
 from converter.targets.schemas import BFLOAT16_SINCE, operator
-from converter.targets.target import MissingKernel, narrowed_value, widened_value
+from converter.targets.target import MissingKernel, narrow_value, widen_value
 
 BRIEF = np.dtype(jnp.bfloat16)
 
@@ -33,11 +33,11 @@ def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, R
     for op in there:
         if opset < BFLOAT16_SINCE.get(operator(op), 0):
             missing = table.get(op, MissingKernel({}))
-            table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
+            table[op] = replace(missing, conversions={**missing.conversions, "bfloat16": "float32"})
     rules: dict[Op, Rule] = {op: partial(_through, missing=row) for op, row in table.items()}
     if target.bfloat16 is not None and any(map(_has_bfloat16, nodes)):
         for op in there - target.bfloat16:
-            wide = target.kernels.get(op, MissingKernel({})).detour.get("bfloat16", "float32")
+            wide = target.kernels.get(op, MissingKernel({})).conversions.get("bfloat16", "float32")
             row = MissingKernel({"bfloat16": wide})
             rules[op] = partial(_without_bfloat16, missing=row, other=rules.get(op))
     return rules
@@ -58,15 +58,15 @@ def _without_bfloat16(
 
 def _through(node: Node, editor: Editor, missing: MissingKernel) -> list[Value] | None:
     dtype = node.inputs[missing.first].dtype
-    return _computed(node, editor, dtype, missing) if dtype.name in missing.detour else None
+    return _computed(node, editor, dtype, missing) if dtype.name in missing.conversions else None
 
 
 def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: MissingKernel) -> list[Value]:
     """A node in a wider dtype than its own, which its parameters may name too."""
-    wide = np.dtype(missing.detour[dtype.name])
+    wide = np.dtype(missing.conversions[dtype.name])
     shifted = missing.order and dtype == np.uint64
     inputs = [
-        widened_value(editor, v, wide, shifted) if i >= missing.first and v.dtype == dtype else v
+        widen_value(editor, v, wide, shifted) if i >= missing.first and v.dtype == dtype else v
         for i, v in enumerate(node.inputs)
     ]
     narrow = [missing.back and v.dtype == dtype for v in node.outputs]
@@ -78,4 +78,4 @@ def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: MissingKerne
     made = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
     editor.nodes.append(made)
     pairs = zip(made.outputs, narrow, strict=True)
-    return [narrowed_value(editor, v, dtype, shifted) if b else v for v, b in pairs]
+    return [narrow_value(editor, v, dtype, shifted) if b else v for v, b in pairs]

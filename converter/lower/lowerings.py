@@ -108,7 +108,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     if unknown := entry.unknown(node.params):
         raise unsupported(node, b.opset, f"its rule does not know {', '.join(unknown)}")
     dtypes = {v.dtype.name for v in (*node.inputs, *node.outputs)}
-    if unsupported_dtypes := [d for d in dtypes if not b.shared.target.carries(node.op, d)]:
+    if unsupported_dtypes := [d for d in dtypes if not b.shared.target.allows_dtype(node.op, d)]:
         dtype = min(unsupported_dtypes)
         reason = f"nothing is computed in {dtype}; convert to float32 or int8 before, and back"
         raise unsupported(node, b.opset, reason)

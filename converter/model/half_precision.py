@@ -78,7 +78,7 @@ def lower_precision(
         if value.dtype == WIDE and users and all(node in nodes for node in users):
             _recast(value, half)
     _join(model.graph, nodes, half)
-    find_target(target).settle(model)
+    find_target(target).remove_quirks(model)
     return model
 
 
@@ -212,7 +212,7 @@ def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
         for value in node.outputs:
             if value.dtype == half:
                 _round(model.graph, node, value, half)
-    find_target(target).settle(model)
+    find_target(target).remove_quirks(model)
     return model
 
 

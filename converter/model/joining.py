@@ -39,7 +39,7 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
     after.insert_before(after[0], nodes)
     after.initializers.update({str(value.name): value for value in initializers})
     # What was a plain input of a product is one that nodes computed.
-    find_target(target).settle(second)
+    find_target(target).remove_quirks(second)
     return second
 
 

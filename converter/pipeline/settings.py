@@ -45,7 +45,7 @@ class PassSettings:
                 "attention_layout must be '4d' or '3d', or None for what the target runs best; "
                 f"received {self.attention_layout!r}"
             )
-        self.runtime.at(self.opset)
+        self.runtime.select_opset(self.opset)
         if isinstance(self.fuse, bool):
             return
         unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
@@ -62,7 +62,7 @@ class PassSettings:
     @property
     def version(self) -> int:
         """The opset: what is asked for, or else what suits the target."""
-        return self.runtime.at(self.opset)
+        return self.runtime.select_opset(self.opset)
 
     @property
     def layout(self) -> AttentionLayout:

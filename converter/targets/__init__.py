@@ -31,4 +31,4 @@ def find_target(text: str) -> Target:
         raise SpecError(
             f"target must be {names}, perhaps with versions (onnxruntime>=1.32); received {text!r}"
         )
-    return TARGETS[name].only(version_text)
+    return TARGETS[name].restrict_to_versions(version_text)

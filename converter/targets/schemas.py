@@ -35,5 +35,5 @@ OPERATOR_NAMES: Mapping[Op, str] = {
 def operator(op: Op) -> str:
     """Name in ONNX of an operation that was recognised or arranged: ``hard_swish`` is ``HardSwish``
     there."""
-    written = op.operator or OPERATOR_NAMES.get(op)
-    return written or "".join(part.capitalize() for part in op.name.split("_"))
+    name = op.operator or OPERATOR_NAMES.get(op)
+    return name or "".join(part.capitalize() for part in op.name.split("_"))

@@ -21,13 +21,13 @@ from converter.targets.casts import Casts, avoid_missing_kernels
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
 
-Detour = Mapping[str, str]
+ConversionTable = Mapping[str, str]
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
 """Operands of ``Attention``: [batch, heads, positions, width], or heads side by side."""
 
 
-LOWEST = np.iinfo(np.int64).min
+LOWEST_INT64 = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,29 @@ class MissingKernel:
     ``order`` of numbers matters, uint64 becomes int64 by moving 2**63 to 0.
     """
 
-    detour: Detour
+    conversions: ConversionTable
     first: int = 0
     back: bool = True
     order: bool = False
 
 
-def widened_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
+def widen_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
     """Value in a wider dtype; uint64 in int64 is ``shifted`` down, so that its order stays."""
-    wide = editor.convert(x, dtype)
-    return editor.binary(ops.add, wide, const(LOWEST, np.int64)) if shifted else wide
+    widened = editor.convert(x, dtype)
+    return editor.binary(ops.add, widened, const(LOWEST_INT64, np.int64)) if shifted else widened
 
 
-def narrowed_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
+def narrow_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
     """Undo what ``widened_value`` made of it."""
-    whole = editor.binary(ops.sub, x, const(LOWEST, np.int64)) if shifted else x
-    return editor.convert(whole, dtype)
+    unshifted = editor.binary(ops.sub, x, const(LOWEST_INT64, np.int64)) if shifted else x
+    return editor.convert(unshifted, dtype)
 
 
-Lack: TypeAlias = Callable[[str, str, int], bool]
+OperatorTest: TypeAlias = Callable[[str, str, int], bool]
 """Whether a runtime has not an operator, in a dtype, at an opset."""
 
 
-def lack(operators: str, dtypes: str = "", opsets: range = OPSETS) -> Lack:
+def lacks_operators(operators: str, dtypes: str = "", opsets: range = OPSETS) -> OperatorTest:
     """Names with blanks between them; no dtypes are all."""
     names, types = frozenset(operators.split()), frozenset(dtypes.split())
     return lambda operator, dtype, opset: (
@@ -130,12 +130,12 @@ class Lag:
     versions: str
     casts: Casts = field(default_factory=dict)
     newest: int = OPSETS[-1]
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[OperatorTest, ...] = ()
     model: Callable[[ir.Model], None] | None = None
 
 
 _CONTROL = (ops.cond, ops.scan, ops.while_)
-CARRIED: Mapping[str, frozenset[Op]] = {
+DATA_ONLY_DTYPES: Mapping[str, frozenset[Op]] = {
     "float8": frozenset({ops.convert_element_type, ops.reshape, ops.transpose, *_CONTROL}),
     **dict.fromkeys(("int4", "uint4"), frozenset({ops.convert_element_type, ops.cond})),
 }
@@ -159,7 +159,7 @@ class Target:
 
     name: str
     kernels: Mapping[Op, MissingKernel]
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[OperatorTest, ...] = ()
     quirks: tuple[Quirk, ...] = ()
     bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
@@ -172,7 +172,7 @@ class Target:
     dynamic_integers: bool = False
     forms: Mapping[Op, Form] = field(default_factory=dict)
 
-    def at(self, opset: int | None) -> int:
+    def select_opset(self, opset: int | None) -> int:
         """The opset that is asked for, or else its own. **Raises** `SpecError` if it has not."""
         if opset is None:
             return self.opset
@@ -181,7 +181,7 @@ class Target:
             raise SpecError(f"opset must be {ends} for {self.name}, received {opset}")
         return opset
 
-    def refuse_open(self, graph: Graph) -> None:
+    def check_fixed_sizes(self, graph: Graph) -> None:
         """**Raises** `SpecError` if a size is open that has to be fixed."""
         for value in graph.inputs if self.fixed else ():
             if names := [str(dim) for dim in value.shape if is_symbolic(dim)]:
@@ -195,18 +195,24 @@ class Target:
 
         A dtype that takes a detour counts as one that is taken.
         """
-        return not any(lacks(operator, np.dtype(dtype).name, opset) for lacks in self.lacks)
+        return not any(
+            is_lacking(operator, np.dtype(dtype).name, opset) for is_lacking in self.lacks
+        )
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
         """Whether there is such an operator for a dtype at an opset, here and in the standard."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
-    def carries(self, op: Op, dtype: str) -> bool:
+    def allows_dtype(self, op: Op, dtype: str) -> bool:
         """Whether an operation may have values of a dtype, which nothing is computed in perhaps."""
-        return all(op in taken for name, taken in CARRIED.items() if dtype.startswith(name))
+        return all(
+            op in supported_ops
+            for name, supported_ops in DATA_ONLY_DTYPES.items()
+            if dtype.startswith(name)
+        )
 
-    def settle(self, model: ir.Model) -> None:
+    def remove_quirks(self, model: ir.Model) -> None:
         """Rewrite a model in place where it would meet a quirk, or a kernel that is not there."""
         rewrites = [*(quirk.model for quirk in self.quirks), *(lag.model for lag in self.lags)]
         for rewrite in filter(None, rewrites):
@@ -214,50 +220,50 @@ class Target:
         for lag in self.lags:
             avoid_missing_kernels(model, lag.casts)
 
-    def only(self, version_text: str) -> Target:
+    def restrict_to_versions(self, version_text: str) -> Target:
         """The target in some of its versions, with the quirks of these and what one of them lacks.
 
         **Raises** `SpecError` if there is none that files are written for.
         """
         since = f">={self.oldest}" if self.oldest else ""
-        left = self.versions & versions(version_text or since)
-        if not left:
+        matching = self.versions & versions(version_text or since)
+        if not matching:
             oldest = ".".join(map(str, self.versions.low))
             raise SpecError(
                 f"{self.name}{version_text} has no version that files are written for: the oldest "
                 f"is {oldest}"
             )
-        quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & left)
-        lags = [lag for lag in self.lags if versions(lag.versions) & left]
+        quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & matching)
+        lags = [lag for lag in self.lags if versions(lag.versions) & matching]
         # Who asks for an opset and no versions means those that have it.
-        held = lags if version_text else []
-        newest = min([self.opsets[-1], *(lag.newest for lag in held)])
+        excluded = lags if version_text else []
+        newest = min([self.opsets[-1], *(lag.newest for lag in excluded)])
         opsets = range(self.opsets[0], newest + 1)
         return replace(
             self,
-            versions=left,
+            versions=matching,
             quirks=quirks,
             lags=tuple(lags),
-            lacks=self.lacks + tuple(lacks for lag in held for lacks in lag.lacks),
+            lacks=self.lacks + tuple(lacks for lag in excluded for lacks in lag.lacks),
             opsets=opsets,
             opset=min(self.opset, opsets[-1]),
         )
 
 
-UNWRITTEN = (
-    lack("GroupNormalization"),
-    lack("Attention RotaryEmbedding Gelu InstanceNormalization LSTM GRU RNN", "float64"),
-    lack("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),
-    lack("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
+LACKED_EVERYWHERE = (
+    lacks_operators("GroupNormalization"),
+    lacks_operators("Attention RotaryEmbedding Gelu InstanceNormalization LSTM GRU RNN", "float64"),
+    lacks_operators("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),
+    lacks_operators("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
 )
 """What no runtime has that was looked at, or what it has is slower than other operators."""
 
-NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
-UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
-BOOL: Detour = {"bool": "int32"}
-SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
-HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
-FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
+NARROW: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
+UNSIGNED: ConversionTable = {"uint32": "int64", "uint64": "int64"}
+BOOL: ConversionTable = {"bool": "int32"}
+SHORT: ConversionTable = dict.fromkeys(("int16", "uint16"), "int32")
+HALF: ConversionTable = dict.fromkeys(("float16", "bfloat16"), "float32")
+FLOATS: ConversionTable = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
 FORMULAS: Mapping[Op, MissingKernel] = {
     # Of several steps: in half precision each of them would be seen.

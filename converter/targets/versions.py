@@ -48,8 +48,8 @@ def versions(text: str) -> Versions:
             raise SpecError(f"versions are written like '>=1.31,<2'; received {text!r}")
         sign, numbers = match[1], re.sub(r"(\.0+)+$", "", match[2])
         release = tuple(map(int, numbers.split(".")))
-        after = (*release, 0)
-        low = {">=": release, ">": after, "==": release}.get(sign, ())
-        high = {"<": release, "<=": after, "==": after}.get(sign)
+        successor = (*release, 0)
+        low = {">=": release, ">": successor, "==": release}.get(sign, ())
+        high = {"<": release, "<=": successor, "==": successor}.get(sign)
         allowed &= Versions(low, high)
     return allowed

@@ -169,7 +169,7 @@ def fallbacks() -> Iterator[tuple[str, Case]]:
     for name in ("standard", "onnxruntime", "openvino"):
         target = find_target(name)
         for op, missing in target.kernels.items():
-            dtypes = [d for d in missing.detour if d in canonical.dtypes_of(op)]
+            dtypes = [d for d in missing.conversions if d in canonical.dtypes_of(op)]
             if not dtypes or op not in {**LAX, **canonical.REDUCED}:
                 continue
             draw = reduced(op, dtypes) if op in canonical.REDUCED else of_dtypes(op, dtypes)

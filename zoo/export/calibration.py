@@ -69,7 +69,7 @@ def write_fixed(
     model = load_typed(source)
     even_out(model)
     quantise(model, FixedColumns(model.graph, ranges), means)
-    converter.find_target(runtime).settle(model)
+    converter.find_target(runtime).remove_quirks(model)
     converter.save(model, target, written=written)
 
 

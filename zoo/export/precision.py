@@ -66,7 +66,7 @@ def derive(
         model = converter.lower_precision(model, half, [*large, *exact], "standard")
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
-    converter.find_target(runtime).settle(model)
+    converter.find_target(runtime).remove_quirks(model)
     converter.save(model, target, written=written)
 
 

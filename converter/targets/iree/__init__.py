@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from converter.targets.openvino import TARGET as OPENVINO
-from converter.targets.target import lack
+from converter.targets.target import lacks_operators
 
-LACKS = (*OPENVINO.lacks, lack("Attention RotaryEmbedding MatMulNBits"))
+LACKS = (*OPENVINO.lacks, lacks_operators("Attention RotaryEmbedding MatMulNBits"))
 
 TARGET = replace(OPENVINO, name="iree", oldest="3.13", lacks=LACKS)

@@ -15,20 +15,20 @@ from converter.targets.standard import TARGET as STANDARD
 from converter.targets.target import (
     BOOL,
     HALF,
+    LACKED_EVERYWHERE,
     NARROW,
     SHORT,
     UNSIGNED,
-    UNWRITTEN,
     MissingKernel,
     Target,
-    lack,
+    lacks_operators,
 )
 from converter.targets.versions import versions
 
-EXTREME_DETOUR = {**BOOL, **SHORT, **UNSIGNED}
+EXTREME_CONVERSIONS = {**BOOL, **SHORT, **UNSIGNED}
 # It adds in float64: what is left exact of it is in int64.
-SUMS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
-SORTED = {"bool": "int32", "uint16": "int32", **UNSIGNED}
+SUM_CONVERSIONS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
+SORT_CONVERSIONS = {"bool": "int32", "uint16": "int32", **UNSIGNED}
 
 KERNELS = {
     **STANDARD.kernels,
@@ -39,12 +39,14 @@ KERNELS = {
     ops.select_n: MissingKernel({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
     ops.pad: MissingKernel(SHORT),
     ops.cumsum: MissingKernel({**NARROW, **UNSIGNED}),
-    ops.reduce_sum: MissingKernel(SUMS),
-    **dict.fromkeys((ops.reduce_max, ops.reduce_min), MissingKernel(EXTREME_DETOUR, order=True)),
+    ops.reduce_sum: MissingKernel(SUM_CONVERSIONS),
     **dict.fromkeys(
-        (ops.argmax, ops.argmin), MissingKernel(EXTREME_DETOUR, back=False, order=True)
+        (ops.reduce_max, ops.reduce_min), MissingKernel(EXTREME_CONVERSIONS, order=True)
     ),
-    **dict.fromkeys((ops.top_k, ops.approx_top_k), MissingKernel(SORTED, order=True)),
+    **dict.fromkeys(
+        (ops.argmax, ops.argmin), MissingKernel(EXTREME_CONVERSIONS, back=False, order=True)
+    ),
+    **dict.fromkeys((ops.top_k, ops.approx_top_k), MissingKernel(SORT_CONVERSIONS, order=True)),
     **dict.fromkeys((ops.scatter_add, ops.scatter_mul), MissingKernel({**HALF, **BOOL})),
     **dict.fromkeys((ops.scatter_max, ops.scatter_min), MissingKernel({**HALF, **BOOL, **SHORT})),
     ops.max_pool_scatter: MissingKernel(HALF),
@@ -62,14 +64,14 @@ BFLOAT16 = frozenset(
 """Operations that have kernels of bfloat16: what only moves it, and what has bodies."""
 
 LACKS = (
-    *UNWRITTEN,  # in place of GroupNormalization it runs what takes twice the time
-    lack("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
-    lack("AveragePool Conv ConvTranspose", "float64"),
-    lack("LogSoftmax", "float64"),  # of rows that hold NaN it makes numbers
-    lack("GridSample", "float64", range(OPSETS.start, 20)),
-    lack("Sigmoid", "float64"),  # there is one, whose errors are those of float32
-    lack("Softplus", "float16", range(18, 22)),  # exp(x) + 1 in its place overflows
-    lack("Swish", opsets=range(25, OPSETS.stop)),  # nor does it take it apart there
+    *LACKED_EVERYWHERE,  # in place of GroupNormalization it runs what takes twice the time
+    lacks_operators("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
+    lacks_operators("AveragePool Conv ConvTranspose", "float64"),
+    lacks_operators("LogSoftmax", "float64"),  # of rows that hold NaN it makes numbers
+    lacks_operators("GridSample", "float64", range(OPSETS.start, 20)),
+    lacks_operators("Sigmoid", "float64"),  # there is one, whose errors are those of float32
+    lacks_operators("Softplus", "float16", range(18, 22)),  # exp(x) + 1 in its place overflows
+    lacks_operators("Swish", opsets=range(25, OPSETS.stop)),  # nor does it take it apart there
 )
 """Operators for which something else can stand in."""
 

@@ -55,7 +55,7 @@ class MovedNodes(Flag):
     """Nodes that the optimiser may have moved down to a value: transpositions that leave the first
     axis where it is or not, and whether a conversion stood behind one."""
 
-    NOTHING = 0
+    NO_NODES = 0
     INNER = auto()
     OUTER = auto()
     CONVERTED = auto()
@@ -67,34 +67,34 @@ Ranks: TypeAlias = "tuple[int, int] | None"
 """How many axes both operands of a product get, if they have to be others."""
 
 
-def _settled(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], None]:
+def _reshape_products(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], None]:
     """Give operands of products as many axes as is asked for."""
 
-    def settle(model: ir.Model) -> None:
-        moved: Moves = defaultdict(lambda: MovedNodes.NOTHING)
+    def reshape_products(model: ir.Model) -> None:
+        moves: Moves = defaultdict(lambda: MovedNodes.NO_NODES)
         writer = _Writer(model.graph)
         for node in list(model.graph.all_nodes()):
-            moved.update(dict.fromkeys(node.outputs, _products_moved(node, moved)))
+            moves.update(dict.fromkeys(node.outputs, _moves_through(node, moves)))
             if node.op_type == "MatMul" and not node.domain and all(map(_rank, node.inputs)):
-                new_ranks = ranks(node, moved)
+                new_ranks = ranks(node, moves)
                 if new_ranks is not None:
-                    _products_reshape(node, new_ranks, writer)
+                    _set_ranks(node, new_ranks, writer)
 
-    return settle
+    return reshape_products
 
 
-def keep_digits(model: ir.Model) -> None:
+def prevent_float64_fusion(model: ir.Model) -> None:
     """Write numbers of float64 in a form that no fusion takes."""
     writer = _Writer(model.graph)
     for node in list(model.graph.all_nodes()):
         if node.op_type in ("Mul", "Div", "Add") and not node.domain:
-            _keep_digits(node, writer)
+            _prevent_fusion(node, writer)
 
 
-def _products_moved(node: ir.Node, moved: Moves) -> MovedNodes:
+def _moves_through(node: ir.Node, moves: Moves) -> MovedNodes:
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
-        return MovedNodes.NOTHING
-    before = reduce(operator.or_, [moved[value] for value in node.inputs], MovedNodes.NOTHING)
+        return MovedNodes.NO_NODES
+    before = reduce(operator.or_, [moves[value] for value in node.inputs], MovedNodes.NO_NODES)
     if node.op_type == "Transpose":
         order = node.attributes.get("perm")
         inner = order is not None and order.as_ints()[0] == 0
@@ -131,72 +131,76 @@ def _rank(value: ir.Value | None) -> int:
     return 0 if value is None or value.shape is None else value.shape.rank()
 
 
-@_settled
-def column(node: ir.Node, moved: Moves) -> Ranks:
+@_reshape_products
+def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
     """Product with a vector, unless nothing computed the matrix."""
     left, right = map(_rank, node.inputs)
     matrix = node.inputs[0]
-    turns = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
-    return (left, 2) if turns else None
+    needs_column = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
+    return (left, 2) if needs_column else None
 
 
-@_settled
-def equal_ranks(node: ir.Node, moved: Moves) -> Ranks:
+@_reshape_products
+def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
     left, right = map(_rank, node.inputs)
-    errs = any(v is not None and _errs(v, moved[v]) for v in node.inputs)
-    return (max(left, right),) * 2 if left != right and errs else None
+    may_lose = any(v is not None and _may_lose_transpose(v, moves[v]) for v in node.inputs)
+    return (max(left, right),) * 2 if left != right and may_lose else None
 
 
-@_settled
-def stack(node: ir.Node, moved: Moves) -> Ranks:
+@_reshape_products
+def stack_matrices(node: ir.Node, moves: Moves) -> Ranks:
     matrices = all(_rank(v) == 2 for v in node.inputs)
-    return (3, 3) if matrices and _loses_output(node, moved) else None
+    return (3, 3) if matrices and _may_lose_output(node, moves) else None
 
 
-def _products_reshape(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
+def _set_ranks(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
     left, right = map(_rank, node.inputs)
-    row, column = (left == 1), (right == 1)
-    stack = range(max(ranks) - max(left, right, 2))
+    is_row, is_column = (left == 1), (right == 1)
+    stacked_axes = range(max(ranks) - max(left, right, 2))
     writer.unsqueeze(node, 0, range(ranks[0] - left))
     last = ranks[1] - 1
-    writer.unsqueeze(node, 1, [*range(last - 1), last] if column else range(ranks[1] - right))
+    writer.unsqueeze(node, 1, [*range(last - 1), last] if is_column else range(ranks[1] - right))
     end = max(ranks)
-    lost = [*stack, *([end - 2] if row else []), *([end - 1] if column else [])]
-    writer.squeeze(node, lost)
+    added_axes = [*stacked_axes, *([end - 2] if is_row else []), *([end - 1] if is_column else [])]
+    writer.squeeze(node, added_axes)
 
 
-def _loses_output(node: ir.Node, moved: Moves) -> bool:
+def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
     """Whether both operands may be turned, and one of them is an output of the graph."""
-    turned = all(moved[v] for v in node.inputs)
+    are_transposed = all(moves[v] for v in node.inputs)
     is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
-    return turned and is_summed and any(v is not None and v.is_graph_output() for v in node.inputs)
+    return (
+        are_transposed
+        and is_summed
+        and any(v is not None and v.is_graph_output() for v in node.inputs)
+    )
 
 
-def _errs(value: ir.Value, moved: MovedNodes) -> bool:
+def _may_lose_transpose(value: ir.Value, moved: MovedNodes) -> bool:
     """Whether the fusion may take out a transposition that it cannot take in."""
     converted = MovedNodes.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
     return converted and MovedNodes.OUTER in moved and _rank(value) >= 3
 
 
-def _keep_digits(node: ir.Node, writer: _Writer) -> None:
+def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
     """Repeat a float64 number along the last axis of known size, or put an axis in between."""
     for index, other in ((0, 1), (1, 0)):
         number, array = node.inputs[index], node.inputs[other]
         if number is None or array is None or array.shape is None:
             continue
-        maker = array.producer()
-        if array.shape.rank() < 2 and (maker is None or maker.op_type != "MatMul"):
+        producer = array.producer()
+        if array.shape.rank() < 2 and (producer is None or producer.op_type != "MatMul"):
             continue  # a norm has two axes
         if number.dtype != ir.DataType.DOUBLE or not number.is_initializer():
             continue
         if number.shape is None or any(d != 1 for d in number.shape):
             continue
         sizes = enumerate(array.shape)
-        long = [(i, size) for i, size in sizes if isinstance(size, int) and size > 1]
-        if long:
-            axis, size = long[-1]
-            wide = [size] + [1] * (array.shape.rank() - axis - 1)
-            writer.before(node, index, "Expand", wide, wide)
+        long_axes = [(i, size) for i, size in sizes if isinstance(size, int) and size > 1]
+        if long_axes:
+            axis, size = long_axes[-1]
+            expanded_shape = [size] + [1] * (array.shape.rank() - axis - 1)
+            writer.insert_before(node, index, "Expand", expanded_shape, expanded_shape)
         else:
             writer.unsqueeze(node, other, [0])
             writer.squeeze(node, [0])
@@ -220,32 +224,32 @@ class _Writer:
         shape = list(value.shape)
         for axis in axes:
             shape.insert(axis, 1)
-        self.before(node, index, "Unsqueeze", axes, shape)
+        self.insert_before(node, index, "Unsqueeze", axes, shape)
 
     def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
         """Take the axes out of the result again, which the node's readers get."""
-        (whole,) = node.outputs
+        (unsqueezed,) = node.outputs
         if not axes or node.graph is None:
             return
-        made = self._node("Squeeze", whole, axes)
-        (result,) = made.outputs
-        node.graph.insert_after(node, made)
-        result.name, whole.name = whole.name, result.name
-        result.shape = ir.Shape(whole.shape) if whole.shape is not None else None
-        whole.shape = None
-        ir.convenience.replace_all_uses_with(whole, result, replace_graph_outputs=True)
-        made.replace_input_with(0, whole)
+        squeeze_node = self._node("Squeeze", unsqueezed, axes)
+        (result,) = squeeze_node.outputs
+        node.graph.insert_after(node, squeeze_node)
+        result.name, unsqueezed.name = unsqueezed.name, result.name
+        result.shape = ir.Shape(unsqueezed.shape) if unsqueezed.shape is not None else None
+        unsqueezed.shape = None
+        ir.convenience.replace_all_uses_with(unsqueezed, result, replace_graph_outputs=True)
+        squeeze_node.replace_input_with(0, unsqueezed)
 
-    def before(
+    def insert_before(
         self, node: ir.Node, index: int, operator: str, numbers: Sequence[int], shape: Sequence[Any]
     ) -> None:
         """Put a node in front of an operand."""
         value = node.inputs[index]
         assert value is not None
-        made = self._node(operator, value, numbers)
-        made.outputs[0].shape = ir.Shape(shape)
-        node.prepend(made)
-        node.replace_input_with(index, made.outputs[0])
+        new_node = self._node(operator, value, numbers)
+        new_node.outputs[0].shape = ir.Shape(shape)
+        node.prepend(new_node)
+        node.replace_input_with(index, new_node.outputs[0])
 
     def _node(self, operator: str, value: ir.Value, numbers: Sequence[int]) -> ir.Node:
         """An operator with whole numbers for its second operand."""

@@ -26,7 +26,7 @@ Orders: TypeAlias = frozenset[Order] | None
 
 NO_ORDER: Orders = frozenset()
 
-AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
+SCALED_AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
     "linear": {
         **{rank: (frozenset(range(rank)),) for rank in (2, 3)},
         4: (frozenset({1, 2}), frozenset({2, 3})),
@@ -36,10 +36,10 @@ AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
 }
 """By mode and rank the axes that can be scaled together, or some of them."""
 
-MOVED = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
+MOVED_ORDERS = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
 """Transpositions that are moved through a resize."""
 
-MOST = 8
+MAX_ORDERS = 8
 """Different transpositions of one value that are told apart."""
 
 BARRIERS = frozenset(
@@ -54,32 +54,34 @@ BARRIERS = frozenset(
 
 def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
     """Return whether there is a kernel that scales these axes of so many."""
-    return mode not in AXES or any(set(axes) <= taken for taken in AXES[mode].get(rank, ()))
+    return mode not in SCALED_AXES or any(
+        set(axes) <= supported for supported in SCALED_AXES[mode].get(rank, ())
+    )
 
 
 def scaled_axes(node: Node) -> list[int]:
     """The axes whose size a resize changes, as far as that is known."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
-    return [axis for axis, (old, new) in pairs if not dims.same(old, new)]
+    return [axis for axis, (before, after) in pairs if not dims.same(before, after)]
 
 
-def mode_of(node: Node) -> str:
+def resize_mode(node: Node) -> str:
     """ONNX's mode for a resize."""
     name: str = node.params["kinds"][0][0]
     return next((mode for mode in ("nearest", "cubic") if name.startswith(mode)), "linear")
 
 
-def one_axis_each(node: Node, editor: Editor) -> Value | None:
+def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
     """Resize the last two of four axes one after the other: there is a kernel for each alone.
 
     That is done where a transposition may be moved to the resize behind which it would have none.
     """
     (x,), axes = node.inputs, node.params["axes"]
-    if x.rank != 4 or set(axes) != {2, 3} or mode_of(node) not in AXES:
+    if x.rank != 4 or set(axes) != {2, 3} or resize_mode(node) not in SCALED_AXES:
         return None
     orders, scaled = moved_orders(x, editor.memo), scaled_axes(node)
-    moved = MOVED if orders is None else MOVED & orders
-    if all(has_kernel(mode_of(node), 4, [order[axis] for axis in scaled]) for order in moved):
+    moved = MOVED_ORDERS if orders is None else MOVED_ORDERS & orders
+    if all(has_kernel(resize_mode(node), 4, [order[axis] for axis in scaled]) for order in moved):
         return None
     for axis in (3, 2):
         size = node.out.shape[axis]
@@ -101,7 +103,7 @@ def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
         if missing:
             stack += missing
         else:
-            memo["orders", id(top)] = _orders_behind(top, memo)
+            memo["orders", id(top)] = _compute_orders(top, memo)
             stack.pop()
     orders: Orders = memo["orders", id(value)]
     return orders
@@ -113,20 +115,22 @@ def _sources(value: Value) -> list[Value]:
     return [] if node is None or node.op in BARRIERS or _merges(node) else node.inputs
 
 
-def _orders_behind(value: Value, memo: dict[Any, Any]) -> Orders:
-    node, found = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
+def _compute_orders(value: Value, memo: dict[Any, Any]) -> Orders:
+    node, source_orders = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
     if node is None or node.op in BARRIERS or _merges(node):
         return NO_ORDER
     if node.op is ops.transpose:
-        return _composed(tuple(node.params["permutation"]), found[0][1])
+        return _compose_order(tuple(node.params["permutation"]), source_orders[0][1])
     if not (node.op.elementwise or node.op.moves or node.op.reduces or node.op in _TRANSPARENT):
         return None
     if node.op is ops.reshape:
-        found = [(value, _with_ones(node, orders)) for _, orders in found]
-    moved = [(v.rank, orders) for v, orders in found if orders != NO_ORDER]
+        source_orders = [
+            (value, _orders_after_reshape(node, orders)) for _, orders in source_orders
+        ]
+    moved = [(v.rank, orders) for v, orders in source_orders if orders != NO_ORDER]
     if any(orders is None or rank != value.rank for rank, orders in moved):
         return None
-    return _few(order for _, orders in moved for order in orders or ())
+    return _limit_orders(order for _, orders in moved for order in orders or ())
 
 
 _TRANSPARENT = frozenset(
@@ -135,7 +139,7 @@ _TRANSPARENT = frozenset(
 """Operations that are written without a transposition, and through which one may be moved."""
 
 
-def _with_ones(node: Node, orders: Orders) -> Orders:
+def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
     """Return transpositions in front of a reshape as those behind it, or None if they are unknown.
 
     They are known if the reshape adds or removes axes of one, before and behind all other axes.
@@ -143,17 +147,19 @@ def _with_ones(node: Node, orders: Orders) -> Orders:
     if orders is None or orders == NO_ORDER:
         return orders
     before, after = node.inputs[0].shape, node.out.shape
-    added, removed = _first_of_ones(after, before), _first_of_ones(before, after)
+    added, removed = _start_among_ones(after, before), _start_among_ones(before, after)
     if added is not None:
         last = range(added + len(before), len(after))
-        return _few((*range(added), *(added + axis for axis in o), *last) for o in orders)
+        return _limit_orders((*range(added), *(added + axis for axis in o), *last) for o in orders)
     if removed is not None:
-        kept = range(removed, removed + len(after))
-        return _few(_renumbered([order[axis] for axis in kept]) for order in orders)
+        kept_axes = range(removed, removed + len(after))
+        return _limit_orders(
+            _renumber_axes([order[axis] for axis in kept_axes]) for order in orders
+        )
     return None
 
 
-def _first_of_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
+def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
     """Return the axis of ``longer`` at which ``shorter`` starts, if all other axes are of one."""
     for first in range(len(longer) - len(shorter) + 1):
         end = first + len(shorter)
@@ -163,7 +169,7 @@ def _first_of_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
     return None
 
 
-def _renumbered(axes: list[int]) -> Order:
+def _renumber_axes(axes: list[int]) -> Order:
     """Return the permutation that orders as many axes in the same way."""
     return tuple(sorted(axes).index(axis) for axis in axes)
 
@@ -175,14 +181,14 @@ def _merges(node: Node) -> bool:
     return not dims.same_shape(tuple(before), tuple(after))
 
 
-def _composed(last: Order, before: Orders) -> Orders:
+def _compose_order(last: Order, before: Orders) -> Orders:
     """A transposition, alone or as one with those before it."""
     if before is None:
         return None
     same_rank = [first for first in before if len(first) == len(last)]
-    return _few([last, *(tuple(first[i] for i in last) for first in same_rank)])
+    return _limit_orders([last, *(tuple(first[i] for i in last) for first in same_rank)])
 
 
-def _few(orders: Iterable[Order]) -> Orders:
+def _limit_orders(orders: Iterable[Order]) -> Orders:
     different = frozenset(orders)
-    return different if len(different) <= MOST else None
+    return different if len(different) <= MAX_ORDERS else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from converter.ir import ops
 from converter.targets.standard import TARGET as STANDARD
-from converter.targets.target import HALF, NARROW, UNSIGNED, UNWRITTEN, MissingKernel
+from converter.targets.target import HALF, LACKED_EVERYWHERE, NARROW, UNSIGNED, MissingKernel
 
 KERNELS = {
     **STANDARD.kernels,
@@ -15,4 +15,6 @@ KERNELS = {
     ops.pow: MissingKernel({**NARROW, **UNSIGNED}, first=1),
 }
 
-TARGET = replace(STANDARD, name="openvino", kernels=KERNELS, lacks=UNWRITTEN, oldest="2026.3")
+TARGET = replace(
+    STANDARD, name="openvino", kernels=KERNELS, lacks=LACKED_EVERYWHERE, oldest="2026.3"
+)

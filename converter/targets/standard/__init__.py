@@ -12,7 +12,7 @@ from converter.targets.target import (
     UNSIGNED,
     MissingKernel,
     Target,
-    lack,
+    lacks_operators,
 )
 
 KERNELS = {
@@ -39,5 +39,5 @@ KERNELS = {
 TARGET = Target(
     "standard",
     KERNELS,
-    (lack("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),),
+    (lacks_operators("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),),
 )

@@ -5,11 +5,11 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from converter.targets.openvino import TARGET as OPENVINO
-from converter.targets.target import Quirk, lack
+from converter.targets.target import Quirk, lacks_operators
 
 # It takes Attention apart when it loads a file, into products that take a third longer than ours;
 # and where there is more than one image, 4-bit products behind it are wrong.
-LACKS = (*OPENVINO.lacks, lack("Attention"))
+LACKS = (*OPENVINO.lacks, lacks_operators("Attention"))
 
 
 def forget_values(model: ir.Model) -> None:

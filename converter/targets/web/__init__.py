@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from converter.opsets import WEB_RELEASE
 from converter.targets.onnxruntime import TARGET as ONNXRUNTIME
-from converter.targets.target import lack
+from converter.targets.target import lacks_operators
 
-LACKS = (*ONNXRUNTIME.lacks, lack("ReduceLogSumExp"))
+LACKS = (*ONNXRUNTIME.lacks, lacks_operators("ReduceLogSumExp"))
 TARGET = replace(ONNXRUNTIME, name="web", attention_layout="4d", oldest=WEB_RELEASE, lacks=LACKS)
