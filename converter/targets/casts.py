@@ -1,8 +1,8 @@
-"""Dtypes that versions of a runtime have no kernel for, computed in one that they have.
+"""Insert conversions around ONNX nodes whose dtype some versions of a runtime do not support.
 
-The nodes are those of the ONNX model, so that it does not matter which rule wrote them. All is
-exact: integers are computed in wider ones, and converting back wraps. uint64 becomes int64 bit for
-bit, moved so that its order stays where that matters.
+The pass works on the nodes of the ONNX model, whichever rule emitted them. All conversions are
+exact: integers are computed in wider ones, and the conversion back wraps. uint64 becomes int64 bit
+by bit, shifted where the order of numbers matters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import onnx_ir as ir
 from converter.ir.names import Names
 
 Casts: TypeAlias = Mapping[str, Mapping[str, str]]
-"""By operator, the dtypes without a kernel, and those to compute in."""
+"""By operator, the unsupported dtypes with the dtypes to compute in."""
 
 
 ORDER_COMPARISONS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
@@ -27,7 +27,7 @@ FIXED_RESULT_DTYPES = {
     **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size", "NonZero"), ir.DataType.INT64),
     **dict.fromkeys(("MatMulInteger", "ConvInteger"), ir.DataType.INT32),
 }
-"""Operators that give one dtype, whatever they take."""
+"""Operators with a result of one dtype, whatever their operands are."""
 
 RESULT_DTYPE_OPERANDS = {
     "Where": 1,
@@ -36,13 +36,13 @@ RESULT_DTYPE_OPERANDS = {
     "QuantizeLinear": 2,
     "DequantizeLinear": 1,
 }
-"""The operand whose dtype a result has, where that is not the first one."""
+"""Index of the operand that has the dtype of the result, if it is not the first one."""
 
 Dtypes: TypeAlias = dict[ir.Value | None, ir.DataType | None]
 
 
 def inferred_dtypes(model: ir.Model) -> Dtypes:
-    """Dtypes of all values: what a rule writes on the way to its results is not stamped."""
+    """Return the dtypes of all values; intermediate values that a rule emits have no dtype set."""
     dtypes: Dtypes = {}
     for node in model.graph.all_nodes():
         for value in node.inputs:
@@ -66,7 +66,7 @@ def _result_dtype(node: ir.Node, index: int, dtypes: Dtypes) -> ir.DataType | No
 
 
 class ModelWriter:
-    """Adds nodes around others, under names that are free."""
+    """Writer that inserts nodes into a model under unused names."""
 
     def __init__(self, model: ir.Model) -> None:
         self._graph = model.graph
@@ -79,7 +79,7 @@ class ModelWriter:
         return Names(named)
 
     def add_number(self, number: float, dtype: ir.DataType) -> ir.Value:
-        """A constant."""
+        """Return a new scalar initializer."""
         name = self._names.take("number")
         tensor = ir.tensor(np.asarray(number, dtype.numpy()), name=name)
         value = ir.val(name, const_value=tensor)
@@ -94,7 +94,8 @@ class ModelWriter:
         dtype: ir.DataType,
         **fields: int,
     ) -> ir.Value:
-        """The result of a new node in front of another, of the shape of its first operand."""
+        """Return the result of a new node before another node; it has the shape of its first
+        operand."""
         new_node = ir.node(operator, operands, fields, num_outputs=1)
         (result,) = new_node.outputs
         result.name = new_node.name = self._names.take(f"{operands[0].name}_{operator.lower()}")
@@ -109,7 +110,7 @@ class ModelWriter:
         unsupported_dtype: ir.DataType,
         wider_dtype: ir.DataType,
     ) -> ir.Value:
-        """Let a node give a wider dtype, and its readers what they had."""
+        """Change a node's output to a wider dtype, and give its readers the original one."""
         assert node.graph is not None
         cast_node = ir.node("Cast", [output], {"to": int(unsupported_dtype)}, num_outputs=1)
         (result,) = cast_node.outputs
@@ -123,7 +124,7 @@ class ModelWriter:
 
 
 def avoid_missing_kernels(model: ir.Model, casts: Casts) -> None:
-    """Put conversions around the nodes that there is no kernel for, in place."""
+    """Insert conversions around the nodes without a kernel, in place."""
     present = {node.op_type for node in model.graph.all_nodes()}
     if not present & casts.keys():
         return

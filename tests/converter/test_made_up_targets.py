@@ -106,7 +106,7 @@ def test_versions(text):
         ("onnxruntime 1.32", "versions are written like"),
         (
             "onnxruntime<1.18",
-            "onnxruntime<1.18 has no version that files are written for: the oldest",
+            "onnxruntime<1.18 has no supported version: the oldest one",
         ),
         ("qnn>=2", "target must be iree, onnxruntime"),
         ("", "target must be iree, onnxruntime"),

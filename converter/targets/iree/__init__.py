@@ -1,4 +1,4 @@
-"""IREE, which compiles what ``iree-import-onnx`` makes of a file: looked at in 3.13.0 on a CPU."""
+"""IREE, which compiles the output of ``iree-import-onnx``; examined in version 3.13.0 on a CPU."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Floats that ONNX Runtime gets wrong, written in another way."""
+"""Rewrite operations on floats that ONNX Runtime computes wrongly."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +12,12 @@ from converter.ir.scalars import scalar
 
 NEGATIVE_ZERO = -0.0
 FLOAT8_OVERFLOW = 61440
-"""From here on float8_e5m2 has no finite number."""
+"""Magnitude from which on numbers are rounded to infinity in float8_e5m2."""
 
 
 def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
-    """Zeros in front of a pool as zeros that stay there; transpositions may lie between."""
+    """Pad with -0.0 before a pool, also through transposes, so that the runtime does not merge the
+    pad."""
     views, pad = list[Node](), node.inputs[0].node
     while pad is not None and pad.op in (ops.reshape, ops.transpose):
         views.append(pad)
@@ -30,7 +31,7 @@ def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
 
 
 def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
-    """The number alone where nothing is left of what is padded."""
+    """Return the filler alone if cropping leaves no element of the operand."""
     x, number = node.inputs
     config = node.params["padding_config"]
     dilated = (n + max(n - 1, 0) * inner for n, (_, _, inner) in zip(x.shape, config, strict=True))
@@ -43,7 +44,7 @@ def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
 
 
 def pad_before_pool(node: Node, editor: Editor) -> Value | None:
-    """Zeros that count, written in front of the window where it would miss some of them."""
+    """Pad with zeros in a separate node where the pool would not count some of its padding."""
     padding, (x,) = node.params["padding"], node.inputs
     same_everywhere = len({size for ends in padding for size in ends}) == 1
     if same_everywhere or len(padding) < 2 or not node.params.get("include_pad", True):
@@ -56,20 +57,20 @@ def pad_before_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
-    """NaN where the operand is."""
+    """Return NaN where the operand of erf is NaN."""
     (x,) = node.inputs
     return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
 
 
 def select_slope(node: Node, editor: Editor) -> Value:
-    """Each number or its product with the slope."""
+    """Return each number or its product with the slope."""
     x, slope = node.inputs
     is_nonnegative = editor.compare(ops.ge, x, const(0, x.dtype))
     return editor.where(is_nonnegative, x, editor.binary(ops.mul, x, slope))
 
 
 def repeat_keys(node: Node, editor: Editor) -> Value | None:
-    """Keys and values of every head where heads share them, and a mask tells the heads apart."""
+    """Repeat shared keys and values for each head if the mask differs between heads."""
     query, key, value, *masks = node.inputs
     heads, shared = node.params["q_heads"], node.params["kv_heads"]
     if heads == shared or all(mask.rank < 3 or mask.shape[-3] == 1 for mask in masks):
@@ -79,7 +80,7 @@ def repeat_keys(node: Node, editor: Editor) -> Value | None:
 
 
 def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
-    """Each head so often: [batch, heads, rows, width] or [batch, rows, heads * width]."""
+    """Repeat each head: [batch, heads, rows, width] or [batch, rows, heads * width]."""
     axis = 1 if x.rank == 4 else 2
     width = x.shape[-1] if x.rank == 4 else dims.as_dim(x.shape[-1] // heads)
     before, inner_shape = x.shape[:axis], (x.shape[2], width) if x.rank == 4 else (width,)
@@ -93,7 +94,7 @@ def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
 
 
 def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
-    """One number as an array of one."""
+    """Compute the GELU of a scalar on an array of one element."""
     (x,) = node.inputs
     if x.shape or x.dtype != np.float32:
         return None
@@ -101,7 +102,7 @@ def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
 
 
 def put_factor_first(node: Node, editor: Editor) -> Value | None:
-    """An infinite or huge factor of a convolution as the first operand, where no fusion sees it."""
+    """Make an infinite or huge factor of a convolution the first operand, where it is not fused."""
     convolved, other = node.inputs
     factor = None if convolved.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
     if factor is None or not np.any(np.abs(factor) > LARGEST_SCALE):
@@ -110,7 +111,7 @@ def put_factor_first(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
-    """Keep infinite before what is rounded to infinity."""
+    """Replace numbers that round to infinity by infinity before the conversion."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
         return None
@@ -121,7 +122,7 @@ def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
 
 
 def expand_logistic(node: Node, editor: Editor) -> Value:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     (x,), one = node.inputs, const(1, node.out.dtype)
     negated = editor.add(ops.neg, [x], x.shape, x.dtype)
     power = editor.add(ops.exp, [negated], x.shape, x.dtype)

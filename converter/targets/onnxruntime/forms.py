@@ -1,7 +1,7 @@
-"""Forms of operations for which ONNX Runtime's CPU has a kernel, of those written as one operator.
+"""Forms of operations for which ONNX Runtime's CPU provider has a kernel.
 
-Found by running a file for each form (`tests/runtimes/forms.py`; 1.32.0). float16 is computed in
-float32 where it has no kernel of its own, by the runtime itself.
+They were found by running a file for each form (`tests/runtimes/forms.py`; 1.32.0). The runtime
+computes float16 in float32 where it has no kernel for it.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from converter.targets.target import Form
 FLOATS = frozenset({"float16", "float32"})
 ALL_FLOATS = FLOATS | {"float64"}
 IMAGES = range(3, 6)
-"""Numbers of axes of an image, a line or a volume with batch and channels."""
+"""Numbers of axes of a line, an image or a volume, with batch and channels."""
 
 
 def _refuses_dilation(node: Node, opset: int) -> str:

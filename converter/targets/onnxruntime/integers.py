@@ -1,4 +1,4 @@
-"""Integers that ONNX Runtime gets wrong, written in another way."""
+"""Rewrite operations on integers that ONNX Runtime computes wrongly."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from converter.targets.target import narrow_value, widen_value
 
 
 def _reduced_axes_last(node: Node, editor: Editor) -> Value:
-    """The operand as [axes that stay…, all that is reduced]."""
+    """Return the operand as [kept axes…, all reduced axes merged]."""
     x, axes = node.inputs[0], node.params["axes"]
     kept_axes = [i for i in range(x.rank) if i not in axes]
     size = dims.size_product([x.shape[i] for i in axes])
@@ -23,7 +23,7 @@ def _reduced_axes_last(node: Node, editor: Editor) -> Value:
 
 
 def sum_by_product(node: Node, editor: Editor) -> Value | None:
-    """64 bits wrap in a product with ones, which is the one sum that is added exactly."""
+    """Sum 64-bit integers by a matrix product with ones, the only sum that wraps exactly."""
     if node.out.dtype not in (np.int64, np.uint64) or _depends_on_sizes_only(node.inputs[0]):
         return None
     x = _reduced_axes_last(node, editor)
@@ -33,12 +33,13 @@ def sum_by_product(node: Node, editor: Editor) -> Value | None:
 
 
 def _depends_on_sizes_only(x: Value) -> bool:
-    """Made of constants and sizes alone: no sum of such coordinates comes near 2**53."""
+    """Return whether a value is computed from constants and sizes only: such sums stay below
+    2**53."""
     return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
 
 
 def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
-    """Halves times halves, until one is left."""
+    """Multiply integers by repeatedly multiplying one half of the axis with the other."""
     if not is_integer(node.out.dtype):
         return None
     x = _reduced_axes_last(node, editor)
@@ -60,7 +61,7 @@ def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
 
 
 def _multiply_by_scan(x: Value, out: Value, editor: Editor) -> Value:
-    """One factor after the other along the last axis, whose length only the caller knows."""
+    """Multiply along the last axis one factor at a time, for an axis of named size."""
     last = x.rank - 1
     start = editor.broadcast(const(1, out.dtype), out.shape, ())
     lines = editor.transpose(x, (last, *range(last)))
@@ -74,9 +75,9 @@ def _multiply_by_scan(x: Value, out: Value, editor: Editor) -> Value:
 
 
 def exact_extreme(node: Node, editor: Editor) -> Value | None:
-    """The first of 64 bits sorted; the least is the complement of the complements' greatest.
+    """Compute the maximum or minimum of 64-bit integers by sorting, and of uint32 in float64.
 
-    32 bits without a sign go through float64.
+    The minimum is the complement of the maximum of the complements.
     """
     dtype = node.out.dtype
     if dtype == np.uint32:
@@ -94,7 +95,7 @@ def exact_extreme(node: Node, editor: Editor) -> Value | None:
 
 
 def _complement(editor: Editor, x: Value) -> Value:
-    """-1 - x, which turns the order of all integers round."""
+    """Return -1 - x, which reverses the order of all integers."""
     return editor.binary(ops.sub, const(-1, x.dtype), x)
 
 
@@ -102,7 +103,7 @@ def _complement(editor: Editor, x: Value) -> Value:
 
 
 def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
-    """Sign by comparisons with zero."""
+    """Compute the sign of int64 by comparisons with zero."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:
         return None
@@ -111,7 +112,7 @@ def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
 
 
 def divide_lowest(node: Node, editor: Editor) -> Value | None:
-    """The lowest integer divided by -1 is itself."""
+    """Return the negated dividend for a division by -1; the lowest integer then stays the same."""
     x, y = node.inputs
     if not _may_overflow(x, y):
         return None
@@ -121,7 +122,7 @@ def divide_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
-    """The remainder by 1 is that by -1."""
+    """Compute the remainder by -1 as the one by 1."""
     x, y = node.inputs
     if not _may_overflow(x, y):
         return None
@@ -129,7 +130,7 @@ def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
-    """Remainder that the quotient leaves."""
+    """Compute the remainder of 64-bit integers from the quotient."""
     x, y = node.inputs
     if node.out.dtype not in (np.int64, np.uint64):
         return None
@@ -138,7 +139,8 @@ def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
 
 
 def _may_overflow(x: Value, y: Value) -> bool:
-    """Whether the lowest integer may be divided by -1; 8 and 16 bits are divided in 32."""
+    """Return whether the lowest integer may be divided by -1; 8 and 16 bits are divided in 32
+    bits."""
     is_wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
     return is_wide and not (
         known_range(x).misses(int(lowest(x.dtype))) or known_range(y).misses(-1)
@@ -146,6 +148,6 @@ def _may_overflow(x: Value, y: Value) -> bool:
 
 
 def _replace_minus_one(y: Value, editor: Editor) -> tuple[Value, Value]:
-    """Where it is -1, and ones in its place."""
+    """Return where ``y`` is -1, and ``y`` with 1 in these positions."""
     negative = editor.compare(ops.eq, y, const(-1, y.dtype))
     return negative, editor.where(negative, const(1, y.dtype), y)

@@ -1,8 +1,8 @@
-"""What came to ONNX Runtime's CPU after the oldest version that files are written for.
+"""Kernels that ONNX Runtime's CPU provider got after the oldest version that files are written for.
 
-Found by loading a file for each operator and dtype in 1.18 to 1.31. What has no wider dtype is not
-here, and does not load: quotients of uint64 before 1.21; places of the largest of int64, and
-products along axes and norms of float64 before 1.20.
+They were found by loading a file for each operator and dtype in 1.18 to 1.31. Dtypes without a
+wider one are not listed and do not load: division of uint64 before 1.21; ArgMax of int64, and
+cumulative products and norms of float64 before 1.20.
 """
 
 from functools import partial
@@ -25,8 +25,11 @@ BYTE_CONVERSIONS = dict.fromkeys(("int8", "uint8"), "int32")
 
 
 def replace_cosines(model: ir.Model) -> None:
-    """Write sines for cosines of float64: 1 - 2 sin²(x / 2), and sin(2 x) / (2 sin(x)) where that
-    cancels. To halve and to double are exact, unless the double is infinite."""
+    """Replace cosines of float64 by sines.
+
+    The result is 1 - 2 sin²(x / 2), or sin(2 x) / (2 sin(x)) where the first form cancels. Halving
+    and doubling are exact unless the double is infinite.
+    """
     double, boolean = ir.DataType.DOUBLE, ir.DataType.BOOL
     cosines = [n for n in model.graph.all_nodes() if n.op_type == "Cos" and not n.domain]
     dtypes = inferred_dtypes(model) if cosines else {}
@@ -68,7 +71,8 @@ def replace_cosines(model: ir.Model) -> None:
 
 
 def propagate_nan(model: ir.Model) -> None:
-    """Make both operands of a maximum or minimum NaN where one is: older ones give the other."""
+    """Make both operands of a maximum or minimum NaN where one is; older versions return the other
+    one."""
     writer, dtypes = ModelWriter(model), inferred_dtypes(model)
     for node in list(model.graph.all_nodes()):
         operands = [value for value in node.inputs if value is not None]
@@ -81,12 +85,12 @@ def propagate_nan(model: ir.Model) -> None:
             if not _is_number(other):
                 is_nan = writer.insert_before(node, "IsNaN", other, dtype=ir.DataType.BOOL)
                 selected = writer.insert_before(node, "Where", is_nan, other, operand, dtype=dtype)
-                selected.shape = None  # of both operands together
+                selected.shape = None  # the broadcast shape of both operands
                 node.replace_input_with(index, selected)
 
 
 def _is_number(value: ir.Value) -> bool:
-    """Whether it is known that it holds no NaN."""
+    """Return whether a value is known to have no NaN."""
     constant = value.const_value
     return constant is not None and constant.size <= 1024 and not np.isnan(constant.numpy()).any()
 

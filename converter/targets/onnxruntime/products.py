@@ -1,22 +1,20 @@
-"""Matrix products in a form that ONNX Runtime's optimiser leaves right.
+"""Rewrite matrix products that ONNX Runtime's optimizer would change wrongly.
 
-Its fusion of transpositions with products (MatmulTransposeFusion, 1.32.0) errs where the operands
-differ in their number of axes. A matrix that is turned and multiplied by a vector is taken as if it
-were not turned: so a vector becomes a column. And where a conversion stands between the
-transposition and the product, which the runtime writes itself around the products of float16, the
-transposition is taken out before the fusion finds that it cannot take place: where such a
-conversion can be, operands get as many axes. It also finds transpositions that other passes have
-brought there from further up.
+Its fusion of transposes with products (MatmulTransposeFusion, 1.32.0) fails if the operands have
+different numbers of axes. A transposed matrix multiplied by a vector is treated as not transposed;
+the vector therefore becomes a column. If a conversion is between the transpose and the product, the
+transpose is removed before the fusion finds that it does not apply. The runtime inserts such
+conversions around float16 products. Where a conversion is possible, both operands get the same
+number of axes. The fusion also finds transposes that other optimizations have moved there.
 
-Before 1.32 the fusion of transpositions with Gemm (GemmTransposeFusion), which is made of a product
-of two matrices and a sum, loses a transposition of one operand that is an output of the graph where
-the other operand is turned as well. Such matrices are multiplied as a stack of one, no Gemm.
+Before 1.32 the fusion of transposes with Gemm (GemmTransposeFusion) loses a transpose if both
+operands are transposed and one of them is an output of the graph. Gemm is a product of two matrices
+and a sum; such matrices are multiplied as stacks of one, which is not a Gemm.
 
 Before 1.32 the fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion)
-keep a scale and an epsilon in float32, whatever is computed in. So a float64 number that an array
-of several axes is multiplied with, divided by or added to is written once for each entry of an
-axis; where none is known to have several, the array gets one more axis, behind which nothing is
-fused.
+store a scale or an epsilon in float32 whatever the dtype is. A float64 number that is multiplied
+with, added to, or divides an array of several axes is therefore expanded along an axis of known
+size. If there is none, the array gets an additional axis, after which nothing is fused.
 """
 
 from __future__ import annotations
@@ -47,13 +45,16 @@ MOVES_TRANSPOSITIONS = frozenset(
         *("Tanh", "Tile", "TopK", "Transpose", "Unsqueeze", "Where", "Xor"),
     }
 )
-"""Operators behind which ONNX Runtime's optimiser may move a transposition that is before them; a
-Reshape only where it adds or removes axes of one."""
+"""Operators through which ONNX Runtime's optimizer may move a transpose. A Reshape counts only if
+it adds or removes axes of size one."""
 
 
 class MovedNodes(Flag):
-    """Nodes that the optimiser may have moved down to a value: transpositions that leave the first
-    axis where it is or not, and whether a conversion stood behind one."""
+    """Nodes that the optimizer may have moved to a value.
+
+    They are transposes that keep the first axis (INNER) or not (OUTER), and conversions after a
+    transpose.
+    """
 
     NO_NODES = 0
     INNER = auto()
@@ -64,11 +65,12 @@ class MovedNodes(Flag):
 Moves: TypeAlias = dict[ir.Value | None, MovedNodes]
 
 Ranks: TypeAlias = "tuple[int, int] | None"
-"""How many axes both operands of a product get, if they have to be others."""
+"""New numbers of axes of both operands of a product, or None if they stay."""
 
 
 def _reshape_products(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], None]:
-    """Give operands of products as many axes as is asked for."""
+    """Return a model rewrite that gives operands of products the number of axes that ``ranks``
+    returns."""
 
     def reshape_products(model: ir.Model) -> None:
         moves: Moves = defaultdict(lambda: MovedNodes.NO_NODES)
@@ -84,7 +86,7 @@ def _reshape_products(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.
 
 
 def prevent_float64_fusion(model: ir.Model) -> None:
-    """Write numbers of float64 in a form that no fusion takes."""
+    """Rewrite float64 Mul, Div and Add nodes, in place, so that ONNX Runtime does not fuse them."""
     writer = _Writer(model.graph)
     for node in list(model.graph.all_nodes()):
         if node.op_type in ("Mul", "Div", "Add") and not node.domain:
@@ -105,7 +107,7 @@ def _moves_through(node: ir.Node, moves: Moves) -> MovedNodes:
 
 
 def _merges(node: ir.Node) -> bool:
-    """Whether a reshape does more than to add and remove axes of one."""
+    """Return whether a reshape does more than adding and removing axes of size one."""
     if node.op_type != "Reshape":
         return False
     before, after = node.inputs[0], node.outputs[0]
@@ -116,7 +118,7 @@ def _merges(node: ir.Node) -> bool:
 
 
 def _drops_first(node: ir.Node) -> bool:
-    """Whether the second axis may become the first."""
+    """Return whether the second axis may become the first one."""
     before, after = node.inputs[0], node.outputs[0]
     if before is None or before.shape is None or after.shape is None:
         return True
@@ -127,13 +129,13 @@ def _drops_first(node: ir.Node) -> bool:
 
 
 def _rank(value: ir.Value | None) -> int:
-    """The number of axes, or zero where it is not known."""
+    """Return the number of axes, or zero if it is not known."""
     return 0 if value is None or value.shape is None else value.shape.rank()
 
 
 @_reshape_products
 def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
-    """Product with a vector, unless nothing computed the matrix."""
+    """Make the vector of a product a column, unless no node computes the matrix."""
     left, right = map(_rank, node.inputs)
     matrix = node.inputs[0]
     needs_column = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
@@ -166,7 +168,8 @@ def _set_ranks(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
 
 
 def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
-    """Whether both operands may be turned, and one of them is an output of the graph."""
+    """Return whether both operands may be transposed while one of them is an output of the
+    graph."""
     are_transposed = all(moves[v] for v in node.inputs)
     is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
     return (
@@ -177,13 +180,14 @@ def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
 
 
 def _may_lose_transpose(value: ir.Value, moved: MovedNodes) -> bool:
-    """Whether the fusion may take out a transposition that it cannot take in."""
+    """Return whether the fusion may remove a transpose without applying it."""
     converted = MovedNodes.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
     return converted and MovedNodes.OUTER in moved and _rank(value) >= 3
 
 
 def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
-    """Repeat a float64 number along the last axis of known size, or put an axis in between."""
+    """Repeat a float64 number along the last axis of known size, or insert an axis before the
+    operation."""
     for index, other in ((0, 1), (1, 0)):
         number, array = node.inputs[index], node.inputs[other]
         if number is None or array is None or array.shape is None:
@@ -207,7 +211,7 @@ def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
 
 
 class _Writer:
-    """Adds the nodes, under names that are free."""
+    """Writer that inserts nodes under unused names."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
@@ -227,7 +231,7 @@ class _Writer:
         self.insert_before(node, index, "Unsqueeze", axes, shape)
 
     def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
-        """Take the axes out of the result again, which the node's readers get."""
+        """Remove the axes from the result before its readers use it."""
         (unsqueezed,) = node.outputs
         if not axes or node.graph is None:
             return
@@ -243,7 +247,7 @@ class _Writer:
     def insert_before(
         self, node: ir.Node, index: int, operator: str, numbers: Sequence[int], shape: Sequence[Any]
     ) -> None:
-        """Put a node in front of an operand."""
+        """Insert a node before an operand."""
         value = node.inputs[index]
         assert value is not None
         new_node = self._node(operator, value, numbers)
@@ -252,7 +256,7 @@ class _Writer:
         node.replace_input_with(index, new_node.outputs[0])
 
     def _node(self, operator: str, value: ir.Value, numbers: Sequence[int]) -> ir.Node:
-        """An operator with whole numbers for its second operand."""
+        """Return a node of an operator whose second operand is a constant of integers."""
         key = tuple(numbers)
         if key not in self._numbers:
             tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))

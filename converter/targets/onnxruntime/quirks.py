@@ -1,4 +1,4 @@
-"""What ONNX Runtime gets wrong, and how that is avoided; in this order."""
+"""The quirks of ONNX Runtime, in the order in which they are avoided."""
 
 from converter.ir import Node, ops
 from converter.targets.onnxruntime import floats, integers, products, resizes

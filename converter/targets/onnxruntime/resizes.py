@@ -1,15 +1,17 @@
-"""Which resizes ONNX Runtime has a kernel for, and how its optimiser is kept from making others.
+"""Resizes that ONNX Runtime has kernels for, and a rewrite of those that its optimizer would break.
 
-Found by running a file for each mode, rank and set of scaled axes (1.32.0, opsets 11 to 24):
+The kernels were found by running a file for each mode, rank and set of scaled axes (1.32.0, opsets
+11 to 24):
 
     nearest    any axes
     linear     any axes of two or three, the last two or the middle two of four, the last three of
                five
     cubic      any axes of two, the last two or the middle two of four
 
-The optimiser moves a transposition of four axes by (0, 2, 3, 1) or (0, 3, 1, 2) from in front of a
-``Resize`` behind it (``HandleResize`` of its transpose optimiser). Then other axes are scaled, for
-which there may be no kernel. It moves nothing through a ``Reshape`` that merges axes.
+The optimizer moves a transpose of four axes by (0, 2, 3, 1) or (0, 3, 1, 2) from before a
+``Resize`` to after it (``HandleResize`` of its transpose optimizer). Then other axes are scaled,
+for which there may be no kernel. The optimizer moves no transpose through a ``Reshape`` that merges
+axes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from converter.ir.rewrite import Editor
 
 Order: TypeAlias = tuple[int, ...]
 Orders: TypeAlias = frozenset[Order] | None
-"""Transpositions that the optimiser may move down to a value; None is any."""
+"""Transposes that the optimizer may move to a value; None if they are unknown."""
 
 NO_ORDER: Orders = frozenset()
 
@@ -34,13 +36,13 @@ SCALED_AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
     },
     "cubic": {2: (frozenset({0, 1}),), 4: (frozenset({1, 2}), frozenset({2, 3}))},
 }
-"""By mode and rank the axes that can be scaled together, or some of them."""
+"""By mode and rank, the sets of axes of which any subset can be scaled."""
 
 MOVED_ORDERS = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
-"""Transpositions that are moved through a resize."""
+"""Transposes that are moved through a resize."""
 
 MAX_ORDERS = 8
-"""Different transpositions of one value that are told apart."""
+"""Largest number of different transposes of a value that are distinguished."""
 
 BARRIERS = frozenset(
     {
@@ -49,32 +51,34 @@ BARRIERS = frozenset(
         *(ops.group_norm, ops.batch_norm, ops.rotary_heads),
     }
 )
-"""Operations through which no transposition is moved, and that are written without one."""
+"""Operations through which no transpose is moved, and that are lowered without one."""
 
 
 def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
-    """Return whether there is a kernel that scales these axes of so many."""
+    """Return whether there is a kernel for a mode that scales these axes of a value of this
+    rank."""
     return mode not in SCALED_AXES or any(
         set(axes) <= supported for supported in SCALED_AXES[mode].get(rank, ())
     )
 
 
 def scaled_axes(node: Node) -> list[int]:
-    """The axes whose size a resize changes, as far as that is known."""
+    """Return the axes whose size a resize changes, or may change."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
     return [axis for axis, (before, after) in pairs if not dims.same(before, after)]
 
 
 def resize_mode(node: Node) -> str:
-    """ONNX's mode for a resize."""
+    """Return the ONNX mode of a resize."""
     name: str = node.params["kinds"][0][0]
     return next((mode for mode in ("nearest", "cubic") if name.startswith(mode)), "linear")
 
 
 def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
-    """Resize the last two of four axes one after the other: there is a kernel for each alone.
+    """Resize the last two of four axes one after the other; there is a kernel for each alone.
 
-    That is done where a transposition may be moved to the resize behind which it would have none.
+    This applies where the optimizer may move a transpose to the resize after which there is no
+    kernel.
     """
     (x,), axes = node.inputs, node.params["axes"]
     if x.rank != 4 or set(axes) != {2, 3} or resize_mode(node) not in SCALED_AXES:
@@ -94,8 +98,8 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
 
 
 def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
-    """Return the transpositions that the optimiser may move down to a value; ``memo`` has those of
-    values before it."""
+    """Return the transposes that the optimizer may move to a value. ``memo`` has those of earlier
+    values."""
     stack = [value]
     while stack:
         top = stack[-1]
@@ -110,7 +114,7 @@ def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
 
 
 def _sources(value: Value) -> list[Value]:
-    """Values whose transpositions may be moved to this one."""
+    """Return the values whose transposes may be moved to this one."""
     node = value.node
     return [] if node is None or node.op in BARRIERS or _merges(node) else node.inputs
 
@@ -136,13 +140,13 @@ def _compute_orders(value: Value, memo: dict[Any, Any]) -> Orders:
 _TRANSPARENT = frozenset(
     {ops.concatenate, ops.pad, ops.softmax, ops.log_softmax, ops.resize, ops.repeat, ops.take}
 )
-"""Operations that are written without a transposition, and through which one may be moved."""
+"""Operations that are lowered without a transpose, and through which one may be moved."""
 
 
 def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
-    """Return transpositions in front of a reshape as those behind it, or None if they are unknown.
+    """Return transposes before a reshape as those after it, or None if they are unknown.
 
-    They are known if the reshape adds or removes axes of one, before and behind all other axes.
+    They are known if the reshape adds or removes axes of size one before and after all other axes.
     """
     if orders is None or orders == NO_ORDER:
         return orders
@@ -160,7 +164,8 @@ def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
 
 
 def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
-    """Return the axis of ``longer`` at which ``shorter`` starts, if all other axes are of one."""
+    """Return the axis of ``longer`` at which ``shorter`` starts if all other axes have size one,
+    else None."""
     for first in range(len(longer) - len(shorter) + 1):
         end = first + len(shorter)
         ones = (*longer[:first], *longer[end:])
@@ -170,19 +175,20 @@ def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
 
 
 def _renumber_axes(axes: list[int]) -> Order:
-    """Return the permutation that orders as many axes in the same way."""
+    """Return the permutation that orders the same number of axes in the same way."""
     return tuple(sorted(axes).index(axis) for axis in axes)
 
 
 def _merges(node: Node) -> bool:
-    """Whether it is a reshape that does more than to add and remove axes of one."""
+    """Return whether a node is a reshape that does more than adding and removing axes of size
+    one."""
     shapes = (node.inputs[0].shape, node.out.shape) if node.op is ops.reshape else ((), ())
     before, after = ([d for d in shape if not dims.same(d, 1)] for shape in shapes)
     return not dims.same_shape(tuple(before), tuple(after))
 
 
 def _compose_order(last: Order, before: Orders) -> Orders:
-    """A transposition, alone or as one with those before it."""
+    """Return a transpose alone, and combined with those before it."""
     if before is None:
         return None
     same_rank = [first for first in before if len(first) == len(last)]

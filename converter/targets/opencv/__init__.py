@@ -1,6 +1,6 @@
-"""OpenCV's new engine (``cv2.dnn.ENGINE_NEW``), for floats: looked at in 5.0.0.
+"""OpenCV's new engine (``cv2.dnn.ENGINE_NEW``) for floats, examined in 5.0.0.
 
-The classic engine takes fixed sizes and opsets below 23 alone, and needs twice the time.
+The classic engine takes only fixed sizes and opsets below 23, and needs twice the time.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ LACKS = (*OPENVINO.lacks, lacks_operators("DynamicQuantizeLinear MatMulInteger M
 
 
 def compute_caches(model: ir.Model) -> None:
-    """Put an ``Identity`` behind tables of rotary embeddings that no node computes."""
+    """Insert an ``Identity`` after tables of rotary embeddings that no node computes, in place."""
     for node in list(model.graph.all_nodes()):
         for position in (1, 2) if node.op_type == "RotaryEmbedding" else ():
             table = node.inputs[position]

@@ -1,6 +1,6 @@
-"""OpenVINO, which takes the standard, and computes float64 in float32 (``docs/runtimes.md``).
+"""OpenVINO, which implements the standard and computes float64 in float32 (``docs/runtimes.md``).
 
-So nothing is gained by a detour through float64.
+Conversions to float64 therefore gain nothing.
 """
 
 from dataclasses import replace

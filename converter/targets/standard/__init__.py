@@ -1,4 +1,4 @@
-"""The standard alone: what ONNX's operators take, and no runtime's ways round it.
+"""The ONNX standard alone, without any runtime's quirks.
 
 Source: the type constraints of ``onnx.defs``, 1.22.
 """
