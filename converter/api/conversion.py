@@ -112,7 +112,7 @@ def to_onnx(request: FileRequest) -> Export:
         watches = [Watch(request.trace, [*samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
         unverified = finish(graph, request, request.trace, metadata, request.source_lines)
-    for watch in watches if not saving.missing(unverified.model, graph) else ():
+    for watch in watches if not saving.missing_parameters(unverified.model, graph) else ():
         watch.file(unverified)
     export = replace(unverified, interface=interface)
     dump("model", export.model.graph)
@@ -143,7 +143,7 @@ def _freeze_existing_objects() -> Iterator[None]:
 
 def _verify_export(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
     """Return the export with its verdict. Raise `CheckError` if the file is not verified."""
-    if missing_names := saving.missing(export.model, export.graph):
+    if missing_names := saving.missing_parameters(export.model, export.graph):
         raise SpecError(
             f"a file without weights cannot be verified: {missing_names[0]} has no value; "
             "pass arrays in params, or check the file that Export.save writes"
@@ -192,7 +192,7 @@ def finish(
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
     )
     export = Export(model, graph, report_of_model, retrace)
-    if not saving.missing(model, graph):
+    if not saving.missing_parameters(model, graph):
         saving.bind(model, graph)
     return export
 

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from converter.errors import SpecError
 from converter.frontend.interface import ConvertedFunction
 from converter.frontend.specs import Spec
-from converter.model.results import Given
+from converter.model.results import MetadataArgument
 from converter.pipeline.settings import PassSettings
 
 P = ParamSpec("P")
@@ -31,7 +31,7 @@ class FileRequest(GraphRequest):
     external_data: bool | None = field(default=None, kw_only=True)
     verify: bool | Sequence[Any] = field(default=False, kw_only=True)
     accept_open: Collection[str] = field(default=(), kw_only=True)
-    metadata: Given = field(default=None, kw_only=True)
+    metadata: MetadataArgument = field(default=None, kw_only=True)
     source_lines: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:

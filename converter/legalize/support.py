@@ -13,29 +13,29 @@ from converter.ir.rewrite import Editor, Rule
 from converter.layout import resize_layout
 from converter.targets import Target
 
-OTHERWISE: dict[Op, Rule] = {ops.resize: resize_layout.resize_axis_by_axis}
+OTHER_FORMS: dict[Op, Rule] = {ops.resize: resize_layout.resize_axis_by_axis}
 """Other forms, by operation."""
 
 
 def support_rules(target: Target, opset: int) -> dict[Op, Rule]:
     """The rules that write what a target does not run at an opset in another form."""
-    rule = partial(_written_otherwise, target=target, opset=opset)
-    return dict.fromkeys(OTHERWISE.keys() & target.forms.keys(), rule)
+    rule = partial(_rewrite_form, target=target, opset=opset)
+    return dict.fromkeys(OTHER_FORMS.keys() & target.forms.keys(), rule)
 
 
-def _written_otherwise(
+def _rewrite_form(
     node: Node, editor: Editor, target: Target, opset: int
 ) -> Sequence[Value] | Value | None:
-    fits = not target.forms[node.op].misfit(node, opset)
-    return None if fits else OTHERWISE[node.op](node, editor)
+    is_supported = not target.forms[node.op].misfit(node, opset)
+    return None if is_supported else OTHER_FORMS[node.op](node, editor)
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
     """Give each node that a target does not run at an opset the refusal that says why."""
     for node in graph.walk():
         form = target.forms.get(node.op)
-        if form is not None and (why := form.misfit(node, opset)):
+        if form is not None and (reason := form.misfit(node, opset)):
             types = ", ".join(value.type_text() for value in node.inputs)
             node.refusal = (
-                f"{target.name} does not run '{node.op}' ({types}) at opset {opset}: {why}"
+                f"{target.name} does not run '{node.op}' ({types}) at opset {opset}: {reason}"
             )

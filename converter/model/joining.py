@@ -9,7 +9,7 @@ from converter.ir.names import Names
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import find_target
 
-Named = ir.Value | ir.Node
+NamedItem = ir.Value | ir.Node
 
 
 def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
@@ -24,9 +24,9 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
     """
     _check(first, second)
     before, after = first.graph, second.graph
-    own = [value for value in _values(before) if value not in before.outputs]
-    _joining_number(own, list(_values(after)))
-    _joining_number(list(before.all_nodes()), list(after.all_nodes()))
+    first_values = [value for value in _values(before) if value not in before.outputs]
+    _rename_duplicates(first_values, list(_values(after)))
+    _rename_duplicates(list(before.all_nodes()), list(after.all_nodes()))
     for output, input_ in zip(before.outputs, after.inputs, strict=True):
         output.name = input_.name
         ir.convenience.replace_all_uses_with(input_, output)
@@ -63,12 +63,12 @@ def _types(values: Sequence[ir.Value]) -> list[str]:
     return [f"{value.dtype}{value.shape}" for value in values]
 
 
-def _joining_number(own: Sequence[Named], others: Sequence[Named]) -> None:
+def _rename_duplicates(items: Sequence[NamedItem], other_items: Sequence[NamedItem]) -> None:
     """Rename those of ``own`` that are called like one of the ``others``."""
-    taken = {str(item.name) for item in others}
-    names = Names({*taken, *(str(item.name) for item in own)})
-    for item in own:
-        if item.name in taken:
+    taken_names = {str(item.name) for item in other_items}
+    names = Names({*taken_names, *(str(item.name) for item in items)})
+    for item in items:
+        if item.name in taken_names:
             item.name = names.take(str(item.name))
 
 

@@ -13,7 +13,7 @@ from converter.frontend.interface import Interface
 from converter.fuse.match import NearMiss
 from converter.ir import Graph, ops
 from converter.model import saving
-from converter.model.streaming import Written
+from converter.model.streaming import WrittenCallback
 from converter.model.verdict import Verdict
 
 
@@ -45,18 +45,20 @@ class Report:
 
     def __str__(self) -> str:
         nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        lines = [f"{nodes}: {_counted(self.fused)}" if self.fused else nodes]
+        lines = [f"{nodes}: {_format_counts(self.fused)}" if self.fused else nodes]
         lines += [f"not fused: {miss}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
         lines += [f"not verified: {sentence}" for sentence in self.untaken]
         if self.norm_transposes:
             lines.append(f"in front of norms of the last axes: {self.norm_transposes} Transpose")
         newer = self.newer.items()
-        lines += [f"would be fused at opset {opset}: {_counted(counts)}" for opset, counts in newer]
+        lines += [
+            f"would be fused at opset {opset}: {_format_counts(counts)}" for opset, counts in newer
+        ]
         return "\n".join(lines)
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {op}" for op, n in counts.items())
 
 
@@ -86,7 +88,7 @@ class Export:
         values: Mapping[str, Any] | None = None,
         progress: saving.Progress | None = None,
         external_data: bool | None = None,
-        written: Written | None = None,
+        written: WrittenCallback | None = None,
     ) -> None:
         """Write the file; ``values`` binds abstract parameters by name, read one at a time.
 
@@ -107,11 +109,11 @@ def report(model: ir.Model) -> Report:
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
-        norm_transposes=sum(_is_turned_norm(node) for node in nodes),
+        norm_transposes=sum(_is_norm_of_transpose(node) for node in nodes),
     )
 
 
-def _is_turned_norm(node: ir.Node) -> bool:
+def _is_norm_of_transpose(node: ir.Node) -> bool:
     """Whether a transpose is in front of a norm of the last axes."""
     if node.op_type not in ("LayerNormalization", "RMSNormalization"):
         return False
@@ -158,9 +160,9 @@ class Metadata:
         model.metadata_props.update(sorted(self.properties.items()))
 
 
-Given: TypeAlias = Metadata | Mapping[str, str] | None
+MetadataArgument: TypeAlias = Metadata | Mapping[str, str] | None
 
 
-def metadata_of(stated: Given) -> Metadata:
+def metadata_of(metadata: MetadataArgument) -> Metadata:
     """Return it as it is, or with these properties."""
-    return stated if isinstance(stated, Metadata) else Metadata(properties=stated or {})
+    return metadata if isinstance(metadata, Metadata) else Metadata(properties=metadata or {})

@@ -23,19 +23,19 @@ MODEL_GRAPH = 7 << 3 | 2
 GRAPH_INITIALIZER = 5 << 3 | 2
 TENSOR_RAW_DATA = 9 << 3 | 2
 
-Put: TypeAlias = Callable[[bytes | memoryview], None]
+WriteBytes: TypeAlias = Callable[[bytes | memoryview], None]
 """Takes the next bytes of a file."""
 
-Written: TypeAlias = Callable[[str, bytes | memoryview], None]
+WrittenCallback: TypeAlias = Callable[[str, bytes | memoryview], None]
 """Is told the name of a file and its bytes in their order, from a thread of its own."""
 
-WAITING = 8
+MAX_WAITING = 8
 """Pieces that may wait to be written."""
 
-PIECE = 4 << 20
+PIECE_BYTES = 4 << 20
 """Bytes of a piece; one holds a whole index of an array's first axis at least."""
 
-STRIP = 128
+STRIP_POSITIONS = 128
 """Positions of the last axis that are copied at once. What is read of a transposed matrix lies in
 so many rows, which a processor's cache holds."""
 
@@ -43,7 +43,7 @@ INLINE = 1024
 """Bytes up to which a tensor stays in the model when others go beside it: shapes and the like."""
 
 
-def write_single(model: ir.Model, path: Path, written: Written | None = None) -> None:
+def write_single(model: ir.Model, path: Path, written: WrittenCallback | None = None) -> None:
     """One file with everything in it."""
     tensors = initial_tensors(model)
     proto = with_external(model, tensors, path.name)
@@ -52,24 +52,24 @@ def write_single(model: ir.Model, path: Path, written: Written | None = None) ->
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
     body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
-    with behind(path, written) as put:
-        put(proto.SerializeToString() + _tagged(MODEL_GRAPH, len(graph) + body) + graph)
+    with open_writer(path, written) as write:
+        write(proto.SerializeToString() + _tagged(MODEL_GRAPH, len(graph) + body) + graph)
         for frame, tensor in zip(frames, tensors, strict=True):
-            put(frame)
-            _put_data(tensor, put)
+            write(frame)
+            _write_data(tensor, write)
 
 
 def write_with_sidecar(
-    model: ir.Model, path: Path, sidecar: Path, written: Written | None = None
+    model: ir.Model, path: Path, sidecar: Path, written: WrittenCallback | None = None
 ) -> None:
     """The graph in one file, what is larger than ``INLINE`` in another beside it."""
     tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > INLINE]
-    with behind(sidecar, written) as put:
+    with open_writer(sidecar, written) as write:
         for tensor in tensors:
-            _put_data(tensor, put)
+            _write_data(tensor, write)
     proto = with_external(model, tensors, sidecar.name)
-    with behind(path, written) as put:
-        put(proto.SerializeToString())
+    with open_writer(path, written) as write:
+        write(proto.SerializeToString())
 
 
 def initial_tensors(model: ir.Model) -> list[ir.TensorProtocol]:
@@ -103,7 +103,7 @@ def _varint(number: int) -> bytes:
 def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:
     """The model's protobuf message, these tensors one after the other in ``location``."""
     values = list(model.graph.initializers.values())
-    kept = [value.const_value for value in values]
+    tensors_by_value = [value.const_value for value in values]
     offsets = accumulate((tensor.nbytes for tensor in tensors), initial=0)
     stubs = {id(t): _stub(t, location, at) for t, at in zip(tensors, offsets, strict=False)}
     try:
@@ -111,7 +111,7 @@ def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], locatio
             value.const_value = stubs.get(id(value.const_value), value.const_value)
         return ir.to_proto(model)
     finally:
-        for value, tensor in zip(values, kept, strict=True):
+        for value, tensor in zip(values, tensors_by_value, strict=True):
             value.const_value = tensor
 
 
@@ -120,17 +120,17 @@ def _stub(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalT
     return ir.ExternalTensor(location, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name)
 
 
-def _put_data(tensor: ir.TensorProtocol, put: Put) -> None:
+def _write_data(tensor: ir.TensorProtocol, write: WriteBytes) -> None:
     """A tensor's bytes as ONNX stores them: those of numpy, but for numbers of less than a byte."""
     for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else pieces(tensor.numpy()):
-        put(piece)
+        write(piece)
 
 
 # ------------------------------------------------------------------------- bytes and threads
 
 
 @contextmanager
-def behind(path: Path, written: Written | None = None) -> Generator[Put]:
+def open_writer(path: Path, written: WrittenCallback | None = None) -> Generator[WriteBytes]:
     """A new file, which one thread writes; another one tells ``written`` what is in it.
 
     Not more than ``WAITING`` pieces wait. What goes wrong in a thread is raised by the call after
@@ -138,42 +138,42 @@ def behind(path: Path, written: Written | None = None) -> Generator[Put]:
     """
     waiting: deque[list[Future[object]]] = deque()
 
-    def settle() -> None:
+    def wait_for_oldest() -> None:
         for future in waiting.popleft():
             future.result()
 
     threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-    with path.open("wb") as file, threads[0] as writer, threads[1] as teller:
+    with path.open("wb") as file, threads[0] as writer, threads[1] as notifier:
 
-        def put(piece: bytes | memoryview) -> None:
-            if len(waiting) == WAITING:
-                settle()
+        def write(piece: bytes | memoryview) -> None:
+            if len(waiting) == MAX_WAITING:
+                wait_for_oldest()
             waiting.append([writer.submit(file.write, piece)])
             if written is not None:
-                waiting[-1].append(teller.submit(written, path.name, piece))
+                waiting[-1].append(notifier.submit(written, path.name, piece))
 
-        yield put
+        yield write
         while waiting:
-            settle()
+            wait_for_oldest()
 
 
 def pieces(array: np.ndarray) -> Iterator[memoryview]:
     """The bytes of an array, as C orders them; not copied where they lie in memory like that."""
     if array.flags.c_contiguous:
         flat = array.reshape(-1).view(np.uint8)
-        for start in range(0, flat.size, PIECE):
-            yield flat[start : start + PIECE].data
+        for start in range(0, flat.size, PIECE_BYTES):
+            yield flat[start : start + PIECE_BYTES].data
         return
-    rows = max(1, PIECE // array[0].nbytes)
+    rows = max(1, PIECE_BYTES // array[0].nbytes)
     for start in range(0, len(array), rows):
-        yield in_order(array[start : start + rows]).reshape(-1).view(np.uint8).data
+        yield to_c_order(array[start : start + rows]).reshape(-1).view(np.uint8).data
 
 
-def in_order(array: np.ndarray) -> np.ndarray:
+def to_c_order(array: np.ndarray) -> np.ndarray:
     """A copy whose bytes are as C orders them."""
     out = np.empty(array.shape, array.dtype)
-    for start in range(0, array.shape[-1], STRIP):
-        strip = np.s_[..., start : start + STRIP]
+    for start in range(0, array.shape[-1], STRIP_POSITIONS):
+        strip = np.s_[..., start : start + STRIP_POSITIONS]
         # Side by side first, in their own order: rows whose distance is a power of two would push
         # each other out of the cache.
         out[strip] = array[strip].copy(order="K")

@@ -31,36 +31,36 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
 
     What is expected may be complex where both parts are a last axis of what there is.
     """
-    own = expected if is_complex(got.dtype) else packed(expected)
-    if got.shape != own.shape or got.dtype != own.dtype:
+    reference = expected if is_complex(got.dtype) else packed(expected)
+    if got.shape != reference.shape or got.dtype != reference.dtype:
         raise CheckError(
             f"an output is {got.dtype}{list(got.shape)} in ONNX Runtime and "
             f"{expected.dtype}{list(expected.shape)} in JAX"
         )
     if got.dtype.kind in "biu":
-        return _of_integers(got, expected)
+        return _integer_errors(got, expected)
     # The imaginary parts of complex numbers are numbers among the others.
-    a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, own))
+    a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, reference))
     finite = np.isfinite(b)
     same = np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.isfinite(a[finite]).all()
     if not same:
         return Errors(float("inf"), float("inf"), float("nan"))
-    return _of_numbers(a[finite], b[finite])
+    return _float_errors(a[finite], b[finite])
 
 
-def _of_integers(got: np.ndarray, expected: np.ndarray) -> Errors:
+def _integer_errors(got: np.ndarray, expected: np.ndarray) -> Errors:
     """Differences are taken before anything is rounded: 2**53 and 2**53 + 1 are not the same."""
     a, b = (x[got != expected].astype(object) for x in (got, expected))
     worst = float(max(abs(a - b), default=0))
-    return _of_numbers(got.astype(np.float64).ravel(), expected.astype(np.float64).ravel(), worst)
+    return _float_errors(got.astype(np.float64).ravel(), expected.astype(np.float64).ravel(), worst)
 
 
-def _of_numbers(a: np.ndarray, b: np.ndarray, known: float | None = None) -> Errors:
+def _float_errors(a: np.ndarray, b: np.ndarray, max_abs: float | None = None) -> Errors:
     """Errors of finite numbers, of which the largest may be known better."""
     if not a.size:
         return Errors(0.0, 0.0, 1.0)
     with np.errstate(over="ignore"):
-        worst = float(np.abs(a - b).max()) if known is None else known
+        worst = float(np.abs(a - b).max()) if max_abs is None else max_abs
     scale = float(np.abs(b).max())
     # Squares of numbers as large as float64 goes are none.
     u, v = (x / (np.abs(x).max() or 1.0) for x in (a, b))
@@ -69,7 +69,7 @@ def _of_numbers(a: np.ndarray, b: np.ndarray, known: float | None = None) -> Err
     return Errors(worst, worst / scale if scale else worst, cosine)
 
 
-def worse(first: Errors | None, second: Errors) -> Errors:
+def larger_errors(first: Errors | None, second: Errors) -> Errors:
     """The larger of both."""
     if first is None:
         return second
@@ -104,20 +104,20 @@ class Difference:
     inputs: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
-        why = f"; it is open: {OPEN}" if self.open else ""
+        suffix = f"; it is open: {OPEN_TEXT}" if self.open else ""
         return (
             f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.expected} in "
-            f"JAX, on {self.sample} inputs at optimisation level '{self.level}'{why}"
+            f"JAX, on {self.sample} inputs at optimisation level '{self.level}'{suffix}"
         )
 
 
-OPEN = (
+OPEN_TEXT = (
     "roundings can lead to infinity or NaN there, or out of them, and what JAX gives in float64 "
     "does not say that they do"
 )
 """Why an element may be open."""
 
-EITHER = "where roundings decide between a number and infinity or NaN"
+EITHER_TEXT = "where roundings decide between a number and infinity or NaN"
 """Why an element may be right without a finite error."""
 
 
@@ -170,7 +170,7 @@ class Verdict(dict[str, Errors]):
             count = self.elements[name]
             lines[-1] += f"; {count.judged:,} elements judged"
             if count.either:
-                lines[-1] += f", {count.either:,} of them {EITHER}"
+                lines[-1] += f", {count.either:,} of them {EITHER_TEXT}"
             if count.open:
-                lines[-1] += f"; {count.open:,} open, not judged: {OPEN}"
+                lines[-1] += f"; {count.open:,} open, not judged: {OPEN_TEXT}"
         return "\n".join([*lines, *(f"not verified: {sentence}" for sentence in self.untaken)])

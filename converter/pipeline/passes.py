@@ -349,7 +349,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "arithmetic",
         "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
-        steps.swept(deviations.ARITHMETIC),
+        steps.swept(deviations.ARITHMETIC_RULES),
         after=("deviations",),
     ),
     Pass(

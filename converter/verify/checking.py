@@ -26,7 +26,7 @@ from converter.model.verdict import (
     Level,
     Verdict,
     compare,
-    worse,
+    larger_errors,
 )
 from converter.verify.elements import Judge, Judgement, first
 from converter.verify.noise import Noise, has_resampling
@@ -251,7 +251,7 @@ def _record_comparisons(
     """Add the comparisons of one run to a verdict."""
     for comparison in results:
         name, judgement, sample = comparison.output, comparison.judgement, case.judge.name
-        verdict[name] = worse(verdict.get(name), comparison.errors)
+        verdict[name] = larger_errors(verdict.get(name), comparison.errors)
         open_count = int(judgement.open.sum())
         counts = Elements(
             comparison.actual.size - open_count, int(judgement.either.sum()), open_count

@@ -13,7 +13,7 @@ from converter.ir import Graph
 from converter.ir.complex_pairs import is_complex, unpacked
 from converter.ir.evaluation import evaluate
 from converter.ir.op import Op
-from converter.model.verdict import OPEN
+from converter.model.verdict import OPEN_TEXT
 from converter.pipeline.passes import distinct
 from converter.verify.elements import Judge, first
 from converter.verify.noise import Noise
@@ -120,5 +120,5 @@ def _check_unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
         for position in first(judgement.wrong) or first(judgement.open):
             numbers = f"{actual[position]}, not {expected[position]}"
             location = f"output {i} at {list(position)}"
-            suffix = f"; it is open: {OPEN}" if judgement.open[position] else ""
+            suffix = f"; it is open: {OPEN_TEXT}" if judgement.open[position] else ""
             raise StepChangedError(step, f"{location} is {numbers}, on {judge.name} inputs{suffix}")

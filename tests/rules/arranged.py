@@ -358,20 +358,20 @@ def made(op: Op, step: Callable[[Graph], object]) -> Step:
 
 CASES: dict[str, Case] = {
     # ------------------------------------------------------------------------------------ legalize
-    "legalize.deviations.TABLE[reduce_max]": Case(reduced(ops.reduce_max, FLOATS)),
-    "legalize.deviations.TABLE[reduce_min]": Case(reduced(ops.reduce_min, FLOATS)),
-    "legalize.deviations.TABLE[argmax]": Case(place(lax.argmax)),
-    "legalize.deviations.TABLE[argmin]": Case(place(lax.argmin)),
-    "legalize.deviations.TABLE[scatter-max]": Case(scattered(lax.scatter_max, FLOATS)),
-    "legalize.deviations.TABLE[scatter-min]": Case(scattered(lax.scatter_min, FLOATS)),
-    "legalize.deviations.TABLE[top_k]": Case(top),
-    "legalize.deviations.TABLE[gelu]": Case(
+    "legalize.deviations.COMMON_DEVIATIONS[reduce_max]": Case(reduced(ops.reduce_max, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[reduce_min]": Case(reduced(ops.reduce_min, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[argmax]": Case(place(lax.argmax)),
+    "legalize.deviations.COMMON_DEVIATIONS[argmin]": Case(place(lax.argmin)),
+    "legalize.deviations.COMMON_DEVIATIONS[scatter-max]": Case(scattered(lax.scatter_max, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[scatter-min]": Case(scattered(lax.scatter_min, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[top_k]": Case(top),
+    "legalize.deviations.COMMON_DEVIATIONS[gelu]": Case(
         gelu((2, 3)), prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
-    "legalize.deviations.ARITHMETIC[clamp]": Case(clamped, zeros=True),
-    "legalize.deviations.ARITHMETIC[convert_element_type]": Case(cast),
-    "legalize.deviations.ARITHMETIC[div]": of_ints(ops.div),
-    "legalize.deviations.ARITHMETIC[rem]": of_ints(ops.rem),
+    "legalize.deviations.ARITHMETIC_RULES[clamp]": Case(clamped, zeros=True),
+    "legalize.deviations.ARITHMETIC_RULES[convert_element_type]": Case(cast),
+    "legalize.deviations.ARITHMETIC_RULES[div]": of_ints(ops.div),
+    "legalize.deviations.ARITHMETIC_RULES[rem]": of_ints(ops.rem),
     "legalize.bounds.bounds_rules gather": Case(gathered, bounded(False)),
     "legalize.bounds.bounds_rules strict gather": Case(gathered, bounded(True)),
     "legalize.bounds.bounds_rules dynamic_slice": Case(sliced, bounded(False)),

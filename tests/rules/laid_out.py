@@ -207,7 +207,7 @@ CASES: dict[str, Case] = {
         batch_norm, prepare=[until("batch norm operands")], units=64
     ),
     "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
-    "legalize.support.OTHERWISE[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "legalize.support.OTHER_FORMS[resize]": Case(resampled, prepare=[until("operands")], units=64),
     "legalize.support.support_rules": Case(
         resampled,
         swept(support.support_rules(replace(find_target("onnxruntime"), forms=ONE_AXIS), 23)),
@@ -246,9 +246,9 @@ CASES: dict[str, Case] = {
     "loops.rules.shorten_loops": Case(
         loop, rules.shorten_loops, prepare=[until("loops")], units=64, zeros=True
     ),
-    "loops.rules.unrolled": Case(
+    "loops.rules.unroll_scan": Case(
         loop,
-        swept({ops.scan: partial(rules.unrolled, inside=False)}),
+        swept({ops.scan: partial(rules.unroll_scan, is_nested=False)}),
         prepare=[until("loops")],
         units=4,
         zeros=True,

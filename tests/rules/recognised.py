@@ -398,7 +398,7 @@ CASES: dict[str, Case] = {
     "fuse.softmax.LOG_SOFTMAX": Case(
         of(jax.nn.log_softmax, partial(jax.nn.log_softmax, axis=0)), prepare=[canonicalize], units=8
     ),
-    "legalize.deviations.TABLE[group_norm]": Case(
+    "legalize.deviations.COMMON_DEVIATIONS[group_norm]": Case(
         partial(each_channel, computed=True), prepare=[until("deviations")], units=64
     ),
     "A mask of each head where heads share keys[attention]": Case(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
-from converter.model.streaming import Written
+from converter.model.streaming import WrittenCallback
 from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.architectures.parts.preprocessing import Preprocessing
@@ -62,7 +62,7 @@ def write_fixed(
     target: Path,
     ranges: Mapping[str, ActivationRange],
     means: Mapping[str, Floats],
-    written: Written | None = None,
+    written: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
 ) -> None:
     """Write a float32 file in int8 with these ranges, and means of the evened activations."""
