@@ -64,51 +64,34 @@ def _(
     """
     n, rank = dimension_numbers, b.operand().rank
     shared, indexed_axes = n.operand_batching_dims, n.start_index_map
-    window_axes = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
+    wider = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
     full_axes = [d for d in range(rank) if d not in (*shared, *indexed_axes)]
     partial_axes = [d for d in _partial_axes(slice_sizes, b.operand().shape) if d in full_axes]
     if partial_axes:  # neither indexed nor complete
         ends = b.ints(tuple(slice_sizes[d] for d in partial_axes))
         x = b.op("Slice", x, b.ints([0] * len(partial_axes)), ends, b.ints(partial_axes))
     before = b.operand(1).rank - 1
-    other_axes = [i for i in range(before) if i not in n.start_indices_batching_dims]
-    order = [*n.start_indices_batching_dims, *other_axes]
-    index_shape = tuple(b.operand(1).shape[i] for i in order)
+    free = [i for i in range(before) if i not in n.start_indices_batching_dims]
+    order = [*n.start_indices_batching_dims, *free]
+    batch = tuple(b.operand(1).shape[i] for i in order)
     indices = b.transpose(b.cast(indices, np.int64), [*order, before])
-    offsets = [
-        (before + i, slice_sizes[d], indexed_axes.index(d)) for i, d in enumerate(window_axes)
-    ]
-    indices = _add_window_offsets(b, indices, index_shape, offsets, len(indexed_axes))
+    offsets = [(before + i, slice_sizes[d], indexed_axes.index(d)) for i, d in enumerate(wider)]
+    indices = _add_window_offsets(b, indices, batch, offsets, len(indexed_axes))
     x = b.transpose(x, [*shared, *indexed_axes, *full_axes])
     if indexed_axes:
         x = b.op("GatherND", x, indices, batch_dims=len(shared) or None)
     else:
-        ones = (
-            *index_shape[: len(shared)],
-            *(1 for _ in other_axes),
-            *(slice_sizes[d] for d in full_axes),
-        )
-        full_sizes = tuple(slice_sizes[d] for d in full_axes)
-        x = b.expand(
-            b.reshape(x, (*index_shape[: len(shared)], *full_sizes), ones),
-            ones,
-            (*index_shape, *full_sizes),
-        )
-    computed_axes = [
-        *(("index", i) for i in order),
-        *(("axis", d) for d in (*window_axes, *full_axes)),
-    ]
+        ones = (*batch[: len(shared)], *(1 for _ in free), *(slice_sizes[d] for d in full_axes))
+        sizes = tuple(slice_sizes[d] for d in full_axes)
+        x = b.expand(b.reshape(x, (*batch[: len(shared)], *sizes), ones), ones, (*batch, *sizes))
+    computed = [*(("index", i) for i in order), *(("axis", d) for d in (*wider, *full_axes))]
     result_axes = _gather_result_axes(n, b.out.rank, rank, before)
-    dropped_axes = [a for a in computed_axes if a not in result_axes]
+    dropped_axes = [a for a in computed if a not in result_axes]
     x = b.transpose(
-        x,
-        [
-            computed_axes.index(a)
-            for a in (*(a for a in result_axes if a in computed_axes), *dropped_axes)
-        ],
+        x, [computed.index(a) for a in (*(a for a in result_axes if a in computed), *dropped_axes)]
     )
-    sizes = [b.out.shape[i] for i, a in enumerate(result_axes) if a in computed_axes]
-    return b.reshape(x, (*sizes, *(1 for _ in dropped_axes)), b.out.shape)
+    result_sizes = [b.out.shape[i] for i, a in enumerate(result_axes) if a in computed]
+    return b.reshape(x, (*result_sizes, *(1 for _ in dropped_axes)), b.out.shape)
 
 
 def _gather_result_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tuple[str, int]]:

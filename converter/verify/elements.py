@@ -94,51 +94,49 @@ class Judge:
         A complex number has its two parts on the last axis of ``actual``. Both parts may differ by
         the tolerance of the larger one.
         """
-        difference, rounding = (
-            _absolute_difference(actual, packed(expected)),
-            _rounding_error(expected),
-        )
+        difference = _absolute_difference(actual, packed(expected))
+        rounding = _rounding_error(expected)
         no_element = np.zeros(difference.shape, bool)
         if self._noise is None:  # a rounding of the largest element, for all
-            return Judgement(
-                difference > COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0),
-                no_element,
-                no_element,
-            )
+            coarse = COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0)
+            return Judgement(difference > coarse, no_element, no_element)
         unexplained, tolerance = difference > rounding, rounding
         for run in range(1, MAX_PERTURBED_RUNS + 1):
             if not unexplained.any():
                 break
-            tolerance = np.maximum(
-                tolerance,
-                rounding + SPREAD_FACTOR * self._perturbation_spread(run, output, expected),
-            )
+            spread = SPREAD_FACTOR * self._perturbation_spread(run, output, expected)
+            tolerance = np.maximum(tolerance, rounding + spread)
             unexplained = difference > tolerance
-        wrong, is_open, either = no_element.copy(), no_element.copy(), no_element.copy()
-        if unexplained.any():
-            evaluations = np.stack(
-                [
-                    np.asarray(self.run(i)[output])[unexplained]
-                    for i in range(MAX_PERTURBED_RUNS + 1)
-                ]
-            )
-            pair = np.asarray(actual)[unexplained], np.asarray(packed(expected))[unexplained]
-            if expected.dtype.kind in "biu":
-                wrong[unexplained] = ~(
-                    _is_perturbed_integer(pair[0], evaluations)
-                    & _is_perturbed_integer(pair[1], evaluations)
-                )
-            else:
-                truth, tolerance = None, tolerance[unexplained]
-                if self._float64_outputs is not None:
-                    truth = self._float64_outputs[output][unexplained]
-                    # A perturbed matrix may have no factors. Then no evaluation gives a tolerance.
-                    is_never_finite = ~np.isfinite(_to_float64(evaluations[1:])).any(0)
-                    rows = _row_rounding_error(expected, self._float64_outputs[output])[unexplained]
-                    tolerance = np.where(is_never_finite, np.maximum(tolerance, rows), tolerance)
-                wrong[unexplained], is_open[unexplained], either[unexplained] = (
-                    _classify_unexplained(*pair, evaluations, truth, tolerance)
-                )
+        if not unexplained.any():
+            return Judgement(no_element, no_element.copy(), no_element.copy())
+        return self._judge_unexplained(output, actual, expected, unexplained, tolerance)
+
+    def _judge_unexplained(
+        self,
+        output: int,
+        actual: np.ndarray,
+        expected: np.ndarray,
+        unexplained: np.ndarray,
+        tolerance: np.ndarray,
+    ) -> Judgement:
+        """Judge the elements of an output that differ by more than the tolerance."""
+        wrong, is_open, either = np.zeros((3, *unexplained.shape), bool)
+        runs = [np.asarray(self.run(i)[output]) for i in range(MAX_PERTURBED_RUNS + 1)]
+        evaluations = np.stack([result[unexplained] for result in runs])
+        pair = np.asarray(actual)[unexplained], np.asarray(packed(expected))[unexplained]
+        if expected.dtype.kind in "biu":
+            possible = [_is_perturbed_integer(numbers, evaluations) for numbers in pair]
+            wrong[unexplained] = ~(possible[0] & possible[1])
+            return Judgement(wrong, is_open, either)
+        truth, limits = None, tolerance[unexplained]
+        if self._float64_outputs is not None:
+            truth = self._float64_outputs[output][unexplained]
+            # A perturbed matrix may have no factors. Then no evaluation gives a tolerance.
+            is_never_finite = ~np.isfinite(_to_float64(evaluations[1:])).any(0)
+            rows = _row_rounding_error(expected, self._float64_outputs[output])[unexplained]
+            limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
+        judged = _classify_unexplained(*pair, evaluations, truth, limits)
+        wrong[unexplained], is_open[unexplained], either[unexplained] = judged
         return Judgement(wrong, is_open, either)
 
     def _perturbation_spread(self, run: int, output: int, expected: np.ndarray) -> np.ndarray:

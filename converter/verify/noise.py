@@ -181,8 +181,8 @@ class Noise:
             return outputs
         perturbed, _ = self._resampling_noise._evaluate(args, seed, exact.max_iterations)
         return [
-            _add_displacement(*outputs)
-            for outputs in zip(outputs, perturbed, exact.resampled_outputs, strict=True)
+            _add_displacement(*arrays)
+            for arrays in zip(outputs, perturbed, exact.resampled_outputs, strict=True)
         ]
 
     def _evaluate(

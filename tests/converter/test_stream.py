@@ -60,7 +60,7 @@ def test_a_sidecar(export, tmp_path, monkeypatch):
     made.save(path)
     whole = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "LARGEST_FILE", 100)
+        patch.setattr(saving, "MAX_FILE_BYTES", 100)
         with pytest.raises(converter.SpecError, match="bytes of weights, and a file of its kind"):
             made.save(path, external_data=False)
         assert path.read_bytes() == whole
