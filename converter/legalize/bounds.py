@@ -1,13 +1,14 @@
-"""What JAX does with indices out of range, spelled out: afterwards all of them are in range.
+"""Apply JAX's rules for out-of-bounds indices, so that all indices are within bounds afterwards.
 
-``clip`` moves a window inside. ``fill_or_drop`` fills with a value what a gather reads outside, and
-drops what a scatter writes there. ONNX has neither, and counts negative indices from the end.
+``clip`` moves a window inside the operand. ``fill_or_drop`` reads a fill value for a gather out of
+bounds, and drops a scatter out of bounds. ONNX has neither, and counts negative indices from the
+end.
 
-``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
-drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
-is relied on: where the indices are known, where windows are wider than one, of which an index gives
-the start alone, and where the program itself expects indices out of bounds (``doubts``). Wherever
-else a promise is believed the report says so.
+``promise_in_bounds`` leaves the result of a broken promise undefined; XLA clips gathers and drops
+scatters. This pass does the same in a strict conversion. Otherwise it does so only where it costs
+nothing or the program relies on it: where the indices are known, where windows are wider than one
+entry, and where the program itself expects indices out of bounds (``doubts``). The report lists all
+other promises, which are accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +30,8 @@ from converter.legalize.doubts import doubted_promises
 Mode = lax.GatherScatterMode
 
 PromiseTest: TypeAlias = Callable[[Node, tuple[int, ...], list[Dim], Shape], bool]
-"""Whether a promise of indices is believed, by the axes that they are of, their limits and sizes of
-the windows."""
+"""Return whether the promise of a node is accepted, given the indexed axes, their limits and the
+sizes of the windows."""
 
 
 UNCHECKED_TEXT = (
@@ -40,16 +41,16 @@ UNCHECKED_TEXT = (
 
 
 def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> dict[Op, Rule]:
-    """The rules for a graph; with ``strict`` no promise is believed.
+    """Return the rules for a graph. In a strict conversion no promise is accepted.
 
-    ``notes`` gets the nodes of which one is.
+    ``notes`` gets the nodes whose promise is accepted.
     """
     doubts = doubted_promises(graph) if not strict else None
 
     def accepts_promise(
         node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape
     ) -> bool:
-        """Whether the promise is kept, as far as is known, or else believed."""
+        """Return whether the promise of a node is known to be kept, or else accepted."""
         if _has_wide_windows(window, axes):
             return False
         is_kept = _is_promise_kept(node.inputs[1], limits)
@@ -90,12 +91,13 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
 
 
 def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
-    """Whether windows have more than the entry that an index points at."""
+    """Return whether the windows have more entries than the one that an index points to."""
     return any(not dims.same(window[axis], 1) for axis in axes)
 
 
 def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
-    """A dropped window goes to rows appended for it, which are cut off again."""
+    """Clamp the indices of a scatter, or redirect dropped windows to appended rows that are cut off
+    again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
@@ -118,7 +120,8 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
 
 
 def _replace_out_of_bounds(editor: Editor, indices: Value, clamped: Value, end: Dim) -> Value:
-    """``inside``, but the first index is ``end`` where the window was outside."""
+    """Return the clamped indices with ``end`` as first component where the window was out of
+    bounds."""
     last = clamped.rank - 1
     first, *other_components = (
         editor.slice(clamped, last, i, i + 1) for i in range(clamped.shape[last])
@@ -139,7 +142,8 @@ def _replace_out_of_bounds(editor: Editor, indices: Value, clamped: Value, end: 
 def _nonzero_components(
     editor: Editor, indices: Value, limits: list[Dim], axes: tuple[int, ...]
 ) -> tuple[Value, list[Dim], tuple[int, ...]]:
-    """The components of index vectors that can be other than zero, their limits and axes."""
+    """Return the components of index vectors that can be other than zero, with their limits and
+    axes."""
     free = [i for i, limit in enumerate(limits) if not dims.same(limit, 0)]
     if len(free) == len(axes):
         return indices, limits, axes
@@ -151,7 +155,8 @@ def _nonzero_components(
 
 
 def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
-    """Index vectors moved so that the windows they start lie inside; the same value if all do."""
+    """Return index vectors clamped so that their windows are within the operand; unchanged if all
+    are."""
     if not limits or _are_known_in_bounds(indices, limits):
         return indices
     if indices.dtype.itemsize < 4:
@@ -162,7 +167,7 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
 
 
 def _is_promise_kept(indices: Value, limits: list[Dim]) -> bool:
-    """Whether it is known that all indices are within bounds."""
+    """Return whether all indices are known to be within bounds."""
     if not limits or indices.kind == "const" or not dims.all_static(limits):
         return not limits or _are_known_in_bounds(indices, limits)
     return known_range(indices).within(0, min(limits))
@@ -176,7 +181,7 @@ def _are_known_in_bounds(indices: Value, limits: list[Dim]) -> bool:
 
 
 def _limit_values(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
-    """The limits in the graph: a scalar if there is one axis."""
+    """Return the limits as a value: a scalar if there is one axis."""
     if dims.all_static(limits):
         return const(limits[0] if len(limits) == 1 else limits, dtype)
     numbers = [_dim_value(editor, d, dtype) for d in limits]
@@ -186,14 +191,14 @@ def _limit_values(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
 
 
 def _dim_value(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
-    """A dimension as a scalar."""
+    """Return a dimension as a scalar."""
     if dims.is_static(dim):
         return const(dim, dtype)
     return editor.add(ops.dim_as_value, [], (), dtype, {"dim": dim})
 
 
 def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
-    """Where every component of an index vector is what it was."""
+    """Return where clamping changed no component of an index vector."""
     are_equal = editor.compare(ops.eq, editor.convert(indices, clamped.dtype), clamped)
     *shape, count = clamped.shape
     if count == 1:
@@ -205,7 +210,7 @@ def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
 
 
 def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
-    """Known starts make an ordinary slice, one entry of an axis is taken."""
+    """Rewrite a dynamic slice with known starts as a slice, and one of a single entry as a take."""
     x, *starts = node.inputs
     sizes = node.params["slice_sizes"]
     if not dims.all_static(x.shape):

@@ -1,8 +1,8 @@
-"""Where ONNX's operators give other numbers than JAX for some inputs.
+"""Cases in which ONNX's operators give other numbers than JAX for some inputs.
 
-By default they are written all the same, and noted; a strict conversion writes more nodes instead.
-What a runtime adds to that are its quirks (``converter/targets``). Arithmetic that costs nothing
-worth measuring is always exact.
+By default the operator is used and the case is reported. A strict conversion emits more nodes
+instead. The quirks of a runtime add further cases (``converter/targets``). Arithmetic whose exact
+form costs nothing measurable is always exact.
 """
 
 import math
@@ -37,13 +37,13 @@ def _is_finite_leaf(leaf: Value) -> bool:
 
 
 def _may_have_nan(node: Node) -> bool:
-    """Whether there may be NaN in the operand."""
+    """Return whether the operand may have NaN."""
     x = node.inputs[0]
     return is_float(x.dtype) and known_range(x).nan
 
 
 def _propagate_nan(node: Node, editor: Editor) -> Value:
-    """NaN where there is any, else the extreme of the others."""
+    """Return NaN if any element is NaN, else the extreme."""
     (x,), out = node.inputs, editor.like(node, node.inputs)
     extreme = editor.add(
         ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
@@ -52,7 +52,7 @@ def _propagate_nan(node: Node, editor: Editor) -> Value:
 
 
 def _extreme_position(node: Node, editor: Editor) -> Value:
-    """The place of the first NaN where there is any."""
+    """Return the position of the first NaN if there is one, else of the extreme."""
     (x,), shape = node.inputs, node.out.shape
     nan = editor.compare(ops.ne, x, x)
     any_nan = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
@@ -62,7 +62,8 @@ def _extreme_position(node: Node, editor: Editor) -> Value:
 
 
 def _scatter_nan(node: Node, editor: Editor) -> Value:
-    """NaN where it met anything; the same scatter of flags says where."""
+    """Return NaN where a NaN was combined with any number; the same scatter of flags tells
+    where."""
     x, indices, updates = node.inputs
     out = editor.like(node, node.inputs)
     flags = [editor.convert(editor.compare(ops.ne, v, v), np.int32) for v in (x, updates)]
@@ -72,7 +73,7 @@ def _scatter_nan(node: Node, editor: Editor) -> Value:
 
 
 def _gelu_by_erfc(node: Node, editor: Editor) -> Value:
-    """x/2 * erfc(-x / sqrt(2)): below zero, 1 + erf(x / sqrt(2)) loses its digits."""
+    """Return x/2 * erfc(-x / sqrt(2)); for negative x, 1 + erf(x / sqrt(2)) cancels."""
     (x,), dtype = node.inputs, node.out.dtype
     scaled = editor.binary(ops.mul, x, const(-math.sqrt(0.5), dtype))
     tail = editor.add(ops.erfc, [scaled], x.shape, dtype)
@@ -80,14 +81,15 @@ def _gelu_by_erfc(node: Node, editor: Editor) -> Value:
 
 
 def _is_computed(x: Value) -> bool:
-    """Whether a value is neither of parameters, which are trusted to be finite, nor in a range."""
+    """Return whether a value may be infinite: neither a parameter, which is assumed finite, nor
+    bounded."""
     interval = known_range(x)
     is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)
     return not is_bounded and not rests_on(x, _is_finite_leaf, lambda inner: _only_moves(inner.op))
 
 
 def _scale_after_norm(node: Node, editor: Editor) -> Value:
-    """The norm without its scale and bias, and then these."""
+    """Return the norm without scale and bias, followed by these."""
     x, scale, bias = node.inputs
     ones, zeros = (editor.broadcast(const(n, x.dtype), scale.shape, ()) for n in (1, 0))
     by_channel = (*scale.shape, *(1,) * (x.rank - 2))
@@ -181,17 +183,18 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
         concerns=_interpolates_computed_values,
     ),
 }
-"""By operation, for every target; windows are exact already where they should be."""
+"""Deviations by operation, for every target. The windows pass has already made exact what it
+can."""
 
 
 def deviations(target: Target) -> dict[Op, Deviation]:
-    """Deviations by operation, for a target."""
+    """Return the deviations of a target by operation."""
     of_quirks = (quirk.deviations.items() for quirk in target.quirks)
     return {**COMMON_DEVIATIONS, **dict(chain.from_iterable(of_quirks))}
 
 
 def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) -> dict[Op, Rule]:
-    """Rules that mend each deviation if ``strict``, or else note it."""
+    """Return rules that avoid each deviation in a strict conversion, or else note it."""
     table = deviations(target)
 
     def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
@@ -208,13 +211,13 @@ def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) 
 
 # --------------------------------------------------------------------------------- always exact
 
-# Integers divided by zero, floats beyond the range of the integers that they become, and bounds
-# that are NaN: ONNX leaves the result open, and JAX does not. What is known to be in range is left
-# as it is.
+# ONNX leaves some results undefined that JAX defines: integers divided by zero, conversions of
+# floats out of the range of an integer type, and clamps with a NaN bound. Operations whose
+# operands are known to be in range stay as they are.
 
 
 def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
-    """A float is cut off at the ends of the integers' range, and NaN becomes 0."""
+    """Clamp floats to the range of the integer type, and convert NaN to 0."""
     x, dtype = node.inputs[0], node.out.dtype
     if not (is_float(x.dtype) and is_integer(dtype)):
         return None
@@ -227,7 +230,7 @@ def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
         nan = editor.compare(ops.ne, x, x)
         clamped = editor.where(nan, const(0, x.dtype), clamped)
     result = editor.convert(clamped, dtype)
-    # The ends themselves may be no floats.
+    # The ends of the range may not be representable as floats.
     for op, end, number in ((ops.gt, top, high), (ops.lt, bottom, low)):
         if int(end.const) != number:
             beyond = editor.compare(op, x, end)
@@ -236,7 +239,7 @@ def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
 
 
 def _nearest_float(number: int, dtype: Any) -> Value:
-    """The float nearest to an integer, towards zero, as a constant."""
+    """Return the float closest to an integer, rounded towards zero, as a constant."""
     with np.errstate(over="ignore"):
         number_as_float = np.asarray(number).astype(np.float64).astype(dtype)
     if not np.isfinite(number_as_float) or abs(int(number_as_float)) > abs(number):
@@ -245,18 +248,18 @@ def _nearest_float(number: int, dtype: Any) -> Value:
 
 
 def _divide_by_zero(node: Node, editor: Editor) -> Value | None:
-    """``x / 0`` is -1: all bits set."""
+    """Return -1, or all bits set, for ``x / 0``."""
     ones = -1 if node.out.dtype.kind == "i" else highest(node.out.dtype)
     return _replace_zero_divisor(node, editor, const(ones, node.out.dtype))
 
 
 def _remainder_by_zero(node: Node, editor: Editor) -> Value | None:
-    """``x % 0`` is ``x``."""
+    """Return ``x`` for ``x % 0``."""
     return _replace_zero_divisor(node, editor, node.inputs[0])
 
 
 def _replace_zero_divisor(node: Node, editor: Editor, result: Value) -> Value | None:
-    """What integers are where they are divided by zero, and by one there in the operator."""
+    """Return ``result`` where the divisor is zero; the operator divides by one there."""
     x, y = node.inputs
     if not is_integer(x.dtype) or known_range(y).misses(0):
         return None
@@ -266,7 +269,7 @@ def _replace_zero_divisor(node: Node, editor: Editor, result: Value) -> Value | 
 
 
 def _clamp_with_nan(node: Node, editor: Editor) -> Value | None:
-    """``Clip`` leaves out a bound that is NaN; ``Max`` and ``Min`` do not."""
+    """Use ``Max`` and ``Min``, which propagate a NaN bound; ``Clip`` ignores it."""
     low, x, high = node.inputs
     if not any(is_float(end.dtype) and known_range(end).nan for end in (low, high)):
         return None

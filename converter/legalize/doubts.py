@@ -1,13 +1,13 @@
-"""Where a program itself expects indices that are out of bounds, whatever it promises.
+"""Find gathers and scatters whose promise of bounds the program itself does not rely on.
 
-A gather or a scatter with a promise is doubted
+The promise of a gather or scatter is doubted
 
-- where a selection, or a product with zeros and ones, leaves out elements of what was gathered,
-- where it does so further behind, through products and norms, by a mask that tells indices out of
-  bounds from others: ``net(x[i]) * (i < n)``,
-- where a gather or a scatter without a promise takes the same indices, which may be reshaped,
-  sliced, joined, converted or counted from the end,
-- where a mask of what its indices are made of leaves out some of the updates of a scatter.
+- if a selection, or a product with zeros and ones, excludes some elements of the gathered value,
+- if this happens later, after products and norms, by a mask that tests the indices against bounds:
+  ``net(x[i]) * (i < n)``,
+- if another gather or scatter without a promise uses the same indices, which may be reshaped,
+  sliced, concatenated, converted or counted from the end,
+- if a mask computed from the indices of a scatter excludes some of its updates.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,17 +29,17 @@ KEEPS_ELEMENTS = frozenset(
         *(ops.concatenate, ops.pad, ops.gather, ops.take, ops.dynamic_slice),
     }
 )
-"""Operations behind which a mask still tells elements of the operands from each other."""
+"""Operations after which a mask can still select elements of the operands."""
 
 
 ELEMENTWISE_OPS = frozenset(
     {*(op for op in ops.stated() if op.elementwise or op.moves), ops.concatenate}
 )
-"""Operations each element of whose results is made of few elements of the operands."""
+"""Operations whose result elements each depend on few elements of the operands."""
 
 
 def doubted_promises(graph: Graph) -> set[int]:
-    """Return the ids of gathers and scatters whose promise the program itself does not trust."""
+    """Return the ids of gathers and scatters whose promise is doubted."""
     nodes = [n for n in graph.walk() if n.op is ops.gather or n.op in ops.SCATTERS]
     promises = [n for n in nodes if _promises(n)]
     if not promises:
@@ -66,9 +66,11 @@ def _promises(node: Node) -> bool:
 
 
 def index_roots(indices: Value, body_operands: Mapping[int, Value]) -> set[int]:
-    """Return the ids of the values that indices are taken from, unchanged but for where they are.
+    """Return the ids of the values that indices are copied from, also through moves and
+    conversions.
 
-    Negative indices may have been counted from the end: ``where(i < 0, i + n, i)`` is from ``i``.
+    Negative indices may have been counted from the end: the root of ``where(i < 0, i + n, i)`` is
+    ``i``.
     """
     return {
         id(v)
@@ -95,7 +97,8 @@ def _index_sources(value: Value) -> list[Value]:
 def _masked_by_bounds_tests(
     gathers: Sequence[Node], graph: Graph, body_operands: Mapping[int, Value]
 ) -> set[int]:
-    """ids of gathers behind which, however far, a mask leaves out what is out of bounds."""
+    """Return the ids of gathers whose out-of-bounds elements a mask excludes in any later
+    operation."""
     masked_ids: set[int] = set()
     nodes = graph.walk() if gathers else ()
     operands = [pair for n in nodes for pair in (*_masked_operands(n), *_summed_operands(n))]
@@ -110,7 +113,8 @@ def _masked_by_bounds_tests(
 
 
 def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value]) -> bool:
-    """Whether a mask is made of comparisons that tell some indices out of bounds from others."""
+    """Return whether a mask is computed from comparisons that separate indices out of bounds from
+    others."""
     roots, (_, limits) = index_roots(gather.inputs[1], body_operands), pointed(gather)
     compared = [
         v for v in _collect_sources([mask], body_operands, _mask_sources) if v.made_by(*COMPARISONS)
@@ -123,7 +127,8 @@ def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value])
 def _tests_index(
     node: Node, roots: set[int], limits: Sequence[Dim], body_operands: Mapping[int, Value]
 ) -> bool:
-    """Whether one side is an index, and the other not a number within bounds that it equals."""
+    """Return whether one side is an index, unless the other is a number within bounds that it
+    equals."""
     for index, other in (node.inputs, node.inputs[::-1]):
         if index_roots(index, body_operands) & roots:
             number = scalar(other)
@@ -138,7 +143,7 @@ COMPARISONS = (ops.lt, ops.le, ops.gt, ops.ge, ops.eq, ops.ne)
 
 
 def _mask_sources(value: Value) -> list[Value]:
-    """What a mask is made of, element by element or by whether some or all elements are true."""
+    """Return the values that a mask is computed from elementwise, or by "any" or "all"."""
     node = value.node
     passes = node is not None and (
         node.op in ELEMENTWISE_OPS or node.op in (ops.reduce_and, ops.reduce_or)
@@ -147,7 +152,7 @@ def _mask_sources(value: Value) -> list[Value]:
 
 
 def _operands_of(value: Value) -> list[Value]:
-    """What a value is computed from, in bodies too."""
+    """Return the values that a value is computed from, also in bodies."""
     node = value.node
     if node is None:
         return []
@@ -160,7 +165,8 @@ def _collect_sources(
     body_operands: Mapping[int, Value],
     sources: Callable[[Value], Sequence[Value]],
 ) -> list[Value]:
-    """Values and what they are made from, out of bodies too, each once."""
+    """Return values and everything that they are computed from by ``sources``, also outside of
+    bodies."""
     visited: dict[int, Value] = {}
     stack = [*values]
     while stack:
@@ -172,7 +178,8 @@ def _collect_sources(
 
 
 def masked_values(graph: Graph) -> set[int]:
-    """ids of the values of which a selection or a mask leaves elements out, bodies included."""
+    """Return the ids of the values from which a selection or a mask excludes elements, also in
+    bodies."""
     nodes = list(graph.walk())
     body_operands = given_to_bodies(graph)
     stack = [value for node in nodes for _, value in _masked_operands(node)]
@@ -192,8 +199,8 @@ def masked_values(graph: Graph) -> set[int]:
 
 
 def _masked_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Masks with the operands whose elements they may leave out: the cases of a choice, and what
-    is multiplied by zeros."""
+    """Yield masks with the operands that they may exclude: cases of a selection, and factors of
+    zeros."""
     if node.op is ops.select_n:
         yield from ((node.inputs[0], case) for case in _separate_cases(node.inputs[1:]))
     if node.op is ops.mul:
@@ -208,13 +215,14 @@ def _multiplied_operands(node: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def _summed_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """The same of a contraction, whose sums leave out the products with zeros."""
+    """Yield the same for a contraction, whose sums ignore products with zero."""
     if node.op is ops.einsum:
         yield from _multiplied_operands(node)
 
 
 def _separate_cases(cases: list[Value]) -> Iterator[Value]:
-    """Cases of a choice, but for one that another is made of: ``where(i < 0, i + n, i)``."""
+    """Yield the cases of a selection, except a case that another is computed from: ``where(i < 0, i
+    + n, i)``."""
     read = [{id(v) for v in (case.node.inputs if case.node is not None else ())} for case in cases]
     base_cases = {id(case) for case in cases if any(id(case) in ids for ids in read)}
     for case, ids in zip(cases, read, strict=True):
@@ -225,7 +233,7 @@ def _separate_cases(cases: list[Value]) -> Iterator[Value]:
 
 
 def is_masked_by(updates: Value, indices: Value) -> bool:
-    """Whether a mask of what the indices are made of leaves out some of the updates."""
+    """Return whether a mask computed from the indices excludes some of the updates."""
     index_ids = {id(value) for value in _elementwise_sources([indices]) if value.kind != "const"}
     producers = (value.node for value in _elementwise_sources([updates]) if value.node is not None)
     masks = [mask for node in producers for mask, _ in _masked_operands(node)]
@@ -233,7 +241,7 @@ def is_masked_by(updates: Value, indices: Value) -> bool:
 
 
 def _elementwise_sources(values: Sequence[Value]) -> list[Value]:
-    """Values and what they are made of, element by element."""
+    """Return values and everything that they are computed from elementwise."""
     sources = {id(value): value for value in values}
     stack = [*values]
     while stack:

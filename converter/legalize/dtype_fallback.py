@@ -1,8 +1,8 @@
-"""Dtypes that the target has no kernel for, computed in one that it has.
+"""Compute operations in another dtype if the target has no kernel for theirs.
 
-Only where the detour is exact: narrow integers in wider ones (arithmetic wraps in the conversion
-back), booleans as 0 and 1, and operations of half precision in float32, rounded once. Which, says
-the target's table (``converter/targets``).
+All conversions are exact: narrow integers are computed in wider ones (arithmetic wraps in the
+conversion back), Booleans as 0 and 1, and single operations of half precision in float32, rounded
+once. The target's table defines the dtypes (``converter/targets``).
 """
 
 from dataclasses import replace
@@ -22,11 +22,11 @@ from converter.targets.target import MissingKernel, narrow_value, widen_value
 BFLOAT16 = np.dtype(jnp.bfloat16)
 
 _DTYPES = ("dtype", "precision")
-"""Parameters that name what an operation computes in."""
+"""Parameters that name the dtype in which an operation computes."""
 
 
 def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, Rule]:
-    """The detours of a graph's operations, for an opset and a target."""
+    """Return the rules for the operations of a graph, for an opset and a target."""
     nodes = list(graph.walk())
     present_ops = {node.op for node in nodes}
     table = {op: target.kernels[op] for op in present_ops & target.kernels.keys()}
@@ -52,7 +52,7 @@ def _has_bfloat16(node: Node) -> bool:
 def _compute_bfloat16_in_float(
     node: Node, editor: Editor, missing: MissingKernel, other: Rule | None
 ) -> Any:
-    """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
+    """Compute in a wider float and round once, as XLA does on CPUs."""
     if _has_bfloat16(node):
         return _compute_in_wider_dtype(node, editor, BFLOAT16, missing)
     return other(node, editor) if other else None
@@ -70,7 +70,7 @@ def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[
 def _compute_in_wider_dtype(
     node: Node, editor: Editor, dtype: np.dtype, missing: MissingKernel
 ) -> list[Value]:
-    """A node in a wider dtype than its own, which its parameters may name too."""
+    """Return the results of a node computed in a wider dtype; parameters may name the dtype too."""
     wider_dtype = np.dtype(missing.conversions[dtype.name])
     shifted = missing.order and dtype == np.uint64
     inputs = [

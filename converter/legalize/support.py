@@ -1,7 +1,7 @@
-"""Nodes that the target does not run in the form that they have: written otherwise, or refused.
+"""Rewrite or refuse nodes in forms that the target does not run.
 
-What a target runs of an operation are its ``forms``. The passes before this one write nodes in the
-forms that runtimes have; this one makes sure of it, whoever wrote a node.
+A target's ``forms`` define which ones it runs. Earlier passes emit nodes in these forms; this pass
+checks all nodes, including those of users' rules.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from converter.layout import resize_layout
 from converter.targets import Target
 
 OTHER_FORMS: dict[Op, Rule] = {ops.resize: resize_layout.resize_axis_by_axis}
-"""Other forms, by operation."""
+"""Rules that rewrite a node in another form, by operation."""
 
 
 def support_rules(target: Target, opset: int) -> dict[Op, Rule]:
-    """The rules that write what a target does not run at an opset in another form."""
+    """Return the rules that rewrite forms that a target does not run at an opset."""
     rule = partial(_rewrite_form, target=target, opset=opset)
     return dict.fromkeys(OTHER_FORMS.keys() & target.forms.keys(), rule)
 
@@ -31,7 +31,7 @@ def _rewrite_form(
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
-    """Give each node that a target does not run at an opset the refusal that says why."""
+    """Set a refusal with the reason on each node that a target does not run at an opset."""
     for node in graph.walk():
         form = target.forms.get(node.op)
         if form is not None and (reason := form.misfit(node, opset)):

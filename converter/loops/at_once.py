@@ -1,4 +1,5 @@
-"""What steps compute without each other is computed for all of them at once, before or after."""
+"""Move operations that do not depend on other steps out of the loop, as one batch before or after
+it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,11 +15,12 @@ from converter.ir.rewrite import Editor
 from converter.loops.scan import MAX_BATCH_BYTES, DeferredNodes, Scan, StackedResult, is_small_batch
 
 SMALL_RESULT, GROWTH = 1 << 16, 4
-"""Bytes that results of all steps may take in any case, and how many times what they come from."""
+"""Bytes that the batched results may take in any case, and the largest growth over their
+operands."""
 
 
 def is_batchable(node: Node, length: int) -> bool:
-    """Whether JAX can batch it, and no result takes too much."""
+    """Return whether JAX can batch a node and its batched results are small enough."""
     if node.op is ops.scan:
         possible = all(is_batchable(inner, length) for inner in node.bodies["body"].nodes)
     else:
@@ -31,9 +33,9 @@ def is_batchable(node: Node, length: int) -> bool:
 def batch_nodes(
     nodes: Sequence[Node], results: Sequence[Value], full_arrays: dict[int, Value], editor: Editor
 ) -> list[Value]:
-    """Append what nodes of a step compute, for all steps; the results, of all steps.
+    """Append nodes of a step, batched over all steps, and return the batched results.
 
-    **Arguments:** ``whole`` has the arrays of all steps, by the id of what a step has of them.
+    ``full_arrays`` has the arrays of all steps, by the id of the value that a step reads.
     """
     result_ids = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
@@ -49,18 +51,18 @@ def batch_nodes(
 def _trace_function(
     function: Callable[..., Any], operands: Sequence[Value], source: Any, editor: Editor
 ) -> list[Value]:
-    """Append what a JAX function makes of operands."""
+    """Append the traced operations of a JAX function on operands, and return its results."""
     closed = jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands))
     return Decomposer(Constants([], Names()), source).inline(closed, operands, editor.nodes)
 
 
 def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:
-    """Nodes that depend on the arrays that are scanned, and on no state."""
+    """Batch nodes that depend on scanned arrays but on no state, before the loop."""
     return batch_before_loop(scan, _select_stateless(scan), editor)
 
 
 def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool:
-    """Nodes that depend on no state, before the loop; their results are arrays that it scans."""
+    """Batch nodes before the loop, and let it scan their results. Return whether this pays off."""
     results = {id(v): v for n in nodes for v in n.outputs}
     remaining = [node for node in scan.nodes if node not in nodes]
     inner_ids = {id(v) for n in remaining for v in n.operands()} | {
@@ -86,8 +88,9 @@ def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool
 
 
 def _select_stateless(scan: Scan) -> list[Node]:
-    """Nodes that depend on no state, whose results of all steps take little, or not much more than
-    the arrays that they come from and the results of the loop.
+    """Return the nodes that depend on no state and whose batched results are small enough.
+
+    Small is relative to the scanned arrays that they come from and to the results of the loop.
     """
     state_ids, inner = {id(carry.inner) for carry in scan.carries}, scan.inner_ids()
     largest_result = max((size_in_bytes(s.full) for s in scan.stacked), default=0)
@@ -112,7 +115,8 @@ def _select_stateless(scan: Scan) -> list[Node]:
 
 
 def _keep_last_broadcasts(scan: Scan, nodes: list[Node]) -> list[Node]:
-    """Spreading that only the steps read stays in them, where an operation may do it by itself."""
+    """Return the nodes without broadcasts that only the steps read; an operation may broadcast
+    implicitly."""
     kept_nodes, read = list[Node](), {id(s.inner) for s in scan.stacked}
     for node in reversed(nodes):
         if node.op is not ops.broadcast_in_dim or id(node.out) in read:
@@ -122,7 +126,8 @@ def _keep_last_broadcasts(scan: Scan, nodes: list[Node]) -> list[Node]:
 
 
 def defer_results(scan: Scan, editor: Editor) -> bool:
-    """Compute what no state depends on from the states of all steps, once the loop is over."""
+    """Defer nodes that no state depends on until after the loop, batched over the states of all
+    steps."""
     needed_ids = scan.sources_of(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
         if any(id(v) in needed_ids for v in node.outputs) or not is_batchable(node, scan.length):
@@ -149,7 +154,8 @@ def defer_results(scan: Scan, editor: Editor) -> bool:
 def _is_worthwhile(
     missing: Sequence[Value], results: Sequence[StackedResult], nodes: Sequence[Node], length: int
 ) -> bool:
-    """What is stacked besides costs less than the nodes of a step, and not much more memory."""
+    """Return whether stacking the missing values costs less than the nodes, and not much more
+    memory."""
     if len(missing) - len(results) >= len(nodes) or not all(
         is_small_batch(v, length) for v in missing
     ):
@@ -159,7 +165,7 @@ def _is_worthwhile(
 
 
 def emit_deferred(scan: Scan, editor: Editor) -> None:
-    """Append what was left until the results of the loop are there."""
+    """Append the deferred nodes after the loop."""
     for deferred in reversed(scan.deferred):
         full_arrays = {i: scan.resolve(v) for i, v in deferred.full.items()}
         insides = [s.inner for s in deferred.results]

@@ -1,8 +1,7 @@
-"""Between which numbers the integers of a step lie: indices that are known to be in range.
+"""Bound the integers of loop states, so that indices are known to be in range.
 
-A state of a scan lies between those of its start and of what a step makes of whatever it has. What
-is counted up until a condition fails is not below its start, and where a round begins the condition
-holds.
+A state of a scan is in the union of the ranges of its start and of its next value. A counter of a
+while loop is at least its start, and the loop condition holds at the start of each iteration.
 """
 
 import math
@@ -15,7 +14,7 @@ from converter.ir.scalars import scalar
 
 
 def bound_states(graph: Graph) -> bool:
-    """Note what is known of the inputs of loops' bodies; whether anything is new."""
+    """Set the known ranges of the inputs of loop bodies. Return whether any range is new."""
     return any([_bound_node(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
 
 
@@ -58,7 +57,7 @@ def _while_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
 
 
 def _conjuncts(value: Value) -> Iterator[Value]:
-    """What holds where a truth holds that is made of others by ``and``."""
+    """Yield the conditions that hold if a Boolean holds that combines them by ``and``."""
     node = value.made_by(ops.and_)
     if node is None:
         yield value
@@ -71,7 +70,7 @@ _MIRRORED = {ops.lt: ops.gt, ops.le: ops.ge, ops.gt: ops.lt, ops.ge: ops.le}
 
 
 def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
-    """Where an integer lies of which all tests hold."""
+    """Return the range of an integer for which all tests hold."""
     low, high = -math.inf, math.inf
     comparisons = [test.made_by(*_MIRRORED) for test in tests]
     for node in (n for n in comparisons if n is not None and any(v is state for v in n.inputs)):
@@ -85,7 +84,7 @@ def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
 
 
 def _counts_up(inside: Value, after: Value) -> bool:
-    """By one, which is no overflow for what is below another number."""
+    """Return whether a state increases by one, which cannot overflow below a limit."""
     node = after.made_by(ops.add)
     if node is None or inside not in node.inputs or inside.rank:
         return False

@@ -1,7 +1,7 @@
-"""The rules of loops: states that count, stay or are not read, short loops, and what comes when.
+"""Rules for loops: counters, constant and unused states, invariants, unrolling, and batching.
 
-A runtime takes 1 µs for a step of a loop besides its nodes and 10 µs for the loop; a node takes
-0.3 µs.
+A runtime takes 1 µs for a step of a loop in addition to its nodes, 10 µs for the loop, and 0.3 µs
+for a node.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +26,11 @@ from converter.loops.scan import Carry, Scan
 # ------------------------------------------------------------------------- states that need no loop
 
 MAX_CONSTANT_STEPS = 1 << 16
-"""Steps whose numbers are written into a file."""
+"""Largest number of steps for which the values of a counter are written into the file."""
 
 
 def count_steps(scan: Scan, _: Editor) -> bool:
-    """A state that a number is added to in every step is known in each of them."""
+    """Replace states that increase by a constant in each step with arrays of their values."""
     counters = [(carry, step) for carry in scan.carries if (step := _increment(carry)) is not None]
     if scan.length > MAX_CONSTANT_STEPS:
         return False
@@ -49,7 +49,7 @@ def count_steps(scan: Scan, _: Editor) -> bool:
 
 
 def _increment(carry: Carry) -> float | None:
-    """What is added to an integer whose start is known."""
+    """Return the constant that is added to an integer state with a known start, or None."""
     added = carry.after.made_by(ops.add)
     if carry.start.kind != "const" or carry.start.rank or carry.start.dtype.kind not in "iu":
         return None
@@ -60,9 +60,9 @@ def _increment(carry: Carry) -> float | None:
 
 
 def has_states(scan: Scan, editor: Editor) -> bool:
-    """Whether a result may depend on a state that does not only count and that a step changes."""
+    """Return whether a result may depend on a state that changes and is not a counter."""
     if scan.length > MAX_CONSTANT_STEPS:
-        return True  # what counts so many rounds goes on counting
+        return True  # a counter of so many steps stays in the loop
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
     needed = scan.sources_of([*used, *(s.inner for s in scan.stacked)])
     states = [c for c in scan.carries if c.after is not c.inner and _increment(c) is None]
@@ -70,7 +70,8 @@ def has_states(scan: Scan, editor: Editor) -> bool:
 
 
 def drop_states(scan: Scan, editor: Editor) -> bool:
-    """States that nothing but themselves depends on, and those that no step changes."""
+    """Remove states that only depend on themselves and are not read, and states that do not
+    change."""
     constant_states = [c for c in scan.carries if c.after is c.inner]
     for carry in constant_states:
         scan.replace(carry.inner, carry.start)
@@ -92,7 +93,7 @@ def drop_states(scan: Scan, editor: Editor) -> bool:
 
 
 def move_invariants(scan: Scan, editor: Editor) -> bool:
-    """Move what depends on nothing of a step before the loop."""
+    """Move operations that do not depend on a step before the loop."""
     step_values = [*(c.inner for c in scan.carries), *(part for _, part in scan.scanned)]
     varying_ids = scan.dependents_of(step_values)
     invariants = [n for n in scan.nodes if id(n.out) not in varying_ids]
@@ -104,13 +105,15 @@ def move_invariants(scan: Scan, editor: Editor) -> bool:
 # ------------------------------------------------------------------------------------- short loops
 
 MAX_UNROLLED_NODES, MAX_NESTED_NODES = 48, 96
-"""Nodes of all steps together that are written in the place of a loop, and of one that another loop
-runs in each of its steps.
-"""
+"""Largest number of nodes of all steps together that replace a loop, and that replace a nested
+loop."""
 
 
 def unroll_scan(node: Node, editor: Editor, is_nested: bool) -> Sequence[Value] | None:
-    """Every step of a short scan, one after the other; ``inside`` of another loop more of them."""
+    """Return the results of a short scan whose steps are emitted one after the other.
+
+    A scan inside of another loop (``is_nested``) may have more nodes.
+    """
     scan, body = Scan.from_node(node, editor), node.bodies["body"]
     if scan is None or any(n.bodies for n in body.nodes):
         return None
@@ -140,7 +143,7 @@ def _split_values(values: list[Value], count: int) -> tuple[list[Value], list[Va
 
 
 def _step_entry(array: Value, step: int, editor: Editor) -> Value:
-    """What a step has of an array."""
+    """Return the entry of an array for a step."""
     if array.kind == "const":
         return const(np.asarray(array.const)[step])
     return editor.reshape(editor.slice(array, 0, step, step + 1), array.shape[1:])
@@ -167,14 +170,14 @@ def _shorten_scan(node: Node, editor: Editor, nested: set[int]) -> Sequence[Valu
 
 
 def _rewrite_scan(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
-    """The loop written again; of results that nobody reads anything of their type will do."""
+    """Emit the changed loop, and return a value for each of its results."""
     scan.emit(node, editor)
     emit_deferred(scan, editor)
     return [scan.resolve(value) for value in node.outputs]
 
 
 def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """A scan without states, but for those that count, as one batch."""
+    """Rewrite a scan without states other than counters as one batch."""
     scan = Scan.from_node(node, editor)
     if scan is None or has_states(scan, editor):
         return None
@@ -187,19 +190,19 @@ def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
 
 
 def batch_loops(graph: Graph) -> bool:
-    """Write scans without states as one batch, in place; whether there were any."""
+    """Rewrite scans without states as one batch, in place. Return whether there were any."""
     return _sweep_loops(graph, {ops.scan: _batch_scan})
 
 
 def shorten_loops(graph: Graph) -> bool:
-    """Take out of loops what no step needs of another, in place; whether there was anything."""
+    """Move independent operations out of loops, in place. Return whether anything changed."""
     bounded = bound_states(graph)
     nested = set(_scans_in_loops(graph))
     return _sweep_loops(graph, {ops.scan: partial(_shorten_scan, nested=nested)}) or bounded
 
 
 def _scans_in_loops(graph: Graph) -> Iterator[int]:
-    """ids of the first results of scans that a loop runs in each of its steps."""
+    """Yield the ids of the first results of scans that are nested in another loop."""
     for node in graph.walk():
         for body in node.bodies.values() if node.op in (ops.scan, ops.while_) else ():
             yield from (id(n.out) for n in body.walk() if n.op is ops.scan)

@@ -1,4 +1,4 @@
-"""A scan in its parts, which the rules change, and from which a scan is written again."""
+"""A scan split into its parts, which rules change before it is emitted again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from converter.ir import Graph, Node, Value, dims, make_node, ops
 from converter.ir.rewrite import Editor
 
 MAX_BATCH_BYTES = 16 << 20
-"""Bytes of a value of all steps: what would take more is left to its step."""
+"""Largest size in bytes of a batched value; larger ones are computed step by step."""
 
 
 @dataclass(eq=False)
 class Carry:
-    """A state: what it begins with, is inside of a step, and becomes; and its last result."""
+    """A loop state.
+
+    Arguments:
+        start: its first value.
+        inner: its value inside of a step.
+        after: its value after a step.
+        final: the result of the loop.
+    """
 
     start: Value
     inner: Value
@@ -26,7 +33,7 @@ class Carry:
 
 @dataclass(eq=False)
 class StackedResult:
-    """Value that a step gives, and the result that has it of all steps."""
+    """The value of a step (``inner``) and the result with the values of all steps (``full``)."""
 
     inner: Value
     full: Value
@@ -34,9 +41,9 @@ class StackedResult:
 
 @dataclass(eq=False)
 class DeferredNodes:
-    """Nodes of a step that are computed for all steps after the loop, and what they give.
+    """Nodes of a step that are batched after the loop, with their results.
 
-    ``whole`` has the arrays of all steps, by the id of what a step has of them.
+    ``full`` has the arrays of all steps, by the id of the value that a step reads.
     """
 
     nodes: list[Node]
@@ -46,9 +53,17 @@ class DeferredNodes:
 
 @dataclass(eq=False)
 class Scan:
-    """``taken`` are pairs of an array of all steps and what a step has of it.
+    """The parts of a scan.
 
-    ``results`` has what takes the place of a result of the node, by its id.
+    Arguments:
+        length: the number of steps.
+        reverse: whether the last step comes first.
+        carries: the states.
+        scanned: pairs of an array with an entry for each step, and the entry inside of a step.
+        stacked: values that each step returns.
+        nodes: the nodes of a step.
+        results: replacements of results of the node, by id.
+        deferred: nodes to batch after the loop.
     """
 
     length: int
@@ -62,7 +77,8 @@ class Scan:
 
     @classmethod
     def from_node(cls, node: Node, editor: Editor) -> Scan | None:
-        """The parts of a node, without results that nobody reads; ``None`` of an open length."""
+        """Return the parts of a scan node without results that are not read, or None if its length
+        is not static."""
         length, body = node.params["length"], node.bodies["body"]
         if not dims.is_static(length) or int(length) < 1:
             return None
@@ -79,7 +95,7 @@ class Scan:
         )
 
     def replace(self, old: Value, new: Value) -> None:
-        """Read another value inside of the steps."""
+        """Replace a value inside of the steps."""
 
         def resolve(value: Value) -> Value:
             return new if value is old else value
@@ -92,7 +108,8 @@ class Scan:
             stacked.inner = resolve(stacked.inner)
 
     def dependents_of(self, values: Iterable[Value]) -> set[int]:
-        """ids of what the steps compute from these values, them included."""
+        """Return the ids of all values that the steps compute from these values, and of the values
+        themselves."""
         dependent = set(map(id, values))
         for node in self.nodes:
             if any(id(v) in dependent for v in node.operands()):
@@ -100,28 +117,30 @@ class Scan:
         return dependent
 
     def sources_of(self, values: Iterable[Value]) -> set[int]:
-        """ids of what these values are computed from inside of a step, them included."""
+        """Return the ids of all values inside of a step that these values are computed from, and of
+        themselves."""
         return computed_from(self.nodes, values)
 
     def inner_ids(self) -> set[int]:
-        """ids of everything that belongs to a step."""
+        """Return the ids of all values that belong to a step."""
         inputs = [c.inner for c in self.carries] + [x for _, x in self.scanned]
         return {id(v) for v in (*inputs, *(v for n in self.nodes for v in n.outputs))}
 
     def read(self) -> set[int]:
-        """ids of what nodes read, states become, or a step gives."""
+        """Return the ids of all values that nodes read, that states become, or that a step
+        returns."""
         ends = [c.after for c in self.carries] + [s.inner for s in self.stacked]
         return {id(v) for v in (*ends, *(v for n in self.nodes for v in n.operands()))}
 
     def drop_dead(self) -> None:
-        """Remove nodes that nothing reads, and arrays of which no step reads its part."""
+        """Remove nodes that are not read, and scanned arrays whose entry is not read."""
         live = self.sources_of([*(c.after for c in self.carries), *(s.inner for s in self.stacked)])
         self.nodes = [n for n in self.nodes if any(id(v) in live for v in n.outputs)]
         read = self.read()
         self.scanned = [pair for pair in self.scanned if id(pair[1]) in read]
 
     def emit(self, node: Node, editor: Editor) -> None:
-        """Append what is left of the loop."""
+        """Append the remaining loop."""
         self.drop_dead()
         self._extract_loop_results(editor)
         if self.carries or self.stacked:
@@ -130,13 +149,13 @@ class Scan:
             self.results.update(zip(map(id, old_outputs), outputs, strict=True))
 
     def resolve(self, value: Value) -> Value:
-        """Value that takes the place of a result."""
+        """Return the value that replaces a result."""
         while (successor := self.results.get(id(value))) is not None and successor is not value:
             value = successor
         return value
 
     def _extract_loop_results(self, editor: Editor) -> None:
-        """What a step gives that is part of an array, or the same in all steps, needs no loop."""
+        """Compute results without the loop if they are a scanned array or the same in all steps."""
         inner, full_arrays = self.inner_ids(), {id(part): array for array, part in self.scanned}
         for stacked in self.stacked:
             value = stacked.inner
@@ -163,7 +182,8 @@ class Scan:
 
 
 def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
-    """ids of what values are computed from by these nodes, them included."""
+    """Return the ids of all values that ``values`` are computed from by these nodes, and of
+    themselves."""
     needed = set(map(id, values))
     for node in reversed(nodes):
         if any(id(v) in needed for v in node.outputs):
@@ -172,7 +192,7 @@ def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
 
 
 def is_small_batch(value: Value, length: int) -> bool:
-    """Whether a value of all steps is of a known size that is not too large."""
+    """Return whether a batched value has a static size that is not too large."""
     if not dims.all_static(value.shape):
         return False
     return (

@@ -1,4 +1,4 @@
-"""What a conversion gives: the model, its graph, the report, and what the file says of itself."""
+"""Results of a conversion: the model, its graph, the report and the metadata."""
 
 import os
 from collections import Counter
@@ -19,15 +19,21 @@ from converter.model.verdict import Verdict
 
 @dataclass(frozen=True)
 class Report:
-    """Contents of the file: fused operators, nodes by operator, and what was left decomposed.
+    """Report about a model: fused operators, nodes by operator, and structures that were not fused.
 
-    ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
-    zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
-    by which nodes. One that ``fails_verification`` shows on ordinary numbers, though few: such a
-    file is tried on few samples. ``untaken`` has the branches and bounds that no sample took when
-    the file was verified. ``newer`` counts the operators that would be fused at newer opsets, by
-    the opset that brought them. ``norm_transposes`` counts the transposes in front of norms of
-    channels: ONNX's norms are of the last axes, and written out over another axis they take longer.
+    Arguments:
+        fused: number of fused operators, also of other domains than ONNX's; missing ones count
+            zero.
+        histogram: number of nodes by operator.
+        near_misses: structures that were nearly fused, with the reason.
+        deviations: sentences about nodes that may give other numbers than JAX, and for what inputs.
+        untaken: branches and bounds that no sample reached when the file was verified.
+        fails_verification: whether a deviation shows for a few ordinary numbers. Such a file is
+            verified on few samples.
+        newer: number of operators that would be fused at newer opsets, by the opset that added
+            them.
+        norm_transposes: number of transposes before norms of channels. ONNX's norms are over the
+            last axes; decomposed norms over other axes are slower.
     """
 
     fused: Counter[str]
@@ -41,6 +47,7 @@ class Report:
 
     @property
     def nodes(self) -> int:
+        """The number of nodes."""
         return sum(self.histogram.values())
 
     def __str__(self) -> str:
@@ -64,11 +71,16 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Export:
-    """A converted model, the graph it was written from, and the report.
+    """A converted model with its graph and the report.
 
-    ``retrace`` gives the graph as it was traced, before any pass: what rounding can do to a result
-    is asked of it. ``interface`` says how the file's inputs and outputs are the function's,
-    ``verdict`` how far it is from JAX, where that was asked.
+    Arguments:
+        model: the ONNX model.
+        graph: the graph that it was lowered from.
+        report: the report.
+        retrace: returns the graph as it was traced, before any pass. The rounding error of results
+            is estimated on it.
+        interface: the relation of the file's inputs and outputs to those of the function.
+        verdict: the result of the verification, or None if there was none.
     """
 
     model: ir.Model
@@ -90,18 +102,23 @@ class Export:
         external_data: bool | None = None,
         written: WrittenCallback | None = None,
     ) -> None:
-        """Write the file; ``values`` binds abstract parameters by name, read one at a time.
+        """Write the file.
 
-        ``progress(name, bytes)`` is called as each tensor is written. With ``external_data`` they
-        go into ``<name>_data`` beside the model; else they do so above 2 GB only.
-        ``written(name, bytes)`` gets each file's bytes in their order, from a thread of its own.
+        Arguments:
+            path: the path of the model.
+            values: values of abstract parameters by name, which are read one at a time.
+            progress: called as ``progress(name, bytes)`` when each tensor is written.
+            external_data: true to write the weights to ``<name>_data``; by default this happens
+                above 2 GB only.
+            written: called as ``written(name, bytes)`` with the bytes of each file in order, from a
+                separate thread.
         """
         saving.bind(self.model, self.graph, values, progress)
         saving.save(self.model, path, external_data, written)
 
 
 def report(model: ir.Model) -> Report:
-    """Parts of a model."""
+    """Return the report of a model."""
     nodes = list(model.graph.all_nodes())
     counts = Counter(node.op_type for node in nodes)
     fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
@@ -114,7 +131,7 @@ def report(model: ir.Model) -> Report:
 
 
 def _is_norm_of_transpose(node: ir.Node) -> bool:
-    """Whether a transpose is in front of a norm of the last axes."""
+    """Return whether a node is a norm over the last axes whose operand is transposed."""
     if node.op_type not in ("LayerNormalization", "RMSNormalization"):
         return False
     normed = node.inputs[0]
@@ -124,13 +141,13 @@ def _is_norm_of_transpose(node: ir.Node) -> bool:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The fields of ONNX's ``ModelProto`` that say what a model is, and the graph's name.
+    """Metadata of a model: the fields of ONNX's ``ModelProto``, and the graph's name.
 
     ``properties`` become ``metadata_props``, which ONNX Runtime shows as
     ``session.get_modelmeta().custom_metadata_map``.
 
     Raises:
-        SpecError: a property is not text.
+        SpecError: a property is not a string.
     """
 
     graph_name: str = "main_graph"
@@ -145,12 +162,12 @@ class Metadata:
         for name, value in self.properties.items():
             if not (isinstance(name, str) and isinstance(value, str)):
                 raise SpecError(
-                    f"metadata maps texts to texts, received {name!r}: {value!r}; "
+                    f"metadata maps strings to strings, received {name!r}: {value!r}; "
                     f"write {str(name)!r}: {str(value)!r}"
                 )
 
     def write(self, model: ir.Model) -> None:
-        """Into a model, in place."""
+        """Write the metadata into a model, in place."""
         model.graph.name = self.graph_name
         model.producer_name = self.producer_name
         model.producer_version = self.producer_version or None
@@ -164,5 +181,5 @@ MetadataArgument: TypeAlias = Metadata | Mapping[str, str] | None
 
 
 def metadata_of(metadata: MetadataArgument) -> Metadata:
-    """Return it as it is, or with these properties."""
+    """Return the metadata itself, or metadata with the given properties."""
     return metadata if isinstance(metadata, Metadata) else Metadata(properties=metadata or {})

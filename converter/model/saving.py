@@ -1,4 +1,4 @@
-"""Binding values to initializers and writing the file: lazily, atomically, the same every time."""
+"""Bind values to initializers and write the file: lazily, atomically and reproducibly."""
 
 import logging
 import os
@@ -36,13 +36,19 @@ def bind(
     values: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Give every initializer a tensor that is read, or computed, when the file is written.
+    """Give every initializer a tensor that is read or computed when the file is written.
 
-    ``values`` maps parameter names to arrays (read one at a time) and goes before bound leaves.
+    Arguments:
+        model: the model whose initializers are bound.
+        graph: the graph with the parameters.
+        values: arrays by parameter name, read one at a time. They replace values that are already
+            bound.
+        progress: called with the name and the bytes of each tensor.
 
     Raises:
-        SpecError: there is no value for a parameter, or one of another type.
-        SaveError: something was fused because of what the bound numbers are, and the given are not.
+        SpecError: a parameter has no value, or a value of another type.
+        SaveError: a fusion depends on the numbers that were bound during the conversion, and the
+            given numbers differ.
     """
     values_by_name = values or {}
     names = frozenset(values_by_name)  # a lazy mapping may read a value to tell whether it is there
@@ -59,7 +65,7 @@ def bind(
 
 
 def missing_parameters(model: ir.Model, graph: Graph, named: Collection[str] = ()) -> list[str]:
-    """Names of parameters that have no value yet, but for the given ones."""
+    """Return the names of parameters that have no value yet, without the given ones."""
     return [
         v.name for v in _leaf_parameters(model, graph) if v.bound is None and v.name not in named
     ]
@@ -71,12 +77,13 @@ def save(
     external_data: bool | None = None,
     written: WrittenCallback | None = None,
 ) -> None:
-    """Write the model to ``path``, complete or not at all, as ``Export.save`` is told to.
+    """Write the model to ``path``, completely or not at all; see ``Export.save``.
 
-    Tensors of at most 1 KiB stay in the model. ``written`` serves a digest without reading again.
+    Tensors of at most 1 KiB stay in the model. ``written`` lets the caller compute a digest without
+    reading the file again.
 
     Raises:
-        SpecError: they are not to, and are larger than one file can be.
+        SpecError: ``external_data`` is false and the weights are too large for one file.
         SaveError: the file cannot be written.
     """
     target = Path(path)
@@ -93,7 +100,7 @@ def save(
                 write_single(model, scratch / target.name, written)
             os.replace(scratch / target.name, target)
     except OSError as error:
-        # The system's own reason stays readable for whoever catches it as an ``OSError``.
+        # The system's reason stays available to callers that catch an ``OSError``.
         failure = SaveError(f"{target} cannot be written: {error.strerror or error}")
         failure.errno, failure.strerror = error.errno, error.strerror
         raise failure from error
@@ -102,7 +109,7 @@ def save(
 
 
 def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> bool:
-    """Whether there is a file beside the model's."""
+    """Return whether the weights go into a separate file."""
     sizes = [tensor.nbytes for tensor in initial_tensors(model)]
     too_large = sum(sizes) > MAX_FILE_BYTES
     if too_large and external_data is not None and not external_data:
@@ -114,12 +121,14 @@ def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> b
 
 
 def _read_parameters(model: ir.Model, graph: Graph) -> list[Value]:
-    """The parameters that the model reads: lowering may find that it needs only a shape."""
+    """Return the parameters that the model reads; the lowering may only need the shape of
+    others."""
     return [v for v in graph.params if v.name in model.graph.initializers]
 
 
 def _leaf_parameters(model: ir.Model, graph: Graph) -> list[Value]:
-    """The parameters that have to be given, programs replaced by what they read."""
+    """Return the parameters that need a value; weight programs are replaced by the parameters they
+    read."""
     leaves: dict[int, Value] = {}
     for value in _read_parameters(model, graph):
         leaves |= sources(value.program or value)
@@ -138,7 +147,7 @@ def _check_names(model: ir.Model, graph: Graph, named: Collection[str]) -> None:
 
 
 def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
-    """What the graph was changed for has to hold of other numbers too."""
+    """Raise `SaveError` if a fact that a fusion relied on does not hold for the given values."""
     for (_, sentence), fact in graph.facts.items():
         parameters = [v.name for v in sources(fact.value).values() if v.kind == "param"]
         if set(parameters) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
@@ -150,7 +159,7 @@ def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
 
 
 def _check_value(value: Value, array: np.ndarray) -> np.ndarray:
-    """The array as the graph has it; in which order its bytes are is no matter."""
+    """Return the array in native byte order, or raise `SpecError` if its type or shape is wrong."""
     native: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
     if native.shape != value.shape or native.dtype != value.dtype:
         raise SpecError(

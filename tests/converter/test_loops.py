@@ -119,7 +119,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_steps_do_what_depends_on_the_step_before(case, monkeypatch):
-    for most in ("MOST_NODES", "MOST_INSIDE"):
+    for most in ("MAX_UNROLLED_NODES", "MAX_NESTED_NODES"):
         monkeypatch.setattr(rules, most, 0)
     inputs = [jnp.asarray(RNG.standard_normal(s), np.float32) for s in case.specs]
     wanted = jax.tree.leaves(case.fn(*inputs))
