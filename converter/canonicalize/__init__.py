@@ -19,20 +19,20 @@ from converter.ir.rewrite import Rule, drop_dead, sweep
 
 logger = logging.getLogger(__name__)
 
-ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
+MAX_ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
 
-FORWARDS = tuple(op for op in ops.stated() if op.forwards)
-_RENAMED = (ops.squeeze, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
-FORMS = frozenset({*_RENAMED, *FORWARDS})
+FORWARDING_OPS = tuple(op for op in ops.stated() if op.forwards)
+_REWRITTEN_OPS = (ops.squeeze, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
+ELIMINATED_OPS = frozenset({*_REWRITTEN_OPS, *FORWARDING_OPS})
 """Operations that have another spelling, of which none is left."""
 
 
 def canonicalize(graph: Graph) -> None:
     fill_empty(graph)
     drop_dead(graph)
-    for turn in range(ROUNDS):
+    for round_index in range(MAX_ROUNDS):
         changed = sweep(graph, RULES)
-        if turn and not changed:
+        if round_index and not changed:
             break  # what was folded and merged stays so until a rule changes something
         drop_dead(graph)
         folded, merged = fold_constants(graph), merge_equals(graph)
@@ -43,7 +43,7 @@ def canonicalize(graph: Graph) -> None:
 
 
 RULES: dict[Op, Rule] = {
-    **dict.fromkeys(FORWARDS, lambda node, _: node.inputs),
+    **dict.fromkeys(FORWARDING_OPS, lambda node, _: node.inputs),
     **reshaping.RULES,
     **slicing.RULES,
     **identities.RULES,
@@ -54,7 +54,7 @@ RULES: dict[Op, Rule] = {
 
 # So much larger than all that it comes from may a step on the way be: a mask of 1 MiB is made of
 # numbers that take more.
-SPARE = 16 * CEILING
+EXTRA_BYTES = 16 * CEILING
 
 
 def fold_constants(graph: Graph) -> bool:
@@ -80,12 +80,12 @@ def computable(graph: Graph, kinds: Container[str]) -> set[int]:
     for node in graph.walk():
         if not all(v.kind in kinds or id(v) in computable_ids for v in node.inputs):
             continue
-        own: dict[int, float] = {}
+        source_sizes: dict[int, float] = {}
         for value in node.inputs:
-            own |= leaves.get(id(value)) or {id(value): size_in_bytes(value)}
-        leaves.update((id(value), own) for value in node.outputs)
-        room = sum(own.values()) + SPARE
-        if is_computable(node) and all(size_in_bytes(v) <= room for v in node.outputs):
+            source_sizes |= leaves.get(id(value)) or {id(value): size_in_bytes(value)}
+        leaves.update((id(value), source_sizes) for value in node.outputs)
+        limit = sum(source_sizes.values()) + EXTRA_BYTES
+        if is_computable(node) and all(size_in_bytes(v) <= limit for v in node.outputs):
             computable_ids.update(map(id, node.outputs))
     return computable_ids
 

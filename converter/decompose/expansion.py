@@ -41,16 +41,16 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
     drop_dead(graph)
     constants, claimed = Constants([], Names()), graph.claimed()
 
-    def written(node: Node, editor: Editor) -> Sequence[Value] | None:
-        closed = _instead(node, claimed)
+    def expand(node: Node, editor: Editor) -> Sequence[Value] | None:
+        closed = _expanded_jaxpr(node, claimed)
         if closed is None:
             return None
         decomposer = Decomposer(constants, node.source, claimed=claimed)
         return decomposer.inline(closed, node.inputs, editor.nodes)
 
-    stand_for_more = {node.op for node in graph.walk() if _stands_for_more(node, claimed)}
-    stand_for_more = set(filter(only, stand_for_more))
-    return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written))
+    expandable = {node.op for node in graph.walk() if _is_expandable(node, claimed)}
+    expandable = set(filter(only, expandable))
+    return bool(expandable) and sweep(graph, dict.fromkeys(expandable, expand))
 
 
 @dataclass(eq=False)
@@ -63,73 +63,75 @@ class Decomposer(Inliner):
         return self
 
     def write(self, node: Node, nodes: list[Node]) -> list[Value]:
-        closed = _instead(node, self.claimed)
+        closed = _expanded_jaxpr(node, self.claimed)
         if closed is None:
             return super().write(node, nodes)
         return self.inline(closed, node.inputs, nodes)
 
 
-def _stands_for_more(node: Node, claimed: Collection[str]) -> bool:
+def _is_expandable(node: Node, claimed: Collection[str]) -> bool:
     if isinstance(node.meaning, OfHeld):
         return node.meaning.kind == COMPLEX
     return decompositions.find_decomposition(node.op, claimed) is not None
 
 
-def _instead(node: Node, claimed: Collection[str]) -> Any:
+def _expanded_jaxpr(node: Node, claimed: Collection[str]) -> Any:
     """A jaxpr of the node's operands; ``None`` if it stays, for which there may be a refusal."""
-    if not _stands_for_more(node, claimed) or all(0 in v.shape for v in node.outputs):
+    if not _is_expandable(node, claimed) or all(0 in v.shape for v in node.outputs):
         return None
     with fitting(node.op.name, node.inputs, node.source):
         try:
             if isinstance(node.meaning, OfHeld):
-                return _in_reals(node, node.meaning)
-            return _expanded(decompositions.find_decomposition(node.op, claimed), node, node.inputs)
+                return _complex_jaxpr(node, node.meaning)
+            return _apply_expansion(
+                decompositions.find_decomposition(node.op, claimed), node, node.inputs
+            )
         except Unsupported as error:  # told by the lowering, together with all others
             node.refusal = error.reason
             return None
 
 
-def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
+def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
     if expansion is None or expansion.unknown(node.params):
         return None
     if not expansion.applies(types, node.params):
         return None
-    return expansion_traced(expansion.called(node.params), types)
+    return trace_expansion(expansion.called(node.params), types)
 
 
-def _in_reals(node: Node, meaning: OfHeld) -> Any:
+def _complex_jaxpr(node: Node, meaning: OfHeld) -> Any:
     """The jaxpr of what a node does to complex numbers, for arrays as the graph has them."""
     primitive, types = meaning.primitive, meaning.types
     pairs = zip(types, node.inputs, strict=True)
     real = [is_complex(aval.dtype) and is_known_real(value) for aval, value in pairs]
-    whole = {**node.params, **meaning.hints}
-    function = in_reals(primitive, types, real, whole, node.params)
+    all_params = {**node.params, **meaning.hints}
+    function = in_reals(primitive, types, real, all_params, node.params)
     if function is not None:
-        return expansion_traced(function, node.inputs)
-    own = OWN_EXPANSIONS.get(primitive.name)
-    if (own and own.of_complex) or not any(is_complex(aval.dtype) for aval in types):
-        return _expanded(decompositions.find_decomposition(primitive.name), node, types)
+        return trace_expansion(function, node.inputs)
+    builtin = OWN_EXPANSIONS.get(primitive.name)
+    if (builtin and builtin.of_complex) or not any(is_complex(aval.dtype) for aval in types):
+        return _apply_expansion(decompositions.find_decomposition(primitive.name), node, types)
     return None
 
 
-def expansion_traced(function: DecompositionFunction, types: Sequence[Any]) -> Any:
+def trace_expansion(function: DecompositionFunction, types: Sequence[Any]) -> Any:
     return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types))
 
 
-COMPARED = {"eq": jnp.all, "ne": jnp.any}
+KEY_COMPARISONS = {"eq": jnp.all, "ne": jnp.any}
 """What comparing keys makes of comparing their numbers."""
 
 
-def represent(graph: Graph) -> bool:
+def expand_key_operations(graph: Graph) -> bool:
     """Write out what has to do with keys, in place, until nothing has; whether anything had."""
     changed = False
     while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
-        changed |= sweep(graph, dict.fromkeys(operations, _prng_keys_written))
+        changed |= sweep(graph, dict.fromkeys(operations, _expand_key_node))
     return changed
 
 
-def _prng_keys_written(node: Node, editor: Editor) -> Sequence[Value]:
-    closed = expansion_traced(on_numbers(node), node.inputs)
+def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
+    closed = trace_expansion(function_on_numbers(node), node.inputs)
     return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
@@ -141,22 +143,22 @@ def _holds_keys(node: Node) -> bool:
     return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == WRITTEN
 
 
-def on_numbers(node: Node) -> Callable[..., Any]:
+def function_on_numbers(node: Node) -> Callable[..., Any]:
     """Function of such a node, of the numbers that its keys hold."""
     assert isinstance(node.meaning, OfHeld)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWING_PRIMITIVES:
-        return partial(_prng_keys_moved, meaning, node.params)
+        return partial(_apply_to_numbers, meaning, node.params)
     expansion = decompositions.find_decomposition(primitive.name)
     if expansion is None:  # JAX's own function, all elements side by side as in its compiled form
-        whole = partial(primitive.impl, use_vmap=True, **node.params)
-        return lambda *xs: whole(*meaning.given(xs))
+        function = partial(primitive.impl, use_vmap=True, **node.params)
+        return lambda *xs: function(*meaning.given(xs))
     return expansion.called(node.params)
 
 
-def _prng_keys_moved(meaning: OfHeld, params: Mapping[str, Any], *xs: jax.Array) -> Any:
+def _apply_to_numbers(meaning: OfHeld, params: Mapping[str, Any], *xs: jax.Array) -> Any:
     """Each of the keys' numbers goes the same way."""
     name = meaning.primitive.name
     axes = [-1 if is_key(aval) else None for aval in meaning.types]
     apply = jax.vmap(lambda *xs: meaning.own(xs, params), in_axes=axes, out_axes=-1)
-    return [COMPARED[name](x, -1) if name in COMPARED else x for x in apply(*xs)]
+    return [KEY_COMPARISONS[name](x, -1) if name in KEY_COMPARISONS else x for x in apply(*xs)]

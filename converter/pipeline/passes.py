@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from converter.canonicalize import FORMS, canonicalize
-from converter.decompose.expansion import decompose, represent
+from converter.canonicalize import ELIMINATED_OPS, canonicalize
+from converter.decompose.expansion import decompose, expand_key_operations
 from converter.fuse import group_norm, layer_norm
 from converter.ir import Graph, ops
 from converter.ir.op import Op
@@ -67,26 +67,26 @@ def run_passes(
 
     What comes again has nothing new to note; the watches are told of it as ``canonicalize (2)``.
     """
-    quiet, turns = settings.trial(settings.version), Counter[str]()
+    silent_settings, run_counts = settings.trial(settings.version), Counter[str]()
 
-    def changes(step: Pass) -> bool:
-        turns[step.name] += 1
-        again = turns[step.name] > 1
-        changed = _is_changed_by(step, graph, quiet if again else settings)
+    def run_step(step: Pass) -> bool:
+        run_counts[step.name] += 1
+        is_repeated = run_counts[step.name] > 1
+        changed = _is_changed_by(step, graph, silent_settings if is_repeated else settings)
         for watch in watches:
-            watch(f"{step.name} ({turns[step.name]})" if again else step.name, graph)
+            watch(f"{step.name} ({run_counts[step.name]})" if is_repeated else step.name, graph)
         return changed
 
     for row in PASSES:
         if isinstance(row, Pass):
-            changes(row)
+            run_step(row)
             continue
-        first, *others = row.passes
+        first, *other_passes = row.passes
         for _ in range(row.most):
-            if not changes(first):
+            if not run_step(first):
                 break
-            for step in others:
-                changes(step)
+            for step in other_passes:
+                run_step(step)
 
 
 def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
@@ -117,33 +117,33 @@ def distinct() -> Iterator[Pass]:
 DECOMPOSE = Pass(
     "decompose",
     "What ONNX has no operator or type for is written as the JAX function that it stands for.",
-    steps.of_graph(decompose),
+    steps.graph_pass(decompose),
 )
 CANONICALIZE = Pass(
     "canonicalize",
     "One spelling where JAX has several; no dead code, constants folded, equal nodes merged.",
-    steps.of_graph(canonicalize),
+    steps.graph_pass(canonicalize),
     after=("decompose",),
-    eliminates=FORMS,
+    eliminates=ELIMINATED_OPS,
 )
 RECOGNISE = Pass(
     "recognise",
     "Layer norms, GELU, softmax and rotary embeddings get their names.",
-    steps.name_blocks,
+    steps.fuse_blocks,
     after=("canonicalize",),
     canonical=True,
 )
 ACTIVATE = Pass(
     "activate",
     "Activations that ONNX has an operator for get their names.",
-    steps.activate,
+    steps.fuse_activations,
     after=("recognise",),
     canonical=True,
 )
 COMPLETE = Pass(
     "complete",
     "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-    steps.complete,
+    steps.fuse_affine,
     after=("recognise", "recognise rms norm"),
     canonical=True,
 )
@@ -154,28 +154,28 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "keys",
         "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
-        steps.of_graph(represent),
+        steps.graph_pass(expand_key_operations),
         after=("canonicalize",),
         canonical=True,
     ),
     Pass(
         "batch",
         "Loops whose steps do not depend on each other are one batch.",
-        steps.of_graph(batch_loops),
+        steps.graph_pass(batch_loops),
         after=("keys",),
         canonical=True,
     ),
     Pass(
         "registered",
         "What recognisers from outside find becomes their operations.",
-        steps.registered,
+        steps.apply_user_recognisers,
         after=("canonicalize",),
         canonical=True,
     ),
     Pass(
         "resample",
         "Products with interpolation matrices become one resize, gathers of neighbours a sampling.",
-        steps.resample,
+        steps.fuse_resampling,
         after=("canonicalize",),
         canonical=True,
     ),
@@ -184,7 +184,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "recur",
         "Loops over LSTM, GRU and plain recurrent cells become one operator.",
-        steps.recur,
+        steps.fuse_recurrent,
         after=("activate",),
         canonical=True,
     ),
@@ -192,7 +192,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         Pass(
             "loops",
             "Steps of loops do no more than what depends on the step before.",
-            steps.of_graph(shorten_loops),
+            steps.graph_pass(shorten_loops),
             after=("recur",),
             canonical=True,
         ),
@@ -202,7 +202,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "recognise rms norm",
         "Root mean square norms get their name.",
-        steps.recognised(rms_norm=layer_norm.RMS_NORM),
+        steps.recogniser_pass(rms_norm=layer_norm.RMS_NORM),
         after=("recognise",),
         canonical=True,
         writes=ops.rms_norm,
@@ -212,14 +212,14 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         Pass(
             "group",
             "Norms of channels, alone or in groups, get their name.",
-            steps.group,
+            steps.fuse_group_norms,
             after=("complete",),
             canonical=True,
         ),
         Pass(
             "scale groups",
             "What scales and shifts the parts of groups does so to the channels.",
-            steps.recognised(group_norm.INSIDE),
+            steps.recogniser_pass(group_norm.INSIDE),
             after=("group",),
             canonical=True,
         ),
@@ -228,7 +228,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "attend",
         "A softmax between two products becomes attention, repeated keys are taken once.",
-        steps.attend,
+        steps.fuse_attention,
         after=("recognise", "complete"),
         canonical=True,
         writes=ops.attention,
@@ -237,7 +237,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         Pass(
             "spell out",
             "What was recognised and the runtime has no operator for is spelled out again.",
-            steps.spell_out,
+            steps.expand_unsupported,
             after=("group", "attend"),
         ),
         DECOMPOSE,
@@ -259,34 +259,34 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "attention 3d",
         "Attention takes its heads side by side where that was asked for.",
-        steps.lay_heads_side_by_side,
+        steps.use_3d_attention,
         after=("attend", "operands"),
     ),
     CANONICALIZE,
     Pass(
         "broadcast",
         "What the next operation broadcasts by itself is not written.",
-        steps.swept(broadcast.RULES),
+        steps.rule_pass(broadcast.RULES),
         after=("windows", "attention 3d"),
     ),
     Pass(
         "channels",
         "What lies between convolutions takes their order of axes where that saves transposes.",
-        steps.of_graph(channels.reorder_channels),
+        steps.graph_pass(channels.reorder_channels),
         after=("windows", "attention 3d"),
         canonical=True,
     ),
     Pass(
         "take",
         "Gathers of whole slices along one axis count negative indices from its end.",
-        steps.swept(take.RULES),
+        steps.rule_pass(take.RULES),
         after=("channels",),
         canonical=True,
     ),
     Pass(
         "chains",
         "Chains of reshapes, transposes and slices are the shortest that do the same.",
-        steps.swept(chains.RULES),
+        steps.rule_pass(chains.RULES),
         after=("take",),
         canonical=True,
     ),
@@ -301,14 +301,14 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "share transposes",
         "The equal parts of a value are transposed as one.",
-        steps.of_graph(siblings.share_transposes),
+        steps.graph_pass(siblings.share_transposes),
         after=("contract",),
         canonical=True,
     ),
     Pass(
         "weight folding",
         "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
-        steps.absorb,
+        steps.fold_weights,
         after=("operands", "windows", "contract"),
         canonical=True,
     ),
@@ -316,7 +316,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         Pass(
             "batch norm",
             "Batch norms that no convolution takes in get their name.",
-            steps.batch_norms,
+            steps.fuse_batch_norms,
             after=("weight folding",),
             canonical=True,
         ),
@@ -324,20 +324,20 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         Pass(
             "batch norm operands",
             "Batch norms have the bias that ONNX's operator takes.",
-            steps.swept(norm_layout.BATCH_NORM_RULES),
+            steps.rule_pass(norm_layout.BATCH_NORM_RULES),
             after=("batch norm",),
         ),
     )),
     Pass(
         "select",
         "One entry of an axis is one gather.",
-        steps.swept(chains.SELECT),
+        steps.rule_pass(chains.SELECT),
         after=("share transposes", "batch norm"),
     ),
     Pass(
         "split",
         "Slices that cover an axis together are one split.",
-        steps.of_graph(chains.merge_splits),
+        steps.graph_pass(chains.merge_splits),
         after=("share transposes", "select"),
     ),
     Pass(
@@ -349,7 +349,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "arithmetic",
         "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
-        steps.swept(deviations.ARITHMETIC_RULES),
+        steps.rule_pass(deviations.ARITHMETIC_RULES),
         after=("deviations",),
     ),
     Pass(
@@ -367,7 +367,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "weight programs",
         "What depends on parameters alone becomes a parameter, computed when the file is saved.",
-        steps.of_graph(hoist_weight_programs),
+        steps.graph_pass(hoist_weight_programs),
         after=("dtype fallback",),
     ),
     Pass(

@@ -76,12 +76,14 @@ class PassSettings:
         """Whether structures of this name are recognised."""
         if isinstance(self.fuse, bool):
             return self.fuse
-        return any(name in (chosen, *NEEDS.get(chosen, ())) for chosen in self.fuse)
+        return any(name in (requested, *NEEDS.get(requested, ())) for requested in self.fuse)
 
     def note_newer(self, opset: int, operator: str, count: int) -> None:
         """A newer opset would bring an operator, in the most usual dtype at least."""
-        offered = opset in self.runtime.opsets and self.runtime.takes(operator, "float32", opset)
-        if self.version < opset and count and offered:
+        is_available = opset in self.runtime.opsets and self.runtime.takes(
+            operator, "float32", opset
+        )
+        if self.version < opset and count and is_available:
             self.newer.setdefault(opset, Counter())[operator] += count
 
     def trial(self, opset: int) -> Self:

@@ -43,7 +43,7 @@ from converter.ir.op import Rounding, Vectors
 from converter.ir.rewrite import drop_dead, sweep
 from converter.jax_versions import enable_x64
 from converter.pipeline.settings import PassSettings
-from converter.pipeline.steps import resample, spelled_out
+from converter.pipeline.steps import expand_formula, fuse_resampling
 from converter.verify.samples import draw_inputs
 
 MAX_UNITS = 2
@@ -153,10 +153,10 @@ class Noise:
             return None
         graph = self._graph.clone()
         canonicalize(graph)
-        resample(graph, PassSettings(target="standard"))
+        fuse_resampling(graph, PassSettings(target="standard"))
         if not has_resampling(graph):
             return None
-        sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), spelled_out))
+        sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), expand_formula))
         return Noise(lambda: graph, False)
 
     def evaluate_exact(self, args: Sequence[Any]) -> Exact:

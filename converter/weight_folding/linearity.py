@@ -34,24 +34,24 @@ class LinearPart:
         return self.node.inputs[self.index]
 
 
-Way: TypeAlias = list[LinearPart]
+ScaledOperands: TypeAlias = list[LinearPart]
 """The operands that all have to be multiplied."""
 
 
-def _moved_whole(node: Node, factor: Value, editor: Editor) -> list[Way]:
+def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """What a transpose or a reshape moves: the factor's axes as the operand has them, if any."""
     (value,) = node.inputs
-    if not _varied(factor):
+    if not _varying_axes(factor):
         return [[LinearPart(node, 0, editor.reshape(factor, (1,) * value.rank))]]
-    back = above(along(_undone(node).out))
-    if back is None:
+    inverse = above(along(_inverse_view(node).out))
+    if inverse is None:
         return []
-    seen = back.onto(factor, range(factor.rank))
-    shape = seen.bare(value.shape)
-    return [[LinearPart(node, 0, write(editor, seen, shape))]] if dims.all_static(shape) else []
+    view = inverse.onto(factor, range(factor.rank))
+    shape = view.bare(value.shape)
+    return [[LinearPart(node, 0, write(editor, view, shape))]] if dims.all_static(shape) else []
 
 
-def _undone(node: Node) -> Node:
+def _inverse_view(node: Node) -> Node:
     """The operation that makes the operand of the result."""
     (value,), params = node.inputs, {"shape": node.inputs[0].shape}
     if node.op is ops.transpose:
@@ -59,7 +59,7 @@ def _undone(node: Node) -> Node:
     return make_node(node.op, node.outputs, [(value.shape, value.dtype)], params)
 
 
-def _linearity_slice(node: Node, factor: Value, editor: Editor) -> list[Way]:
+def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """What is cut off is multiplied by one."""
     axis = known_cut(node)
     if axis is None:
@@ -76,40 +76,43 @@ def _linearity_slice(node: Node, factor: Value, editor: Editor) -> list[Way]:
     return [[LinearPart(node, 0, editor.concatenate(parts, axis))]]
 
 
-def _linearity_concatenate(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    differs = node.params["dimension"] in _varied(factor)
+def _scale_concatenate(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    differs = node.params["dimension"] in _varying_axes(factor)
     return [] if differs else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
 
 
-def _one(node: Node, factor: Value, editor: Editor) -> list[Way]:
+def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """Either operand."""
-    return [[LinearPart(node, i, _lower(factor, v, editor))] for i, v in enumerate(node.inputs)]
+    return [
+        [LinearPart(node, i, _drop_leading_ones(factor, v, editor))]
+        for i, v in enumerate(node.inputs)
+    ]
 
 
-def _first(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    return _one(node, factor, editor)[:1]
+def _scale_first(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    return _scale_either(node, factor, editor)[:1]
 
 
-def _both(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    return [[part for way in _one(node, factor, editor) for part in way]]
+def _scale_both(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    return [[part for parts in _scale_either(node, factor, editor) for part in parts]]
 
 
-def _lower(factor: Value, operand: Value, editor: Editor) -> Value:
+def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
     """Without leading axes of one that an operand has not."""
     surplus = factor.rank - operand.rank
     ones = all(dims.same(d, 1) for d in factor.shape[:surplus])
     return editor.reshape(factor, factor.shape[surplus:]) if surplus > 0 and ones else factor
 
 
-def _matmul(node: Node, factor: Value, editor: Editor) -> list[Way]:
+def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """The operand that has all the axes of the result along which the factor differs."""
-    ways: list[Way] = []
+    choices: list[ScaledOperands] = []
     for index in range(len(node.inputs)):
-        own = _axes_in_result(node, index)
-        if set(_varied(factor)) <= {place for place in own if place is not None}:
-            shape = tuple(1 if place is None else factor.shape[place] for place in own)
-            ways.append([LinearPart(node, index, editor.reshape(factor, shape))])
-    return ways
+        result_axes = _axes_in_result(node, index)
+        if set(_varying_axes(factor)) <= {axis for axis in result_axes if axis is not None}:
+            shape = tuple(1 if axis is None else factor.shape[axis] for axis in result_axes)
+            choices.append([LinearPart(node, index, editor.reshape(factor, shape))])
+    return choices
 
 
 def _axes_in_result(node: Node, index: int) -> list[int | None]:
@@ -120,67 +123,67 @@ def _axes_in_result(node: Node, index: int) -> list[int | None]:
     if operand.rank == 1:
         return [None]
     count, batch = operand.rank - 2, out.rank - sum(matrices)
-    places: list[int | None] = [
-        place if dims.same(operand.shape[i], out.shape[place]) else None
-        for i, place in enumerate(range(batch - count, batch))
+    axes: list[int | None] = [
+        axis if dims.same(operand.shape[i], out.shape[axis]) else None
+        for i, axis in enumerate(range(batch - count, batch))
     ]
-    return [*places, batch, None] if index == 0 else [*places, None, out.rank - 1]
+    return [*axes, batch, None] if index == 0 else [*axes, None, out.rank - 1]
 
 
 CONVOLUTIONS = {ops.conv: 0, ops.conv_transpose: 1}
 """Where the weights have the channels of the result."""
 
 
-def _convolution(node: Node, factor: Value, editor: Editor) -> list[Way]:
+def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """The weights and the bias, where the factor differs along the channels alone."""
     weight, axis = node.inputs[1], CONVOLUTIONS[node.op]
     # The weights of a transposed convolution in groups have one group's channels there.
-    if _varied(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
+    if _varying_axes(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
         return []
     size = factor.shape[1]
     by_channel = tuple(size if i == axis else 1 for i in range(weight.rank))
-    way = [LinearPart(node, 1, editor.reshape(factor, by_channel))]
+    parts = [LinearPart(node, 1, editor.reshape(factor, by_channel))]
     if len(node.inputs) > 2:
-        way.append(LinearPart(node, 2, editor.reshape(factor, (size,))))
-    return [way]
+        parts.append(LinearPart(node, 2, editor.reshape(factor, (size,))))
+    return [parts]
 
 
 def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
     """Bias of the result of a convolution as [channels], if it is the same elsewhere."""
-    if _varied(term) not in ([], [1]):
+    if _varying_axes(term) not in ([], [1]):
         return None
     return editor.broadcast(editor.reshape(term, term.shape[1:2]), node.out.shape[1:2], (0,))
 
 
-def _varied(factor: Value) -> list[int]:
+def _varying_axes(factor: Value) -> list[int]:
     """The axes along which a factor may differ."""
     return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
 
 
-WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
-    ops.transpose: _moved_whole,
-    ops.reshape: _moved_whole,
-    ops.slice: _linearity_slice,
-    ops.concatenate: _linearity_concatenate,
-    ops.neg: _first,
-    ops.mul: _one,
-    ops.div: _first,
-    ops.add: _both,
-    ops.sub: _both,
-    ops.matmul: _matmul,
-    **dict.fromkeys(CONVOLUTIONS, _convolution),
+SCALING_RULES: dict[Op, Callable[[Node, Value, Editor], Sequence[ScaledOperands]]] = {
+    ops.transpose: _scale_view,
+    ops.reshape: _scale_view,
+    ops.slice: _scale_slice,
+    ops.concatenate: _scale_concatenate,
+    ops.neg: _scale_first,
+    ops.mul: _scale_either,
+    ops.div: _scale_first,
+    ops.add: _scale_both,
+    ops.sub: _scale_both,
+    ops.matmul: _scale_matmul,
+    **dict.fromkeys(CONVOLUTIONS, _scale_convolution),
 }
 """The ways to multiply operands instead of the result."""
 
 
 # ----------------------------------------------------------------- weights that have to stay finite
 
-LARGEST_WEIGHT = 2.0**40
+MAX_SCALED_WEIGHT = 2.0**40
 """So large may weights be that are multiplied with a factor: sums of their products with what is
 below the inverse of it, as ordinary numbers are, do not overflow, neither before nor afterwards."""
 
 
-def is_tame(value: Value, divides: bool) -> bool:
+def is_moderate(value: Value, divides: bool) -> bool:
     """Whether a constant is far from the ends of what floats hold; saving looks at parameters."""
     number = scalar(value)
     if number is None and value.kind != "const":
@@ -196,7 +199,7 @@ def sizes_of_factor(divides: bool) -> dict[str, float]:
     return dict(zip(("least", "most"), ends, strict=True))
 
 
-SIZES_OF_WEIGHTS = {"least": 0.0, "most": LARGEST_WEIGHT}
+WEIGHT_SIZES = {"least": 0.0, "most": MAX_SCALED_WEIGHT}
 
 
 def keeps_finite(value: Value, divides: bool) -> bool:
@@ -207,7 +210,7 @@ def keeps_finite(value: Value, divides: bool) -> bool:
 
 def may_be_scaled(weights: Value) -> bool:
     """Whether weights are small enough, or have no numbers yet."""
-    within = _is_within(weights, **SIZES_OF_WEIGHTS)
+    within = _is_within(weights, **WEIGHT_SIZES)
     return within is None or within
 
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from jax.extend.core import Primitive
 
 from converter import decompositions
-from converter.canonicalize import FORMS
+from converter.canonicalize import ELIMINATED_OPS
 from converter.decompositions.complex import complex_rules as registry_of_complex
 from converter.decompositions.registered import OWN_EXPANSIONS
 from converter.frontend import array_forms
@@ -82,7 +82,7 @@ def ways() -> Mapping[str, str]:
         **dict.fromkeys(DROPPED, "left out, with a warning"),
         **dict.fromkeys(
             ARRANGED
-            | {op.name for op in FORMS}
+            | {op.name for op in ELIMINATED_OPS}
             | array_forms.UNCHANGED
             | array_forms.DRAWING_PRIMITIVES,
             "another form",

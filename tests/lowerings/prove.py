@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from converter.api.conversion import finish
-from converter.canonicalize import FORMS, RULES
+from converter.canonicalize import ELIMINATED_OPS, RULES
 from converter.errors import Unsupported
 from converter.ir import Graph, Value, dims, make_node, ops
 from converter.ir.dtypes import is_float
@@ -175,7 +175,7 @@ def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
     if not way.is_bare or _has_empty(graph):
         passes.run_passes(graph, settings)
         return
-    forms = {op: rule for op, rule in RULES.items() if op in FORMS or op in SPELLED}
+    forms = {op: rule for op, rule in RULES.items() if op in ELIMINATED_OPS or op in SPELLED}
     rows = [row for row in passes.distinct() if row.name in NEEDED]
     for row in rows:
         row.run(graph, settings)

@@ -123,7 +123,7 @@ def resized_between(d: Drawn) -> Expr:
 def folded(graph: Graph) -> bool:
     found = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
     changed = swept(found)(graph)
-    weight_programs.weights_first(graph)
+    weight_programs.move_weights_first(graph)
     return changed
 
 
@@ -229,9 +229,9 @@ CASES: dict[str, Case] = {
     "Weights of a convolution that overflow with a factor behind it[mul]": Case(
         convolved, prepare=[until("quirks")], units=64
     ),
-    "weight_folding.weight_programs.weights_first": Case(
+    "weight_folding.weight_programs.move_weights_first": Case(
         of_weights,
-        changes(weight_programs.weights_first),
+        changes(weight_programs.move_weights_first),
         prepare=[until("weight folding")],
         units=64,
     ),

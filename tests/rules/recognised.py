@@ -13,7 +13,7 @@ from jax import lax
 
 from converter.canonicalize import canonicalize, fold_constants
 from converter.canonicalize.emptiness import fill_empty
-from converter.canonicalize.slicing import interleaved
+from converter.canonicalize.slicing import match_interleaving
 from converter.fuse import attention, layer_norm, resize, rotary, softmax
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
@@ -323,8 +323,10 @@ CASES: dict[str, Case] = {
     ),
     "canonicalize.fold_constants": Case(canonical.elementwise(ops.add), fold_constants, zeros=True),
     "canonicalize.emptiness.fill_empty": Case(moves(), changes(fill_empty)),
-    "canonicalize.slicing.interleaved": Case(
-        canonical.by_turns, swept({ops.add: interleaved, ops.or_: interleaved}), zeros=True
+    "canonicalize.slicing.match_interleaving": Case(
+        canonical.by_turns,
+        swept({ops.add: match_interleaving, ops.or_: match_interleaving}),
+        zeros=True,
     ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
     "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
