@@ -1,4 +1,4 @@
-"""What has no elements is a constant, whatever computes it; nothing after this has to mind it."""
+"""Replace values without elements by constants, so that later passes need not consider them."""
 
 import numpy as np
 
@@ -31,12 +31,12 @@ def _fill(graph: Graph, table: dict[int, Value]) -> None:
 
 
 def is_empty(value: Value) -> bool:
-    """Whether a value has no elements, whatever its named sizes are."""
+    """Return whether a value has no elements, whatever the named sizes are."""
     return any([dims.is_static(d) and d == 0 for d in value.shape])
 
 
 def reduce_empty(node: Node, editor: Editor) -> Value | None:
-    """A sum, maximum … over no elements is one number, wherever the result has elements."""
+    """Replace a reduction over no elements by a constant."""
     if is_empty(node.out) or not any(map(is_empty, node.inputs)):
         return None
     with precision([node]):
@@ -45,12 +45,12 @@ def reduce_empty(node: Node, editor: Editor) -> Value | None:
 
 
 def _empty_array(value: Value) -> np.ndarray:
-    """An array without elements; named sizes are one."""
+    """Return an array without elements, in which named sizes are 1."""
     return np.zeros([d if dims.is_static(d) else 1 for d in value.shape], value.dtype)
 
 
 def _empty_constant(value: Value, nodes: list[Node]) -> Value:
-    """A constant; where sizes have names, one that is spread over them."""
+    """Return a constant without elements, broadcast to its named sizes."""
     constant = const(_empty_array(value))
     if dims.all_static(value.shape):
         return constant
@@ -66,12 +66,13 @@ def _is_filled(node: Node) -> bool:
 
 
 def skip_empty_update(index: int) -> Rule:
-    """Keep what is updated as it is where operand ``index``, the update, is empty."""
+    """Return a rule that replaces an update by its operand if operand ``index``, the update, is
+    empty."""
     return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
 
 
 def scatter_empty(node: Node, editor: Editor) -> Value | None:
-    """No window fits: nothing is added to zeros."""
+    """Replace a scatter of no windows by zeros."""
     if not is_empty(node.inputs[0]):
         return None
     return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())

@@ -1,4 +1,4 @@
-"""Arithmetic that does nothing, or that has a shorter name."""
+"""Remove arithmetic without an effect, and use the shorter form of equivalent operations."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def _drop_neutral(node: Node, _: Editor) -> Value | None:
 
 
 def _drop_number(node: Node, number: float) -> Value | None:
-    """``x op number`` is x, where x already has the result's type."""
+    """Return x for ``x op number`` if x has the type of the result."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
         if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
@@ -46,7 +46,7 @@ def _mul(node: Node, editor: Editor) -> Value | None:
 
 
 def _logical(node: Node, editor: Editor) -> Value | None:
-    """With true or false it is the other operand, or that."""
+    """Fold a logical operation with a constant operand."""
     if node.out.dtype != np.bool_:
         return None
     absorbs = node.op is ops.or_
@@ -64,7 +64,8 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
 
 
 def _pow(node: Node, editor: Editor) -> Value | None:
-    """Of what is not negative the power 3/2, which takes as long as twenty products."""
+    """Replace the power 3/2 of a nonnegative number by x * sqrt(x); Pow takes as long as twenty
+    products."""
     x, exponent = node.inputs
     if not dims.same_shape(x.shape, node.out.shape):
         return None
@@ -74,15 +75,16 @@ def _pow(node: Node, editor: Editor) -> Value | None:
 
 
 MAX_RANGE_DEPTH = 5
-"""Operations that are looked through for a comparison, of which there may be thousands."""
+"""Number of operations through which ranges are computed for a comparison. A graph may have
+thousands of comparisons."""
 
 _MIRRORED = {ops.gt: ops.lt, ops.ge: ops.le}
 
 
 def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
-    """A comparison with a number, of what is known to be above or below it.
+    """Fold a comparison with a number if the ranges of the operands decide it.
 
-    Named dimensions are more than nothing, which means ask before they divide by them.
+    Named dimensions are known to be positive; means are compared with zero before a division.
     """
     if not any(scalar(v) is not None for v in node.inputs):
         return None
@@ -98,7 +100,8 @@ def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
 
 
 def _fold_equality(node: Node, editor: Editor) -> Value | None:
-    """What is a truth already, or of numbers in different ranges, or that are known to be one."""
+    """Fold a comparison for equality if ranges are disjoint or single numbers, or if one side is a
+    Boolean."""
     if node.inputs[0].dtype == np.bool_:
         return _drop_number(node, node.op is ops.eq)
     if not any(scalar(v) is not None for v in node.inputs):
@@ -112,7 +115,7 @@ def _fold_equality(node: Node, editor: Editor) -> Value | None:
 
 
 def _drop_clamp(node: Node, _: Editor) -> Value | None:
-    """Between numbers, or a number and a named size, where it is in any case."""
+    """Drop a clamp whose operand is known to be within the bounds."""
     x = node.inputs[1]
     if not dims.same_shape(x.shape, node.out.shape):
         return None
@@ -122,7 +125,7 @@ def _drop_clamp(node: Node, _: Editor) -> Value | None:
 
 
 def _drop_abs(node: Node, _: Editor) -> Value | None:
-    """Sums of what is not negative, which are no negative zero either."""
+    """Drop the absolute value of a nonnegative sum, which is never the negative zero either."""
     x = node.inputs[0]
     is_nonnegative_op = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(
         x.dtype
@@ -134,14 +137,14 @@ _PARTIAL_ORDERS = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
 
 
 def _drop_total_order(node: Node, editor: Editor) -> Value | None:
-    """The total order of what has no NaN is its order."""
+    """Replace a comparison by total order by an ordinary one for operands that cannot be NaN."""
     if is_float(node.inputs[0].dtype):
         return None
     return editor.add(_PARTIAL_ORDERS[node.op], node.inputs, node.out.shape, node.out.dtype)
 
 
 def _fold_select(node: Node, _: Editor) -> Value | None:
-    """Of one case, or of cases that are all the same."""
+    """Fold a selection with a known index, or with cases that are all the same."""
     selector, cases = source_behind(node.inputs[0], SPREAD), node.inputs[1:]
     numbers = known_range(selector) if selector.kind == "const" else None
     if numbers is not None and numbers.low == numbers.high:
@@ -172,10 +175,10 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
 
 
 def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
-    """A float from 1 to 2, less 1, whose digits are an integer: that integer, scaled.
+    """Rewrite a float from 1 to 2 that is built from bits, minus 1, as a scaled integer.
 
-    So numbers between 0 and 1 are drawn. Before opset 26 ONNX has no operator that would take bits
-    for a float.
+    JAX draws numbers between 0 and 1 in this way. Before opset 26, ONNX has no operator that
+    reinterprets bits as a float.
     """
     bitcast, dtype = node.inputs[0].made_by(ops.bitcast_convert_type), node.out.dtype
     if bitcast is None or scalar(node.inputs[1]) != 1 or not is_float(dtype):
@@ -189,7 +192,7 @@ def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
 
 
 def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
-    """What is below the bits of 1, where that is all there is besides."""
+    """Return the digits that are combined with the bits of 1, or None if there are other bits."""
     one = int(np.ones((), dtype).view(node.out.dtype))
     most = (1 << jnp.finfo(dtype).nmant) - 1
     for number, digits in (node.inputs, node.inputs[::-1]):
@@ -199,7 +202,7 @@ def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
 
 
 def _drop_empty_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """A loop without turns gives what it is given; what it would have stacked is empty."""
+    """Replace a scan of length zero by its initial states and empty results."""
     if not dims.same(node.params["length"], 0):
         return None
     count = node.params["num_carry"]

@@ -1,6 +1,6 @@
-"""Reshapes, transposes, broadcasts and conversions: forwarded, joined, written as reshapes.
+"""Merge reshapes, transposes, broadcasts and conversions, and rewrite changes of shape as reshapes.
 
-``einsum``, a contraction by axis labels, stands for ``dot_general``; transposes of it are labels.
+``dot_general`` becomes ``einsum``, a contraction by axis labels, which also absorbs transposes.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ def _drop_conversion(node: Node, _: Editor) -> Value | None:
 
 
 def _drop_cumulative(node: Node, _: Editor) -> Value | None:
-    """Along an axis of one element."""
+    """Drop a cumulative operation along an axis of one element."""
     x = node.inputs[0]
     return x if dims.same(x.shape[node.params["axis"]], 1) else None
 
@@ -38,7 +38,7 @@ def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
 
 
 def _move_ones_into_einsum(node: Node, editor: Editor) -> Value | None:
-    """A reshape that moves axes of one transposes them, which labels can do."""
+    """Replace a reshape that only moves axes of size one by a permutation of an einsum's labels."""
     source, shape = node.inputs[0], node.out.shape
     inner = source.made_by(ops.einsum)
     if inner is None or not editor.single_use(source) or source.rank != len(shape):
@@ -83,7 +83,7 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
 
 
 def _drop_double_reverse(node: Node, editor: Editor) -> Value | None:
-    """What is reversed twice, transposed between or not, is not reversed."""
+    """Drop two reversals of the same axes, also with a transpose between them."""
     view = above(along(node.out))
     if view is not None and view.op() is ops.transpose:
         view = above(view)
@@ -95,7 +95,8 @@ def _drop_double_reverse(node: Node, editor: Editor) -> Value | None:
 
 
 def _dot_general(node: Node, editor: Editor) -> Value:
-    """Batch axes, then the free ones of the left operand, then those of the right."""
+    """Rewrite as einsum: batch axes first, then free axes of the left operand, then of the right
+    one."""
     if (constant := reduce_empty(node, editor)) is not None:
         return constant
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
@@ -112,7 +113,7 @@ def _dot_general(node: Node, editor: Editor) -> Value:
 
 
 def _einsum(node: Node, editor: Editor) -> Value | None:
-    """Transposed operands are operands with other labels; broadcast ones have fewer."""
+    """Absorb transposes of operands into their labels, and drop axes that broadcasts add."""
     labels = [node.params["lhs"], node.params["rhs"]]
     inputs = list(node.inputs)
     for side in (0, 1):
@@ -135,7 +136,8 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
 def _labels_without_broadcast(
     inner: Node, labels: Any, other_labels: Any, result_labels: Any
 ) -> list[Any] | None:
-    """The labels left to a broadcast operand, if the other operand has the ones it loses."""
+    """Return the labels of a broadcast operand without the added axes, or None if only it has
+    them."""
     axes, source = inner.params["broadcast_dimensions"], inner.inputs[0]
     if not all(dims.same(source.shape[i], inner.out.shape[a]) for i, a in enumerate(axes)):
         return None

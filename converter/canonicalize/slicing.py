@@ -1,7 +1,4 @@
-"""Slices, and parts that are put together: slices for every cut, slices of what was joined.
-
-Indexing by numbers is slicing too.
-"""
+"""Rewrite splits and constant indices as slices, and merge slices and concatenations."""
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -20,7 +17,7 @@ from converter.ir.scalars import scalar
 def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
     source, params = node.inputs[0], node.params
     if dims.same_shape(source.shape, node.out.shape):
-        return source  # no stride shortens nothing: a full slice of equal shape is the whole
+        return source  # a slice of the same shape is the whole operand
     can_merge = source.node is not None and source.node.op in (ops.slice, ops.concatenate)
     if can_merge and not has_strides(node):
         view, inner = above(along(node.out)), source.made_by(ops.slice)
@@ -35,7 +32,8 @@ def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _slices_same_axes(inner: Node | None, outer: Node) -> bool:
-    """Both cut the same axes, so that one slice says what the two do; others keep their roles."""
+    """Return whether both slice the same axes, so that one slice replaces both; others keep their
+    roles."""
     is_unstrided = inner is not None and not has_strides(inner)
     return inner is not None and is_unstrided and cut_axes(inner) == cut_axes(outer)
 
@@ -73,7 +71,7 @@ def _canonicalize_concatenate(node: Node, editor: Editor) -> Value | None:
 
 
 def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Value]:
-    """Neighbours that are broadcast alike are joined first and broadcast once."""
+    """Concatenate neighbours that are broadcast alike first, and broadcast the result once."""
     result: list[Value] = []
     for value in parts:
         before = result[-1].made_by(ops.broadcast_in_dim) if result else None
@@ -105,9 +103,10 @@ def _pad(node: Node, _: Editor) -> Value | None:
 
 
 def match_interleaving(node: Node, editor: Editor) -> Value | None:
-    """Entries of two arrays by turns, which ``lax.associative_scan`` spreads and adds up.
+    """Match the interleaving of two arrays, which ``lax.associative_scan`` writes as a sum of
+    padded arrays.
 
-    A zero keeps its sign, which in a sum with zero it loses.
+    A negative zero keeps its sign, which it would lose in a sum with zero.
     """
     parts = [_spread_entries(v) for v in node.inputs]
     for first, second in (parts, parts[::-1]):
@@ -120,7 +119,7 @@ def match_interleaving(node: Node, editor: Editor) -> Value | None:
 
 @dataclass(frozen=True)
 class SpreadEntries:
-    """Entries of ``x`` with a zero between any two, behind ``low`` of them."""
+    """Entries of ``x`` with a zero between neighbours, after ``low`` zeros."""
 
     x: Value
     axis: int
@@ -140,7 +139,7 @@ def _spread_entries(value: Value) -> SpreadEntries | None:
 
 
 def _interleave(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
-    """Beside each other on an axis of their own; of an odd number the last one is for nothing."""
+    """Interleave entries on a new axis; for an odd number of entries the last filler is cut off."""
     axis, x, y = first.axis, first.x, second.x
     if x.shape[axis] > y.shape[axis]:
         config = tuple((0, int(i == axis), 0) for i in range(x.rank))
@@ -156,7 +155,11 @@ def _interleave(first: SpreadEntries, second: SpreadEntries, node: Node, editor:
 
 
 def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
-    """``x[:, 1]``, ``x[..., 4:]`` or ``x[..., ::2]`` where a size has a name: jnp gathers."""
+    """Rewrite a gather with constant indices as a slice: ``x[:, 1]``, ``x[..., 4:]``, ``x[...,
+    ::2]``.
+
+    jnp emits gathers for these if a size is named.
+    """
     x, indices = node.inputs
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     array = indices.const
@@ -180,7 +183,8 @@ def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _constant_step(column: np.ndarray) -> int | None:
-    """How far apart the numbers are: 0 where they are the same, ``None`` where it varies."""
+    """Return the difference between consecutive numbers: 0 if all are the same, None if it
+    varies."""
     steps = np.diff(column.astype(np.int64))
     if not steps.size or not steps.any():
         return 0
@@ -188,7 +192,7 @@ def _constant_step(column: np.ndarray) -> int | None:
 
 
 def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
-    """No index is negative or too large; where a size has a name, JAX may promise so."""
+    """Return whether all indices are within bounds; for a named size, JAX may promise it."""
     if any(column.min() < 0 for column in columns.values()):
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -201,9 +205,9 @@ def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
 
 
 def _keeps_axis_position(node: Node, moving: list[int]) -> bool:
-    """A line of indices: the axis that it counts stands in the result where it was.
+    """Return whether the axis that the indices select keeps its position in the result.
 
-    Entries of one element may keep an axis of one for it.
+    Entries of one element may keep an axis of size one for it.
     """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     if not moving or sizes[moving[0]] != 1:

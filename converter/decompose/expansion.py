@@ -1,8 +1,8 @@
-"""What ONNX has no operator or no type for becomes the JAX function that says what it means.
+"""Trace a JAX function in place of a node that ONNX has no operator or type for.
 
-A function is traced in the place of a node, and what it consists of is decomposed at once: whether
-a complex number is real is seen in what its operands have become. What is drawn from PRNG keys, and
-how they are moved, becomes operations on the numbers they hold.
+The operations of the traced function are decomposed at once, because the new operands show whether
+a complex number is real. Operations that draw from PRNG keys or move them become operations on the
+numbers of the keys.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from converter.ir.rewrite import Editor, drop_dead, sweep
 
 
 def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
-    """Write out nodes that stand for more, ``only`` some perhaps; whether there were any."""
+    """Expand all nodes that have a decomposition, in place. Return whether there were any.
+
+    ``only`` selects the operations to expand.
+    """
     drop_dead(graph)
     constants, claimed = Constants([], Names()), graph.claimed()
 
@@ -55,7 +58,7 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
 
 @dataclass(eq=False)
 class Decomposer(Inliner):
-    """Writes jaxprs that stand in the place of a node, which is where all of them come from."""
+    """Inliner of jaxprs that replace a node; all new nodes have the source line of that node."""
 
     claimed: frozenset[str] = frozenset()
 
@@ -76,7 +79,7 @@ def _is_expandable(node: Node, claimed: Collection[str]) -> bool:
 
 
 def _expanded_jaxpr(node: Node, claimed: Collection[str]) -> Any:
-    """A jaxpr of the node's operands; ``None`` if it stays, for which there may be a refusal."""
+    """Return the jaxpr that replaces a node, or None if the node stays, possibly with a refusal."""
     if not _is_expandable(node, claimed) or all(0 in v.shape for v in node.outputs):
         return None
     with fitting(node.op.name, node.inputs, node.source):
@@ -86,7 +89,7 @@ def _expanded_jaxpr(node: Node, claimed: Collection[str]) -> Any:
             return _apply_expansion(
                 decompositions.find_decomposition(node.op, claimed), node, node.inputs
             )
-        except Unsupported as error:  # told by the lowering, together with all others
+        except Unsupported as error:  # reported by the lowering, together with all others
             node.refusal = error.reason
             return None
 
@@ -100,7 +103,8 @@ def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[An
 
 
 def _complex_jaxpr(node: Node, meaning: OfHeld) -> Any:
-    """The jaxpr of what a node does to complex numbers, for arrays as the graph has them."""
+    """Return the jaxpr of an operation on complex numbers, as a function of pairs of real
+    numbers."""
     primitive, types = meaning.primitive, meaning.types
     pairs = zip(types, node.inputs, strict=True)
     real = [is_complex(aval.dtype) and is_known_real(value) for aval, value in pairs]
@@ -115,15 +119,16 @@ def _complex_jaxpr(node: Node, meaning: OfHeld) -> Any:
 
 
 def trace_expansion(function: DecompositionFunction, types: Sequence[Any]) -> Any:
+    """Return the jaxpr of a function for operands of these types."""
     return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types))
 
 
 KEY_COMPARISONS = {"eq": jnp.all, "ne": jnp.any}
-"""What comparing keys makes of comparing their numbers."""
+"""Functions that combine the comparisons of the numbers of a key."""
 
 
 def expand_key_operations(graph: Graph) -> bool:
-    """Write out what has to do with keys, in place, until nothing has; whether anything had."""
+    """Expand operations on keys, in place, until there are none. Return whether there were any."""
     changed = False
     while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
         changed |= sweep(graph, dict.fromkeys(operations, _expand_key_node))
@@ -136,7 +141,7 @@ def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
 
 
 def _holds_keys(node: Node) -> bool:
-    """Whether a node does something to keys that can be said of their numbers."""
+    """Return whether a node computes with keys and can be expressed on their numbers."""
     meaning = node.meaning
     if not isinstance(meaning, OfHeld) or meaning.kind == COMPLEX:
         return False
@@ -144,20 +149,20 @@ def _holds_keys(node: Node) -> bool:
 
 
 def function_on_numbers(node: Node) -> Callable[..., Any]:
-    """Function of such a node, of the numbers that its keys hold."""
+    """Return the function of a node on the numbers of its keys."""
     assert isinstance(node.meaning, OfHeld)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWING_PRIMITIVES:
         return partial(_apply_to_numbers, meaning, node.params)
     expansion = decompositions.find_decomposition(primitive.name)
-    if expansion is None:  # JAX's own function, all elements side by side as in its compiled form
+    if expansion is None:  # JAX's implementation, vectorized over all elements
         function = partial(primitive.impl, use_vmap=True, **node.params)
         return lambda *xs: function(*meaning.given(xs))
     return expansion.called(node.params)
 
 
 def _apply_to_numbers(meaning: OfHeld, params: Mapping[str, Any], *xs: jax.Array) -> Any:
-    """Each of the keys' numbers goes the same way."""
+    """Apply an operation that moves or compares keys to each of their numbers."""
     name = meaning.primitive.name
     axes = [-1 if is_key(aval) else None for aval in meaning.types]
     apply = jax.vmap(lambda *xs: meaning.own(xs, params), in_axes=axes, out_axes=-1)

@@ -1,4 +1,4 @@
-"""What the passes run: rules that are swept over a graph, and what needs all of it at once."""
+"""The functions that the passes run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -43,12 +43,13 @@ from converter.weight_folding.weight_programs import move_weights_first, weight_
 
 
 def graph_pass(step: Callable[[Graph], object]) -> Callable[[Graph, PassSettings], object]:
-    """A pass that asks for no settings."""
+    """Return a pass that needs no settings."""
     return lambda graph, _: step(graph)
 
 
 def rule_pass(*tables: Mapping[Op, Rule]) -> Callable[[Graph, PassSettings], object]:
-    """A pass that applies rules once, in topological order; of several the first that can."""
+    """Return a pass that applies rules once, in topological order. The first rule that applies is
+    used."""
     return graph_pass(partial(_sweep_and_prune, rules=_merge_tables(*tables)))
 
 
@@ -60,7 +61,7 @@ def _sweep_and_prune(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
 
 
 def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
-    """Of several rules for an operation the first that can."""
+    """Return rules that try several rules for an operation until one applies."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
         replacements = (table[node.op](node, editor) for table in tables if node.op in table)
@@ -72,8 +73,10 @@ def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
 def recogniser_pass(
     *always: Recogniser, **named: Recogniser
 ) -> Callable[[Graph, PassSettings], bool]:
-    """A pass that tries recognisers, the first to match having the node; those with a name only if
-    it is to be fused."""
+    """Return a pass that tries recognisers; the first match takes the node.
+
+    Recognisers with a name are used only if structures of this name are fused.
+    """
 
     def run(graph: Graph, settings: PassSettings) -> bool:
         selected = [*always, *(r for name, r in named.items() if settings.fuses(name))]
@@ -97,20 +100,25 @@ fuse_blocks = recogniser_pass(
 
 
 def fuse_affine(graph: Graph, settings: PassSettings) -> bool:
-    """Tokens that are left alone are times zero besides, of which infinities make NaN."""
+    """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings.
+
+    Unrotated tokens are additionally multiplied by zero, which gives NaN for infinities. A strict
+    conversion therefore excludes them.
+    """
     prefix = () if settings.strict else (rotary.PREFIX,)
     return recogniser_pass(affine.AFFINE, *prefix)(graph, settings)
 
 
 def fuse_resampling(graph: Graph, settings: PassSettings) -> bool:
     resize = resampling.resize_recogniser(settings.version, settings.strict)
-    # The operator gives a number at a place that is none.
+    # The operator gives a number for a sampling position that is NaN.
     sampling = {} if settings.strict else {"grid_sample": grid_sample.GRID_SAMPLE}
     return recogniser_pass(resize=resize, **sampling)(graph, settings)
 
 
 def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
-    """Apply what others have registered; a function sees what formulas have found."""
+    """Apply users' recognisers; those that are functions see the results of those that are
+    formulas."""
     formulas = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     changed = spelling.recognise(graph, formulas, settings.version)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
@@ -137,7 +145,7 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
 def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: PassSettings
 ) -> None:
-    """Those whose operator a newer opset brought, by what it would make of a copy."""
+    """Count activations whose operator a newer opset has, by fusing them in a copy."""
     for opset in sorted({s.since for s in table if s.since > settings.version}):
         newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.present(graph, newer) else graph
@@ -147,7 +155,10 @@ def _note_newer_activations(
 
 
 def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
-    """A cell may be on top of another; the operators are less precise than what JAX does."""
+    """Fuse loops over recurrent cells, also of several layers.
+
+    The operators are less precise than JAX, so that a strict conversion does not use them.
+    """
     if settings.strict or not settings.fuses("recurrent"):
         return False
     changed, notes = False, list[NearMiss]()
@@ -182,22 +193,22 @@ def fuse_batch_norms(graph: Graph, settings: PassSettings) -> bool:
 
 
 EXPANDED_LATER = (ops.gelu, ops.rotary)
-"""What has a name here before there is an operator for it."""
+"""Operations that stay fused until a later pass, also without an operator for them."""
 
 
 def expand_formula(node: Node, editor: Editor) -> Sequence[Value]:
-    """Results of an operation by the formula that says what it means."""
+    """Return the results of an operation, computed by the formula that defines it."""
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     assert node.op.formula is not None
     return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
 
 
 ROUNDED_DIFFERENTLY = (ops.hard_sigmoid, ops.hard_swish)
-"""Operations that are spelled out by ONNX's formula, which rounds otherwise than JAX's."""
+"""Operations that are expanded by ONNX's formula, which rounds differently from JAX's."""
 
 
 def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
-    """Spell out what the target has no operators for."""
+    """Expand fused operations that the target has no operator for."""
 
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
 
@@ -214,7 +225,10 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
 
 
 def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
-    """Deviations of rotary embeddings are noted here, after which none is left."""
+    """Give operations the operands of ONNX's operators.
+
+    Deviations of rotary embeddings are noted here, because this pass eliminates them.
+    """
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
     _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
     for op in EXPANDED_LATER:
@@ -249,7 +263,7 @@ def contract(graph: Graph, settings: PassSettings) -> bool:
 
 
 def fold_weights(graph: Graph, settings: PassSettings) -> bool:
-    fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
+    fold = settings.fold and not settings.strict  # folding may change which numbers overflow
     changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
     changed = sweep(
         graph,
@@ -265,7 +279,8 @@ def be_exact(graph: Graph, settings: PassSettings) -> None:
 
 
 def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
-    """One after the other, as one may write what the next is about."""
+    """Apply the rules of each quirk in order, since one may emit an operation that another one
+    concerns."""
     for quirk in settings.runtime.quirks:
         _sweep_and_prune(graph, quirk.rules)
 
@@ -277,6 +292,6 @@ def use_kernels(graph: Graph, settings: PassSettings) -> None:
 
 
 def support_nodes(graph: Graph, settings: PassSettings) -> None:
-    """What is written otherwise is looked at again."""
+    """Rewrite unsupported forms, then refuse the nodes that are still unsupported."""
     _sweep_and_prune(graph, support.support_rules(settings.runtime, settings.version))
     support.refuse_misfits(graph, settings.runtime, settings.version)

@@ -1,17 +1,17 @@
-"""What multiplies or shifts the result of something linear goes into its weights and its bias.
+"""Fold scales and shifts of linear operations into their weights and biases.
 
     conv(x, w) * s + t  =  conv(x, w * s) + t             (x @ w + b) * s  =  x @ (w * s) + b * s
 
-A batch norm at inference, LayerScale and the scale of attention are such factors. One is carried
-up to the weights through whatever is linear: transposes, sums, products with other weights. Where
-all that it arrives at are parameters or constants, these are multiplied when the file is saved,
-and keep their names; the operation is gone. So a shift goes into the bias before it.
+A batch norm at inference, LayerScale and the scale of attention are such factors. A factor is moved
+up through linear operations: transposes, sums, products with other weights. If all values that it
+reaches are parameters or constants, these are multiplied when the file is saved and keep their
+names, and the operation is removed. A shift moves into the bias before it in the same way.
 
-The weights of a product or a convolution change only if nothing else reads them, so that no file
-has them twice; of vectors and tables it may have two of up to 1 MiB. An infinite factor would make
-NaN of products with zeros, and a huge one of sums that cancel: such a scale stays where it is. So
-does a divisor that has no numbers yet but is not kept from zero by a sum with a positive one. What
-is given on saving is looked at again then, and refused.
+The weights of a product or convolution change only if no other node reads them, so that the file
+never has them twice. Vectors and tables of up to 1 MiB may be duplicated. An infinite factor would
+give NaN in products with zeros, and a huge one in sums that cancel; such factors stay. So do
+divisors without values that are not protected from zero by a sum with a positive number. Values
+that are given when saving are checked then, and refused if they do not fit.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from converter.weight_folding import linearity
 from converter.weight_folding.linearity import CONVOLUTIONS, SCALING_RULES, LinearPart
 
 MAX_FOLD_DEPTH = 12
-"""How many operations a factor is carried through."""
+"""Number of operations through which a factor is moved."""
 
 VIEW_OPS = (ops.transpose, ops.reshape)
 
@@ -36,14 +36,18 @@ OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
 
 def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
-    """``weights`` are the ids of what depends on parameters alone; with ``fold`` those change."""
+    """Return the rules for a graph.
+
+    ``weights`` are the ids of values that depend only on parameters. They change only with
+    ``fold``.
+    """
     affine = WeightAffine(graph, weights, fold)
     shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
     return {**dict.fromkeys(shifts, affine.shift), **dict.fromkeys(scales, affine.scale)}
 
 
 class WeightAffine:
-    """The rules, and who reads what in the graph that they are swept over."""
+    """The folding rules, with the readers of each value of the graph."""
 
     def __init__(self, graph: Graph, weights: set[int], fold: bool) -> None:
         self._weights, self._fold = weights, fold
@@ -58,7 +62,7 @@ class WeightAffine:
     # ---------------------------------------------------------------------------------- the rules
 
     def scale(self, node: Node, editor: Editor) -> Value | None:
-        """A factor or divisor by weights alone."""
+        """Fold a factor or divisor that depends only on weights."""
         is_wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if is_wide else ():
             divides = node.op is ops.div
@@ -72,7 +76,7 @@ class WeightAffine:
                     self._find_scaled_parts(LinearPart(node, index, factor), editor, MAX_FOLD_DEPTH)
                     or []
                 )
-                # To multiply only constants with another gains little: (x * 2) * 3.
+                # Multiplying only constants gains little: (x * 2) * 3.
                 is_useful = any(scalar(part.value) is None for part in parts)
                 is_finite = is_useful and linearity.keeps_finite(other, divides)
                 if is_finite and all(linearity.may_be_scaled(part.value) for part in parts):
@@ -80,7 +84,7 @@ class WeightAffine:
         return None
 
     def shift(self, node: Node, editor: Editor) -> Value | None:
-        """Something added or subtracted by weights alone."""
+        """Fold a term that depends only on weights."""
         for index, other in self._operands(node) if is_float(node.out.dtype) else ():
             if self._is_known(other):
                 term = _broadcast_to_rank(other, node.out, editor)
@@ -96,7 +100,8 @@ class WeightAffine:
     def _find_scaled_parts(
         self, part: LinearPart, editor: Editor, depth: int
     ) -> list[LinearPart] | None:
-        """What has to change for an operand to be scaled, if that are weights alone."""
+        """Return the weights that have to be scaled in place of an operand, or None if others are
+        needed."""
         if self._is_fixed(part.value):
             return [part] if self._may_change(part) else None
         inner = self._only_producer(part)
@@ -112,7 +117,8 @@ class WeightAffine:
     def _find_shifted_part(
         self, part: LinearPart, op: Op, editor: Editor
     ) -> tuple[LinearPart, Op] | None:
-        """The bias before an operand that a shift can go into, and how it does."""
+        """Return the bias that a shift can be folded into, and the operation to apply; None if
+        there is none."""
         inner = self._only_producer(part)
         if inner is None:
             return None
@@ -131,7 +137,8 @@ class WeightAffine:
         return None
 
     def _only_producer(self, part: LinearPart) -> Node | None:
-        """The node that makes an operand which nothing else reads, in the same graph."""
+        """Return the producer of an operand that no other node reads, in the same graph; otherwise
+        None."""
         node, value = part.node, part.value
         inner = value.node
         if inner is None or self._graphs.get(id(inner)) is not self._graphs[id(node)]:
@@ -147,7 +154,8 @@ class WeightAffine:
         )
 
     def _operands(self, node: Node) -> list[tuple[int, Value]]:
-        """Which operand may take the node's place, and what it is scaled or shifted by."""
+        """Return operands that may replace the node, with the other operand that scales or
+        shifts."""
         pairs = list(enumerate(reversed(node.inputs)))[: 2 if node.op.commutes else 1]
         return [(i, other) for i, other in pairs if not self._is_known(node.inputs[i])]
 
@@ -155,7 +163,7 @@ class WeightAffine:
         return value.kind in ("const", "param") or id(value) in self._weights
 
     def _is_fixed(self, value: Value) -> bool:
-        """Whether a value is known when the file is saved, and may become another then."""
+        """Return whether a value is known when the file is saved and may change."""
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
@@ -176,14 +184,15 @@ class WeightAffine:
     def _remove_node(
         self, node: Node, index: int, op: Op, parts: Sequence[LinearPart], editor: Editor
     ) -> Value | None:
-        """The operand in place of the node, once the weights have changed."""
+        """Return the operand that replaces the node, after changing the weights; None if types
+        differ."""
         value = node.inputs[index]
         if not dims.same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
             return None
         for part in parts:
             self._apply(part, op, editor)
         self._readers[id(value)] = self._readers.get(id(node.out), [])
-        editor.uses[id(value)] -= 1  # the node itself reads it no more
+        editor.uses[id(value)] -= 1  # the removed node no longer reads it
         return value
 
     def _apply(self, part: LinearPart, op: Op, editor: Editor) -> None:
@@ -214,14 +223,15 @@ class WeightAffine:
 
 
 def _gives_rank(part: LinearPart) -> bool:
-    """Whether the result has as many axes without those of the operand that changes."""
+    """Return whether the result keeps its number of axes if the changed operand has fewer."""
     node = part.node
     other_operands = [v for i, v in enumerate(node.inputs) if i != part.index]
     return node.op.broadcasts and any(v.rank == node.out.rank for v in other_operands)
 
 
 def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
-    """``value`` with as many axes as ``out``, of one where it does not differ along them."""
+    """Return ``value`` with as many axes as ``out``; axes along which it is constant have size
+    one."""
     inner = value.made_by(ops.broadcast_in_dim)
     source = value if inner is None else inner.inputs[0]
     shape = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
@@ -230,14 +240,15 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 
 
 def _covers(bias: Value, term: Value) -> bool:
-    """Whether a bias does not grow when a term is added."""
+    """Return whether a bias keeps its size when a term is added."""
     shape = dims.broadcast([bias.shape, term.shape])
     sizes = [[d for d in s or () if not dims.same(d, 1)] for s in (bias.shape, shape)]
     return shape is not None and dims.same_shape(*sizes)
 
 
 def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
-    """Whether a slice shares nothing with what the other readers of its source take."""
+    """Return whether a slice does not overlap with the slices of the other readers of its
+    source."""
     other_readers = [reader for reader in readers if reader is not None and reader is not node]
     axis = known_cut(node)
     if (
@@ -254,7 +265,8 @@ def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
 
 
 def _own_name(weight: Value) -> str:
-    """The name of what a weight is a view of, or of the one parameter that it is made from."""
+    """Return the name of the value that a weight is a view of, or of the only parameter it depends
+    on."""
     names = [v.name for v in sources(weight).values() if v.kind == "param"]
     while weight.node is not None and not weight.name and weight.node.op in VIEW_OPS:
         (weight,) = weight.node.inputs

@@ -1,7 +1,8 @@
-"""How a factor gets through what is linear: which operands it can multiply instead of the result.
+"""Move a factor of a linear operation from its result to its operands.
 
-Not all factors and divisors may: nothing has to overflow that did not before.
-A factor has as many axes as what it multiplies, of one where it does not differ along them.
+Factors and divisors are excluded if they could cause an overflow that did not happen before. A
+factor has as many axes as the value that it multiplies; axes along which it is constant have size
+one.
 """
 
 import math
@@ -23,7 +24,7 @@ from converter.ir.scalars import scalar
 
 @dataclass(frozen=True)
 class LinearPart:
-    """An operand, ``node.inputs[index]``, and what is multiplied with it or added to it."""
+    """An operand, ``node.inputs[index]``, with the value that it is multiplied with or added to."""
 
     node: Node
     index: int
@@ -31,15 +32,17 @@ class LinearPart:
 
     @property
     def value(self) -> Value:
+        """The operand."""
         return self.node.inputs[self.index]
 
 
 ScaledOperands: TypeAlias = list[LinearPart]
-"""The operands that all have to be multiplied."""
+"""Operands that all have to be multiplied."""
 
 
 def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """What a transpose or a reshape moves: the factor's axes as the operand has them, if any."""
+    """Scale the operand of a transpose or reshape; the factor gets the operand's axes, if it has
+    them."""
     (value,) = node.inputs
     if not _varying_axes(factor):
         return [[LinearPart(node, 0, editor.reshape(factor, (1,) * value.rank))]]
@@ -52,7 +55,7 @@ def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperand
 
 
 def _inverse_view(node: Node) -> Node:
-    """The operation that makes the operand of the result."""
+    """Return the operation that computes the operand from the result."""
     (value,), params = node.inputs, {"shape": node.inputs[0].shape}
     if node.op is ops.transpose:
         params = {"permutation": inverse_order(node.params["permutation"])}
@@ -60,7 +63,7 @@ def _inverse_view(node: Node) -> Node:
 
 
 def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """What is cut off is multiplied by one."""
+    """Scale the operand of a slice by the factor, and by one outside of the slice."""
     axis = known_cut(node)
     if axis is None:
         return []
@@ -82,7 +85,7 @@ def _scale_concatenate(node: Node, factor: Value, editor: Editor) -> list[Scaled
 
 
 def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Either operand."""
+    """Scale one of the operands."""
     return [
         [LinearPart(node, i, _drop_leading_ones(factor, v, editor))]
         for i, v in enumerate(node.inputs)
@@ -98,14 +101,14 @@ def _scale_both(node: Node, factor: Value, editor: Editor) -> list[ScaledOperand
 
 
 def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
-    """Without leading axes of one that an operand has not."""
+    """Return the factor without leading axes of size one that an operand does not have."""
     surplus = factor.rank - operand.rank
     ones = all(dims.same(d, 1) for d in factor.shape[:surplus])
     return editor.reshape(factor, factor.shape[surplus:]) if surplus > 0 and ones else factor
 
 
 def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """The operand that has all the axes of the result along which the factor differs."""
+    """Scale an operand that has all axes of the result along which the factor varies."""
     choices: list[ScaledOperands] = []
     for index in range(len(node.inputs)):
         result_axes = _axes_in_result(node, index)
@@ -116,7 +119,7 @@ def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOpera
 
 
 def _axes_in_result(node: Node, index: int) -> list[int | None]:
-    """Where the axes of an operand of a matrix product are in its result."""
+    """Return the axis of the result for each axis of an operand of a matrix product, or None."""
     x, y = node.inputs
     operand, out = node.inputs[index], node.out
     matrices = [int(v.rank > 1) for v in (x, y)]
@@ -131,13 +134,13 @@ def _axes_in_result(node: Node, index: int) -> list[int | None]:
 
 
 CONVOLUTIONS = {ops.conv: 0, ops.conv_transpose: 1}
-"""Where the weights have the channels of the result."""
+"""Axis of the weights that has the channels of the result."""
 
 
 def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """The weights and the bias, where the factor differs along the channels alone."""
+    """Scale the weights and the bias, if the factor varies only along the channels."""
     weight, axis = node.inputs[1], CONVOLUTIONS[node.op]
-    # The weights of a transposed convolution in groups have one group's channels there.
+    # The weights of a grouped transposed convolution have the channels of one group there.
     if _varying_axes(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
         return []
     size = factor.shape[1]
@@ -149,14 +152,15 @@ def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[Scaled
 
 
 def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
-    """Bias of the result of a convolution as [channels], if it is the same elsewhere."""
+    """Return a term as the bias [channels] of a convolution, or None if it varies along other
+    axes."""
     if _varying_axes(term) not in ([], [1]):
         return None
     return editor.broadcast(editor.reshape(term, term.shape[1:2]), node.out.shape[1:2], (0,))
 
 
 def _varying_axes(factor: Value) -> list[int]:
-    """The axes along which a factor may differ."""
+    """Return the axes along which a factor may vary."""
     return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
 
 
@@ -173,18 +177,19 @@ SCALING_RULES: dict[Op, Callable[[Node, Value, Editor], Sequence[ScaledOperands]
     ops.matmul: _scale_matmul,
     **dict.fromkeys(CONVOLUTIONS, _scale_convolution),
 }
-"""The ways to multiply operands instead of the result."""
+"""The operands that can be multiplied instead of the result, by operation."""
 
 
 # ----------------------------------------------------------------- weights that have to stay finite
 
 MAX_SCALED_WEIGHT = 2.0**40
-"""So large may weights be that are multiplied with a factor: sums of their products with what is
-below the inverse of it, as ordinary numbers are, do not overflow, neither before nor afterwards."""
+"""Largest weight that is multiplied with a factor. Sums of its products with ordinary numbers,
+below the inverse of it, overflow neither before nor after."""
 
 
 def is_moderate(value: Value, divides: bool) -> bool:
-    """Whether a constant is far from the ends of what floats hold; saving looks at parameters."""
+    """Return whether a constant is far from the limits of floats; parameters are checked when
+    saving."""
     number = scalar(value)
     if number is None and value.kind != "const":
         return True
@@ -194,7 +199,8 @@ def is_moderate(value: Value, divides: bool) -> bool:
 
 
 def sizes_of_factor(divides: bool) -> dict[str, float]:
-    """Sizes of what weights may be multiplied with, or divided by; NaN makes NaN anyway."""
+    """Return the allowed sizes of factors, or of divisors. NaN is allowed, since it gives NaN
+    anyway."""
     ends = (1 / LARGEST_SCALE, math.inf) if divides else (0.0, LARGEST_SCALE)
     return dict(zip(("least", "most"), ends, strict=True))
 
@@ -203,13 +209,14 @@ WEIGHT_SIZES = {"least": 0.0, "most": MAX_SCALED_WEIGHT}
 
 
 def keeps_finite(value: Value, divides: bool) -> bool:
-    """Whether a factor is of such a size, by its numbers if there are any, or as it is written."""
+    """Return whether a factor has an allowed size, by its numbers if it has any, else by its
+    form."""
     within = _is_within(value, **sizes_of_factor(divides))
     return (not divides or _is_kept_from_zero(value)) if within is None else within
 
 
 def may_be_scaled(weights: Value) -> bool:
-    """Whether weights are small enough, or have no numbers yet."""
+    """Return whether weights are small enough or have no numbers yet."""
     within = _is_within(weights, **WEIGHT_SIZES)
     return within is None or within
 
@@ -223,7 +230,8 @@ def _is_within(value: Value, least: float, most: float) -> bool | None:
 
 
 def _is_kept_from_zero(value: Value) -> bool:
-    """A sum with a positive number, or the root of one: ``sqrt(variance + epsilon)``."""
+    """Return whether a value is a sum with a positive number, or its root: ``sqrt(variance +
+    epsilon)``."""
     node = value.node
     while node is not None and (node.op.moves or node.op is ops.sqrt):
         node = node.inputs[0].node

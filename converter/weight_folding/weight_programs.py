@@ -1,4 +1,4 @@
-"""Weight programs: what depends on parameters alone is evaluated when the file is saved."""
+"""Weight programs: values that depend only on parameters are evaluated when the file is saved."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,16 +10,17 @@ from converter.ir.names import Names
 from converter.ir.origins import sources, steps
 from converter.ir.rewrite import drop_dead
 
-MAX_NAMES = 4  # of parameters that the name of a program spells out
+MAX_NAMES = 4  # largest number of parameters that the name of a program lists
 
 
 def weight_values(graph: Graph) -> set[int]:
-    """ids of the values that depend on nothing but parameters and constants."""
+    """Return the ids of the values that depend only on parameters and constants."""
     return {id(v) for v in graph.params} | computable(graph, ("const", "param"))
 
 
 def move_weights_first(graph: Graph) -> None:
-    """Put what depends on parameters alone before the rest, in place: it may be read there."""
+    """Move nodes that depend only on parameters before the others, in place, so that all nodes can
+    read them."""
     weights = weight_values(graph)
     for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
         one.nodes.sort(key=lambda node: not any(id(v) in weights for v in node.outputs))
@@ -28,10 +29,10 @@ def move_weights_first(graph: Graph) -> None:
 def hoist_weight_programs(graph: Graph) -> Graph:
     """Replace weight programs by parameters that carry them, in place.
 
-    A program is taken when its result is not larger than what it is made from plus 1 MiB; else its
-    last step stays in the graph and its operands are tried. What only moves the numbers of one
-    parameter that the file has anyway stays too, for a table is not to be in it twice. A result
-    made from one parameter, which nothing else needs, keeps that parameter's name.
+    A program is hoisted if its result is at most 1 MiB larger than its sources. Otherwise its last
+    step stays in the graph, and its operands are tried. A program that only moves the numbers of a
+    parameter which the file has anyway stays too, so that no table is in the file twice. A result
+    that is computed from one parameter which no other node reads keeps the name of that parameter.
     """
     weights = weight_values(graph)
     kept_ids = {id(v) for v in boundary(graph, weights) if v.kind == "param"}
@@ -63,11 +64,11 @@ def hoist_weight_programs(graph: Graph) -> Graph:
 
 
 MAX_DUPLICATE_BYTES = 1 << 16
-"""Bytes of a table of which a file may have two."""
+"""Size in bytes up to which a file may have a table twice."""
 
 
 def _only_moves_kept(value: Value, leaves: dict[int, Value], kept_ids: set[int]) -> bool:
-    """Whether a program only moves the numbers of a parameter that is in the file anyway."""
+    """Return whether a program only moves the numbers of a parameter that is in the file anyway."""
     if (
         size_in_bytes(value) <= MAX_DUPLICATE_BYTES
         or len(leaves) != 1
@@ -83,10 +84,10 @@ def _only_moves_kept(value: Value, leaves: dict[int, Value], kept_ids: set[int])
 
 
 def copy_program(value: Value, copies: dict[int, Value]) -> Value:
-    """A copy of a program, down to its parameters and constants.
+    """Return a copy of a program, including everything down to its parameters and constants.
 
-    What stays in the graph may be part of a program too; there it reads other programs' results,
-    here what these are made from.
+    A value in the graph may be part of several programs. In the graph it reads the results of other
+    programs, in the copy the values that these are computed from.
     """
     for node in steps(value, copies):
         twin = replace(node, inputs=[copies.get(id(v), v) for v in node.inputs], outputs=[])
@@ -96,9 +97,9 @@ def copy_program(value: Value, copies: dict[int, Value]) -> Value:
 
 
 def _name_programs(params: list[Value], reserved: set[str]) -> None:
-    """Name programs after what they are made from, where a pass has not named them.
+    """Name programs after their parameters, unless a pass has named them.
 
-    A name that several want is none's alone.
+    A name that several programs would have is used for none of them.
     """
     parameter_names = [v.name for v in params if v.program is None]
     origins = [v.name or _origin_name(v) for v in params]
