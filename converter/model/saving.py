@@ -152,9 +152,9 @@ def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
         parameters = [v.name for v in sources(fact.value).values() if v.kind == "param"]
         if set(parameters) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
             raise SaveError(
-                f"something was fused because {sentence} in {' + '.join(parameters)}, and in the given "
-                "values they are not: convert with these values in params, or with abstract ones "
-                "(jax.ShapeDtypeStruct), of which nothing is taken for granted"
+                f"a fusion relies on the fact that {sentence} in {' + '.join(parameters)}, which does "
+                "not hold for the given values: convert with these values in params, or with "
+                "abstract ones (jax.ShapeDtypeStruct), for which no such fact is assumed"
             )
 
 
