@@ -33,9 +33,9 @@ def bisect(request: BisectionRequest) -> Change | None:
         request = replace(request, specs=request.inputs)
     graph = request.trace()
     interface = request.interface(graph)
-    arrays = interface.taken(jax.tree.leaves(list(request.inputs)))
+    arrays = interface.to_file_arrays(jax.tree.leaves(list(request.inputs)))
     check_inputs_allowed(graph, arrays)
-    watch = Watch(request.trace, [("given", arrays)], interface.called(request.call))
+    watch = Watch(request.trace, [("given", arrays)], interface.wrap(request.call))
     try:
         watch.trace()
         passes.run_passes(graph, request, watch)

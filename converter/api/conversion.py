@@ -108,7 +108,7 @@ def to_onnx(request: FileRequest) -> Export:
         dump("trace", graph)
         interface = request.interface(graph)
         checks = os.environ.get("CONVERTER_CHECK")
-        call = interface.called(request.call)
+        call = interface.wrap(request.call)
         watches = [Watch(request.trace, [*samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
         unverified = finish(graph, request, request.trace, metadata, request.source_lines)

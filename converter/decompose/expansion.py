@@ -22,12 +22,12 @@ from converter.errors import Unsupported
 from converter.frontend.array_forms import (
     COMPLEX,
     DRAWING_PRIMITIVES,
-    WRITTEN,
+    THREEFRY,
     Constants,
-    OfHeld,
+    HeldFunction,
     is_key,
 )
-from converter.frontend.diagnostics import fitting
+from converter.frontend.diagnostics import translate_errors
 from converter.frontend.inline import Inliner
 from converter.ir import Graph, Node, Value
 from converter.ir.complex_pairs import is_complex
@@ -62,18 +62,18 @@ class Decomposer(Inliner):
 
     claimed: frozenset[str] = frozenset()
 
-    def inside(self, source: Any) -> Decomposer:
+    def at_source(self, source: Any) -> Decomposer:
         return self
 
-    def write(self, node: Node, nodes: list[Node]) -> list[Value]:
+    def append(self, node: Node, nodes: list[Node]) -> list[Value]:
         closed = _expanded_jaxpr(node, self.claimed)
         if closed is None:
-            return super().write(node, nodes)
+            return super().append(node, nodes)
         return self.inline(closed, node.inputs, nodes)
 
 
 def _is_expandable(node: Node, claimed: Collection[str]) -> bool:
-    if isinstance(node.meaning, OfHeld):
+    if isinstance(node.meaning, HeldFunction):
         return node.meaning.kind == COMPLEX
     return decompositions.find_decomposition(node.op, claimed) is not None
 
@@ -82,9 +82,9 @@ def _expanded_jaxpr(node: Node, claimed: Collection[str]) -> Any:
     """Return the jaxpr that replaces a node, or None if the node stays, possibly with a refusal."""
     if not _is_expandable(node, claimed) or all(0 in v.shape for v in node.outputs):
         return None
-    with fitting(node.op.name, node.inputs, node.source):
+    with translate_errors(node.op.name, node.inputs, node.source):
         try:
-            if isinstance(node.meaning, OfHeld):
+            if isinstance(node.meaning, HeldFunction):
                 return _complex_jaxpr(node, node.meaning)
             return _apply_expansion(
                 decompositions.find_decomposition(node.op, claimed), node, node.inputs
@@ -102,7 +102,7 @@ def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[An
     return trace_expansion(expansion.called(node.params), types)
 
 
-def _complex_jaxpr(node: Node, meaning: OfHeld) -> Any:
+def _complex_jaxpr(node: Node, meaning: HeldFunction) -> Any:
     """Return the jaxpr of an operation on complex numbers, as a function of pairs of real
     numbers."""
     primitive, types = meaning.primitive, meaning.types
@@ -143,27 +143,27 @@ def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
 def _holds_keys(node: Node) -> bool:
     """Return whether a node computes with keys and can be expressed on their numbers."""
     meaning = node.meaning
-    if not isinstance(meaning, OfHeld) or meaning.kind == COMPLEX:
+    if not isinstance(meaning, HeldFunction) or meaning.kind == COMPLEX:
         return False
-    return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == WRITTEN
+    return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == THREEFRY
 
 
 def function_on_numbers(node: Node) -> Callable[..., Any]:
     """Return the function of a node on the numbers of its keys."""
-    assert isinstance(node.meaning, OfHeld)
+    assert isinstance(node.meaning, HeldFunction)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWING_PRIMITIVES:
         return partial(_apply_to_numbers, meaning, node.params)
     expansion = decompositions.find_decomposition(primitive.name)
     if expansion is None:  # JAX's implementation, vectorized over all elements
         function = partial(primitive.impl, use_vmap=True, **node.params)
-        return lambda *xs: function(*meaning.given(xs))
+        return lambda *xs: function(*meaning.to_jax_arrays(xs))
     return expansion.called(node.params)
 
 
-def _apply_to_numbers(meaning: OfHeld, params: Mapping[str, Any], *xs: jax.Array) -> Any:
+def _apply_to_numbers(meaning: HeldFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
     """Apply an operation that moves or compares keys to each of their numbers."""
     name = meaning.primitive.name
     axes = [-1 if is_key(aval) else None for aval in meaning.types]
-    apply = jax.vmap(lambda *xs: meaning.own(xs, params), in_axes=axes, out_axes=-1)
+    apply = jax.vmap(lambda *xs: meaning.jax_meaning(xs, params), in_axes=axes, out_axes=-1)
     return [KEY_COMPARISONS[name](x, -1) if name in KEY_COMPARISONS else x for x in apply(*xs)]

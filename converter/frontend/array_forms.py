@@ -23,10 +23,10 @@ from converter.ir.rewrite import Editor
 
 COMPLEX = "complex numbers"
 
-GENERATORS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+KEY_IMPLEMENTATIONS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 """By the name of their dtype, the kinds of keys that JAX has, as it calls them."""
 
-UNCHANGED = frozenset({"random_wrap", "random_unwrap", "random_clone"})
+IDENTITY_PRIMITIVES = frozenset({"random_wrap", "random_unwrap", "random_clone"})
 """Primitives that change the dtype of keys, or nothing."""
 
 DRAWING_PRIMITIVES = frozenset(
@@ -34,7 +34,7 @@ DRAWING_PRIMITIVES = frozenset(
 )
 """Primitives that compute something of what keys hold. All others only move keys."""
 
-WRITTEN = "key<fry>"
+THREEFRY = "key<fry>"
 """The keys whose draws can be written: threefry is arithmetic alone, and the same everywhere."""
 
 
@@ -59,7 +59,7 @@ def graph_type(aval: Any) -> tuple[Shape, Any]:
 @lru_cache
 def _key_shape(dtype: Any) -> tuple[int, ...]:
     """The shape of what one key holds."""
-    if dtype.name not in GENERATORS:
+    if dtype.name not in KEY_IMPLEMENTATIONS:
         raise Unsupported(
             f"keys of dtype {dtype.name} are not among those that JAX has itself; "
             "make them with jax.random.key(seed, impl='threefry2x32')"
@@ -77,13 +77,13 @@ def graph_numbers(array: Any) -> Any:
     return packed(key_numbers(array))
 
 
-def given(array: Any, struct: Any) -> Any:
+def to_jax_array(array: Any, struct: Any) -> Any:
     """An array of a type, which may be given as the graph has it."""
     if is_complex(struct.dtype):
         return unpacked(array, len(struct.shape))
     if not is_key(struct) or is_key(array):
         return array
-    return jax.random.wrap_key_data(array, impl=GENERATORS[struct.dtype.name])
+    return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[struct.dtype.name])
 
 
 def key_kind(avals: Iterable[Any]) -> str:
@@ -98,13 +98,13 @@ def key_kind(avals: Iterable[Any]) -> str:
 
 
 @lru_cache
-def _compiled(primitive: Any, **params: Any) -> Callable[..., Any]:
+def _compile_once(primitive: Any, **params: Any) -> Callable[..., Any]:
     """Once for all: what JAX does not compile itself it would compile anew each time."""
     return jax.jit(partial(primitive.bind, **params))
 
 
 @dataclass(frozen=True)
-class OfHeld:
+class HeldFunction:
     """Function of a primitive on keys or complex numbers, of the arrays that the graph has.
 
     ``kind`` is that of ``key_kind()``, ``types`` are the operands' in JAX, and ``own`` is the
@@ -115,16 +115,18 @@ class OfHeld:
     kind: str
     types: tuple[Any, ...]
     hints: Mapping[str, Any]
-    own: Meaning
+    jax_meaning: Meaning
 
     def __call__(self, args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
         if self.primitive.name == "random_gamma":
-            return [_compiled(self.primitive, **params)(*self.given(args))]
-        return [graph_numbers(result) for result in self.own(self.given(args), params)]
+            return [_compile_once(self.primitive, **params)(*self.to_jax_arrays(args))]
+        return [
+            graph_numbers(result) for result in self.jax_meaning(self.to_jax_arrays(args), params)
+        ]
 
-    def given(self, args: Sequence[Any]) -> list[Any]:
+    def to_jax_arrays(self, args: Sequence[Any]) -> list[Any]:
         """The operands as JAX has them."""
-        return [given(x, struct) for x, struct in zip(args, self.types, strict=True)]
+        return [to_jax_array(x, struct) for x, struct in zip(args, self.types, strict=True)]
 
 
 # ------------------------------------------------------------------------- what a jaxpr reads
@@ -134,19 +136,19 @@ def input_value(aval: Any, name: str = "") -> Value:
     return Value(*graph_type(aval), "input", name)
 
 
-def literal(atom: Any) -> Value:
+def literal_value(atom: Any) -> Value:
     """A number that is written in a jaxpr."""
     return const(graph_numbers(np.asarray(atom.val, atom.aval.dtype)))
 
 
-def appending(nodes: list[Node]) -> Editor:
+def node_appender(nodes: list[Node]) -> Editor:
     """Maker of nodes at the end of a list."""
     editor = Editor(Graph([], [], []))
     editor.nodes = nodes
     return editor
 
 
-def parameter(name: str, leaf: Any) -> Value:
+def parameter_value(name: str, leaf: Any) -> Value:
     bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else graph_numbers(leaf)
     return Value(*graph_type(leaf), "param", name, bound=bound)
 
@@ -160,7 +162,7 @@ class Constants:
     def __init__(self, named: Sequence[tuple[str, Any]], names: Names) -> None:
         self._names = names
         self._by_id = {id(leaf): name for name, leaf in named}
-        self._spare = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
+        self._unmatched = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
         self._values: dict[int, tuple[Value, Any]] = {}  # the array is held, so its id stays its
 
     def value(self, array: Any) -> Value:
@@ -168,7 +170,7 @@ class Constants:
             floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
             name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
             take = self._names.take
-            value = parameter(take(name), array) if name else const(graph_numbers(array))
+            value = parameter_value(take(name), array) if name else const(graph_numbers(array))
             self._values[id(array)] = value, array
         return self._values[id(array)][0]
 
@@ -177,9 +179,9 @@ class Constants:
 
     def _name_by_content(self, array: Any) -> str:
         """JAX copies numpy arrays that it captures, so those are found by what they hold."""
-        for i, (name, leaf) in enumerate(self._spare):
-            alike = leaf.shape == array.shape and leaf.dtype == array.dtype
-            if alike and np.array_equal(leaf, np.asarray(array)):
-                del self._spare[i]
+        for i, (name, leaf) in enumerate(self._unmatched):
+            have_same_type = leaf.shape == array.shape and leaf.dtype == array.dtype
+            if have_same_type and np.array_equal(leaf, np.asarray(array)):
+                del self._unmatched[i]
                 return name
         return ""

@@ -12,15 +12,15 @@ from jax.extend import source_info_util
 
 from converter.ir import Node
 
-_BESIDE_JAX = Path(jax.__file__).parents[1]
+_JAX_PARENT = Path(jax.__file__).parents[1]
 # An environment may have the packages of another one, and JAX may lie beside one's own code.
-_OF_JAX = _BESIDE_JAX if _BESIDE_JAX.name.endswith("-packages") else Path(jax.__file__).parent
+_JAX_FOLDER = _JAX_PARENT if _JAX_PARENT.name.endswith("-packages") else Path(jax.__file__).parent
 _PACKAGES = (
     *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),
-    str(_OF_JAX),
+    str(_JAX_FOLDER),
 )
-_OURS = str(Path(__file__).parents[1])
-_INSTALLED = (*_PACKAGES, _OURS, "<")
+_CONVERTER = str(Path(__file__).parents[1])
+_INSTALLED = (*_PACKAGES, _CONVERTER, "<")
 _LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
 
 
@@ -36,7 +36,7 @@ def line_of(sources: Iterable[Any]) -> str:
             if is_users_line(frame.file_name):
                 return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
     summaries = [source_info_util.summarize(source) for source in source_list]
-    return next((s for s in summaries if s and not s.startswith(_OURS)), "unknown source line")
+    return next((s for s in summaries if s and not s.startswith(_CONVERTER)), "unknown source line")
 
 
 def is_users_line(file: str) -> bool:
@@ -47,11 +47,11 @@ def is_users_line(file: str) -> bool:
 def portable_line(node: Node) -> str:
     """The line of a node, the same on every machine: ``zoo/apps/bench/measure.py:44 (gelu)``."""
     parts = _LINE.fullmatch(line_of(node.source))
-    return f"{_within(parts['file'])}:{parts['rest']}" if parts else ""
+    return f"{_relative_to_root(parts['file'])}:{parts['rest']}" if parts else ""
 
 
 @cache
-def _within(file: str) -> str:
+def _relative_to_root(file: str) -> str:
     path = Path(file)
     root = next((Path(f) for f in _PACKAGES if path.is_relative_to(f)), path.parent)
     while (root / "__init__.py").is_file():

@@ -14,7 +14,7 @@ from jax import export
 
 from converter.errors import SpecError
 from converter.frontend import symbolic_scope
-from converter.frontend.array_forms import given as given_as
+from converter.frontend.array_forms import to_jax_array
 from converter.ir.dims import is_symbolic
 
 Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
@@ -45,7 +45,7 @@ class Arguments:
     constraints: tuple[str, ...] = ()
 
 
-def arguments(
+def parse_arguments(
     specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None, constraints: Sequence[str] = ()
 ) -> Arguments:
     """Read what a user gives for each argument, and says of the dimensions that it names."""
@@ -56,12 +56,12 @@ def arguments(
     def is_spec(part: Any) -> bool:
         return part is not argument_specs and part is not argument_specs[0] and _is_leaf(part)
 
-    slots, fill = _slots(argument_specs, _is_array, is_spec)
+    slots, fill = _select_leaves(argument_specs, _is_array, is_spec)
     scope = symbolic_scope.scope([leaf for _, leaf in slots], constraints)
     structs = [_struct(leaf, scope) for _, leaf in slots]
 
     def fill_typed(arrays: Sequence[Any]) -> Any:
-        return fill([given_as(x, struct) for x, struct in zip(arrays, structs, strict=True)])
+        return fill([to_jax_array(x, struct) for x, struct in zip(arrays, structs, strict=True)])
 
     texts = symbolic_scope.constraints(scope)
     return Arguments(structs, [path for path, _ in slots], fill_typed, texts)
@@ -69,12 +69,12 @@ def arguments(
 
 def _refuse_specs(specs: Any) -> NoReturn:
     """**Raises** `SpecError` for one shape in place of a list, and for a number among shapes."""
-    listed = specs if isinstance(specs, (list, tuple)) else ()
-    if any(isinstance(each, (list, tuple)) for each in listed):
-        (odd, *_) = (each for each in listed if isinstance(each, (int, str)))
+    entries = specs if isinstance(specs, (list, tuple)) else ()
+    if any(isinstance(entry, (list, tuple)) for entry in entries):
+        (scalar_entry, *_) = (entry for entry in entries if isinstance(entry, (int, str)))
         raise SpecError(
-            f"{odd!r} in specs is no shape: what stays as it is goes into kwargs by its name, as "
-            f"in kwargs={{'n': {odd!r}}}, or functools.partial; an input that is one number is ()"
+            f"{scalar_entry!r} in specs is no shape: what stays as it is goes into kwargs by its name, as "
+            f"in kwargs={{'n': {scalar_entry!r}}}, or functools.partial; an input that is one number is ()"
         )
     raise SpecError(
         f"specs must be a list with one entry per input, received {specs!r}; "
@@ -194,7 +194,7 @@ def output_names(tree: Any) -> list[str]:
     ]
 
 
-def refuse_other_outputs(returned: Any) -> None:
+def check_outputs(returned: Any) -> None:
     """**Raises** `SpecError` for what a function returns that is no array."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(returned)[0]:
         numbers = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -215,50 +215,52 @@ def path_name(path: Any) -> str:
     return name
 
 
-def _slots(
-    tree: Any, chosen: Callable[[Path, Any], bool], is_leaf: Callable[[Any], bool] | None = None
+def _select_leaves(
+    tree: Any,
+    is_selected: Callable[[Path, Any], bool],
+    is_leaf: Callable[[Any], bool] | None = None,
 ) -> tuple[list[tuple[Path, Any]], Callable[[Sequence[Any]], Any]]:
     """(path, leaf) of what is chosen in a pytree, and what gives the pytree with others there."""
     leaves, treedef = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
-    places = [i for i, pair in enumerate(leaves) if chosen(*pair)]
+    positions = [i for i, pair in enumerate(leaves) if is_selected(*pair)]
 
-    def fill(others: Sequence[Any]) -> Any:
+    def fill(replacements: Sequence[Any]) -> Any:
         filled = [leaf for _, leaf in leaves]
-        for place, other in zip(places, others, strict=True):
-            filled[place] = other
+        for position, other in zip(positions, replacements, strict=True):
+            filled[position] = other
         return jax.tree_util.tree_unflatten(treedef, filled)
 
-    return [leaves[i] for i in places], fill
+    return [leaves[i] for i in positions], fill
 
 
-def array_slots(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
+def array_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
     """(path, array) of every array in a pytree, and what gives the pytree with others there."""
-    slots, fill = _slots(tree, lambda _, leaf: is_array_like(leaf))
+    slots, fill = _select_leaves(tree, lambda _, leaf: is_array_like(leaf))
     return [(path_name(path), leaf) for path, leaf in slots], fill
 
 
-def _found_in(tree: Any) -> list[tuple[str, Any]]:
+def _arrays_in(tree: Any) -> list[tuple[str, Any]]:
     """The arrays of something that need not be a pytree, such as a dictionary by functions."""
     try:
-        return array_slots(tree)[0]
+        return array_leaves(tree)[0]
     except ValueError:
         return []
 
 
-def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
+def captured_arrays(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
     """(path, array) of the modules that a plain function wraps or closes over.
 
     Only names come from here: ``jax.vmap(model)``, ``lambda x: model(x)`` and the method
     ``model.encode`` give the parameters their paths in ``model``.
     """
     inner = inspect.unwrap(fn)
-    slots = array_slots(inner)[0]
+    slots = array_leaves(inner)[0]
     if inspect.ismethod(inner):
-        return _found_in(inner.__self__)
+        return _arrays_in(inner.__self__)
     if slots or not inspect.isfunction(inner):
         return slots
     scopes = {**_globals_read(inner), **inspect.getclosurevars(inner).nonlocals}
-    named = {name: leaves for name, tree in scopes.items() if (leaves := _found_in(tree))}
+    named = {name: leaves for name, tree in scopes.items() if (leaves := _arrays_in(tree))}
     trees = sum(any(path for path, _ in leaves) for leaves in named.values())
     return [
         (".".join(filter(None, (name if trees > 1 or not path else "", path))), leaf)
@@ -281,7 +283,7 @@ def changed_leaves(module: Any, leaves: Sequence[Any]) -> list[str]:
 
     A call has put them there, where a module keeps state in itself, as those of Flax NNX do.
     """
-    after = array_slots(module)[0]
+    after = array_leaves(module)[0]
     if len(after) != len(leaves):
         return []
     return [path for (path, now), was in zip(after, leaves, strict=True) if now is not was]

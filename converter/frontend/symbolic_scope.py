@@ -38,19 +38,22 @@ def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicSc
         return next(iter(scopes.values()))
     if isinstance(constraints, str):
         raise SpecError(f"constraints must be a list; for one write [{constraints!r}]")
-    return _constrained(specs, constraints)
+    return _constrained_scope(specs, constraints)
 
 
-def _constrained(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
+def _constrained_scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
     """Each constraint alone first, so that a sentence can name it."""
-    alone = [([text], [text]) for text in constraints]
-    for texts, spelled in (*alone, (list(constraints), _spelled(constraints))):
+    single_constraints = [([text], [text]) for text in constraints]
+    for texts, spelled in (
+        *single_constraints,
+        (list(constraints), _rewrite_multiples(constraints)),
+    ):
         try:
-            made = export.SymbolicScope(spelled)
+            new_scope = export.SymbolicScope(spelled)
         except UNREADABLE_DIMENSION as error:
-            what = texts[0] if len(texts) == 1 else ", ".join(map(repr, texts))
+            constraint_text = texts[0] if len(texts) == 1 else ", ".join(map(repr, texts))
             raise SpecError(
-                f"constraint {what!r} cannot be used: {error}; write it as 'B >= 2', 'B <= 64', "
+                f"constraint {constraint_text!r} cannot be used: {error}; write it as 'B >= 2', 'B <= 64', "
                 "'mod(h, 16) == 0' or 'h == w'"
             ) from error
     words = {word for dim in _dims(specs) if isinstance(dim, str) for word in _words(dim)}
@@ -59,14 +62,14 @@ def _constrained(specs: Sequence[Any], constraints: Sequence[str]) -> export.Sym
             raise SpecError(
                 f"constraint {text!r} speaks of {unknown[0]!r}, which no input's shape does"
             )
-    return made
+    return new_scope
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*", text)
 
 
-def _spelled(constraints: Sequence[str]) -> list[str]:
+def _rewrite_multiples(constraints: Sequence[str]) -> list[str]:
     """``mod(h, 16) == 0`` as ``h == 16*h_16``.
 
     Of a dimension that is written as a multiple JAX can tell all that is, of a remainder less.
@@ -75,14 +78,14 @@ def _spelled(constraints: Sequence[str]) -> list[str]:
     factors: dict[str, int] = {}
     for match in filter(None, matches):
         factors[match[1]] = math.lcm(factors.get(match[1], 1), int(match[2]))
-    others = [text for text, match in zip(constraints, matches, strict=True) if match is None]
+    other_texts = [text for text, match in zip(constraints, matches, strict=True) if match is None]
     return [
         *(f"{name} == {factor}*{name}_{factor}" for name, factor in factors.items()),
-        *(_symbolic_scope_turned(text, factors) for text in others),
+        *(_swap_equal_sides(text, factors) for text in other_texts),
     ]
 
 
-def _symbolic_scope_turned(text: str, values: dict[str, int]) -> str:
+def _swap_equal_sides(text: str, values: dict[str, int]) -> str:
     """``h == w`` as ``w == h`` where something is known of ``h`` alone: JAX rewrites the left."""
     match = _EQUAL.fullmatch(text)
     if match and match[1] in values and match[2] not in values:

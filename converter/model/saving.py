@@ -142,7 +142,8 @@ def _check_names(model: ir.Model, graph: Graph, named: Collection[str]) -> None:
             f" and {len(missing_names) - 5} more" if len(missing_names) > 5 else ""
         )
         raise SpecError(
-            f"{len(missing_names)} parameters have no value: {listing}; pass them in values, by name"
+            f"{len(missing_names)} parameters have no value: {listing}; "
+            "pass them in values, by name"
         )
 
 
@@ -152,8 +153,8 @@ def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
         parameters = [v.name for v in sources(fact.value).values() if v.kind == "param"]
         if set(parameters) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
             raise SaveError(
-                f"a fusion relies on the fact that {sentence} in {' + '.join(parameters)}, which does "
-                "not hold for the given values: convert with these values in params, or with "
+                f"a fusion relies on the fact that {sentence} in {' + '.join(parameters)}, which "
+                "does not hold for the given values: convert with these values in params, or with "
                 "abstract ones (jax.ShapeDtypeStruct), for which no such fact is assumed"
             )
 

@@ -102,10 +102,10 @@ def draw_cases(
     The samples are drawn if no ``inputs`` are given; see ``check``.
     """
     interface = model.interface if isinstance(model, Export) else Interface()
-    call = interface.called(fn)
+    call = interface.wrap(fn)
     run = call
     if inputs is not None:
-        drawn = [("given", interface.taken(jax.tree.leaves(list(inputs))))]
+        drawn = [("given", interface.to_file_arrays(jax.tree.leaves(list(inputs))))]
         if isinstance(model, Export):
             check_inputs_allowed(model.graph, drawn[0][1])
         traced, noise = _trace_reference(model, call, drawn[0][1])

@@ -27,7 +27,7 @@ from jax import lax
 
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
-from converter.frontend.array_forms import OfHeld
+from converter.frontend.array_forms import HeldFunction
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
@@ -217,7 +217,7 @@ class _Perturber:
         if rounding is Rounding.NONE:
             return self._run_node(node, args, sizes)
         args = [self._to_array(x) for x in args]
-        if node.op.divides and isinstance(node.meaning, OfHeld):
+        if node.op.divides and isinstance(node.meaning, HeldFunction):
             # The sign of a zero decides which infinity a division gives.
             args = [self._randomize_zero_signs(x) for x in args]
         floats = [x for x in args if is_float(x.dtype)]
@@ -318,7 +318,7 @@ class _Perturber:
     def _run_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Return the results of a node; numpy is used only for operations whose operands it takes
         unchanged."""
-        eager = self._np is np and not isinstance(node.meaning, OfHeld)
+        eager = self._np is np and not isinstance(node.meaning, HeldFunction)
         return (run_uncompiled if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
@@ -388,7 +388,7 @@ class _Perturber:
         """
         if not is_float(value.dtype):
             return value
-        parts = 2 if isinstance(node.meaning, OfHeld) else 1  # real and imaginary
+        parts = 2 if isinstance(node.meaning, HeldFunction) else 1  # real and imaginary
         magnitudes = self._np.where(self._np.isfinite(value), abs(value), 0)
         if parts > 1:
             magnitudes = magnitudes.max(-1)

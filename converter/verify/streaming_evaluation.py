@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core as jex
 
-from converter.frontend.specs import array_slots
+from converter.frontend.specs import array_leaves
 from converter.jax_versions import bind_primitive
 
 
@@ -27,7 +27,7 @@ def evaluate_streaming(
             no particular order and may be read more than once.
         inputs: arrays.
     """
-    leaves, fill = array_slots(params)
+    leaves, fill = array_leaves(params)
     specs = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
     trace = jax.make_jaxpr(lambda arrays, *args: fn(fill(arrays), *args), return_shape=True)
     closed, shape = trace(specs, *inputs)
