@@ -1,8 +1,8 @@
-"""Arrays as the graph has them: keys as the numbers they hold, complex numbers as pairs.
+"""Represent PRNG keys by their numbers and complex numbers by pairs of real numbers.
 
-A key of threefry is two of uint32, so an array of keys is one of numbers with an axis of two at its
-end. No value of a graph has a key's dtype or a complex one. A node that has to do with them means
-what JAX's primitive does to the keys or complex numbers themselves.
+A threefry key is two uint32 numbers, so that an array of keys becomes an array of numbers with a
+last axis of size two. No value of a graph has the dtype of a key or a complex dtype. The meaning of
+a node on such values is the JAX primitive on the original keys or complex numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,22 +24,22 @@ from converter.ir.rewrite import Editor
 COMPLEX = "complex numbers"
 
 KEY_IMPLEMENTATIONS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
-"""By the name of their dtype, the kinds of keys that JAX has, as it calls them."""
+"""JAX's PRNG implementations by the name of the dtype of their keys."""
 
 IDENTITY_PRIMITIVES = frozenset({"random_wrap", "random_unwrap", "random_clone"})
-"""Primitives that change the dtype of keys, or nothing."""
+"""Primitives that only change the dtype of keys, or nothing."""
 
 DRAWING_PRIMITIVES = frozenset(
     {"random_seed", "random_split", "random_fold_in", "random_bits", "random_gamma"}
 )
-"""Primitives that compute something of what keys hold. All others only move keys."""
+"""Primitives that compute with the numbers of keys. All others only move keys."""
 
 THREEFRY = "key<fry>"
-"""The keys whose draws can be written: threefry is arithmetic alone, and the same everywhere."""
+"""The keys that can be converted: threefry is plain arithmetic with the same results everywhere."""
 
 
 def is_key(array: Any) -> bool:
-    """Whether these are keys: an array, its type or a variable's."""
+    """Return whether an array, a type or a variable of a jaxpr holds PRNG keys."""
     return _is_extended(array.dtype)
 
 
@@ -49,7 +49,7 @@ def _is_extended(dtype: Any) -> bool:
 
 
 def graph_type(aval: Any) -> tuple[Shape, Any]:
-    """The shape and the dtype that an array has in the graph."""
+    """Return the shape and the dtype that an array has in the graph."""
     if is_key(aval):
         return (*as_shape(aval.shape), *_key_shape(aval.dtype)), np.dtype(np.uint32)
     shape, dtype = real_type(aval.shape, aval.dtype)
@@ -58,7 +58,7 @@ def graph_type(aval: Any) -> tuple[Shape, Any]:
 
 @lru_cache
 def _key_shape(dtype: Any) -> tuple[int, ...]:
-    """The shape of what one key holds."""
+    """Return the shape of the numbers of one key."""
     if dtype.name not in KEY_IMPLEMENTATIONS:
         raise Unsupported(
             f"keys of dtype {dtype.name} are not among those that JAX has itself; "
@@ -68,17 +68,17 @@ def _key_shape(dtype: Any) -> tuple[int, ...]:
 
 
 def key_numbers(array: Any) -> Any:
-    """Numbers that keys hold; any other array is itself."""
+    """Return the numbers of keys; other arrays are returned unchanged."""
     return jax.random.key_data(array) if is_key(array) else array
 
 
 def graph_numbers(array: Any) -> Any:
-    """An array as the graph has it."""
+    """Return an array in the form that it has in the graph."""
     return packed(key_numbers(array))
 
 
 def to_jax_array(array: Any, struct: Any) -> Any:
-    """An array of a type, which may be given as the graph has it."""
+    """Return an array of a JAX type, which may be given in the form of the graph."""
     if is_complex(struct.dtype):
         return unpacked(array, len(struct.shape))
     if not is_key(struct) or is_key(array):
@@ -87,10 +87,7 @@ def to_jax_array(array: Any, struct: Any) -> Any:
 
 
 def key_kind(avals: Iterable[Any]) -> str:
-    """The name of the keys' dtype or of complex numbers, where these are among them.
-
-    The graph has other numbers in the place of either.
-    """
+    """Return the dtype name of the first keys or complex numbers among the types, or ""."""
     kinds = (
         a.dtype.name if is_key(a) else COMPLEX for a in avals if is_key(a) or is_complex(a.dtype)
     )
@@ -99,16 +96,20 @@ def key_kind(avals: Iterable[Any]) -> str:
 
 @lru_cache
 def _compile_once(primitive: Any, **params: Any) -> Callable[..., Any]:
-    """Once for all: what JAX does not compile itself it would compile anew each time."""
+    """Return a compiled primitive, cached because JAX would compile it again in every call."""
     return jax.jit(partial(primitive.bind, **params))
 
 
 @dataclass(frozen=True)
 class HeldFunction:
-    """Function of a primitive on keys or complex numbers, of the arrays that the graph has.
+    """The function of a primitive on keys or complex numbers, applied to the arrays of the graph.
 
-    ``kind`` is that of ``key_kind()``, ``types`` are the operands' in JAX, and ``own`` is the
-    primitive's own meaning; ``hints`` are its parameters that nodes do not have.
+    Arguments:
+        primitive: the JAX primitive.
+        kind: the result of ``key_kind()``.
+        types: the types of the operands in JAX.
+        hints: parameters of the primitive that nodes do not have.
+        jax_meaning: the function of the primitive on JAX arrays.
     """
 
     primitive: Any
@@ -125,7 +126,7 @@ class HeldFunction:
         ]
 
     def to_jax_arrays(self, args: Sequence[Any]) -> list[Any]:
-        """The operands as JAX has them."""
+        """Return the operands in the form that they have in JAX."""
         return [to_jax_array(x, struct) for x, struct in zip(args, self.types, strict=True)]
 
 
@@ -137,12 +138,12 @@ def input_value(aval: Any, name: str = "") -> Value:
 
 
 def literal_value(atom: Any) -> Value:
-    """A number that is written in a jaxpr."""
+    """Return the value of a literal in a jaxpr."""
     return const(graph_numbers(np.asarray(atom.val, atom.aval.dtype)))
 
 
 def node_appender(nodes: list[Node]) -> Editor:
-    """Maker of nodes at the end of a list."""
+    """Return an editor that appends nodes to a list."""
     editor = Editor(Graph([], [], []))
     editor.nodes = nodes
     return editor
@@ -154,16 +155,16 @@ def parameter_value(name: str, leaf: Any) -> Value:
 
 
 class Constants:
-    """Captured arrays: parameters under the names they are found by, else constants.
+    """Captured arrays: parameters for arrays with a known name, otherwise constants.
 
-    Only floats are parameters; captured masks and index tables are known while converting.
+    Only floats become parameters. Captured masks and index tables are known during the conversion.
     """
 
     def __init__(self, named: Sequence[tuple[str, Any]], names: Names) -> None:
         self._names = names
         self._by_id = {id(leaf): name for name, leaf in named}
         self._unmatched = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
-        self._values: dict[int, tuple[Value, Any]] = {}  # the array is held, so its id stays its
+        self._values: dict[int, tuple[Value, Any]] = {}  # holds the array, so that its id is unique
 
     def value(self, array: Any) -> Value:
         if id(array) not in self._values:
@@ -178,7 +179,8 @@ class Constants:
         return [value for value, _ in self._values.values() if value.kind == "param"]
 
     def _name_by_content(self, array: Any) -> str:
-        """JAX copies numpy arrays that it captures, so those are found by what they hold."""
+        """Return the name of a numpy array by its content, because JAX copies arrays that it
+        captures."""
         for i, (name, leaf) in enumerate(self._unmatched):
             have_same_type = leaf.shape == array.shape and leaf.dtype == array.dtype
             if have_same_type and np.array_equal(leaf, np.asarray(array)):

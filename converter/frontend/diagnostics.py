@@ -1,4 +1,4 @@
-"""Why a function that can be traced with numbers cannot be with names in their place."""
+"""Explain why a function cannot be traced with named dimensions although it can be with numbers."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
 TraceTest: TypeAlias = Callable[[Mapping[str, int | str]], bool]
-"""Whether a function can be traced with these numbers or texts in the place of names."""
+"""Return whether a function can be traced with these numbers or texts in place of names."""
 
 RAISED = (
     InconclusiveDimensionOperation,
@@ -32,14 +32,14 @@ RAISED = (
     TypeError,
     ValueError,
 )
-"""What has been seen where JAX, numpy or Python meets a dimension without a number: of JAX's own
-errors all are ``TypeError`` or ``LookupError`` but the first."""
+"""Errors that JAX, numpy or Python raise for a dimension without a number. All of JAX's own errors
+except the first one are subclasses of ``TypeError`` or ``LookupError``."""
 
 SAMPLE_SIZE = 48
-"""A number for a dimension, large and divisible enough that networks take it."""
+"""A number for a dimension, large and divisible enough for most networks."""
 
 FACTORS = (2, 4, 8, 14, 16, 32)
-"""Of what sizes usually are multiples: strides, and the patches of vision transformers."""
+"""Common factors of sizes: strides, and the patch sizes of vision transformers."""
 
 CONCRETIZATION_ERRORS = (
     errors.ConcretizationTypeError,
@@ -56,9 +56,9 @@ _REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
 def explain_error(
     error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
 ) -> Unsupported | None:
-    """Explain an error of the trace; ``None`` where it is the function's own affair.
+    """Return the explanation of an error while tracing, or None if the function itself raised it.
 
-    It is about names where the function can be traced with numbers for them.
+    The named dimensions are the cause if the function can be traced with numbers for them.
     """
     text, names = first_line(error), all_names(structs)
     cause: tuple[list[str], str] | None
@@ -74,7 +74,7 @@ def explain_error(
         causing_names = [name for name in names if re.search(rf"\b{name}\b", text)] or names
         cause = causing_names, ""
     elif names and works({name: SAMPLE_SIZE * (i + 1) for i, name in enumerate(names)}):
-        # Turned round: of several that would do, the last is named.
+        # Reversed, so that the last of several possible names is reported.
         causing_names = sorted(
             minimal_subset(lambda subset: works(dict.fromkeys(subset, SAMPLE_SIZE)), names[::-1])
         )
@@ -95,9 +95,9 @@ def explain_error(
 def translate_errors(
     name: str, operands: Sequence[Value], sources: Sequence[Any]
 ) -> Iterator[None]:
-    """**Raises** `Unsupported` where what stands for a primitive cannot be traced with names.
+    """Raise `Unsupported` if the replacement of a primitive cannot be traced with named dimensions.
 
-    One that is raised inside gets the line that the primitive comes from.
+    An `Unsupported` that is raised inside gets the source line of the primitive.
     """
     try:
         yield
@@ -113,7 +113,7 @@ def translate_errors(
 
 
 def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
-    """**Raises** `Unsupported` where a reshape takes a name for a number, which JAX lets pass."""
+    """Raise `Unsupported` for a reshape that equates a name and a number, which JAX accepts."""
     before, after = map(size_product, shapes)
     if unmatched := sorted(size_names(before) ^ size_names(after)):
         text, subject = f"{before} elements become {after}", "primitive 'reshape' cannot be written"
@@ -123,9 +123,9 @@ def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None
 def minimal_subset(
     works: Callable[[Sequence[T]], bool], items: Sequence[T], known: Sequence[T] = ()
 ) -> list[T]:
-    """Smallest part of the items that works with them and what is known, but not with this alone.
+    """Return a minimal part of the items that works together with the known ones.
 
-    By halves (QuickXplain; Junker, 2004).
+    It uses binary search (QuickXplain; Junker, 2004).
     """
     if len(items) == 1:
         return list(items)
@@ -141,7 +141,7 @@ def minimal_subset(
 
 
 def _suggest_multiple(names: Sequence[str], works: TraceTest) -> str:
-    """What to say where it is enough that sizes are multiples."""
+    """Return the advice to declare sizes as multiples, if that is enough, or ""."""
     for factor in FACTORS:
         if works({name: f"({factor}*{name})" for name in names}):
             texts = [f"mod({name}, {factor}) == 0" for name in names]
@@ -150,7 +150,7 @@ def _suggest_multiple(names: Sequence[str], works: TraceTest) -> str:
 
 
 def _suggest_equal(names: Sequence[str], works: TraceTest) -> tuple[list[str], str] | None:
-    """Where two names have to be one."""
+    """Return two names that have to be equal, with advice, or None."""
     for first, second in combinations(names, 2):
         if works({first: second}) or works(
             dict.fromkeys(names, SAMPLE_SIZE) | {first: SAMPLE_SIZE, second: SAMPLE_SIZE}
@@ -161,7 +161,7 @@ def _suggest_equal(names: Sequence[str], works: TraceTest) -> tuple[list[str], s
 
 
 def _suggest_limit(works: TraceTest, message: str) -> tuple[list[str], str] | None:
-    """Where a name has to be at most what a table is long, from which as much is cut."""
+    """Return a name that must not exceed the length of a table, with advice, or None."""
     for number, name in re.findall(r"min\((\d+), (\w+)\)", message):
         if works({name: number}):
             return [name], f"if it is never larger, say so: constraints=['{name} <= {number}']"
@@ -171,7 +171,8 @@ def _suggest_limit(works: TraceTest, message: str) -> tuple[list[str], str] | No
 def _suggest_number(
     names: Sequence[str], works: TraceTest, message: str
 ) -> tuple[list[str], str] | None:
-    """Where a name has to be the one number that JAX speaks of, or one."""
+    """Return a name that has to be a number which JAX's message mentions, or 1, with advice, or
+    None."""
     for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", message)]):
         for name in names:
             if works({name: size}):
@@ -180,19 +181,19 @@ def _suggest_number(
 
 
 def _explain_concretization(error: Exception, text: str, line: str) -> Unsupported | None:
-    """Where Python asks for numbers that only an input has."""
+    """Return the explanation if Python needs a number that only an input has, or None."""
     if not isinstance(error, CONCRETIZATION_ERRORS):
         return None
     if isinstance(error, errors.TracerArrayConversionError):
         return Unsupported(
-            f"the function gives numpy what JAX traces: {text}; write jax.numpy in place of numpy "
-            "for what depends on an input",
+            f"the function passes a traced array to numpy: {text}; use jax.numpy in place of numpy "
+            "for values that depend on an input",
             line,
         )
     return Unsupported(
-        f"the function asks for numbers that are known only when it runs: {text}; choose by "
-        "jnp.where or jax.lax.cond, repeat by jax.lax.while_loop, and give a `size=` to what "
-        "returns as many elements as there are",
+        f"the function needs numbers that are known only when it runs: {text}; use jnp.where or "
+        "jax.lax.cond for a choice, jax.lax.while_loop for a loop, and pass `size=` to functions "
+        "whose result has a variable number of elements",
         line,
     )
 
@@ -200,7 +201,8 @@ def _explain_concretization(error: Exception, text: str, line: str) -> Unsupport
 def _suggest_vmap(
     structs: Structs, run: Callable[[Structs], object], text: str, line: str
 ) -> Unsupported | None:
-    """Advice where the function takes one of what a batch is given of."""
+    """Return the advice to use vmap if the function can be traced without the first dimension, or
+    None."""
     sizes = {str(struct.shape[0]) if struct.shape else "" for struct in structs}
     if len(sizes) != 1 or "" in sizes:
         return None
@@ -218,7 +220,7 @@ def _suggest_vmap(
 def _substitute_sizes(
     struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]
 ) -> jax.ShapeDtypeStruct:
-    """Other sizes, or other names, in the place of names."""
+    """Return a type with other sizes or names in place of names."""
     if not any(map(is_symbolic, struct.shape)):
         return struct
     (scope,) = {dim.scope for dim in struct.shape if is_symbolic(dim)}
@@ -265,7 +267,7 @@ def _advice(text: str, names: Sequence[str]) -> str:
 
 
 def _suggest_comparison(left: str, comparison: str, right: str) -> str:
-    """The constraints that would decide a comparison of whole numbers."""
+    """Return the constraints that would decide a comparison of integers."""
     next_larger, next_smaller = _plus(right, 1), _plus(right, -1)
     yes, no = {
         ">": (f">= {next_larger}", f"<= {right}"),

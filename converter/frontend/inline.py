@@ -1,4 +1,5 @@
-"""Jaxprs written into lists of nodes, calls inlined. Differences between JAX versions end here."""
+"""Convert jaxprs to lists of nodes, with calls inlined. Differences between JAX versions end
+here."""
 
 from __future__ import annotations
 
@@ -37,22 +38,22 @@ from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
 from converter.jax_versions import bind_primitive, named_params
 
-# Dimension numbers: named tuples of axes.
+# Dimension numbers are named tuples of axes.
 DIMENSION_NUMBERS = (
     lax.ConvDimensionNumbers,
     lax.GatherDimensionNumbers,
     lax.ScatterDimensionNumbers,
 )
 
-# Parameters that say how or where to compute, and nothing of the result: nodes do not have them.
-# What a scatter does with its updates is in its name; one that applies a function is expanded.
+# Parameters that affect how or where to compute, but not the result. Nodes do not have them. The
+# name of a scatter includes how it combines updates; a scatter that applies a function is expanded.
 HINTS = frozenset(
     {
         *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
-        "out_dtype",  # what has one was replaced
+        "out_dtype",  # operations with one were replaced
         *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
         *("recall_target", "reduction_input_size_override"),
-        "is_stable",  # what sorts is stable
+        "is_stable",  # all sorting operators are stable
     }
 )
 
@@ -69,18 +70,20 @@ DROPPED_PRIMITIVES = {
     "reshard": "jax.sharding.reshard: a file is for one device",
     "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
 }
-"""Primitives that hand on their operands, if they have results, and what to say of them; with them
-checks that are conditions."""
+"""Primitives that return their operands, if they have results, and the warning about each.
+Conditionals that only check something count as ``error_if``."""
 
 
 @dataclass(eq=False)
 class Inliner:
-    """Writes jaxprs into lists of nodes, calls inlined.
+    """Converter of jaxprs to lists of nodes, with calls inlined.
 
-    ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
-    of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
-    the primitives that were left out, ``within`` are users' whose impl is being written, outermost
-    first.
+    Arguments:
+        constants: converts captured arrays to values, each array once.
+        sources: source locations of the enclosing calls, since the jaxpr of a ``jit`` only knows
+            its own function.
+        dropped: collects the primitives that were dropped.
+        within: users' primitives whose implementation is being converted, outermost first.
     """
 
     constants: Constants
@@ -89,7 +92,7 @@ class Inliner:
     within: tuple[Any, ...] = ()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
-        """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
+        """Append the equations of a closed jaxpr to ``nodes``, and return its outputs."""
         jaxpr = closed.jaxpr
         constants = [self.constants.value(c) for c in closed.consts]
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
@@ -115,11 +118,11 @@ class Inliner:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
         if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
-            # The derivative of integers, whose dtype has no numbers.
+            # The derivative of integers has a dtype without numbers.
             shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
             return [node_appender(nodes).broadcast(const(False), shape, ()) for shape in shapes]
-        if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
-            branches = eqn.params["branches"]  # an index out of range goes to the nearest
+        if name == "cond" and inputs[0].kind == "const":  # usually the platform
+            branches = eqn.params["branches"]  # an index out of range is clamped
             branch = branches[int(np.clip(int(inputs[0].const), 0, len(branches) - 1))]
             return inner.inline(branch, inputs[1:], nodes)
         if name in IDENTITY_PRIMITIVES:
@@ -141,18 +144,18 @@ class Inliner:
         return inner.append(node, nodes)[: len(eqn.outvars)]
 
     def at_source(self, source: Any) -> Inliner:
-        """Writer of the jaxpr of an equation that comes from there."""
+        """Return an inliner for the jaxpr of an equation at this source location."""
         return Inliner(self.constants, (source, *self.sources), self.dropped, self.within)
 
     def append(self, node: Node, nodes: list[Node]) -> list[Value]:
-        """Append a node; returns its outputs."""
+        """Append a node, and return its outputs."""
         nodes.append(node)
         return node.outputs
 
     def inline_user_primitive(
         self, eqn: Any, inputs: list[Value], nodes: list[Node]
     ) -> list[Value]:
-        """Append what stands for a primitive of a user's own."""
+        """Append the nodes for a user's primitive, and return its outputs."""
         primitive = eqn.primitive
         if not eqn.outvars:
             raise _effect_error(primitive.name, self.sources)
@@ -168,7 +171,8 @@ class Inliner:
         return self.append(node, nodes)
 
     def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
-        """A nested graph: the first arguments are captured from outside, the rest its inputs."""
+        """Return a nested graph. The first arguments are captured from outside, the others are its
+        inputs."""
         inner = [input_value(v.aval) for v in closed.jaxpr.invars[len(captured) :]]
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
@@ -176,7 +180,8 @@ class Inliner:
 
 
 def _effect_error(name: str, sources: tuple[Any, ...]) -> Unsupported:
-    """What has an effect and no result would vanish unseen."""
+    """Return the error for a primitive with an effect but no result, which would be dropped
+    silently."""
     reason = REFUSED.get(name, "it has an effect and no result, and a file has results only")
     return Unsupported(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
 
@@ -199,7 +204,7 @@ def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
 
 
 def _plain_ints(param: Any) -> Any:
-    """JAX mixes numpy integers into its tuples of axes; equal parameters should look equal."""
+    """Return a parameter with plain integers; JAX mixes numpy integers into its tuples of axes."""
     if isinstance(param, DIMENSION_NUMBERS):
         return type(param)(*(_plain_ints(x) for x in param))
     if type(param) is tuple:
@@ -223,7 +228,7 @@ def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node])
 
 
 def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
-    """How many operands of a scan are loop invariant, how many are carried."""
+    """Return how many operands of a scan are loop invariant, and how many are carried."""
     if "ft_in" in params:  # jax >= 0.12
         fixed, carried, _ = (len(part) for part in params["ft_in"].unpack())
         return fixed, carried
@@ -246,15 +251,16 @@ def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[N
 
 
 Lanes = Callable[[Sequence[Value], list[Node]], Value]
-"""Appends what says for each lane of a state whether it goes on."""
+"""Function that appends the nodes which compute for each lane of a state whether it continues."""
 
 
 def _batched_while(
     eqn: Any, start: Sequence[Value], body: Graph, lanes: Lanes, nodes: list[Node]
 ) -> Node:
-    """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state.
+    """Return the loop for ``vmap`` of a loop: it runs while any lane is live; other lanes keep
+    their state.
 
-    Which lanes are live is the last part of the state, so that a round asks for it once.
+    The last part of the state has the live lanes, so that each iteration computes them once.
     """
     first = lanes(start, nodes)
     is_live, still_live = (Value(first.shape, first.dtype, "input") for _ in range(2))
@@ -293,7 +299,7 @@ CONTROL_FLOW: dict[str, Callable[[Inliner, Any, list[Value], list[Node]], Node]]
 
 
 def _meaning(primitive: Any, hints: Mapping[str, Any]) -> Meaning:
-    """What a primitive does to concrete or traced arrays."""
+    """Return the function of a primitive on concrete or traced arrays."""
 
     def apply(args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
         return bind_primitive(primitive, args, {**params, **hints})

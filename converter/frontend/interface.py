@@ -1,4 +1,5 @@
-"""What is converted, and how the file's inputs and outputs are those of the function."""
+"""The function to convert, and the relation of the file's inputs and outputs to those of the
+function."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,10 +22,13 @@ from converter.ir.names import Names
 
 @dataclass(frozen=True)
 class Interface:
-    """How what a file takes and gives becomes what the function does.
+    """Conversion between the inputs and outputs of a file and those of the function.
 
-    ``fill`` makes of the inputs the function's arguments, by place and by name. The ``inputs`` and
-    ``outputs`` at these places are channels-last in the function and channels-first in the file.
+    Arguments:
+        fill: returns the function's positional and keyword arguments for the inputs.
+        inputs: indices of inputs that are channels-last in the function and channels-first in the
+            file.
+        outputs: indices of such outputs.
     """
 
     fill: Fill = lambda arrays: (tuple(arrays), {})
@@ -32,7 +36,7 @@ class Interface:
     outputs: frozenset[int] = frozenset()
 
     def to_file_arrays(self, arrays_or_numbers: Sequence[Any]) -> list[Any]:
-        """Arrays and Python's numbers, as the function takes them, as the file does."""
+        """Return the function's arrays and Python numbers as the inputs of the file."""
         numbers = (bool, int, float, complex)
         arrays: list[Any] = [
             jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in arrays_or_numbers
@@ -40,7 +44,7 @@ class Interface:
         return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
 
     def wrap(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """The function, of the inputs of the file, to its outputs."""
+        """Return the function as one from the inputs of the file to its outputs."""
         moved = jax.numpy.moveaxis
 
         def call(*arrays: Any) -> list[Any]:
@@ -56,9 +60,9 @@ class Interface:
 
 @dataclass(frozen=True)
 class ConvertedFunction:
-    """Arguments of ``to_onnx`` that say what is converted, and under which names.
+    """Arguments of ``to_onnx`` that define the function and the names of its values.
 
-    Those in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,
+    Values in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,
     channels] in the function.
     """
 
@@ -74,12 +78,12 @@ class ConvertedFunction:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The function of its inputs alone."""
+        """The function of its inputs, with bound parameters."""
         fn, _, _ = unwrap(self.fn, self.specs, self.kwargs)
         return fn if self.params is None else partial(fn, self.params)
 
     def trace(self) -> Graph:
-        """The graph before any pass, its inputs and outputs as they are in the file."""
+        """Return the graph before any pass, with the inputs and outputs of the file."""
         fn, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
         graph = trace(fn, specs, self.params, kwargs, self.constraints)
         _rename_values(graph, self.input_names, self.output_names)
@@ -100,7 +104,7 @@ def _positions(names: Sequence[str], selected: Collection[str]) -> list[int]:
 
 
 def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
-    """Give these inputs and outputs their channels first, by a transposition each."""
+    """Transpose these inputs and outputs to channels-first order."""
     names_of_file = [*(v.name for v in graph.inputs), *graph.output_names]
     if isinstance(names, str) or set(names) - set(names_of_file):
         raise SpecError(
@@ -125,7 +129,7 @@ def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
 
 
 def _channel_permutations(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """From channels-last to channels-first, and back."""
+    """Return the permutation from channels-last to channels-first order, and its inverse."""
     rank = value.rank
     if rank < 3:
         raise SpecError(
@@ -138,9 +142,10 @@ def _channel_permutations(value: Value, name: str) -> tuple[tuple[int, ...], tup
 def _rename_values(
     graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None
 ) -> None:
-    """Given names stand; those found in ``fn`` get a number where something else has them.
+    """Set the names of inputs and outputs. Given names stay; names from ``fn`` get a number if they
+    clash.
 
-    Parameters are bound by their names, so these stand too; inputs go before outputs.
+    Parameters are bound by name, so that their names stay too. Inputs precede outputs.
     """
     for names, count, argument in (
         (inputs, len(graph.inputs), "input_names"),
@@ -154,7 +159,7 @@ def _rename_values(
     if duplicates:
         raise SpecError(
             f"{duplicates[0]!r} can name only one of a model's parameters, inputs and outputs; "
-            "give another name in input_names or output_names"
+            "pass another name in input_names or output_names"
         )
     unused_names = Names(fixed)
     names_of_function = [v.name for v in graph.inputs] if inputs is None else []
@@ -168,9 +173,13 @@ def _rename_values(
 def unwrap(
     fn: Callable[..., Any], specs: Sequence[Spec] | None, kwargs: Mapping[str, Any] | None
 ) -> tuple[Callable[..., Any], Sequence[Spec], Mapping[str, Any] | None]:
-    """A function, and the specs of its arguments.
+    """Return a function with the specs of its arguments.
 
-    Those that are given; but what `jax.jit(fn).trace(...)` gives has its own.
+    The result of ``jax.jit(fn).trace(...)`` has its own specs. For other functions the given ones
+    are returned.
+
+    Raises:
+        SpecError: there are no specs, too many, or the function is an ``Exported``.
     """
     if isinstance(fn, export.Exported):
         raise SpecError(

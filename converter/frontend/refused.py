@@ -1,4 +1,4 @@
-"""What is never written, and what to do instead: by primitive, the reason that an error gives."""
+"""Primitives that are never converted, with the reason and the alternative that the error gives."""
 
 from converter.frontend.array_forms import DRAWING_PRIMITIVES, KEY_IMPLEMENTATIONS, THREEFRY
 
@@ -60,7 +60,8 @@ REFUSED = {
         for key in KEY_IMPLEMENTATIONS.keys() - {THREEFRY}
     },
 }
-"""By primitive, the public ones of `jax`, those inside of it, and Equinox's."""
+"""The reason by primitive: public primitives of `jax`, internal ones, and Equinox's."""
 
 REFUSED_WHILE_TRACING = frozenset({"io_callback", "rng_uniform"})
-"""Refused while tracing, for they give other values on each run, and must not become constants."""
+"""Primitives that are refused while tracing. Their values differ between runs and must not become
+constants."""

@@ -1,4 +1,4 @@
-"""Where in the user's source an equation comes from."""
+"""Find the line in the user's source that an equation comes from."""
 
 import re
 import sysconfig
@@ -13,7 +13,7 @@ from jax.extend import source_info_util
 from converter.ir import Node
 
 _JAX_PARENT = Path(jax.__file__).parents[1]
-# An environment may have the packages of another one, and JAX may lie beside one's own code.
+# JAX may be installed in another environment, or in a folder with the user's own code.
 _JAX_FOLDER = _JAX_PARENT if _JAX_PARENT.name.endswith("-packages") else Path(jax.__file__).parent
 _PACKAGES = (
     *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),
@@ -25,10 +25,10 @@ _LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
 
 
 def line_of(sources: Iterable[Any]) -> str:
-    """The user's own source line, where JAX recorded it.
+    """Return the user's source line, if JAX recorded it.
 
-    The innermost frame outside installed packages, else the innermost outside JAX, if that is not
-    where tracing begins.
+    It is the innermost frame outside of installed packages, otherwise the innermost one outside of
+    JAX that is not in the converter.
     """
     source_list = list(sources)
     for source in source_list:
@@ -40,12 +40,13 @@ def line_of(sources: Iterable[Any]) -> str:
 
 
 def is_users_line(file: str) -> bool:
-    """Whether a file is the user's own: neither an installed package's nor ours."""
+    """Return whether a file belongs neither to an installed package nor to the converter."""
     return not file.startswith(_INSTALLED)
 
 
 def portable_line(node: Node) -> str:
-    """The line of a node, the same on every machine: ``zoo/apps/bench/measure.py:44 (gelu)``."""
+    """Return the line of a node, the same on every machine: ``zoo/apps/bench/measure.py:44
+    (gelu)``."""
     parts = _LINE.fullmatch(line_of(node.source))
     return f"{_relative_to_root(parts['file'])}:{parts['rest']}" if parts else ""
 

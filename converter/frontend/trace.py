@@ -1,6 +1,6 @@
-"""From a JAX function to a ``Graph``.
+"""Trace a JAX function to a ``Graph``.
 
-JAX traces the function and applies its own transformations; what comes back is a jaxpr whose calls
+JAX traces the function and applies its transformations. The result is a jaxpr, whose calls
 (``jit``, ``custom_jvp_call``, ``remat`` …) are inlined in ``frontend/inline.py``.
 """
 
@@ -40,7 +40,7 @@ from converter.ir import Graph, Node
 from converter.ir.names import Names
 
 _CONCRETIZATION_ERRORS = (TypeError, IndexError)
-"""What JAX raises where a number is asked for that is not known: `jax.errors.JAXTypeError` and
+"""Errors that JAX raises if a number is needed that is not known: `jax.errors.JAXTypeError` and
 `JAXIndexError`, and a plain `TypeError` for a shape."""
 
 STATE_CHANGE_TEXT = (
@@ -61,10 +61,15 @@ def trace(
 ) -> Graph:
     """Trace ``fn`` to a ``Graph``.
 
-    With ``params``, ``fn(params, *inputs)`` is traced and the array leaves of ``params`` become the
-    graph's parameters; without, ``fn(*inputs)`` is, and ``fn``'s own array leaves do if it is a
-    pytree (an Equinox module). Arrays that ``fn`` closes over become parameters where they can be
-    found in the module it wraps, else constants; so are those that ``fn`` looks at in Python.
+    With ``params``, ``fn(params, *inputs)`` is traced, and the array leaves of ``params`` become
+    the graph's parameters. Without it, ``fn(*inputs)`` is traced, and the array leaves of ``fn``
+    become parameters if it is a pytree (an Equinox module). Arrays that ``fn`` closes over become
+    parameters if they are found in a module that it wraps, otherwise constants. Arrays whose values
+    ``fn`` needs in Python are constants too.
+
+    Raises:
+        SpecError: an argument cannot be used, or the function returns no array.
+        Unsupported: the function cannot be traced, or uses a primitive that is never converted.
     """
     call: Callable[..., Any] = fn
     has_params = params is not None
@@ -95,7 +100,7 @@ def trace(
     numbers = {id(leaves[i][1]) for i in concrete_indices}
     constants = Constants([(p, v) for p, v in captured_arrays(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
-    # Without x64 JAX computes with 32 bits of the 64 that an input or a parameter has.
+    # Without x64, JAX converts inputs and parameters of 64 bits to 32 bits.
     computed = [graph_type(variable.aval)[1] for variable in closed.jaxpr.invars]
     pairs = zip((*values, *inputs), computed, strict=True)
     read = [node_appender(nodes).convert(value, dtype) for value, dtype in pairs]
@@ -107,7 +112,7 @@ def trace(
 
 
 def _warn(changed: Iterable[str], dropped: Iterable[str]) -> None:
-    """Say which leaves a function changes, and what of it no file can hold."""
+    """Warn about leaves that a function changes, and about primitives that were dropped."""
     if paths := [*changed]:
         warnings.warn(STATE_CHANGE_TEXT.format(_list_paths(paths)), stacklevel=3)
     for name in sorted(dropped):
@@ -124,14 +129,15 @@ def _trace_jaxpr(
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
 ) -> tuple[Any, LeafIndices]:
-    """The jaxpr of ``fn`` with as few leaves as possible known, and the places of those."""
+    """Return the jaxpr of ``fn`` with as few concrete leaves as possible, and the indices of
+    these."""
 
     def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, LeafIndices]:
         jaxpr = partial(_jaxpr, fn, structs, leaves)
         try:
             return _concretize(jaxpr, leaves)
         except _CONCRETIZATION_ERRORS as error:
-            # Only then: what is a number is no structure that a recogniser could see.
+            # Only on failure, because recognisers cannot match structures that are folded here.
             eager = partial(jaxpr, eager=True)
             try:
                 return _concretize(eager, leaves)
@@ -153,9 +159,11 @@ def _jaxpr(
     concrete_indices: LeafIndices,
     eager: bool = False,
 ) -> Any:
-    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``places`` are numbers.
+    """Return the jaxpr of ``fn`` and the types of its results. Leaves at ``concrete_indices`` are
+    concrete.
 
-    If ``eager``, what is computed from numbers alone is a number, as it is outside of ``jit``.
+    With ``eager``, everything that depends only on concrete numbers is computed, as outside of
+    ``jit``.
     """
 
     def run_with_leaves(arrays: Mapping[int, Any], *args: Any) -> Any:
@@ -174,7 +182,8 @@ def _jaxpr(
 
 
 def _to_struct(array: Any) -> jax.ShapeDtypeStruct:
-    """As JAX takes it: of 64 bits only if it is set to, about which jax >= 0.12 would warn."""
+    """Return the type that JAX uses for an array: 64 bits only with x64, since jax >= 0.12 would
+    warn."""
     dtype = array.dtype if is_key(array) else jax.dtypes.canonicalize_dtype(array.dtype)
     return jax.ShapeDtypeStruct(array.shape, dtype)
 
@@ -189,12 +198,12 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 
 
 def source_line(node: Node) -> str:
-    """The user's own source line that a node came from."""
+    """Return the user's source line of a node."""
     return line_of(node.source)
 
 
 def _raised_at(error: Exception) -> str:
-    """The user's own line that raised; nothing where only libraries ran."""
+    """Return the user's line that raised an error, or "" if only libraries ran."""
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         code = frame.f_code
         if is_users_line(code.co_filename):
@@ -204,17 +213,18 @@ def _raised_at(error: Exception) -> str:
 
 # -------------------------------------------------------------------------------- known parameters
 
-# A model that calls numpy on its own weights, or compares one in an ``if``, cannot be traced with
-# all of them abstract. As few as possible are given with their numbers then, and are constants;
-# layers that are alike are treated alike.
+# A model that calls numpy on its weights, or compares one in an ``if``, cannot be traced with all
+# weights abstract. In this case as few as possible are concrete and become constants. Similar
+# layers are treated alike.
 
 
 def _concretize(
     run: Callable[[LeafIndices], Any], leaves: Sequence[tuple[str, Any]]
 ) -> tuple[Any, LeafIndices]:
-    """What ``run`` gives, and the places of the leaves that it was given with their numbers.
+    """Return the result of ``run`` and the indices of the leaves that had to be concrete.
 
-    Whatever ``run`` raises with all of them known is not about parameters, and is raised.
+    An error that ``run`` raises with all leaves concrete does not concern parameters, and is
+    raised.
     """
 
     def works(groups: Sequence[LeafIndices]) -> bool:
@@ -239,7 +249,7 @@ def _union(groups: Sequence[LeafIndices]) -> LeafIndices:
 
 
 def _group_similar_leaves(leaves: Sequence[tuple[str, Any]]) -> list[LeafIndices]:
-    """The leaves that have numbers, together where their paths differ in numbers alone."""
+    """Return groups of concrete leaves whose paths differ only in numbers."""
     groups: dict[str, set[int]] = {}
     for index, (path, leaf) in enumerate(leaves):
         if not isinstance(leaf, jax.ShapeDtypeStruct):

@@ -112,5 +112,5 @@ def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, functio
 
     with pytest.raises(ValueError, match=r"reduction-region's parameter"):
         jax.jit(fn)(jnp.ones((4, 5), dtype))
-    with pytest.raises(converter.Unsupported, match=r"makes \w+ of \w+, which JAX itself"):
+    with pytest.raises(converter.Unsupported, match=r"returns \w+ for \w+, which JAX itself"):
         converter.to_onnx(fn, [(shape, dtype)])
