@@ -40,7 +40,7 @@ it."""
 
 
 def is_older(version: str, other: str) -> bool:
-    """Return whether a version is older than another: ``1.9.1`` is older than ``1.23``."""
+    """Return True if a version is older than another: ``1.9.1`` is older than ``1.23``."""
     first, second = (tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, other))
     return first < second
 

@@ -31,7 +31,7 @@ def _fill(graph: Graph, table: dict[int, Value]) -> None:
 
 
 def is_empty(value: Value) -> bool:
-    """Return whether a value has no elements, whatever the named sizes are."""
+    """Return True if a value has no elements, whatever the named sizes are."""
     return any([dims.is_static(d) and d == 0 for d in value.shape])
 
 

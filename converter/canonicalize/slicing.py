@@ -32,7 +32,7 @@ def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _slices_same_axes(inner: Node | None, outer: Node) -> bool:
-    """Return whether both slice the same axes, so that one slice replaces both; others keep their
+    """Return True if both slice the same axes, so that one slice replaces both; others keep their
     roles."""
     is_unstrided = inner is not None and not has_strides(inner)
     return inner is not None and is_unstrided and cut_axes(inner) == cut_axes(outer)
@@ -192,7 +192,7 @@ def _constant_step(column: np.ndarray) -> int | None:
 
 
 def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
-    """Return whether all indices are within bounds; for a named size, JAX may promise it."""
+    """Return True if all indices are within bounds; for a named size, JAX may promise it."""
     if any(column.min() < 0 for column in columns.values()):
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -205,7 +205,7 @@ def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
 
 
 def _keeps_axis_position(node: Node, moving: list[int]) -> bool:
-    """Return whether the axis that the indices select keeps its position in the result.
+    """Return True if the axis that the indices select keeps its position in the result.
 
     Entries of one element may keep an axis of size one for it.
     """

@@ -37,7 +37,7 @@ from converter.ir.rewrite import Editor, drop_dead, sweep
 
 
 def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
-    """Expand all nodes that have a decomposition, in place. Return whether there were any.
+    """Expand all nodes that have a decomposition, in place. Return True if there were any.
 
     ``only`` selects the operations to expand.
     """
@@ -128,7 +128,7 @@ KEY_COMPARISONS = {"eq": jnp.all, "ne": jnp.any}
 
 
 def expand_key_operations(graph: Graph) -> bool:
-    """Expand operations on keys, in place, until there are none. Return whether there were any."""
+    """Expand operations on keys, in place, until there are none. Return True if there were any."""
     changed = False
     while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
         changed |= sweep(graph, dict.fromkeys(operations, _expand_key_node))
@@ -141,7 +141,7 @@ def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
 
 
 def _holds_keys(node: Node) -> bool:
-    """Return whether a node computes with keys and can be expressed on their numbers."""
+    """Return True if a node computes with keys and can be expressed on their numbers."""
     meaning = node.meaning
     if not isinstance(meaning, HeldFunction) or meaning.kind == COMPLEX:
         return False

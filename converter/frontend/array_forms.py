@@ -39,7 +39,7 @@ THREEFRY = "key<fry>"
 
 
 def is_key(array: Any) -> bool:
-    """Return whether an array, a type or a variable of a jaxpr holds PRNG keys."""
+    """Return True if an array, a type or a variable of a jaxpr holds PRNG keys."""
     return _is_extended(array.dtype)
 
 

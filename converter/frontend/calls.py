@@ -160,7 +160,7 @@ def branch_without_checks(eqn: Any) -> Any:
 
 
 def _raises(branch: Any) -> bool:
-    """Return whether a branch calls Python code of Equinox, as its errors and breakpoints do."""
+    """Return True if a branch calls Python code of Equinox, as its errors and breakpoints do."""
     called = [eqn for eqn in branch.jaxpr.eqns if eqn.primitive.name == "pure_callback"]
     modules = (eqn.params["callback"].callback_func.__module__ for eqn in called)
     return any(module.partition(".")[0] == "equinox" for module in modules)
@@ -177,7 +177,7 @@ _is_users: WeakKeyDictionary[Primitive, bool] = WeakKeyDictionary()
 
 
 def is_users(primitive: Primitive) -> bool:
-    """Return whether a primitive belongs neither to JAX nor to Equinox."""
+    """Return True if a primitive belongs neither to JAX nor to Equinox."""
     if primitive not in _is_users:
         _is_users.update(dict.fromkeys(_known_primitives(), False))
     return _is_users.setdefault(primitive, True)
@@ -217,7 +217,7 @@ def user_primitive_jaxpr(eqn: Any, within: Sequence[Any]) -> tuple[Any, str]:
 
 
 def _is_registered(eqn: Any) -> bool:
-    """Return whether a rule or an applicable expansion is registered.
+    """Return True if a rule or an applicable expansion is registered.
 
     Neither applies to keys and complex numbers, which have another form in the graph.
     """

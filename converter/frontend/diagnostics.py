@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
 TraceTest: TypeAlias = Callable[[Mapping[str, int | str]], bool]
-"""Return whether a function can be traced with these numbers or texts in place of names."""
+"""Return True if a function can be traced with these numbers or texts in place of names."""
 
 RAISED = (
     InconclusiveDimensionOperation,

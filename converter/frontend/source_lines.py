@@ -40,7 +40,7 @@ def line_of(sources: Iterable[Any]) -> str:
 
 
 def is_users_line(file: str) -> bool:
-    """Return whether a file belongs neither to an installed package nor to the converter."""
+    """Return True if a file belongs neither to an installed package nor to the converter."""
     return not file.startswith(_INSTALLED)
 
 

@@ -22,7 +22,7 @@ Path = tuple[Any, ...]
 
 
 def is_array_like(leaf: Any) -> bool:
-    """Return whether a leaf is a concrete or abstract array."""
+    """Return True if a leaf is a concrete or abstract array."""
     return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
 
 
@@ -93,18 +93,18 @@ def _refuse_specs(specs: Any) -> NoReturn:
 
 
 def _is_array(path: Path, leaf: Any) -> bool:
-    """Return whether an argument is an array; keyword arguments may be numbers, strings and
+    """Return True if an argument is an array; keyword arguments may be numbers, strings and
     functions."""
     return not _is_named(path) or is_array_like(leaf) or isinstance(leaf, (list, tuple))
 
 
 def _is_named(path: Path) -> bool:
-    """Return whether a path is of a keyword argument; paths start in the pair of both kinds."""
+    """Return True if a path is of a keyword argument; paths start in the pair of both kinds."""
     return bool(path[0].idx == 1)
 
 
 def _is_leaf(spec: Any) -> bool:
-    """Return whether an object is a single spec, not a pytree of specs."""
+    """Return True if an object is a single spec, not a pytree of specs."""
     if not isinstance(spec, (list, tuple)):
         return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))
     if _is_pair(spec):
@@ -114,7 +114,7 @@ def _is_leaf(spec: Any) -> bool:
 
 
 def _is_pair(spec: Any) -> bool:
-    """Return whether a spec is a pair of a shape and a dtype."""
+    """Return True if a spec is a pair of a shape and a dtype."""
     if not isinstance(spec, (list, tuple)) or len(spec) != 2:
         return False
     shape, dtype = spec

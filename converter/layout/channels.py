@@ -29,7 +29,7 @@ Order = tuple[int, ...]
 
 
 def reorder_channels(graph: Graph) -> bool:
-    """Reorder every region where this saves transposes, in place. Return whether anything
+    """Reorder every region where this saves transposes, in place. Return True if anything
     changed."""
     if not any(graph.count(op) for op in (ops.conv, ops.conv_transpose, ops.max_pool)):
         return _reorder_regions(graph)
@@ -222,7 +222,7 @@ def _small_axis_first_order(
 
 
 def _broadcasts_operand(node: Node, fixed: set[int]) -> bool:
-    """Return whether the node broadcasts an operand that is not a scalar."""
+    """Return True if the node broadcasts an operand that is not a scalar."""
     return node.op.broadcasts and any(
         v.shape != node.out.shape for v in _runtime_inputs(node, fixed)
     )
@@ -254,7 +254,7 @@ def _border_costs(
 
 
 def _accepts_order(reader: Node | None, order: Order, inverse: Order) -> bool:
-    """Return whether a reader accepts the reordered value without a transpose."""
+    """Return True if a reader accepts the reordered value without a transpose."""
     if reader is None:
         return False
     if reader.op.reduces:

@@ -103,7 +103,7 @@ def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
 def _has_pool_operator(
     kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, target: Target
 ) -> bool:
-    """Return whether the target has a pooling operator for this window and dtype."""
+    """Return True if the target has a pooling operator for this window and dtype."""
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
@@ -115,7 +115,7 @@ def _has_pool_operator(
 
 
 def _windows_contain_elements(node: Node) -> bool:
-    """Return whether no window is in padding only, where ``MaxPool`` does not give infinity.
+    """Return True if no window is in padding only, where ``MaxPool`` does not give infinity.
 
     A window that starts in padding has to extend beyond it, and must not step over the operand.
     """
@@ -130,7 +130,7 @@ def _windows_contain_elements(node: Node) -> bool:
 
 
 def windows_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
-    """Return whether no axis can be shorter than its window. ``window`` has the parameters of a
+    """Return True if no axis can be shorter than its window. ``window`` has the parameters of a
     pool."""
     parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
     return all(
@@ -243,7 +243,7 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
-    """Return whether a divisor is the number of elements of each window that are not padding."""
+    """Return True if a divisor is the number of elements of each window that are not padding."""
     space, params = pool.inputs[0].shape[2:], pool.params
     is_undilated = all(d == 1 for d in params["dilation"])
     if divisor.const is None or not dims.all_static(space) or not is_undilated:

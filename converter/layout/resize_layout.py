@@ -71,7 +71,7 @@ def _add_resize(
 
 
 def _prefers_gather(x: Value, axes: list[int], sizes: list[Dim]) -> bool:
-    """Return whether neighbours along the first of the axes are faster to gather than to resize."""
+    """Return True if neighbours along the first of the axes are faster to gather than to resize."""
     if not dims.all_static((x.shape[axes[0]], sizes[0])):
         return False
     inner = dims.size_product(x.shape[axes[-1] + 1 :])

@@ -42,7 +42,7 @@ class SiblingFamily(NamedTuple):
 
 
 def share_transposes(graph: Graph) -> bool:
-    """Transpose the equal parts of each value together, in place. Return whether there were any."""
+    """Transpose the equal parts of each value together, in place. Return True if there were any."""
     uses = graph.uses()
     # Only in the main graph: a body may read a value that it captures from outside at any time.
     similar_slices = (

@@ -68,7 +68,7 @@ def _unwrap_negative_indices(indices: Value, size: dims.Dim) -> Value:
 
 
 def _equals_size(value: Value, size: dims.Dim) -> bool:
-    """Return whether a value is this size, as a constant or as a symbolic dimension."""
+    """Return True if a value is this size, as a constant or as a symbolic dimension."""
     if (named := named_size(value)) is not None:
         return dims.same(named, size)
     source = source_behind(value, (ops.broadcast_in_dim, ops.convert_element_type))

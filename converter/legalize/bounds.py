@@ -30,7 +30,7 @@ from converter.legalize.doubts import doubted_promises
 Mode = lax.GatherScatterMode
 
 PromiseTest: TypeAlias = Callable[[Node, tuple[int, ...], list[Dim], Shape], bool]
-"""Return whether the promise of a node is accepted, given the indexed axes, their limits and the
+"""Return True if the promise of a node is accepted, given the indexed axes, their limits and the
 sizes of the windows."""
 
 
@@ -50,7 +50,7 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
     def accepts_promise(
         node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape
     ) -> bool:
-        """Return whether the promise of a node is known to be kept, or else accepted."""
+        """Return True if the promise of a node is known to be kept, or else accepted."""
         if _has_wide_windows(window, axes):
             return False
         is_kept = _is_promise_kept(node.inputs[1], limits)
@@ -91,7 +91,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
 
 
 def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
-    """Return whether the windows have more entries than the one that an index points to."""
+    """Return True if the windows have more entries than the one that an index points to."""
     return any(not dims.same(window[axis], 1) for axis in axes)
 
 
@@ -167,7 +167,7 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
 
 
 def _is_promise_kept(indices: Value, limits: list[Dim]) -> bool:
-    """Return whether all indices are known to be within bounds."""
+    """Return True if all indices are known to be within bounds."""
     if not limits or indices.kind == "const" or not dims.all_static(limits):
         return not limits or _are_known_in_bounds(indices, limits)
     return known_range(indices).within(0, min(limits))

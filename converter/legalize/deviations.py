@@ -37,7 +37,7 @@ def _is_finite_leaf(leaf: Value) -> bool:
 
 
 def _may_have_nan(node: Node) -> bool:
-    """Return whether the operand may have NaN."""
+    """Return True if the operand may have NaN."""
     x = node.inputs[0]
     return is_float(x.dtype) and known_range(x).nan
 
@@ -81,7 +81,7 @@ def _gelu_by_erfc(node: Node, editor: Editor) -> Value:
 
 
 def _is_computed(x: Value) -> bool:
-    """Return whether a value may be infinite: neither a parameter, which is assumed finite, nor
+    """Return True if a value may be infinite: neither a parameter, which is assumed finite, nor
     bounded."""
     interval = known_range(x)
     is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)

@@ -113,7 +113,7 @@ def _masked_by_bounds_tests(
 
 
 def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value]) -> bool:
-    """Return whether a mask is computed from comparisons that separate indices out of bounds from
+    """Return True if a mask is computed from comparisons that separate indices out of bounds from
     others."""
     roots, (_, limits) = index_roots(gather.inputs[1], body_operands), pointed(gather)
     compared = [
@@ -127,7 +127,7 @@ def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value])
 def _tests_index(
     node: Node, roots: set[int], limits: Sequence[Dim], body_operands: Mapping[int, Value]
 ) -> bool:
-    """Return whether one side is an index, unless the other is a number within bounds that it
+    """Return True if one side is an index, unless the other is a number within bounds that it
     equals."""
     for index, other in (node.inputs, node.inputs[::-1]):
         if index_roots(index, body_operands) & roots:
@@ -233,7 +233,7 @@ def _separate_cases(cases: list[Value]) -> Iterator[Value]:
 
 
 def is_masked_by(updates: Value, indices: Value) -> bool:
-    """Return whether a mask computed from the indices excludes some of the updates."""
+    """Return True if a mask computed from the indices excludes some of the updates."""
     index_ids = {id(value) for value in _elementwise_sources([indices]) if value.kind != "const"}
     producers = (value.node for value in _elementwise_sources([updates]) if value.node is not None)
     masks = [mask for node in producers for mask, _ in _masked_operands(node)]

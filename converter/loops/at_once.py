@@ -20,7 +20,7 @@ operands."""
 
 
 def is_batchable(node: Node, length: int) -> bool:
-    """Return whether JAX can batch a node and its batched results are small enough."""
+    """Return True if JAX can batch a node and its batched results are small enough."""
     if node.op is ops.scan:
         possible = all(is_batchable(inner, length) for inner in node.bodies["body"].nodes)
     else:
@@ -62,7 +62,7 @@ def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:
 
 
 def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool:
-    """Batch nodes before the loop, and let it scan their results. Return whether this pays off."""
+    """Batch nodes before the loop, and let it scan their results. Return True if this pays off."""
     results = {id(v): v for n in nodes for v in n.outputs}
     remaining = [node for node in scan.nodes if node not in nodes]
     inner_ids = {id(v) for n in remaining for v in n.operands()} | {
@@ -154,7 +154,7 @@ def defer_results(scan: Scan, editor: Editor) -> bool:
 def _is_worthwhile(
     missing: Sequence[Value], results: Sequence[StackedResult], nodes: Sequence[Node], length: int
 ) -> bool:
-    """Return whether stacking the missing values costs less than the nodes, and not much more
+    """Return True if stacking the missing values costs less than the nodes, and not much more
     memory."""
     if len(missing) - len(results) >= len(nodes) or not all(
         is_small_batch(v, length) for v in missing

@@ -14,7 +14,7 @@ from converter.ir.scalars import scalar
 
 
 def bound_states(graph: Graph) -> bool:
-    """Set the known ranges of the inputs of loop bodies. Return whether any range is new."""
+    """Set the known ranges of the inputs of loop bodies. Return True if any range is new."""
     return any([_bound_node(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
 
 
@@ -84,7 +84,7 @@ def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
 
 
 def _counts_up(inside: Value, after: Value) -> bool:
-    """Return whether a state increases by one, which cannot overflow below a limit."""
+    """Return True if a state increases by one, which cannot overflow below a limit."""
     node = after.made_by(ops.add)
     if node is None or inside not in node.inputs or inside.rank:
         return False

@@ -60,7 +60,7 @@ def _increment(carry: Carry) -> float | None:
 
 
 def has_states(scan: Scan, editor: Editor) -> bool:
-    """Return whether a result may depend on a state that changes and is not a counter."""
+    """Return True if a result may depend on a state that changes and is not a counter."""
     if scan.length > MAX_CONSTANT_STEPS:
         return True  # a counter of so many steps stays in the loop
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
@@ -190,12 +190,12 @@ def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
 
 
 def batch_loops(graph: Graph) -> bool:
-    """Rewrite scans without states as one batch, in place. Return whether there were any."""
+    """Rewrite scans without states as one batch, in place. Return True if there were any."""
     return _sweep_loops(graph, {ops.scan: _batch_scan})
 
 
 def shorten_loops(graph: Graph) -> bool:
-    """Move independent operations out of loops, in place. Return whether anything changed."""
+    """Move independent operations out of loops, in place. Return True if anything changed."""
     bounded = bound_states(graph)
     nested = set(_scans_in_loops(graph))
     return _sweep_loops(graph, {ops.scan: partial(_shorten_scan, nested=nested)}) or bounded

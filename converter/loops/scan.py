@@ -192,7 +192,7 @@ def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
 
 
 def is_small_batch(value: Value, length: int) -> bool:
-    """Return whether a batched value has a static size that is not too large."""
+    """Return True if a batched value has a static size that is not too large."""
     if not dims.all_static(value.shape):
         return False
     return (

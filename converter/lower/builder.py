@@ -77,7 +77,7 @@ class Builder:
         return self.node.outputs[0]
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Return whether the target's operator supports a dtype."""
+        """Return True if the target's operator supports a dtype."""
         return self.shared.target.takes(operator, dtype, self.opset)
 
     def operand(self, index: int = 0) -> Value:

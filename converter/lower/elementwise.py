@@ -71,7 +71,7 @@ class Term:
         return Term(self._b, self._b.cast(self.value, dtype), dtype)
 
     def supports(self, operator: str) -> bool:
-        """Return whether the target's operator supports the dtype."""
+        """Return True if the target's operator supports the dtype."""
         return self._b.takes(operator, self.dtype)
 
     def where(self, yes: TermOperand, no: TermOperand) -> Term:

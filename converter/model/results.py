@@ -131,7 +131,7 @@ def report(model: ir.Model) -> Report:
 
 
 def _is_norm_of_transpose(node: ir.Node) -> bool:
-    """Return whether a node is a norm over the last axes whose operand is transposed."""
+    """Return True if a node is a norm over the last axes whose operand is transposed."""
     if node.op_type not in ("LayerNormalization", "RMSNormalization"):
         return False
     normed = node.inputs[0]

@@ -109,7 +109,7 @@ def save(
 
 
 def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> bool:
-    """Return whether the weights go into a separate file."""
+    """Return True if the weights go into a separate file."""
     sizes = [tensor.nbytes for tensor in initial_tensors(model)]
     too_large = sum(sizes) > MAX_FILE_BYTES
     if too_large and external_data is not None and not external_data:

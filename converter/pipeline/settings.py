@@ -76,11 +76,11 @@ class PassSettings:
         return self.attention_layout or self.runtime.attention_layout
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Return whether the target has an operator for a dtype."""
+        """Return True if the target has an operator for a dtype."""
         return self.runtime.takes(operator, dtype, self.version)
 
     def fuses(self, name: str) -> bool:
-        """Return whether structures of this name are fused."""
+        """Return True if structures of this name are fused."""
         if isinstance(self.fuse, bool):
             return self.fuse
         return any(name in (requested, *NEEDS.get(requested, ())) for requested in self.fuse)

@@ -225,7 +225,7 @@ class Target:
                 )
 
     def takes(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Return whether an operator can be used for a dtype; other operators may replace it
+        """Return True if an operator can be used for a dtype; other operators may replace it
         otherwise.
 
         A dtype that is converted to another one counts as supported.
@@ -235,12 +235,12 @@ class Target:
         )
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Return whether the runtime and the standard have an operator for a dtype at an opset."""
+        """Return True if the runtime and the standard have an operator for a dtype at an opset."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
     def allows_dtype(self, op: Op, dtype: str) -> bool:
-        """Return whether an operation may have values of a dtype; few operations may have float8
+        """Return True if an operation may have values of a dtype; few operations may have float8
         and int4."""
         return all(
             op in supported_ops

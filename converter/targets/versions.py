@@ -26,7 +26,7 @@ class Versions:
         return Versions(max(self.low, other.low), min(highs, default=None))
 
     def __bool__(self) -> bool:
-        """Return whether the range has any release."""
+        """Return True if the range has any release."""
         return self.high is None or self.low < self.high
 
     def __contains__(self, version: str) -> bool:

@@ -62,7 +62,7 @@ POOL_SIZE = 1 << 16
 
 
 def has_resampling(graph: Graph) -> bool:
-    """Return whether operators of the graph compute sampling positions between pixels."""
+    """Return True if operators of the graph compute sampling positions between pixels."""
     return any(map(_computes_sampling_positions, graph.walk()))
 
 

@@ -130,7 +130,7 @@ def levels(model: Model) -> tuple[Level, ...]:
 
 
 def _is_mapped(model: Model) -> bool:
-    """Return whether the tensors of a model are in a separate file."""
+    """Return True if the tensors of a model are in a separate file."""
     if isinstance(model, (str, os.PathLike)):
         return Path(f"{os.fspath(model)}_data").exists()
     inner = model.model if isinstance(model, Export) else model

@@ -75,7 +75,7 @@ class Flow:
                 stack += self.sources(current) if follow(current) else []
 
     def depends_on_input(self, value: Value) -> bool:
-        """Return whether a value depends on an input of the graph."""
+        """Return True if a value depends on an input of the graph."""
         if id(value) not in self._from_input:
             is_dependent = any(id(v) in self._inputs for v in self.closure(value, lambda v: True))
             self._from_input[id(value)] = is_dependent
@@ -319,12 +319,12 @@ def _taken_bounds(node: Node, inputs: Sequence[Any], _: Any, sizes: named_sizes.
 
 
 def is_within_bounds(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> bool:
-    """Return whether all indices of a node are within their axes."""
+    """Return True if all indices of a node are within their axes."""
     return not any(_taken_bounds(node, inputs, None, sizes))
 
 
 def promises_in_bounds(node: Node) -> bool:
-    """Return whether a gather or scatter promises that its indices are within bounds."""
+    """Return True if a gather or scatter promises that its indices are within bounds."""
     if node.op not in VECTOR_INDEXED_OPS:
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -361,6 +361,6 @@ KINDS: Mapping[Op, SideKind] = {
 
 
 def may_have_sides(graph: Graph) -> bool:
-    """Return whether a converted graph has operations that ``Probe`` observes, or their lowered
+    """Return True if a converted graph has operations that ``Probe`` observes, or their lowered
     forms."""
     return any(node.op in KINDS or node.op is ops.take for node in graph.walk())

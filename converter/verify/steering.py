@@ -154,7 +154,7 @@ def _extra_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
 
 
 def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
-    """Return whether a function is small enough that many samples of it take little time."""
+    """Return True if a function is small enough that many samples of it take little time."""
     return (
         sum(1 for _ in graph.walk()) <= MAX_SMALL_NODES
         and count_numbers(graph, sizes) <= MAX_SMALL_WORK
@@ -238,7 +238,7 @@ class _Search:
         return observation.sides
 
     def _record_comparisons(self, results: np.ndarray) -> bool:
-        """Record the results of comparisons. Return whether one is new."""
+        """Record the results of comparisons. Return True if one is new."""
         earlier_results = self._compared if self._compared.size else np.zeros(results.size, bool)
         self._compared = earlier_results | results
         return bool((self._compared & ~earlier_results).any())
@@ -310,7 +310,7 @@ class _Search:
     def _may_replace(
         self, selected: Sequence[_Candidate], added: Sequence[_Candidate], candidate: _Candidate
     ) -> bool:
-        """Return whether a candidate may replace its parent: all sides of the parent are taken by
+        """Return True if a candidate may replace its parent: all sides of the parent are taken by
         others."""
         if candidate.parent is None:
             return False

@@ -163,7 +163,7 @@ class WeightAffine:
         return value.kind in ("const", "param") or id(value) in self._weights
 
     def _is_fixed(self, value: Value) -> bool:
-        """Return whether a value is known when the file is saved and may change."""
+        """Return True if a value is known when the file is saved and may change."""
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
@@ -223,7 +223,7 @@ class WeightAffine:
 
 
 def _gives_rank(part: LinearPart) -> bool:
-    """Return whether the result keeps its number of axes if the changed operand has fewer."""
+    """Return True if the result keeps its number of axes if the changed operand has fewer."""
     node = part.node
     other_operands = [v for i, v in enumerate(node.inputs) if i != part.index]
     return node.op.broadcasts and any(v.rank == node.out.rank for v in other_operands)
@@ -240,14 +240,14 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 
 
 def _covers(bias: Value, term: Value) -> bool:
-    """Return whether a bias keeps its size when a term is added."""
+    """Return True if a bias keeps its size when a term is added."""
     shape = dims.broadcast([bias.shape, term.shape])
     sizes = [[d for d in s or () if not dims.same(d, 1)] for s in (bias.shape, shape)]
     return shape is not None and dims.same_shape(*sizes)
 
 
 def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
-    """Return whether a slice does not overlap with the slices of the other readers of its
+    """Return True if a slice does not overlap with the slices of the other readers of its
     source."""
     other_readers = [reader for reader in readers if reader is not None and reader is not node]
     axis = known_cut(node)

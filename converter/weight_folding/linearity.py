@@ -188,7 +188,7 @@ below the inverse of it, overflow neither before nor after."""
 
 
 def is_moderate(value: Value, divides: bool) -> bool:
-    """Return whether a constant is far from the limits of floats; parameters are checked when
+    """Return True if a constant is far from the limits of floats; parameters are checked when
     saving."""
     number = scalar(value)
     if number is None and value.kind != "const":
@@ -209,14 +209,14 @@ WEIGHT_SIZES = {"least": 0.0, "most": MAX_SCALED_WEIGHT}
 
 
 def keeps_finite(value: Value, divides: bool) -> bool:
-    """Return whether a factor has an allowed size, by its numbers if it has any, else by its
+    """Return True if a factor has an allowed size, by its numbers if it has any, else by its
     form."""
     within = _is_within(value, **sizes_of_factor(divides))
     return (not divides or _is_kept_from_zero(value)) if within is None else within
 
 
 def may_be_scaled(weights: Value) -> bool:
-    """Return whether weights are small enough or have no numbers yet."""
+    """Return True if weights are small enough or have no numbers yet."""
     within = _is_within(weights, **WEIGHT_SIZES)
     return within is None or within
 
@@ -230,7 +230,7 @@ def _is_within(value: Value, least: float, most: float) -> bool | None:
 
 
 def _is_kept_from_zero(value: Value) -> bool:
-    """Return whether a value is a sum with a positive number, or its root: ``sqrt(variance +
+    """Return True if a value is a sum with a positive number, or its root: ``sqrt(variance +
     epsilon)``."""
     node = value.node
     while node is not None and (node.op.moves or node.op is ops.sqrt):

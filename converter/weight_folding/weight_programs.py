@@ -68,7 +68,7 @@ MAX_DUPLICATE_BYTES = 1 << 16
 
 
 def _only_moves_kept(value: Value, leaves: dict[int, Value], kept_ids: set[int]) -> bool:
-    """Return whether a program only moves the numbers of a parameter that is in the file anyway."""
+    """Return True if a program only moves the numbers of a parameter that is in the file anyway."""
     if (
         size_in_bytes(value) <= MAX_DUPLICATE_BYTES
         or len(leaves) != 1

@@ -33,7 +33,7 @@ def sum_by_product(node: Node, editor: Editor) -> Value | None:
 
 
 def _depends_on_sizes_only(x: Value) -> bool:
-    """Return whether a value is computed from constants and sizes only: such sums stay below
+    """Return True if a value is computed from constants and sizes only: such sums stay below
     2**53."""
     return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
 
@@ -139,7 +139,7 @@ def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
 
 
 def _may_overflow(x: Value, y: Value) -> bool:
-    """Return whether the lowest integer may be divided by -1; 8 and 16 bits are divided in 32
+    """Return True if the lowest integer may be divided by -1; 8 and 16 bits are divided in 32
     bits."""
     is_wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
     return is_wide and not (

@@ -90,7 +90,7 @@ def propagate_nan(model: ir.Model) -> None:
 
 
 def _is_number(value: ir.Value) -> bool:
-    """Return whether a value is known to have no NaN."""
+    """Return True if a value is known to have no NaN."""
     constant = value.const_value
     return constant is not None and constant.size <= 1024 and not np.isnan(constant.numpy()).any()
 

@@ -107,7 +107,7 @@ def _moves_through(node: ir.Node, moves: Moves) -> MovedNodes:
 
 
 def _merges(node: ir.Node) -> bool:
-    """Return whether a reshape does more than adding and removing axes of size one."""
+    """Return True if a reshape does more than adding and removing axes of size one."""
     if node.op_type != "Reshape":
         return False
     before, after = node.inputs[0], node.outputs[0]
@@ -118,7 +118,7 @@ def _merges(node: ir.Node) -> bool:
 
 
 def _drops_first(node: ir.Node) -> bool:
-    """Return whether the second axis may become the first one."""
+    """Return True if the second axis may become the first one."""
     before, after = node.inputs[0], node.outputs[0]
     if before is None or before.shape is None or after.shape is None:
         return True
@@ -168,7 +168,7 @@ def _set_ranks(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
 
 
 def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
-    """Return whether both operands may be transposed while one of them is an output of the
+    """Return True if both operands may be transposed while one of them is an output of the
     graph."""
     are_transposed = all(moves[v] for v in node.inputs)
     is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
@@ -180,7 +180,7 @@ def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
 
 
 def _may_lose_transpose(value: ir.Value, moved: MovedNodes) -> bool:
-    """Return whether the fusion may remove a transpose without applying it."""
+    """Return True if the fusion may remove a transpose without applying it."""
     converted = MovedNodes.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
     return converted and MovedNodes.OUTER in moved and _rank(value) >= 3
 

@@ -55,7 +55,7 @@ BARRIERS = frozenset(
 
 
 def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
-    """Return whether there is a kernel for a mode that scales these axes of a value of this
+    """Return True if there is a kernel for a mode that scales these axes of a value of this
     rank."""
     return mode not in SCALED_AXES or any(
         set(axes) <= supported for supported in SCALED_AXES[mode].get(rank, ())
@@ -180,7 +180,7 @@ def _renumber_axes(axes: list[int]) -> Order:
 
 
 def _merges(node: Node) -> bool:
-    """Return whether a node is a reshape that does more than adding and removing axes of size
+    """Return True if a node is a reshape that does more than adding and removing axes of size
     one."""
     shapes = (node.inputs[0].shape, node.out.shape) if node.op is ops.reshape else ((), ())
     before, after = ([d for d in shape if not dims.same(d, 1)] for shape in shapes)
