@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from jax.extend.core import Primitive
 
-from converter.decompositions.registered import Applies, DecompositionFunction, always, registering
+from converter.decompositions.registered import Applies, DecompositionFunction, always, register_as
 from converter.frontend.calls import is_users
 from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
@@ -63,7 +63,7 @@ def expansion(
             applies.
     """
     operations = [*map(_find_operation, primitives)]
-    return registering(outside.expansions.add, operations, ignores, applies=only)
+    return register_as(outside.expansions.add, operations, ignores, applies=only)
 
 
 @contextmanager

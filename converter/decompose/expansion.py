@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from converter import decompositions
-from converter.decompositions.complex.complex_rules import in_reals, is_known_real
-from converter.decompositions.registered import OWN_EXPANSIONS, DecompositionFunction, Expansion
+from converter.decompositions.complex.complex_rules import is_known_real, rule_on_real_parts
+from converter.decompositions.registered import BUILTIN_EXPANSIONS, DecompositionFunction, Expansion
 from converter.errors import Unsupported
 from converter.frontend.array_forms import (
     COMPLEX,
@@ -99,7 +99,7 @@ def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[An
         return None
     if not expansion.applies(types, node.params):
         return None
-    return trace_expansion(expansion.called(node.params), types)
+    return trace_expansion(expansion.bind(node.params), types)
 
 
 def _complex_jaxpr(node: Node, meaning: HeldFunction) -> Any:
@@ -109,10 +109,10 @@ def _complex_jaxpr(node: Node, meaning: HeldFunction) -> Any:
     pairs = zip(types, node.inputs, strict=True)
     real = [is_complex(aval.dtype) and is_known_real(value) for aval, value in pairs]
     all_params = {**node.params, **meaning.hints}
-    function = in_reals(primitive, types, real, all_params, node.params)
+    function = rule_on_real_parts(primitive, types, real, all_params, node.params)
     if function is not None:
         return trace_expansion(function, node.inputs)
-    builtin = OWN_EXPANSIONS.get(primitive.name)
+    builtin = BUILTIN_EXPANSIONS.get(primitive.name)
     if (builtin and builtin.of_complex) or not any(is_complex(aval.dtype) for aval in types):
         return _apply_expansion(decompositions.find_decomposition(primitive.name), node, types)
     return None
@@ -158,7 +158,7 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
     if expansion is None:  # JAX's implementation, vectorized over all elements
         function = partial(primitive.impl, use_vmap=True, **node.params)
         return lambda *xs: function(*meaning.to_jax_arrays(xs))
-    return expansion.called(node.params)
+    return expansion.bind(node.params)
 
 
 def _apply_to_numbers(meaning: HeldFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:

@@ -15,7 +15,7 @@ Arrays: TypeAlias = tuple[jax.Array, ...]
 Combine: TypeAlias = Callable[[Sequence[jax.Array], Sequence[jax.Array]], Arrays]
 
 
-def only_operation(jaxpr: Any) -> str | None:
+def single_operation(jaxpr: Any) -> str | None:
     """The name of the primitive that a jaxpr applies to its two scalars and nothing else."""
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2:
         return None
@@ -24,7 +24,7 @@ def only_operation(jaxpr: Any) -> str | None:
     return str(eqn.primitive.name) if is_whole else None
 
 
-def combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
+def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
     """Function of two tuples of scalars, a jaxpr, for tuples of arrays of one shape."""
     scalars = jex.jaxpr_as_fun(jex.ClosedJaxpr(jaxpr, consts))
 
@@ -47,21 +47,21 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
     **Arguments:** as many arrays as initial values, in this order; the computation is associative.
     """
     count = len(operands) // 2
-    combine = combination(jaxpr.jaxpr, jaxpr.consts)
-    xs = tuple(lines(x, dimensions) for x in operands[:count])
+    combine = vectorized_combination(jaxpr.jaxpr, jaxpr.consts)
+    xs = tuple(reduced_axes_last(x, dimensions) for x in operands[:count])
     first = tuple(jnp.broadcast_to(v, xs[0].shape[:-1]) for v in operands[count:])
     size = xs[0].shape[-1]
     if not isinstance(size, int):
-        in_a_row = tuple(jnp.moveaxis(x, -1, 0) for x in xs)
-        return lax.scan(lambda so_far, one: (combine(so_far, one), None), first, in_a_row)[0]
+        sequence = tuple(jnp.moveaxis(x, -1, 0) for x in xs)
+        return lax.scan(lambda state, entry: (combine(state, entry), None), first, sequence)[0]
     if size == 1:
         return tuple(x[..., 0] for x in xs)
     if not size:
         return first
-    return combine(first, [x[..., 0] for x in combined(combine, xs)])
+    return combine(first, [x[..., 0] for x in combine_neighbours(combine, xs)])
 
 
-def combined(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def combine_neighbours(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Neighbours on the last axis combined until one is left, which has an axis of one."""
     while (size := xs[0].shape[-1]) > 1:
         even, odd = (
@@ -73,12 +73,12 @@ def combined(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
     return xs
 
 
-def lines(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
+def reduced_axes_last(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
     """``x`` as [axes that stay…, all that is reduced]."""
-    kept = [i for i in range(x.ndim) if i not in dimensions]
+    kept_axes = [i for i in range(x.ndim) if i not in dimensions]
     sizes = [x.shape[i] for i in dimensions]
-    turned = jnp.transpose(x, (*kept, *dimensions))
-    return turned.reshape(*(x.shape[i] for i in kept), math.prod(sizes))
+    transposed = jnp.transpose(x, (*kept_axes, *dimensions))
+    return transposed.reshape(*(x.shape[i] for i in kept_axes), math.prod(sizes))
 
 
 def scatter_apply(
@@ -98,13 +98,13 @@ def scatter_apply(
     """
     for _ in range(x.ndim):
         fn = jax.vmap(fn)
-    none, ones = jnp.zeros(x.shape, jnp.int32), jnp.ones(shape, jnp.int32)
-    times = lax.scatter_add(none, indices, ones, dimension_numbers, mode=mode)
+    zeros, ones = jnp.zeros(x.shape, jnp.int32), jnp.ones(shape, jnp.int32)
+    counts = lax.scatter_add(zeros, indices, ones, dimension_numbers, mode=mode)
     if unique or math.prod(indices.shape[:-1]) == 1:
-        return jnp.where(times > 0, fn(x), x)
+        return jnp.where(counts > 0, fn(x), x)
 
-    def again(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        left, y = state
-        return left - 1, jnp.where(left > 0, fn(y), y)
+    def apply_once(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        remaining, y = state
+        return remaining - 1, jnp.where(remaining > 0, fn(y), y)
 
-    return lax.while_loop(lambda state: jnp.any(state[0] > 0), again, (times, x))[1]
+    return lax.while_loop(lambda state: jnp.any(state[0] > 0), apply_once, (counts, x))[1]

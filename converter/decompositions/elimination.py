@@ -10,16 +10,16 @@ from converter.decompositions.matrices import (
     Index,
     collect,
     collect_rows,
-    entry,
-    exchange,
+    exchanged_positions,
     iterate,
-    taken,
+    take_index,
+    take_per_matrix,
 )
 from converter.decompositions.registered import decomposition
 from converter.decompositions.triangles import unit_solve
 from converter.errors import Unsupported
 
-Rest = tuple[jax.Array, jax.Array]
+EliminationStep = tuple[jax.Array, jax.Array]
 """What a step leaves of a matrix, and the row that it has made."""
 
 
@@ -35,15 +35,17 @@ def cholesky(x: jax.Array) -> jax.Array:
     size = x.shape[-1]
     rows = lax.iota(jnp.int32, size)
     below = rows[:, None] > rows
-    whole = jnp.where(below, x, matrices.adjoint(x))
+    symmetric = jnp.where(below, x, matrices.adjoint(x))
     if jnp.iscomplexobj(x):
-        whole = jnp.where(rows[:, None] == rows, jnp.real(x), whole)
+        symmetric = jnp.where(rows[:, None] == rows, jnp.real(x), symmetric)
 
-    def step(k: Index, remaining: jax.Array) -> Rest:
-        line = entry(remaining, k, -2)
-        return remaining - entry(remaining, k, -1) * (line / jnp.real(entry(line, k, -1))), line
+    def step(k: Index, remaining: jax.Array) -> EliminationStep:
+        line = take_index(remaining, k, -2)
+        return remaining - take_index(remaining, k, -1) * (
+            line / jnp.real(take_index(line, k, -1))
+        ), line
 
-    _, lines = collect_rows(size, step, whole)
+    _, lines = collect_rows(size, step, symmetric)
     pivots = jnp.real(matrices.diagonal(lines))
     factor = matrices.adjoint(lines / jnp.sqrt(pivots)[..., None])
     if jnp.iscomplexobj(x):
@@ -62,8 +64,8 @@ def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
     """
 
     def step(k: Index, remaining: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
-        line = entry(factor, k, -2)[..., 0, :]
-        x, y = entry(line, k, -1), entry(remaining, k, -1)
+        line = take_index(factor, k, -2)[..., 0, :]
+        x, y = take_index(line, k, -1), take_index(remaining, k, -1)
         largest = jnp.maximum(jnp.abs(x), jnp.abs(y))
         safe = jnp.where(y == 0, jnp.ones_like(largest), largest)
         length = jnp.sqrt((x / safe) ** 2 + (y / safe) ** 2)
@@ -94,32 +96,36 @@ def lu(x: jax.Array) -> Arrays:
     """
     *stack, height, width = x.shape
     count, rows = min(height, width), lax.iota(jnp.int32, height + 1)
-    following = jnp.asarray(_orders_without(height))
+    following = jnp.asarray(_remaining_orders(height))
 
     def step(k: Index, state: Arrays) -> tuple[Arrays, Arrays]:
         matrix, order = state
-        lead = entry(matrix, k, -1)
-        place = jnp.argmax(_lu_size(taken(lead, order, -2)), axis=-2).astype(jnp.int32)
-        own = _at(order, place)
-        top = taken(matrix, own, -2)
-        pivot = entry(top, k, -1)
+        lead = take_index(matrix, k, -1)
+        position = jnp.argmax(_pivot_size(take_per_matrix(lead, order, -2)), axis=-2).astype(
+            jnp.int32
+        )
+        row = _rows_at(order, position)
+        top = take_per_matrix(matrix, row, -2)
+        pivot = take_index(top, k, -1)
         factors = lead / jnp.where(pivot == 0, jnp.ones_like(pivot), pivot)
-        order = _at(order, jnp.reshape(entry(following, place, 0), order.shape))
-        return (matrix - factors * top, order), (place, own, top, factors)
+        order = _rows_at(order, jnp.reshape(take_index(following, position, 0), order.shape))
+        return (matrix - factors * top, order), (position, row, top, factors)
 
     # A row of zeros is what those that are left are followed by.
-    longer = matrices.padded(x, height + 1, width)
+    longer = matrices.pad_zeros(x, height + 1, width)
     start: Arrays = (longer, jnp.broadcast_to(rows, (*stack, height + 1)))
-    (_, remaining), (places, own, tops, factors) = collect(count, step, start)
-    places, own = (jnp.moveaxis(each[..., 0], 0, -1) for each in (places, own))
-    order = jnp.concatenate([own, remaining[..., : height - count]], -1)
-    lower = taken(jnp.moveaxis(factors[..., 0], 0, -1), order, -2)
-    lower_part = jnp.tril(matrices.padded(lower, height, width), -1)
+    (_, remaining), (positions, pivot_rows, tops, factors) = collect(count, step, start)
+    positions, pivot_rows = (
+        jnp.moveaxis(indices[..., 0], 0, -1) for indices in (positions, pivot_rows)
+    )
+    order = jnp.concatenate([pivot_rows, remaining[..., : height - count]], -1)
+    lower = take_per_matrix(jnp.moveaxis(factors[..., 0], 0, -1), order, -2)
+    lower_part = jnp.tril(matrices.pad_zeros(lower, height, width), -1)
     upper = jnp.triu(jnp.moveaxis(tops[..., 0, :], 0, -2))
-    return lower_part + matrices.padded(upper, height, width), places + rows[:count], order
+    return lower_part + matrices.pad_zeros(upper, height, width), positions + rows[:count], order
 
 
-def _orders_without(size: int) -> np.ndarray:
+def _remaining_orders(size: int) -> np.ndarray:
     """By a place of ``size`` the other places in the order that LAPACK leaves: the first one comes
     to where that is missing. The place behind all follows.
     """
@@ -128,14 +134,14 @@ def _orders_without(size: int) -> np.ndarray:
     return orders
 
 
-def _at(order: jax.Array, places: jax.Array) -> jax.Array:
+def _rows_at(order: jax.Array, positions: jax.Array) -> jax.Array:
     """Numbers of rows at places."""
     if order.ndim == 1:
-        return entry(order, places, 0)
-    return jnp.take_along_axis(order, places, -1, mode="promise_in_bounds")
+        return take_index(order, positions, 0)
+    return jnp.take_along_axis(order, positions, -1, mode="promise_in_bounds")
 
 
-def _lu_size(x: jax.Array) -> jax.Array:
+def _pivot_size(x: jax.Array) -> jax.Array:
     """What pivots are chosen by, as in LAPACK: of complex numbers the sum of both parts'."""
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
@@ -147,7 +153,9 @@ def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax
     rows = lax.iota(jnp.int32, permutation_size)[:, None]
 
     def step(k: Index, order: jax.Array) -> jax.Array:
-        return taken(order, exchange(k, entry(pivots, k, -1), permutation_size), -2)
+        return take_per_matrix(
+            order, exchanged_positions(k, take_index(pivots, k, -1), permutation_size), -2
+        )
 
     return iterate(count, step, jnp.broadcast_to(rows, (*stack, permutation_size, 1)))[..., 0]
 
@@ -177,29 +185,29 @@ def triangular_solve(
     if unit_diagonal:
         x = unit_solve(a, b, lower=lower)
     elif b.shape[-2] <= matrices.UNROLLED:
-        x = _substituted(a, b, lower)
+        x = _substitute_rows(a, b, lower)
     else:
         pivots = matrices.diagonal(a)[..., None]
         x = lax.cond(
             jnp.any(pivots == 0),
-            lambda: _substituted(a, b, lower),
+            lambda: _substitute_rows(a, b, lower),
             lambda: unit_solve(a / pivots, b / pivots, lower=lower),
         )
     return x if left_side else x.mT
 
 
-def _substituted(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
+def _substitute_rows(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
     """``x`` of ``a @ x = b`` for a triangle, row by row (Golub and Van Loan, algorithm 3.1.3)."""
     size = b.shape[-2]
     rows = lax.iota(jnp.int32, size)[:, None]
 
     def step(count: Index, left: jax.Array) -> jax.Array:
         k = count if lower else size - 1 - count
-        column = entry(a, k, -1)
-        solved = entry(left, k, -2) / entry(column, k, -2)
+        column = take_index(a, k, -1)
+        solved = take_index(left, k, -2) / take_index(column, k, -2)
         following = rows > k if lower else rows < k
-        rest = jnp.where(following, left - column * solved, left)
-        return jnp.where(rows == k, solved, rest)
+        remaining = jnp.where(following, left - column * solved, left)
+        return jnp.where(rows == k, solved, remaining)
 
     return iterate(size, step, b)
 
@@ -220,8 +228,8 @@ def tridiagonal_solve(
     to the right.
     """
     if perturb_singular:
-        why = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
-        raise Unsupported(why)
+        reason = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
+        raise Unsupported(reason)
     low, mid, up = (jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above))
     right = jnp.moveaxis(b, -2, 0)
     up = jnp.concatenate([up[:-1], jnp.zeros_like(up[:1])])
@@ -229,27 +237,32 @@ def tridiagonal_solve(
     last, rows = lax.scan(_eliminate, start, (low[1:], mid[1:], up[1:], right[1:]))
     final = last[2] / last[0]
     end: Arrays = (final, jnp.zeros_like(final))
-    _, others = lax.scan(_substitute, end, rows, reverse=True)
-    return jnp.moveaxis(jnp.concatenate([others, final[None]]), 0, -2)
+    _, right_side = lax.scan(_substitute, end, rows, reverse=True)
+    return jnp.moveaxis(jnp.concatenate([right_side, final[None]]), 0, -2)
 
 
 def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
     """What is left of a row without its first diagonal, and the row that took it out."""
-    first, second, others = top
-    lead, own, further, value = following
+    first, second, right_side = top
+    lead, second_entry, further, value = following
     swap = jnp.abs(lead) > jnp.abs(first)
     factor = jnp.where(swap, first, lead) / jnp.where(swap, lead, first)
 
-    def either(exchanged: jax.Array, kept: jax.Array | int) -> jax.Array:
-        return jnp.where(swap, exchanged, kept)
+    def select(exchanged: jax.Array, unchanged: jax.Array | int) -> jax.Array:
+        return jnp.where(swap, exchanged, unchanged)
 
-    done = either(lead, first), either(own, second), either(further, 0), either(value, others)
-    left = (
-        either(second - factor * own, own - factor * second),
-        either(-factor * further, further),
-        either(others - factor * value, value - factor * others),
+    eliminated = (
+        select(lead, first),
+        select(second_entry, second),
+        select(further, 0),
+        select(value, right_side),
     )
-    return left, done
+    remaining = (
+        select(second - factor * second_entry, second_entry - factor * second),
+        select(-factor * further, further),
+        select(right_side - factor * value, value - factor * right_side),
+    )
+    return remaining, eliminated
 
 
 def _substitute(state: Arrays, line: Arrays) -> tuple[Arrays, jax.Array]:

@@ -22,7 +22,7 @@ from converter.decompositions.matrices import (
     adjoint,
     diagonal,
     outer,
-    scale_of,
+    safe_scale,
     squares,
 )
 from converter.decompositions.reflections import qr
@@ -31,7 +31,7 @@ from converter.ir.complex_pairs import real_dtype
 
 State = tuple[jax.Array, jax.Array]
 
-TOGETHER = 4
+ROUNDING_FACTOR = 4
 """So many times that is what rounding leaves in all entries outside of the diagonal together."""
 
 
@@ -46,20 +46,20 @@ def eigh(
     """
     size = x.shape[-1]
     half = jnp.tril(x, -1) if lower else jnp.triu(x, 1)
-    whole = half + adjoint(half) + jnp.eye(size, dtype=x.dtype) * jnp.real(x)
-    scale = scale_of(whole, (-2, -1))
-    scaled = scale * whole
+    symmetric = half + adjoint(half) + jnp.eye(size, dtype=x.dtype) * jnp.real(x)
+    scale = safe_scale(symmetric, (-2, -1))
+    scaled = scale * symmetric
     length = jnp.sqrt(jnp.sum(squares(scaled), (-2, -1)))
-    tolerance = (TOGETHER * rounding_units(size, x.dtype) * length)[..., None, None]
+    tolerance = (ROUNDING_FACTOR * rounding_units(size, x.dtype) * length)[..., None, None]
     unit = size / jnp.where(tolerance > 0, tolerance, 1)
-    rows = made_diagonal(
-        _eye(x, size),
+    rows = diagonalize(
+        _unit_matrices(x, size),
         lambda rows: rows @ scaled @ adjoint(rows),
         lambda matrix: unit * jnp.abs(matrix),
         lambda above: jnp.sqrt(2 * jnp.sum(above * above, (-2, -1))) / size,
     )
     vectors = adjoint(
-        nearer_orthonormal(rows)
+        improve_orthonormality(rows)
     )  # the rounding of all rotations is mostly in the lengths
     vectors = jnp.where(jnp.isfinite(length)[..., None, None], vectors, jnp.nan)
     # Rayleigh's quotients are free of that rounding.
@@ -90,8 +90,8 @@ def svd(
         values, *vectors = svd(adjoint(x), **options, subset_by_index=subset_by_index)
         return (values, *(adjoint(v) for v in reversed(vectors)))
     if width == 0:
-        return _empty(x, full_matrices, compute_uv)
-    scale = scale_of(x, (-2, -1))
+        return _empty_result(x, full_matrices, compute_uv)
+    scale = safe_scale(x, (-2, -1))
     q, r = qr(scale * x, pivoting=False, full_matrices=full_matrices)
     rows, left = _orthogonal_rows(r[..., :width, :])
     values = jnp.sqrt(jnp.sum(squares(rows), -1))
@@ -112,18 +112,20 @@ def _directions(rows: jax.Array) -> jax.Array:
     """Those of rows that are orthogonal, and any for rows of zeros, or too small to have one."""
     lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
     directions = rows / jnp.where(lengths > 0, lengths, 1)
-    apart = jnp.abs(directions @ adjoint(directions) - jnp.eye(rows.shape[-2], dtype=rows.dtype))
+    deviation = jnp.abs(
+        directions @ adjoint(directions) - jnp.eye(rows.shape[-2], dtype=rows.dtype)
+    )
 
-    def others() -> jax.Array:
+    def from_qr() -> jax.Array:
         right, upper = qr(adjoint(rows), pivoting=False, full_matrices=False)
         negative = jnp.real(diagonal(upper))[..., None] < 0
         return jnp.where(negative, -adjoint(right), adjoint(right))
 
-    sound = jnp.max(apart) < jnp.sqrt(jnp.finfo(apart.dtype).eps)
-    return lax.cond(sound, lambda: nearer_orthonormal(directions), others)
+    is_accurate = jnp.max(deviation) < jnp.sqrt(jnp.finfo(deviation.dtype).eps)
+    return lax.cond(is_accurate, lambda: improve_orthonormality(directions), from_qr)
 
 
-def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
+def _empty_result(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
     """What a matrix without columns has: no values, and left vectors if all are wanted."""
     none = jnp.zeros((*x.shape[:-2], 0), real_dtype(x.dtype))
     left, right = qr(x, pivoting=False, full_matrices=full_matrices)
@@ -143,35 +145,35 @@ def _orthogonal_rows(r: jax.Array) -> State:
         bound = units * outer(lengths, lengths)
         return jnp.where(bound > 0, jnp.abs(matrix) / jnp.where(bound > 0, bound, 1), 0)
 
-    start = jnp.concatenate([r, _eye(r, size)], -1)
-    both = made_diagonal(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
+    start = jnp.concatenate([r, _unit_matrices(r, size)], -1)
+    both = diagonalize(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
     # Most of the rounding of all rotations is in the lengths.
     both = both / jnp.sqrt(jnp.sum(squares(both[..., size:]), -1, keepdims=True))
     return both[..., :size], both[..., size:]
 
 
-def _eye(x: jax.Array, size: int) -> jax.Array:
+def _unit_matrices(x: jax.Array, size: int) -> jax.Array:
     """A unit matrix for each of the matrices."""
     return jnp.broadcast_to(jnp.eye(size, dtype=x.dtype), (*x.shape[:-2], size, size))
 
 
 # ------------------------------------------------------------------------------------- rotations
 
-MOST_STEPS = 400
+MAX_STEPS = 400
 """Several times what any matrix took that was tried: 56 of 200 rows."""
 
-NEAR_ROUNDING = 64
+CONVERGED_FACTOR = 64
 """So many times what rounding leaves: from there on a step that brings nothing is the last."""
 
-NOISE = 0.5
+ROTATION_THRESHOLD = 0.5
 """Entries of so many times what rounding leaves are no reason to turn anything."""
 
 
-def made_diagonal(
+def diagonalize(
     rows: jax.Array,
     matrix_of: Callable[[jax.Array], jax.Array],
     excess: Callable[[jax.Array], jax.Array],
-    measured: Callable[[jax.Array], jax.Array],
+    measure: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
     """Rows, turned until the matrix that ``matrix_of`` makes of them is diagonal within rounding,
     or near it and no nearer.
@@ -182,23 +184,27 @@ def made_diagonal(
     size = rows.shape[-2]
     above = np.triu(np.ones((size, size), bool), 1)
 
-    def seen(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def measure_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         matrix = matrix_of(rows)
         units = jnp.where(above, excess(matrix), 0)
-        return measured(units), _tangents(jnp.where(units > NOISE, matrix, 0), diagonal(matrix))
+        return measure(units), _tangents(
+            jnp.where(units > ROTATION_THRESHOLD, matrix, 0), diagonal(matrix)
+        )
 
-    def go_on(loop: Any) -> jax.Array:
-        count, before, now, *_ = loop
-        return (count < MOST_STEPS) & jnp.any((now > 1) & ((now > NEAR_ROUNDING) | (now < before)))
+    def is_unfinished(loop: Any) -> jax.Array:
+        count, before, current, *_ = loop
+        return (count < MAX_STEPS) & jnp.any(
+            (current > 1) & ((current > CONVERGED_FACTOR) | (current < before))
+        )
 
-    def again(loop: Any) -> Any:
-        count, _, now, tangents, rows = loop
+    def rotate(loop: Any) -> Any:
+        count, _, current, tangents, rows = loop
         rows = _nearest_rotation(tangents) @ rows
-        return count + 1, now, *seen(rows), rows
+        return count + 1, current, *measure_rows(rows), rows
 
-    now, tangents = seen(rows)
-    loop = (jnp.int32(0), jnp.full_like(now, jnp.inf), now, tangents, rows)
-    return lax.while_loop(go_on, again, loop)[-1]
+    current, tangents = measure_rows(rows)
+    loop = (jnp.int32(0), jnp.full_like(current, jnp.inf), current, tangents, rows)
+    return lax.while_loop(is_unfinished, rotate, loop)[-1]
 
 
 def _tangents(above: jax.Array, values: jax.Array) -> jax.Array:
@@ -208,18 +214,18 @@ def _tangents(above: jax.Array, values: jax.Array) -> jax.Array:
     algorithm 8.5.1). A complex entry is turned to a real one first.
     """
     values = values.real
-    apart = values[..., None, :] - values[..., None]
+    differences = values[..., None, :] - values[..., None]
     size = jnp.abs(above) if jnp.iscomplexobj(above) else above
     kind = jnp.finfo(size.dtype)
     most = jnp.sqrt(kind.max) / 2
-    ratio = jnp.clip(size / jnp.where(apart == 0, kind.tiny, apart), -most, most)
+    ratio = jnp.clip(size / jnp.where(differences == 0, kind.tiny, differences), -most, most)
     tangent = ratio / (0.5 + jnp.sqrt(0.25 + ratio * ratio))
     if size is not above:
         tangent = tangent * jnp.where(size == 0, 1, above / jnp.where(size == 0, 1, size))
     return tangent - adjoint(tangent)
 
 
-SERIES, OFF = (-0.448, 0.158), 0.0043
+SERIES, SERIES_ERROR = (-0.448, 0.158), 0.0043
 """Of ``1 / sqrt(1 + s)`` between 0 and 1: ``1 + a s + b s**2``, and how far it is off at most."""
 
 
@@ -237,13 +243,13 @@ def _nearest_rotation(tangents: jax.Array) -> jax.Array:
     first, last = SERIES
     series = eye - first * part * second + last * (part * part) * fourth
     turn = (eye - jnp.sqrt(part) * tangents) @ series
-    left = OFF
+    left = SERIES_ERROR
     while left > jnp.finfo(turn.dtype).eps / 4:
-        turn, left = nearer_orthonormal(turn), 1.5 * left**2
+        turn, left = improve_orthonormality(turn), 1.5 * left**2
     return turn
 
 
-def nearer_orthonormal(rows: jax.Array) -> jax.Array:
+def improve_orthonormality(rows: jax.Array) -> jax.Array:
     """Rows that are almost orthonormal, brought nearer to it (Newton and Schulz)."""
     return 1.5 * rows - 0.5 * (rows @ adjoint(rows) @ rows)
 

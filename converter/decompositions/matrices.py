@@ -20,7 +20,7 @@ UNROLLED = 4
 
 def iterate(rounds: int, body: Callable[[Index, State], State], state: State) -> State:
     """``body(i, state)`` for every ``i`` from zero to ``rounds - 1``."""
-    return collect(rounds, lambda i, each: (body(i, each), ()), state)[0]
+    return collect(rounds, lambda i, state_now: (body(i, state_now), ()), state)[0]
 
 
 def collect(
@@ -31,11 +31,11 @@ def collect(
     """
     if rounds > UNROLLED:
         numbers = lax.iota(jnp.int32, rounds)[:, None]
-        return lax.scan(lambda each, i: body(i, each), state, numbers)
+        return lax.scan(lambda state_now, i: body(i, state_now), state, numbers)
     results = []
     for i in range(rounds):
-        state, more = body(i, state)
-        results.append(more)
+        state, step_results = body(i, state)
+        results.append(step_results)
     return state, tuple(map(jnp.stack, zip(*results, strict=True)))
 
 
@@ -45,7 +45,7 @@ def collect_rows(
     """``collect``, of a body that gives a row of a matrix ``[..., 1, columns]``: the matrix."""
     if rounds > UNROLLED:
         numbers = lax.iota(jnp.int32, rounds)[:, None]
-        state, rows = lax.scan(lambda each, i: body(i, each), state, numbers)
+        state, rows = lax.scan(lambda state_now, i: body(i, state_now), state, numbers)
         return state, jnp.moveaxis(rows[..., 0, :], 0, -2)
     lines = []
     for i in range(rounds):
@@ -54,27 +54,27 @@ def collect_rows(
     return state, jnp.concatenate(lines, -2)
 
 
-def entry(x: jax.Array, i: Index, axis: int) -> jax.Array:
+def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
     """One index of an axis, which stays."""
     axis = axis % x.ndim
     if isinstance(i, int):
         return lax.slice_in_dim(x, i, i + 1, axis=axis)
-    place = (*(slice(None) for _ in range(axis)), i)
-    return x.at[place].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    index = (*(slice(None) for _ in range(axis)), i)
+    return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
-def taken(x: jax.Array, places: jax.Array, axis: int) -> jax.Array:
+def take_per_matrix(x: jax.Array, positions: jax.Array, axis: int) -> jax.Array:
     """Rows or columns of matrices in another order, each of which has its own."""
     if x.ndim == 2:
-        return entry(x, places, axis)
-    along = jnp.expand_dims(places, -1 if axis == -2 else -2)
+        return take_index(x, positions, axis)
+    along = jnp.expand_dims(positions, -1 if axis == -2 else -2)
     return jnp.take_along_axis(x, along, axis, mode="promise_in_bounds")
 
 
-def exchange(k: Index, pivot: jax.Array, size: int) -> jax.Array:
+def exchanged_positions(k: Index, pivot: jax.Array, size: int) -> jax.Array:
     """All places up to ``size``, but two of them exchanged; ``pivot`` has an axis of one behind."""
-    places = lax.iota(jnp.int32, size)
-    return jnp.where(places == k, pivot, jnp.where(places == pivot, k, places))
+    positions = lax.iota(jnp.int32, size)
+    return jnp.where(positions == k, pivot, jnp.where(positions == pivot, k, positions))
 
 
 def adjoint(x: jax.Array) -> jax.Array:
@@ -99,13 +99,13 @@ def diagonal(x: jax.Array) -> jax.Array:
     return lax.slice_in_dim(flat, 0, size * size, size + 1, axis=-1)
 
 
-def padded(x: jax.Array, height: int, width: int) -> jax.Array:
+def pad_zeros(x: jax.Array, height: int, width: int) -> jax.Array:
     """Matrices with rows and columns of zeros behind."""
-    more = [(0, 0)] * (x.ndim - 2) + [(0, height - x.shape[-2]), (0, width - x.shape[-1])]
-    return jnp.pad(x, more)
+    padding = [(0, 0)] * (x.ndim - 2) + [(0, height - x.shape[-2]), (0, width - x.shape[-1])]
+    return jnp.pad(x, padding)
 
 
-def scale_of(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
+def safe_scale(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
     """Factor that brings numbers to where squares neither overflow nor vanish; mostly one."""
     largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
     one = jnp.ones_like(largest)

@@ -10,11 +10,11 @@ from converter.decompositions.matrices import (
     Index,
     adjoint,
     collect,
-    entry,
-    exchange,
-    scale_of,
+    exchanged_positions,
+    safe_scale,
     squares,
-    taken,
+    take_index,
+    take_per_matrix,
 )
 from converter.decompositions.registered import decomposition
 from converter.decompositions.triangles import unit_solve
@@ -29,13 +29,13 @@ def geqrf(x: jax.Array) -> Packed:
     Column by column, with LAPACK's signs and factors, so that ``R`` is JAX's (Golub and Van Loan,
     algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
     """
-    scale, count = scale_of(x, -2), min(x.shape[-2:])
+    scale, count = safe_scale(x, -2), min(x.shape[-2:])
     # A column of one real number is what it has to be.
     rounds = count if jnp.iscomplexobj(x) else min(count, x.shape[-2] - 1)
     if rounds < 1:
         return x, jnp.zeros((*x.shape[:-2], count), x.dtype)
-    reduced, reflections = collect(rounds, _reflected, scale * x)
-    packed, taus = _packed(reduced / scale, *reflections)
+    reduced, reflections = collect(rounds, _reflect_column, scale * x)
+    packed, taus = _pack(reduced / scale, *reflections)
     missing = jnp.zeros((*taus.shape[:-1], count - rounds), taus.dtype)
     return packed, jnp.concatenate([taus, missing], -1)
 
@@ -48,30 +48,32 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
     """
     height, width = x.shape[-2:]
     rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
-    scale = scale_of(x, (-2, -1))
+    scale = safe_scale(x, (-2, -1))
 
     def step(k: Index, state: Packed) -> tuple[Packed, Packed]:
         reduced, order = state
         sizes = jnp.sum(jnp.where(rows >= k, squares(reduced), 0), -2)
         sizes = jnp.where(columns >= k, sizes, -1)
-        places = exchange(k, jnp.argmax(sizes, axis=-1, keepdims=True).astype(jnp.int32), width)
-        reduced, reflection = _reflected(k, taken(reduced, places, -1))
-        return (reduced, taken(order, places, -1)), reflection
+        positions = exchanged_positions(
+            k, jnp.argmax(sizes, axis=-1, keepdims=True).astype(jnp.int32), width
+        )
+        reduced, reflection = _reflect_column(k, take_per_matrix(reduced, positions, -1))
+        return (reduced, take_per_matrix(order, positions, -1)), reflection
 
     start = jnp.broadcast_to(columns + 1, order.shape)[..., None, :]
     (reduced, order), reflections = collect(min(height, width), step, (scale * x, start))
-    packed, taus = _packed(reduced / scale, *reflections)
+    packed, taus = _pack(reduced / scale, *reflections)
     return packed, order[..., 0, :], taus
 
 
-def _reflected(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
+def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
     """Column ``k`` reflected onto the diagonal, and all others with it; the mirror and its factor.
 
     What is left below the diagonal, and in the columns before, is rounding that nobody reads.
     """
     rows = lax.iota(jnp.int32, reduced.shape[-2])[:, None]
-    line = entry(reduced, k, -1)
-    below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), entry(line, k, -2)
+    line = take_index(reduced, k, -1)
+    below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), take_index(line, k, -2)
     level, other = jnp.real(top), jnp.real(adjoint(below) @ below)
     if jnp.iscomplexobj(top):
         other = other + jnp.imag(top) ** 2
@@ -79,15 +81,15 @@ def _reflected(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
     end = jnp.where(level < 0, length, -length)
     # Squares of less have lost digits; columns are scaled, so that it is less than their rounding.
     kind = jnp.finfo(other.dtype)
-    bare = other <= 8 * kind.tiny / kind.eps
-    away = jnp.where(bare, jnp.ones_like(top), top - end)
-    mirror = jnp.where(rows == k, jnp.ones_like(line), below / away)
-    factor = jnp.where(bare, jnp.zeros_like(top), away / end)
+    is_reflected_already = other <= 8 * kind.tiny / kind.eps
+    distance = jnp.where(is_reflected_already, jnp.ones_like(top), top - end)
+    mirror = jnp.where(rows == k, jnp.ones_like(line), below / distance)
+    factor = jnp.where(is_reflected_already, jnp.zeros_like(top), distance / end)
     reduced = reduced + jnp.conj(factor) * mirror * (adjoint(mirror) @ reduced)
     return reduced, (mirror, factor)
 
 
-def _packed(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
+def _pack(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
     """What LAPACK has in one matrix and a vector, whose factors are of the other sign."""
     rows, columns = (lax.iota(jnp.int32, n) for n in reduced.shape[-2:])
     below = jnp.moveaxis(mirrors[..., 0], 0, -1)
@@ -108,20 +110,20 @@ def ormqr(
     """
     if not left:  # x Q = (Q.T x.T).T
         return adjoint(ormqr(packed, taus, adjoint(x), left=True, transpose=not transpose))
-    return x - _seen(packed, taus, transpose, lambda mirrors: adjoint(mirrors) @ x)
+    return x - _apply_reflections(packed, taus, transpose, lambda mirrors: adjoint(mirrors) @ x)
 
 
-def _seen(
-    packed: jax.Array, taus: jax.Array, transpose: bool, look: Callable[[jax.Array], jax.Array]
+def _apply_reflections(
+    packed: jax.Array, taus: jax.Array, transpose: bool, project: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
     """What the reflections take away from what the mirrors see, by ``look``."""
     height, count = packed.shape[-2], taus.shape[-1]
     mirrors = jnp.tril(packed[..., :count], -1) + jnp.eye(height, count, dtype=packed.dtype)
-    taus, seen = taus[..., None], look(mirrors)
+    taus, projections = taus[..., None], project(mirrors)
     inner = taus * jnp.triu(adjoint(mirrors) @ mirrors, 1)
     if transpose:
-        return mirrors @ (jnp.conj(taus) * unit_solve(adjoint(inner), seen, lower=True))
-    return mirrors @ unit_solve(inner, taus * seen, lower=False)
+        return mirrors @ (jnp.conj(taus) * unit_solve(adjoint(inner), projections, lower=True))
+    return mirrors @ unit_solve(inner, taus * projections, lower=False)
 
 
 @decomposition("householder_product", of_complex=True)
@@ -129,7 +131,9 @@ def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
     """The columns of ``Q`` that the reflections of ``geqrf`` make, as many as ``packed`` has."""
     height, width = packed.shape[-2:]
     eye = jnp.eye(height, width, dtype=packed.dtype)
-    return eye - _seen(packed, taus, False, lambda mirrors: adjoint(mirrors)[..., :width])
+    return eye - _apply_reflections(
+        packed, taus, False, lambda mirrors: adjoint(mirrors)[..., :width]
+    )
 
 
 @decomposition("qr", ignores=("use_magma",), of_complex=True)

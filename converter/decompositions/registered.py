@@ -57,28 +57,31 @@ class Expansion(Owner):
     of_complex: bool = False
     packed: bool = False
 
-    def called(self, params: Mapping[str, Any]) -> DecompositionFunction:
+    def bind(self, params: Mapping[str, Any]) -> DecompositionFunction:
         """The function of the operands alone."""
         return partial(self.function, **self.read(params))
 
 
-OWN_EXPANSIONS: dict[str, Expansion] = {}
+BUILTIN_EXPANSIONS: dict[str, Expansion] = {}
 """By primitive."""
 
 
-def decomposition(*primitives: str, ignores: Iterable[str] = (), **more: Any) -> Decorator:
+def decomposition(*primitives: str, ignores: Iterable[str] = (), **fields: Any) -> Decorator:
     """Register one of ours for one or more primitives; ``more`` are fields of its `Expansion`."""
-    return registering(OWN_EXPANSIONS.__setitem__, primitives, ignores, **more)
+    return register_as(BUILTIN_EXPANSIONS.__setitem__, primitives, ignores, **fields)
 
 
-def registering(
-    add: Callable[[Any, Expansion], None], names: Iterable[Any], ignores: Iterable[str], **more: Any
+def register_as(
+    add: Callable[[Any, Expansion], None],
+    names: Iterable[Any],
+    ignores: Iterable[str],
+    **fields: Any,
 ) -> Decorator:
     """Add a function under some names; ``more`` are fields of its `Expansion`."""
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
         for name in names:
-            add(name, Expansion(function, read_by(function), frozenset(ignores), **more))
+            add(name, Expansion(function, read_by(function), frozenset(ignores), **fields))
         return function
 
     return register
@@ -94,4 +97,4 @@ def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion
     """The expansion of a primitive: one from outside, else ours."""
     named = ops.named(op)
     expansion: Expansion | None = outside.expansions.find(named, claimed)
-    return expansion or (None if named.domain == "user" else OWN_EXPANSIONS.get(named.name))
+    return expansion or (None if named.domain == "user" else BUILTIN_EXPANSIONS.get(named.name))

@@ -19,16 +19,16 @@ from converter.jax_versions import IGAMMA_OF_INFINITY
 FloatFormula = Callable[..., jax.Array]
 
 
-def widened(formula: FloatFormula) -> FloatFormula:
+def in_float32(formula: FloatFormula) -> FloatFormula:
     """The formula of as large operands, in float32 at least; its result in their dtype."""
 
     @wraps(formula)
-    def wide(*xs: jax.Array) -> jax.Array:
+    def wrapper(*xs: jax.Array) -> jax.Array:
         dtype = jnp.promote_types(xs[0].dtype, jnp.float32)
-        alike = jnp.broadcast_arrays(*(x.astype(dtype) for x in xs))
-        return formula(*alike).astype(xs[0].dtype)
+        operands = jnp.broadcast_arrays(*(x.astype(dtype) for x in xs))
+        return formula(*operands).astype(xs[0].dtype)
 
-    return wide
+    return wrapper
 
 
 decomposition("log2")(lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype)))
@@ -36,7 +36,7 @@ decomposition("log2")(lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype)))
 State = tuple[jax.Array, ...]
 
 
-def _unfinished(most: int, step: Callable[[State], State], first: State) -> State:
+def _iterate_while_active(most: int, step: Callable[[State], State], first: State) -> State:
     """Steps while any element is live, the first of the state; the second counts the steps."""
     return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < most), step, first)
 
@@ -45,22 +45,22 @@ BETA_STEPS = 300
 
 
 @decomposition("regularized_incomplete_beta")
-@widened
+@in_float32
 def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax.Array:
     """I_x(a, b) by DLMF 8.17.22; I_x(a, b) = 1 - I_{1-x}(b, a) where that converges faster."""
     left, right = (a == 0) | (b == jnp.inf), (b == 0) | (a == jnp.inf)
-    outside = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
-    outside = outside | jnp.isnan(a) | jnp.isnan(b)
+    is_undefined = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
+    is_undefined = is_undefined | jnp.isnan(a) | jnp.isnan(b)
     fast = x < (a + 1) / (a + b + 2)
     p, q, y = jnp.where(fast, a, b), jnp.where(fast, b, a), jnp.where(fast, x, 1 - x)
     power = p * jnp.log(y) + q * jnp.log1p(-y)
     size = lax.lgamma(p) + (lax.lgamma(q) - lax.lgamma(p + q))
-    plain = ~(outside | left | right | (x == 0) | (x == 1))
-    value = _beta_fraction(p, q, y, plain) * jnp.exp(power - size) / p
+    is_regular = ~(is_undefined | left | right | (x == 0) | (x == 1))
+    value = _beta_fraction(p, q, y, is_regular) * jnp.exp(power - size) / p
     value = jnp.where(fast, value, 1 - value)
     value = jnp.where((right & (x != 1)) | (x == 0), 0, value)
     value = jnp.where((left & (x != 0)) | (x == 1), 1, value)
-    return jnp.where(outside, jnp.nan, value)
+    return jnp.where(is_undefined, jnp.nan, value)
 
 
 def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
@@ -85,29 +85,33 @@ def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) 
 
     d = 1 / lifted(1 - (a + b) * x / (a + 1))
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    return _unfinished(BETA_STEPS, step, (active, none, ones, d, d))[-1]
+    return _iterate_while_active(BETA_STEPS, step, (active, none, ones, d, d))[-1]
 
 
 GAMMA_STEPS = 2000
 
 
 @decomposition("igamma")
-@widened
+@in_float32
 def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
     """The lower one, P(a, x)."""
-    far = (x >= 1) & (x > a)
-    value = jnp.where(far, 1 - _gamma_fraction(a, x, far), _gamma_series(a, x, ~far))
+    uses_fraction = (x >= 1) & (x > a)
+    value = jnp.where(
+        uses_fraction, 1 - _gamma_fraction(a, x, uses_fraction), _gamma_series(a, x, ~uses_fraction)
+    )
     value = jnp.where(x == 0, 0, jnp.where(x == jnp.inf, 1, value))
     value = jnp.where(_gamma_of_infinity(a), 0, value)
     return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
 
 
 @decomposition("igammac")
-@widened
+@in_float32
 def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
     """The upper one, Q(a, x) = 1 - P(a, x)."""
-    near = (x < 1) | (x < a)
-    value = jnp.where(near, 1 - _gamma_series(a, x, near), _gamma_fraction(a, x, ~near))
+    uses_series = (x < 1) | (x < a)
+    value = jnp.where(
+        uses_series, 1 - _gamma_series(a, x, uses_series), _gamma_fraction(a, x, ~uses_series)
+    )
     value = jnp.where((x == jnp.inf) | (a == 0), 0, value)
     value = jnp.where(_gamma_of_infinity(a), 1, value)
     return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
@@ -131,8 +135,8 @@ def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
     """P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
-    factor, some = _gamma_factor(a, x)
-    live = active & some & (x > 0) & ~_gamma_undefined(a, x)
+    factor, is_positive = _gamma_factor(a, x)
+    live = active & is_positive & (x > 0) & ~_gamma_undefined(a, x)
 
     def step(state: State) -> State:
         live, n, term, total = state
@@ -149,8 +153,8 @@ def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
 
 def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
     """Q(a, x) as a continued fraction, from its convergents p / q."""
-    factor, some = _gamma_factor(a, x)
-    live = active & some & (x < jnp.inf) & ~_gamma_undefined(a, x)
+    factor, is_positive = _gamma_factor(a, x)
+    live = active & is_positive & (x < jnp.inf) & ~_gamma_undefined(a, x)
     eps = jnp.finfo(x.dtype).eps
 
     def step(state: State) -> State:
@@ -167,7 +171,7 @@ def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
 
     p, q = x + 1, (x - a + 2) * x
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    return _unfinished(GAMMA_STEPS, step, (live, none, p / q, p, q, ones, x))[2] * factor
+    return _iterate_while_active(GAMMA_STEPS, step, (live, none, p / q, p, q, ones, x))[2] * factor
 
 
 TERMS = 10
@@ -179,7 +183,7 @@ BERNOULLI = (
 
 
 @decomposition("zeta")
-@widened
+@in_float32
 def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
     """The sum of 1 / (q + n)^x for n = 0, 1 …: ten terms, and what their integral lacks."""
     total = sum((jnp.power(q + n, -x) for n in range(TERMS)), jnp.zeros_like(x))
@@ -190,10 +194,10 @@ def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
     for j, coefficient in enumerate(BERNOULLI):
         total = total + coefficient * factor
         factor = factor * ((x + (2 * j + 1)) / end) * ((x + (2 * j + 2)) / end)
-    return _by_kind(x, q, total)
+    return _handle_poles(x, q, total)
 
 
-def _by_kind(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
+def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
     """Poles, and where there is no real number."""
     poles = (q <= 0) & (q == jnp.floor(q))
     undefined = (x < 1) | ((q <= 0) & (x != jnp.floor(x)))
@@ -203,7 +207,7 @@ def _by_kind(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
 
 
 @decomposition("polygamma")
-@widened
+@in_float32
 def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
     """(-1)^(n+1) n! zeta(n + 1, x); digamma if n is 0."""
     sign = jnp.where(n % 2 == 0, -1, 1).astype(x.dtype)
@@ -275,26 +279,26 @@ FLOAT32_TERMS = (18, 7)  # so many coefficients matter in float32, the last ones
 
 
 @decomposition("bessel_i0e")
-@widened
+@in_float32
 def bessel_i0e(x: jax.Array) -> jax.Array:
     """exp(-|x|) I0(x)."""
-    return _scaled(jnp.abs(x), I0_BELOW, I0_ABOVE, jnp.ones_like(x))
+    return _scaled_bessel(jnp.abs(x), I0_BELOW, I0_ABOVE, jnp.ones_like(x))
 
 
 @decomposition("bessel_i1e")
-@widened
+@in_float32
 def bessel_i1e(x: jax.Array) -> jax.Array:
     """exp(-|x|) I1(x)."""
-    return jnp.sign(x) * _scaled(jnp.abs(x), I1_BELOW, I1_ABOVE, jnp.abs(x))
+    return jnp.sign(x) * _scaled_bessel(jnp.abs(x), I1_BELOW, I1_ABOVE, jnp.abs(x))
 
 
-def _scaled(
+def _scaled_bessel(
     x: jax.Array, below: Sequence[float], above: Sequence[float], factor: jax.Array
 ) -> jax.Array:
     if x.dtype == np.float32:
         below, above = below[-FLOAT32_TERMS[0] :], above[-FLOAT32_TERMS[1] :]
-    near = _chebyshev(x / 2 - 2, below) * factor
-    return jnp.where(x <= 8, near, _chebyshev(32 / x - 2, above) / jnp.sqrt(x))
+    below_8 = _chebyshev(x / 2 - 2, below) * factor
+    return jnp.where(x <= 8, below_8, _chebyshev(32 / x - 2, above) / jnp.sqrt(x))
 
 
 def _chebyshev(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:

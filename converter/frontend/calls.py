@@ -47,7 +47,7 @@ def replacement_jaxpr(eqn: Any, hints: frozenset[str]) -> Any:
     params = {k: v for k, v in eqn.params.items() if k not in hints}
     if expansion is None or not expansion.guards or expansion.unknown(params):
         return None
-    return _trace_operands(eqn, expansion.called(params))
+    return _trace_operands(eqn, expansion.bind(params))
 
 
 def _trace_operands(eqn: Any, fn: Callable[..., Any]) -> Any:

@@ -10,7 +10,7 @@ from jax.extend.core import Primitive
 from converter import decompositions
 from converter.canonicalize import ELIMINATED_OPS
 from converter.decompositions.complex import complex_rules as registry_of_complex
-from converter.decompositions.registered import OWN_EXPANSIONS
+from converter.decompositions.registered import BUILTIN_EXPANSIONS
 from converter.frontend import array_forms
 from converter.frontend.calls import CALLS, REPLACEMENTS
 from converter.frontend.inline import CONTROL_FLOW, DROPPED_PRIMITIVES
@@ -74,7 +74,7 @@ ARRANGED = frozenset().union(
 def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
     linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
-    whole = {name for name, found in OWN_EXPANSIONS.items() if found.of_complex}
+    whole = {name for name, found in BUILTIN_EXPANSIONS.items() if found.of_complex}
     of_complex = {*registry_of_complex.MEANINGS, *linear, *whole}
     return {
         **dict.fromkeys(REFUSED, "refused"),
@@ -87,7 +87,7 @@ def ways() -> Mapping[str, str]:
             | array_forms.DRAWING_PRIMITIVES,
             "another form",
         ),
-        **dict.fromkeys(OWN_EXPANSIONS, "a function in its place"),
+        **dict.fromkeys(BUILTIN_EXPANSIONS, "a function in its place"),
         **dict.fromkeys((*CALLS, *REPLACEMENTS), "inlined"),
         **dict.fromkeys((op.name for op in lowerings.BUILTIN_RULES), "a rule"),
         **dict.fromkeys(CONTROL_FLOW, "a rule"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.decompositions.registered import OWN_EXPANSIONS
+from converter.decompositions.registered import BUILTIN_EXPANSIONS
 from converter.frontend.refused import REFUSED
 from tests.conformance import (
     RUNS,
@@ -195,10 +195,10 @@ ALONE = {
 def test_every_decomposition_is_run_by_default():
     """Of collectives those of one device are here; the others mean the same as they do."""
     devices = {"axes", "axis_name", "axis_index_groups"}
-    others = {name for name, own in OWN_EXPANSIONS.items() if own.ignores & devices}
+    others = {name for name, own in BUILTIN_EXPANSIONS.items() if own.ignores & devices}
     run = [case for case in PROGRAMS.values() if RUNS in case.tags]
     tried = set[str]().union(*map(primitives, run))
-    assert OWN_EXPANSIONS.keys() - others - tried - ALONE.keys() == set()
+    assert BUILTIN_EXPANSIONS.keys() - others - tried - ALONE.keys() == set()
 
 
 def test_programs_by_coverage_are_programs():

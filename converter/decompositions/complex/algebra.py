@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.decompositions.complex.complex_rules import meaning, meanings
-from converter.decompositions.computation import Combine, combined, lines
-from converter.decompositions.window_reductions import Pads, in_windows
+from converter.decompositions.computation import Combine, combine_neighbours, reduced_axes_last
+from converter.decompositions.window_reductions import Pads, reduce_windows
 from converter.ir.complex_pairs import Pair, is_complex, parts, real_dtype, whole_number
 
 
-def times(x: Pair, y: Pair) -> Pair:
+def multiply(x: Pair, y: Pair) -> Pair:
     return Pair(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re)
 
 
@@ -25,9 +25,9 @@ def one_like(x: Pair) -> Pair:
     return Pair(jnp.ones_like(x.re), jnp.zeros_like(x.re))
 
 
-def chosen(which: jax.Array, x: Pair, y: Pair) -> Pair:
+def select(condition: jax.Array, x: Pair, y: Pair) -> Pair:
     """The first where it holds, else the second."""
-    return Pair(jnp.where(which, x.re, y.re), jnp.where(which, x.im, y.im))
+    return Pair(jnp.where(condition, x.re, y.re), jnp.where(condition, x.im, y.im))
 
 
 def sides(x: Pair) -> tuple[jax.Array, jax.Array]:
@@ -49,22 +49,25 @@ def size(x: Pair) -> jax.Array:
     return large * jnp.sqrt(1 + ratio * ratio)
 
 
-def quarter_turned(length: jax.Array, angle: jax.Array) -> Pair:
+def polar_product(length: jax.Array, angle: jax.Array) -> Pair:
     """The number of half a logarithm's ``length``, twice, so that only the result overflows."""
     re, im = length * jnp.cos(angle) * length, length * jnp.sin(angle) * length
     return Pair(re, jnp.where(angle == 0, angle, im))
 
 
 @meaning("div")
-def divided(x: Pair, y: Pair) -> Pair:
+def divide(x: Pair, y: Pair) -> Pair:
     """The divisor is scaled to a larger side of one first (as in Smith's method, 1962).
 
     A zero divides as a real one does; an infinite one gives zero.
     """
     large, _ = sides(y)
-    plain = is_ordinary(large)
+    is_ordinary_divisor = is_ordinary(large)
     scale = 1 / jnp.where(large == 0, y.re, large)
-    c, d = jnp.where(plain, y.re * scale, 1), jnp.where(plain, y.im * scale, 0)
+    c, d = (
+        jnp.where(is_ordinary_divisor, y.re * scale, 1),
+        jnp.where(is_ordinary_divisor, y.im * scale, 0),
+    )
     length = c * c + d * d
     re, im = x.re * c + x.im * d, x.im * c - x.re * d
     return Pair(re / length * scale, im / length * scale)
@@ -73,7 +76,7 @@ def divided(x: Pair, y: Pair) -> Pair:
 @meaning("sign")
 def sign(x: Pair) -> Pair:
     length = size(x)
-    return chosen(length == 0, x, Pair(x.re / length, x.im / length))
+    return select(length == 0, x, Pair(x.re / length, x.im / length))
 
 
 @meaning("square")
@@ -87,10 +90,10 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
     result, left = None, abs(y)
     while left:
         if left % 2:
-            result = x if result is None else times(result, x)
+            result = x if result is None else multiply(result, x)
         x, left = square(x), left // 2
-    whole = one_like(x) if result is None else result
-    return whole if y >= 0 else divided(one_like(x), whole)
+    power = one_like(x) if result is None else result
+    return power if y >= 0 else divide(one_like(x), power)
 
 
 @meaning("polynomial")
@@ -99,7 +102,7 @@ def horner(x: Pair, *coefficients: Pair) -> Pair:
     *lower_ones, highest = coefficients
     result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
     for coefficient in reversed(lower_ones):
-        step = times(result, x)
+        step = multiply(result, x)
         result = Pair(step.re + coefficient.re, step.im + coefficient.im)
     return result
 
@@ -144,12 +147,12 @@ meanings({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
 Combined = Callable[[Any, Any], Any]
 
 
-def _later(compare: Combined, x: Pair, y: Pair) -> Pair:
+def _select_later(compare: Combined, x: Pair, y: Pair) -> Pair:
     first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
-    return chosen(first, x, y)
+    return select(first, x, y)
 
 
-meanings({"max": partial(_later, lax.gt), "min": partial(_later, lax.lt)})
+meanings({"max": partial(_select_later, lax.gt), "min": partial(_select_later, lax.lt)})
 
 
 @meaning("sort")
@@ -163,14 +166,16 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     )
 
 
-def _alone(combine: Combined) -> Combine:
+def _single_array_form(combine: Combined) -> Combine:
     """For tuples of one array."""
     return lambda xs, ys: (combine(*xs, *ys),)
 
 
 def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
     """Neighbours are combined until one is left."""
-    (extreme,) = combined(_alone(combine), [lines(whole_number(x), axes)])
+    (extreme,) = combine_neighbours(
+        _single_array_form(combine), [reduced_axes_last(whole_number(x), axes)]
+    )
     return parts(extreme[..., 0])
 
 
@@ -207,7 +212,7 @@ def _extreme(
     window_dilation: Sequence[int],
 ) -> Pair:
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    return parts(*in_windows([whole_number(x)], [start], _alone(combine), *window))
+    return parts(*reduce_windows([whole_number(x)], [start], _single_array_form(combine), *window))
 
 
 meaning("reduce_window_max")(partial(_extreme, lax.max, -jnp.inf))
@@ -241,9 +246,9 @@ def scatter_mul(
     """Magnitudes are multiplied and angles added, in any order."""
     angles = [jnp.arctan2(z.im, z.re) for z in (x, updates)]
     length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
-    none = jnp.zeros_like(x.re)
-    angle = lax.scatter_add(none, indices, angles[1], dimension_numbers, mode=mode)
+    zeros = jnp.zeros_like(x.re)
+    angle = lax.scatter_add(zeros, indices, angles[1], dimension_numbers, mode=mode)
     ones = jnp.ones_like(updates.re)
-    touched = lax.scatter_add(none, indices, ones, dimension_numbers, mode=mode)
-    moved = quarter_turned(jnp.sqrt(length), angles[0] + angle)
-    return Pair(*(jnp.where(touched > 0, m, old) for m, old in zip(moved, x, strict=True)))
+    counts = lax.scatter_add(zeros, indices, ones, dimension_numbers, mode=mode)
+    moved = polar_product(jnp.sqrt(length), angles[0] + angle)
+    return Pair(*(jnp.where(counts > 0, m, original) for m, original in zip(moved, x, strict=True)))

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.registered import Decorator, Expansion, registering
+from converter.decompositions.registered import Decorator, Expansion, register_as
 from converter.ir import Value, ops
 from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
 from converter.ir.op import Linear
@@ -31,7 +31,7 @@ CHANGES_SIGNS = frozenset({ops.neg, ops.scatter_sub, ops.sub})
 
 def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
     """Register a function for one or more primitives."""
-    return registering(MEANINGS.__setitem__, primitives, ignores, packed=packed)
+    return register_as(MEANINGS.__setitem__, primitives, ignores, packed=packed)
 
 
 def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()) -> None:
@@ -40,11 +40,11 @@ def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()
         meaning(primitive, ignores=ignores)(function)
 
 
-def in_reals(
+def rule_on_real_parts(
     primitive: Any,
     types: Sequence[Any],
     real: Sequence[bool],
-    whole: Mapping[str, Any],
+    all_params: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> ComplexFunction | None:
     """Rule of a primitive for operands of these types; ``None`` if there is none.
@@ -54,22 +54,22 @@ def in_reals(
     """
     complexes = [is_complex(aval.dtype) for aval in types]
     name, op = primitive.name, ops.named(primitive.name)
-    each = partial(_each_of, partial(_bound, primitive, whole))
+    apply_to_parts = partial(_apply_to_parts, partial(_bind, primitive, all_params))
     if op.linear is Linear.TOGETHER:
         stays = op not in CHANGES_SIGNS and any(real) and list(real) == complexes
-        return _on_pairs(each, complexes, real if stays else None)
+        return _on_pairs(apply_to_parts, complexes, real if stays else None)
     if op.linear is Linear.EACH:
-        return _on_pairs(partial(_rewriting_product, primitive, whole), complexes, real)
+        return _on_pairs(partial(_multiply_pairs, primitive, all_params), complexes, real)
     if name == "div" and real[1]:
-        return _on_pairs(each, complexes, (False, True))
+        return _on_pairs(apply_to_parts, complexes, (False, True))
     of_real = MEANINGS.get(name + REAL) if all(real) else None
     rule = of_real or MEANINGS.get(name)
     if rule is None or rule.unknown(params):
         return None
-    function = rule.called(params)
+    function = rule.bind(params)
     if rule.packed:
         return lambda *xs: [function(*(split(x).re if of_real else x for x in xs))]
-    return _on_pairs(lambda *xs: _listed(function(*xs)), complexes)
+    return _on_pairs(lambda *xs: _as_list(function(*xs)), complexes)
 
 
 def is_known_real(value: Value) -> bool:
@@ -95,11 +95,11 @@ def _on_pairs(
     return call
 
 
-def _bound(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
+def _bind(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
     return bind_primitive(primitive, xs, params)
 
 
-def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
+def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
     """The real parts, and the imaginary ones: of real numbers alone these stay zero."""
     if not any(isinstance(x, Pair) for x in xs):
         return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
@@ -107,18 +107,18 @@ def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
     return [Pair(re, im) for re, im in zip(*halves, strict=True)]
 
 
-def _rewriting_product(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
+def _multiply_pairs(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
     """Four products of real numbers, or two where an operand is real, or one."""
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}
-    call = partial(_bound, primitive, {**params, **real})
+    call = partial(_bind, primitive, {**params, **real})
     if not (isinstance(x, Pair) and isinstance(y, Pair)):
-        return _each_of(call, x, y)
+        return _apply_to_parts(call, x, y)
     pairs = ((x.re, y.re), (x.im, y.im), (x.re, y.im), (x.im, y.re))
     (aa,), (bb,), (ab,), (ba,) = (call(*pair) for pair in pairs)
     return [Pair(aa - bb, ab + ba)]
 
 
-def _listed(results: Any) -> list[Any]:
+def _as_list(results: Any) -> list[Any]:
     is_one = isinstance(results, Pair) or not isinstance(results, (tuple, list))
     return [results] if is_one else list(results)
