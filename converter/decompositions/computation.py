@@ -1,4 +1,4 @@
-"""Computations on scalars of the caller's, in reductions and scatters, on whole arrays."""
+"""Apply a caller's computation on scalars, in reductions and scatters, to whole arrays."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Combine: TypeAlias = Callable[[Sequence[jax.Array], Sequence[jax.Array]], Arrays
 
 
 def single_operation(jaxpr: Any) -> str | None:
-    """The name of the primitive that a jaxpr applies to its two scalars and nothing else."""
+    """Return the name of the only primitive that a jaxpr applies to its two scalars, or None."""
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2:
         return None
     (eqn,) = jaxpr.eqns
@@ -25,7 +25,7 @@ def single_operation(jaxpr: Any) -> str | None:
 
 
 def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
-    """Function of two tuples of scalars, a jaxpr, for tuples of arrays of one shape."""
+    """Return a jaxpr of two tuples of scalars as a function of tuples of arrays of one shape."""
     scalars = jex.jaxpr_as_fun(jex.ClosedJaxpr(jaxpr, consts))
 
     def combine(xs: Sequence[jax.Array], ys: Sequence[jax.Array]) -> Arrays:
@@ -39,12 +39,13 @@ def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
 
 @decomposition("reduce", ignores=("computation",), of_complex=True)
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
-    """Neighbours are combined until one is left; then it is with the initial value.
+    """Combine neighbours until one is left, then combine it with the initial value.
 
-    Of a named length one is combined after the other. XLA takes the initial value for neutral, and
-    leaves it out where there is nothing to combine.
+    An axis of named length is combined one entry after the other. As in XLA, the initial value is
+    neutral and left out if there is nothing to combine.
 
-    **Arguments:** as many arrays as initial values, in this order; the computation is associative.
+    Arguments:
+        operands: arrays, followed by as many initial values. The computation has to be associative.
     """
     count = len(operands) // 2
     combine = vectorized_combination(jaxpr.jaxpr, jaxpr.consts)
@@ -62,7 +63,7 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
 
 
 def combine_neighbours(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """Neighbours on the last axis combined until one is left, which has an axis of one."""
+    """Combine neighbours on the last axis until it has size one."""
     while (size := xs[0].shape[-1]) > 1:
         even, odd = (
             tuple(lax.slice_in_dim(x, i, size // 2 * 2, 2, -1) for x in xs) for i in (0, 1)
@@ -74,7 +75,7 @@ def combine_neighbours(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[ja
 
 
 def reduced_axes_last(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
-    """``x`` as [axes that stay…, all that is reduced]."""
+    """Return ``x`` as [kept axes…, all reduced axes merged]."""
     kept_axes = [i for i in range(x.ndim) if i not in dimensions]
     sizes = [x.shape[i] for i in dimensions]
     transposed = jnp.transpose(x, (*kept_axes, *dimensions))
@@ -91,10 +92,11 @@ def scatter_apply(
     mode: Any,
     unique: bool,
 ) -> jax.Array:
-    """``x`` with the elements that windows of ``shape`` at ``indices`` cover put through ``fn``.
+    """Return ``x`` with ``fn`` applied to the elements that windows of ``shape`` at ``indices``
+    cover.
 
-    **Arguments:** ``fn`` takes and gives a scalar; ``unique`` promises that no windows overlap. An
-    element that several of them cover is put through ``fn`` as many times, as JAX does it.
+    ``fn`` takes and returns a scalar. ``unique`` promises that no windows overlap. ``fn`` is
+    applied several times to an element that several windows cover, as in JAX.
     """
     for _ in range(x.ndim):
         fn = jax.vmap(fn)

@@ -1,4 +1,4 @@
-"""Cholesky and LU decompositions, and systems of linear equations."""
+"""Compute Cholesky and LU decompositions, and solve systems of linear equations."""
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +20,18 @@ from converter.decompositions.triangles import unit_solve
 from converter.errors import Unsupported
 
 EliminationStep = tuple[jax.Array, jax.Array]
-"""What a step leaves of a matrix, and the row that it has made."""
+"""The remaining matrix after a step, and the row that the step computed."""
 
 
 @decomposition("cholesky", of_complex=True)
 def cholesky(x: jax.Array) -> jax.Array:
-    """``L`` with ``x = L @ L.T`` in the lower triangle; NaN if ``x`` is not positive definite.
+    """Return the lower triangular ``L`` with ``x = L @ L.T``, or NaN if ``x`` is not positive
+    definite.
 
-    Row by row of ``L.T``, each taken out of all that is left (Golub and Van Loan, algorithm 4.2.2);
-    the roots of the pivots are taken at the end. Of ``x`` the lower triangle is read; the other one
-    stays, as LAPACK leaves it. Of complex numbers ``L.T`` is the adjoint, and the diagonal is taken
-    for real.
+    The rows of ``L.T`` are computed in order and subtracted from the remaining matrix (Golub and
+    Van Loan, algorithm 4.2.2). The roots of the pivots are taken at the end. Only the lower
+    triangle of ``x`` is read; the other one is returned unchanged, as in LAPACK. For complex
+    numbers ``L.T`` is the adjoint, and the diagonal is treated as real.
     """
     size = x.shape[-1]
     rows = lax.iota(jnp.int32, size)
@@ -58,9 +59,10 @@ def cholesky(x: jax.Array) -> jax.Array:
 
 @decomposition("cholesky_update")
 def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
-    """Upper triangular ``S`` with ``S.T @ S = R.T @ R + v v.T``, for the factor ``R``.
+    """Return the upper triangular ``S`` with ``S.T @ S = R.T @ R + v v.T``, for the factor ``R``.
 
-    A Givens rotation for each row (Golub and Van Loan, algorithm 5.1.3 and section 6.5.4).
+    It applies a Givens rotation for each row (Golub and Van Loan, algorithm 5.1.3 and section
+    6.5.4).
     """
 
     def step(k: Index, remaining: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
@@ -79,7 +81,7 @@ def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
 
 @decomposition("symmetric_product")
 def symmetric_product(x: jax.Array, y: jax.Array, *, alpha: float, beta: float) -> jax.Array:
-    """``alpha * x @ x.T + beta * y``, by its definition."""
+    """Return ``alpha * x @ x.T + beta * y``."""
     return alpha * (x @ x.mT) + beta * y
 
 
@@ -88,11 +90,11 @@ Arrays = tuple[jax.Array, ...]
 
 @decomposition("lu", of_complex=True)
 def lu(x: jax.Array) -> Arrays:
-    """``L`` below the diagonal and ``U`` from it on; the pivots; and the permutation of the rows.
+    """Return ``L`` and ``U`` in one matrix, the pivots, and the permutation of the rows.
 
-    Elimination by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Of entries
-    of the same size the first is the pivot, as in LAPACK. Rows stay where they are: a step looks
-    for its pivot in the order in which LAPACK has the rows that are left.
+    Elimination is by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Among
+    entries of the same size the first one is the pivot, as in LAPACK. Rows are not moved. A step
+    searches for its pivot in the order in which LAPACK would have the remaining rows.
     """
     *stack, height, width = x.shape
     count, rows = min(height, width), lax.iota(jnp.int32, height + 1)
@@ -111,7 +113,7 @@ def lu(x: jax.Array) -> Arrays:
         order = _rows_at(order, jnp.reshape(take_index(following, position, 0), order.shape))
         return (matrix - factors * top, order), (position, row, top, factors)
 
-    # A row of zeros is what those that are left are followed by.
+    # An additional row of zeros follows the remaining rows.
     longer = matrices.pad_zeros(x, height + 1, width)
     start: Arrays = (longer, jnp.broadcast_to(rows, (*stack, height + 1)))
     (_, remaining), (positions, pivot_rows, tops, factors) = collect(count, step, start)
@@ -126,8 +128,9 @@ def lu(x: jax.Array) -> Arrays:
 
 
 def _remaining_orders(size: int) -> np.ndarray:
-    """By a place of ``size`` the other places in the order that LAPACK leaves: the first one comes
-    to where that is missing. The place behind all follows.
+    """Return for each of ``size`` positions the order of the others that LAPACK leaves.
+
+    The first position moves to the one that is removed, and the position after the end follows.
     """
     orders = np.minimum(np.arange(1, size + 2, dtype=np.int32), size)[None].repeat(size, 0)
     orders[np.arange(1, size), np.arange(size - 1)] = 0
@@ -135,20 +138,21 @@ def _remaining_orders(size: int) -> np.ndarray:
 
 
 def _rows_at(order: jax.Array, positions: jax.Array) -> jax.Array:
-    """Numbers of rows at places."""
+    """Return the row numbers at these positions."""
     if order.ndim == 1:
         return take_index(order, positions, 0)
     return jnp.take_along_axis(order, positions, -1, mode="promise_in_bounds")
 
 
 def _pivot_size(x: jax.Array) -> jax.Array:
-    """What pivots are chosen by, as in LAPACK: of complex numbers the sum of both parts'."""
+    """Return the size by which LAPACK selects pivots: for complex numbers |re| + |im|."""
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
 
 @decomposition("lu_pivots_to_permutation")
 def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax.Array:
-    """The order of the rows after row ``i`` was exchanged with row ``pivots[i]``, one by one."""
+    """Return the order of rows after exchanging row ``i`` with row ``pivots[i]``, one after the
+    other."""
     *stack, count = pivots.shape
     rows = lax.iota(jnp.int32, permutation_size)[:, None]
 
@@ -171,11 +175,11 @@ def triangular_solve(
     conjugate_a: bool,
     unit_diagonal: bool,
 ) -> jax.Array:
-    """``X`` of ``op(a) X = b``, or of ``X op(a) = b`` unless ``left_side``.
+    """Return ``X`` with ``op(a) X = b``, or ``X op(a) = b`` unless ``left_side``.
 
-    Rows are divided by the diagonal first. The other triangle of ``a`` is not read, and with
-    ``unit_diagonal`` the diagonal neither. Where that has a zero, infinities and NaN go from row to
-    row as they do in BLAS.
+    Rows are divided by the diagonal first. The other triangle of ``a`` is not read, nor the
+    diagonal with ``unit_diagonal``. If the diagonal has a zero, infinities and NaN propagate from
+    row to row as in BLAS.
     """
     if conjugate_a:
         a = jnp.conj(a)
@@ -197,7 +201,8 @@ def triangular_solve(
 
 
 def _substitute_rows(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
-    """``x`` of ``a @ x = b`` for a triangle, row by row (Golub and Van Loan, algorithm 3.1.3)."""
+    """Return ``x`` with ``a @ x = b`` for a triangle, row by row (Golub and Van Loan, algorithm
+    3.1.3)."""
     size = b.shape[-2]
     rows = lax.iota(jnp.int32, size)[:, None]
 
@@ -221,11 +226,11 @@ def tridiagonal_solve(
     *,
     perturb_singular: bool = False,
 ) -> jax.Array:
-    """``X`` of ``A X = b``, for the three diagonals of ``A``, each as long as the middle one.
+    """Return ``X`` with ``A X = b`` for the three diagonals of ``A``, all as long as the middle
+    one.
 
-    Gaussian elimination with exchanges of neighbouring rows, as LAPACK's ``gtsv`` does it (Golub
-    and Van Loan, section 4.3.5). A row that is eliminated keeps three diagonals: its own, and two
-    to the right.
+    Gaussian elimination exchanges neighbouring rows, like LAPACK's ``gtsv`` (Golub and Van Loan,
+    section 4.3.5). An eliminated row keeps its diagonal and two more to the right.
     """
     if perturb_singular:
         reason = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
@@ -242,7 +247,7 @@ def tridiagonal_solve(
 
 
 def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
-    """What is left of a row without its first diagonal, and the row that took it out."""
+    """Return the rest of a row without its first diagonal, and the row that eliminated it."""
     first, second, right_side = top
     lead, second_entry, further, value = following
     swap = jnp.abs(lead) > jnp.abs(first)

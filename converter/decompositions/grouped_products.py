@@ -1,4 +1,5 @@
-"""Products in groups, of scaled blocks, and the high half of an integer product."""
+"""Compute grouped convolutions, ragged and scaled products, and the high half of integer
+products."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,7 @@ def grouped_convolution(
     dimension_numbers: Any,
     feature_group_count: Any,
 ) -> jax.Array:
-    """The sum over the elements of a window of what each is multiplied with."""
+    """Return a grouped convolution as a sum of products over the elements of the window."""
     numbers, groups = dimension_numbers, feature_group_count
     x, kernel = jnp.transpose(x, numbers.lhs_spec), jnp.transpose(kernel, numbers.rhs_spec)
     x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + pads(padding, lhs_dilation))
@@ -47,7 +48,7 @@ def grouped_convolution(
 
 
 def _group_product(part: jax.Array, weight: jax.Array) -> jax.Array:
-    """[batch, groups, inputs, space…] with [groups, outputs, inputs]."""
+    """Return the product of [batch, groups, inputs, space…] with [groups, outputs, inputs]."""
     if part.shape[2] == 1:
         return part * weight[..., 0].reshape(1, *weight.shape[:2], *(1,) * (part.ndim - 3))
     return jnp.einsum("ngi...,goi->ngo...", part, weight)
@@ -67,9 +68,10 @@ def ragged_dot_general(
     preferred_element_type: Any,
     group_offset: Any,
 ) -> jax.Array:
-    """Groups of neighbours along one axis of ``lhs``, each with a ``rhs`` of its own.
+    """Multiply groups of neighbours along one axis of ``lhs`` with a ``rhs`` for each group.
 
-    Where that axis is contracted, each group gives a result. Rows behind the last group give zero.
+    If the ragged axis is contracted, each group gives a result. Rows after the last group give
+    zero.
     """
     if group_offset is not None:
         raise Unsupported(
@@ -99,14 +101,14 @@ def ragged_dot_general(
 
 
 def _shift_axes(axes: Sequence[int]) -> list[int]:
-    """The axes behind a new first one."""
+    """Return the axes after inserting a new first one."""
     return [axis + 1 for axis in axes]
 
 
 def _mask_groups(x: jax.Array, sizes: jax.Array, axis: int, outer: Sequence[int]) -> jax.Array:
-    """[groups, *x.shape]: of each group what is its own along an axis, and zeros.
+    """Return [groups, *x.shape]: for each group its entries along an axis, and zeros elsewhere.
 
-    ``sizes`` are [groups], or [*outer, groups] where they differ along the axes ``outer``.
+    ``sizes`` are [groups], or [*outer, groups] if they differ along the axes ``outer``.
     """
     ends = jnp.cumsum(sizes, -1)
     position = lax.broadcasted_iota(sizes.dtype, (*sizes.shape, x.shape[axis]), sizes.ndim)
@@ -133,7 +135,8 @@ def scaled_dot(
     dimension_numbers: Any,
     preferred_element_type: Any,
 ) -> jax.Array:
-    """Blocks of the axes that are contracted have one scale each; in bfloat16, as in JAX."""
+    """Multiply arrays whose blocks of the contracted axes have a scale each, in bfloat16 as in
+    JAX."""
     x, y = _apply_scales(lhs, lhs_scale, jnp.bfloat16), _apply_scales(rhs, rhs_scale, jnp.bfloat16)
     return lax.dot_general(x, y, dimension_numbers, preferred_element_type=preferred_element_type)
 
@@ -147,13 +150,13 @@ def scaled_matmul(
     *,
     preferred_element_type: Any,
 ) -> tuple[jax.Array]:
-    """[batch, m, k] with [batch, n, k]; scales are one for a block along k. In float32."""
+    """Multiply [batch, m, k] with [batch, n, k] in float32; each block along k has a scale."""
     x, y = _apply_scales(a, a_scale, jnp.float32), _apply_scales(b, b_scale, jnp.float32)
     return (jnp.einsum("bmk,bnk->bmn", x, y).astype(preferred_element_type),)
 
 
 def _apply_scales(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
-    """Numbers times the scales of their blocks, in a dtype."""
+    """Return numbers times the scales of their blocks, in a dtype."""
     x, scale = x.astype(dtype), scale.astype(dtype)
     for axis, size in enumerate(x.shape):
         scale = jnp.repeat(scale, size // scale.shape[axis], axis)
@@ -165,7 +168,7 @@ def _apply_scales(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
 
 @decomposition("mulhi")
 def mulhi(x: jax.Array, y: jax.Array) -> jax.Array:
-    """The upper bits of the product of two integers, from products of their halves."""
+    """Return the upper bits of the product of two integers, from products of their halves."""
     bits = 8 * x.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     a, b = x.astype(unsigned), y.astype(unsigned)

@@ -1,12 +1,11 @@
-"""Eigenvalues of symmetric matrices and singular values, by Jacobi's rotations.
+"""Compute eigenvalues of symmetric matrices and singular values by Jacobi rotations.
 
-Jacobi's method makes an entry outside of the diagonal zero by a rotation of two rows (Golub and Van
-Loan, section 8.5). Here the tangents of all those angles are one antisymmetric matrix ``W``, and
-all rows are turned by the rotation that is nearest to ``I - W``. Where ``W`` is large it is
-shortened; where it is small, what is left is the square of what there was. That it gets there is
-not proved but was tried on many matrices: those of 32 rows take 10 to 25 steps, of which each is
-some ten products of matrices, whereas pairs one after the other, as LAPACK takes them, are 31
-rounds in each of some five sweeps.
+Jacobi's method makes an entry outside of the diagonal zero by rotating two rows (Golub and Van
+Loan, section 8.5). Here the tangents of all these angles form an antisymmetric matrix ``W``, and
+all rows are rotated by the rotation closest to ``I - W``. A large ``W`` is shortened. For a small
+``W`` convergence is quadratic. Convergence is not proved but was tested on many matrices. Matrices
+of 32 rows take 10 to 25 steps of about ten matrix products, whereas rotating pairs one after the
+other, like LAPACK, takes 31 rounds in each of about five sweeps.
 """
 
 import math
@@ -32,17 +31,19 @@ from converter.ir.complex_pairs import real_dtype
 State = tuple[jax.Array, jax.Array]
 
 ROUNDING_FACTOR = 4
-"""So many times that is what rounding leaves in all entries outside of the diagonal together."""
+"""Tolerance for all entries outside of the diagonal together, as a multiple of their rounding
+error."""
 
 
 @decomposition("eigh", ignores=("algorithm", "implementation"), of_complex=True)
 def eigh(
     x: jax.Array, *, lower: bool, sort_eigenvalues: bool, subset_by_index: tuple[int, int] | None
 ) -> State:
-    """Eigenvectors in columns, and eigenvalues in ascending order, of Hermitian matrices.
+    """Return eigenvectors in columns and ascending eigenvalues of Hermitian matrices, by Jacobi's
+    method.
 
-    Jacobi's method (Golub and Van Loan, section 8.5). One triangle of ``x`` is read. The signs of
-    the vectors are as they come: nothing determines them.
+    One triangle of ``x`` is read (Golub and Van Loan, section 8.5). The signs of the vectors are
+    arbitrary.
     """
     size = x.shape[-1]
     half = jnp.tril(x, -1) if lower else jnp.triu(x, 1)
@@ -76,13 +77,13 @@ def eigh(
 def svd(
     x: jax.Array, *, full_matrices: bool, compute_uv: bool, subset_by_index: tuple[int, int] | None
 ) -> tuple[jax.Array, ...]:
-    """Singular values in descending order; and the left vectors in columns, the right in rows.
+    """Return singular values in descending order, left vectors in columns and right vectors in
+    rows.
 
-    A QR decomposition, then Jacobi's method from one side on the rows of ``R`` (Hestenes, 1958;
-    Drmac and Veselic, New fast and accurate Jacobi SVD algorithm, SIAM J. Matrix Anal. Appl. 29,
-    2008): rotations ``V.T`` make them orthogonal, ``V.T @ R = S @ W.T``. Where values are zero, a
-    second QR decomposition gives their directions of ``W``. The signs of the vectors are as they
-    come.
+    After a QR decomposition, one-sided Jacobi rotations ``V.T`` make the rows of ``R`` orthogonal:
+    ``V.T @ R = S @ W.T`` (Hestenes, 1958; Drmac and Veselic, New fast and accurate Jacobi SVD
+    algorithm, SIAM J. Matrix Anal. Appl. 29, 2008). For values of zero, a second QR decomposition
+    gives the directions of ``W``. The signs of the vectors are arbitrary.
     """
     height, width = x.shape[-2:]
     if height < width:
@@ -109,7 +110,8 @@ def svd(
 
 
 def _directions(rows: jax.Array) -> jax.Array:
-    """Those of rows that are orthogonal, and any for rows of zeros, or too small to have one."""
+    """Return the directions of orthogonal rows, and any orthonormal ones for rows that are zero or
+    tiny."""
     lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
     directions = rows / jnp.where(lengths > 0, lengths, 1)
     deviation = jnp.abs(
@@ -126,14 +128,14 @@ def _directions(rows: jax.Array) -> jax.Array:
 
 
 def _empty_result(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
-    """What a matrix without columns has: no values, and left vectors if all are wanted."""
+    """Return the result for a matrix without columns."""
     none = jnp.zeros((*x.shape[:-2], 0), real_dtype(x.dtype))
     left, right = qr(x, pivoting=False, full_matrices=full_matrices)
     return (none, left, right[..., :0, :]) if compute_uv else (none,)
 
 
 def _orthogonal_rows(r: jax.Array) -> State:
-    """``V.T @ r`` with orthogonal rows, and ``V.T``, which of complex numbers is the adjoint."""
+    """Return ``V.T @ r`` with orthogonal rows, and ``V.T`` (the adjoint for complex numbers)."""
     size = r.shape[-1]
     units = rounding_units(size, r.dtype)
 
@@ -153,20 +155,20 @@ def _orthogonal_rows(r: jax.Array) -> State:
 
 
 def _unit_matrices(x: jax.Array, size: int) -> jax.Array:
-    """A unit matrix for each of the matrices."""
+    """Return a unit matrix for each matrix of the stack."""
     return jnp.broadcast_to(jnp.eye(size, dtype=x.dtype), (*x.shape[:-2], size, size))
 
 
 # ------------------------------------------------------------------------------------- rotations
 
 MAX_STEPS = 400
-"""Several times what any matrix took that was tried: 56 of 200 rows."""
+"""Largest number of steps, several times the 56 steps that a tested matrix of 200 rows took."""
 
 CONVERGED_FACTOR = 64
-"""So many times what rounding leaves: from there on a step that brings nothing is the last."""
+"""Multiple of the rounding error from which on the loop stops at a step without progress."""
 
 ROTATION_THRESHOLD = 0.5
-"""Entries of so many times what rounding leaves are no reason to turn anything."""
+"""Multiple of the rounding error up to which entries are not rotated."""
 
 
 def diagonalize(
@@ -175,11 +177,12 @@ def diagonalize(
     excess: Callable[[jax.Array], jax.Array],
     measure: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-    """Rows, turned until the matrix that ``matrix_of`` makes of them is diagonal within rounding,
-    or near it and no nearer.
+    """Rotate rows until the matrix that ``matrix_of`` computes from them is diagonal within
+    rounding.
 
-    ``excess`` are magnitudes of that Hermitian matrix in units of what rounding leaves, and what is
-    ``measured`` of those above the diagonal says how far it is.
+    ``excess`` returns the magnitudes of this Hermitian matrix in units of the rounding error.
+    ``measure`` returns the distance from a diagonal matrix, from those above the diagonal. The loop
+    also stops close to this limit without further progress.
     """
     size = rows.shape[-2]
     above = np.triu(np.ones((size, size), bool), 1)
@@ -208,10 +211,11 @@ def diagonalize(
 
 
 def _tangents(above: jax.Array, values: jax.Array) -> jax.Array:
-    """Those of the angles that make entries zero, which are ``above`` a diagonal of ``values``.
+    """Return the tangents of the angles that make the entries ``above`` a diagonal of ``values``
+    zero.
 
-    Of the two angles that do it the smaller one, which moves and rounds little (Golub and Van Loan,
-    algorithm 8.5.1). A complex entry is turned to a real one first.
+    The smaller of the two possible angles is used, because it has less rounding (Golub and Van
+    Loan, algorithm 8.5.1). Complex entries are first rotated to real ones.
     """
     values = values.real
     differences = values[..., None, :] - values[..., None]
@@ -226,14 +230,15 @@ def _tangents(above: jax.Array, values: jax.Array) -> jax.Array:
 
 
 SERIES, SERIES_ERROR = (-0.448, 0.158), 0.0043
-"""Of ``1 / sqrt(1 + s)`` between 0 and 1: ``1 + a s + b s**2``, and how far it is off at most."""
+"""Coefficients of the approximation ``1 + a s + b s**2`` of ``1 / sqrt(1 + s)`` between 0 and 1,
+and its largest error."""
 
 
 def _nearest_rotation(tangents: jax.Array) -> jax.Array:
-    """The rotation that is nearest to ``I - W``, where ``W`` is no longer than 1, else is made so.
+    """Return the rotation closest to ``I - W``; a ``W`` longer than 1 is shortened.
 
-    It is ``(I - W) / sqrt(I - W W)``. That the fourth power is squared and summed is a bound on the
-    length. Of what the series leaves each step of Newton and Schulz leaves the square.
+    It is ``(I - W) / sqrt(I - W W)``. The sum of squares of the fourth power bounds the length.
+    Each step of Newton and Schulz squares the error of the series.
     """
     eye = jnp.eye(tangents.shape[-1], dtype=tangents.dtype)
     second = tangents @ tangents
@@ -250,10 +255,10 @@ def _nearest_rotation(tangents: jax.Array) -> jax.Array:
 
 
 def improve_orthonormality(rows: jax.Array) -> jax.Array:
-    """Rows that are almost orthonormal, brought nearer to it (Newton and Schulz)."""
+    """Return almost orthonormal rows after a step towards orthonormality (Newton and Schulz)."""
     return 1.5 * rows - 0.5 * (rows @ adjoint(rows) @ rows)
 
 
 def rounding_units(size: int, dtype: np.dtype) -> float:
-    """Loss of orthogonality by rounding, measured on random matrices."""
+    """Return the loss of orthogonality by rounding, as measured on random matrices."""
     return float(jnp.finfo(dtype).eps) * max(1.0, math.sqrt(size) / 2)

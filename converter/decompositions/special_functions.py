@@ -1,7 +1,7 @@
-"""Special functions: incomplete beta and gamma, zeta, polygamma, the next float, Bessel.
+"""Compute special functions: incomplete beta and gamma, zeta, polygamma, nextafter, Bessel.
 
-The incomplete gamma functions are Cephes' (Moshier), DLMF 8.11.4 and 8.9.2, which JAX follows too:
-a power series, or a continued fraction where x is large. That of beta is found by Lentz' method.
+The incomplete gamma functions follow Cephes (Moshier), DLMF 8.11.4 and 8.9.2, like JAX: a power
+series, or a continued fraction for large x. The incomplete beta function uses Lentz' method.
 """
 
 import math
@@ -20,7 +20,8 @@ FloatFormula = Callable[..., jax.Array]
 
 
 def in_float32(formula: FloatFormula) -> FloatFormula:
-    """The formula of as large operands, in float32 at least; its result in their dtype."""
+    """Return the formula computed in at least float32 on broadcast operands, with a result in their
+    dtype."""
 
     @wraps(formula)
     def wrapper(*xs: jax.Array) -> jax.Array:
@@ -37,7 +38,8 @@ State = tuple[jax.Array, ...]
 
 
 def _iterate_while_active(most: int, step: Callable[[State], State], first: State) -> State:
-    """Steps while any element is live, the first of the state; the second counts the steps."""
+    """Repeat a step while any element is active (the first part of the state) and steps remain (the
+    second)."""
     return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < most), step, first)
 
 
@@ -47,7 +49,7 @@ BETA_STEPS = 300
 @decomposition("regularized_incomplete_beta")
 @in_float32
 def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax.Array:
-    """I_x(a, b) by DLMF 8.17.22; I_x(a, b) = 1 - I_{1-x}(b, a) where that converges faster."""
+    """Return I_x(a, b) by DLMF 8.17.22, or 1 - I_{1-x}(b, a) where this converges faster."""
     left, right = (a == 0) | (b == jnp.inf), (b == 0) | (a == jnp.inf)
     is_undefined = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
     is_undefined = is_undefined | jnp.isnan(a) | jnp.isnan(b)
@@ -64,7 +66,7 @@ def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax
 
 
 def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """The fraction with ones for denominators; its numerators come in pairs."""
+    """Return the continued fraction with denominators of one; its numerators come in pairs."""
     half_unit = jnp.finfo(x.dtype).eps / 2
     tiny = jnp.finfo(x.dtype).tiny
 
@@ -94,7 +96,7 @@ GAMMA_STEPS = 2000
 @decomposition("igamma")
 @in_float32
 def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
-    """The lower one, P(a, x)."""
+    """Return the lower incomplete gamma function P(a, x)."""
     uses_fraction = (x >= 1) & (x > a)
     value = jnp.where(
         uses_fraction, 1 - _gamma_fraction(a, x, uses_fraction), _gamma_series(a, x, ~uses_fraction)
@@ -107,7 +109,7 @@ def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
 @decomposition("igammac")
 @in_float32
 def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
-    """The upper one, Q(a, x) = 1 - P(a, x)."""
+    """Return the upper incomplete gamma function Q(a, x) = 1 - P(a, x)."""
     uses_series = (x < 1) | (x < a)
     value = jnp.where(
         uses_series, 1 - _gamma_series(a, x, uses_series), _gamma_fraction(a, x, ~uses_series)
@@ -118,7 +120,7 @@ def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _gamma_undefined(a: jax.Array, x: jax.Array) -> jax.Array:
-    """Where neither is defined."""
+    """Return where both functions are undefined."""
     both = ((a == 0) & (x == 0)) | (_gamma_of_infinity(a) & (x == jnp.inf))
     return (x < 0) | (a < 0) | both | jnp.isnan(a) | jnp.isnan(x)
 
@@ -128,13 +130,13 @@ def _gamma_of_infinity(a: jax.Array) -> jax.Array:
 
 
 def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """x^a exp(-x) / gamma(a), and where that is more than nothing."""
+    """Return x^a exp(-x) / gamma(a), and where it does not underflow."""
     power = a * jnp.log(x) - x - lax.lgamma(a)
     return jnp.exp(power), power >= -jnp.log(jnp.finfo(x.dtype).max)
 
 
 def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
+    """Return P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
     factor, is_positive = _gamma_factor(a, x)
     live = active & is_positive & (x > 0) & ~_gamma_undefined(a, x)
 
@@ -152,7 +154,7 @@ def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
 
 
 def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """Q(a, x) as a continued fraction, from its convergents p / q."""
+    """Return Q(a, x) as a continued fraction, from its convergents p / q."""
     factor, is_positive = _gamma_factor(a, x)
     live = active & is_positive & (x < jnp.inf) & ~_gamma_undefined(a, x)
     eps = jnp.finfo(x.dtype).eps
@@ -185,7 +187,8 @@ BERNOULLI = (
 @decomposition("zeta")
 @in_float32
 def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
-    """The sum of 1 / (q + n)^x for n = 0, 1 …: ten terms, and what their integral lacks."""
+    """Return the sum of 1 / (q + n)^x for n = 0, 1 …: ten terms and the Euler-Maclaurin
+    remainder."""
     total = sum((jnp.power(q + n, -x) for n in range(TERMS)), jnp.zeros_like(x))
     end = q + TERMS
     power = jnp.power(end, -x)
@@ -198,7 +201,7 @@ def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
 
 
 def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
-    """Poles, and where there is no real number."""
+    """Return the value, with poles and NaN where there is no real number."""
     poles = (q <= 0) & (q == jnp.floor(q))
     undefined = (x < 1) | ((q <= 0) & (x != jnp.floor(x)))
     value = jnp.where(undefined, jnp.nan, value)
@@ -209,7 +212,7 @@ def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
 @decomposition("polygamma")
 @in_float32
 def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
-    """(-1)^(n+1) n! zeta(n + 1, x); digamma if n is 0."""
+    """Return (-1)^(n+1) n! zeta(n + 1, x), or digamma if n is 0."""
     sign = jnp.where(n % 2 == 0, -1, 1).astype(x.dtype)
     value = sign * jnp.exp(lax.lgamma(n + 1)) * zeta(n + 1, x)
     value = jnp.where(n == 0, lax.digamma(x), value)
@@ -218,7 +221,7 @@ def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
 
 @decomposition("nextafter")
 def nextafter(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Floats of one sign are in the order of their bits."""
+    """Return the next float; floats of one sign are in the order of their bits."""
     integer = jnp.dtype(f"int{8 * x.dtype.itemsize}")
     lowest = jnp.iinfo(integer).min
     x, y = jnp.broadcast_arrays(x, y)
@@ -281,14 +284,14 @@ FLOAT32_TERMS = (18, 7)  # so many coefficients matter in float32, the last ones
 @decomposition("bessel_i0e")
 @in_float32
 def bessel_i0e(x: jax.Array) -> jax.Array:
-    """exp(-|x|) I0(x)."""
+    """Return exp(-|x|) I0(x)."""
     return _scaled_bessel(jnp.abs(x), I0_BELOW, I0_ABOVE, jnp.ones_like(x))
 
 
 @decomposition("bessel_i1e")
 @in_float32
 def bessel_i1e(x: jax.Array) -> jax.Array:
-    """exp(-|x|) I1(x)."""
+    """Return exp(-|x|) I1(x)."""
     return jnp.sign(x) * _scaled_bessel(jnp.abs(x), I1_BELOW, I1_ABOVE, jnp.abs(x))
 
 
@@ -302,7 +305,7 @@ def _scaled_bessel(
 
 
 def _chebyshev(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
-    """Clenshaw's recurrence, from the highest order on."""
+    """Return a Chebyshev series by Clenshaw's recurrence, from the highest order on."""
     before, last, value = (jnp.zeros_like(x) for _ in range(3))
     for coefficient in coefficients:
         before, last = last, value

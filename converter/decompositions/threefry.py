@@ -1,6 +1,6 @@
-"""Drawing from PRNG keys: Threefry-2x32 with 20 rounds, bit for bit as in ``jax.random``.
+"""Draw from PRNG keys with Threefry-2x32 of 20 rounds, bit for bit as ``jax.random``.
 
-Keys are arrays of uint32 whose last axis has their two numbers. Which numbers are hashed follows
+Keys are uint32 arrays whose last axis has their two numbers. The numbers that are hashed depend on
 JAX's setting ``jax_threefry_partitionable``. The generator is that of Salmon et al., "Parallel
 random numbers: as easy as 1, 2, 3", 2011 (doi:10.1145/2063384.2063405).
 """
@@ -25,7 +25,7 @@ GROUPS_OF_ROUNDS = 5  # of four rounds
 
 @decomposition("threefry2x32")
 def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> Pair:
-    """The hash of pairs. Written out it is three times as fast as a loop."""
+    """Return the hash of pairs. Unrolled it is three times as fast as a loop."""
     keys = (k1, k2, k1 ^ k2 ^ PARITY)
     x1, x2 = x1 + k1, x2 + k2
     for group in range(GROUPS_OF_ROUNDS):
@@ -39,27 +39,25 @@ def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> 
 
 
 def _rotate_bits(x: jax.Array, by: int) -> jax.Array:
-    """Bits moved up, those that leave at the top added below: to multiply is quicker than to
-    shift, and to add than to combine bits.
-    """
+    """Rotate bits to the left; products and sums are faster than shifts and bitwise operators."""
     return x * np.uint32(1 << by) + (x >> np.uint32(32 - by))
 
 
 def _hash_pairs(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
-    """The hash of pairs, whose last ``rank`` axes each of the keys has to itself."""
+    """Return the hash of pairs; the last ``rank`` axes are hashed for each key."""
     k1, k2 = (jnp.expand_dims(keys[..., i], range(-rank, 0)) for i in (0, 1))
     return threefry2x32(k1, k2, x1, x2)
 
 
 def _positions(shape: Shape) -> jax.Array:
-    """The place of each element in the row of all. The upper halves of these numbers are zero: no
-    array of 2**32 elements comes out of a file.
-    """
+    """Return the position of each element in the flat array. Upper halves are zero below 2**32
+    elements."""
     return lax.iota(np.uint32, math.prod(shape)).reshape(shape)
 
 
 def _hash_halves(keys: jax.Array, size: Any) -> jax.Array:
-    """The hash of the first so many numbers: each of the first half with one of the second."""
+    """Return the hash of the first ``size`` numbers: each of the first half with one of the
+    second."""
     half = (size + 1) // 2
     low = lax.iota(np.uint32, half)
     high = low + jnp.asarray(half, np.uint32)
@@ -69,7 +67,7 @@ def _hash_halves(keys: jax.Array, size: Any) -> jax.Array:
 
 @decomposition("random_seed", ignores=("impl",))
 def random_seed(seeds: jax.Array) -> jax.Array:
-    """Keys that hold the upper and the lower half of 64 bits."""
+    """Return keys with the upper and the lower half of 64 bits."""
     low = seeds.astype(np.uint32)
     if seeds.dtype.itemsize < 8:
         return jnp.stack([jnp.zeros_like(low), low], -1)
@@ -79,7 +77,7 @@ def random_seed(seeds: jax.Array) -> jax.Array:
 
 @decomposition("random_fold_in")
 def random_fold_in(keys: jax.Array, data: jax.Array) -> jax.Array:
-    """The hash of numbers; of keys and numbers one may be single."""
+    """Return the hash of numbers by keys, which are broadcast."""
     return jnp.stack(_hash_pairs(keys, np.uint32(0), data.astype(np.uint32), 0), -1)
 
 
@@ -99,7 +97,7 @@ def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
 
 
 def _sequential_bits(keys: jax.Array, bit_width: int, shape: Shape) -> jax.Array:
-    """Hashes one behind the other, then cut into numbers of the width."""
+    """Return consecutive hashes, split into numbers of the bit width."""
     size = math.prod(shape)
     count = (bit_width * size + 31) // 32
     bits = _hash_halves(keys, count)

@@ -1,4 +1,4 @@
-"""Systems with one triangle and ones on its diagonal."""
+"""Solve systems with a unit triangular matrix."""
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +8,14 @@ from jax import lax
 from converter.decompositions.matrices import pad_zeros, take_index
 
 BLOCK = 32
-"""A triangle of so many rows is inverted at once, of more of them block by block."""
+"""Number of rows up to which a triangle is inverted at once; larger ones are inverted block by
+block."""
 
 
 def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
-    """``x`` of ``x + strict @ x = b``, where only one triangle of ``strict`` is read.
+    """Return ``x`` with ``x + strict @ x = b``; only one triangle of ``strict`` is read.
 
-    Diagonal blocks are inverted, and rows of blocks solved one after the other (Golub and Van Loan,
+    Diagonal blocks are inverted, and rows of blocks are solved in order (Golub and Van Loan,
     section 3.1.4).
     """
     size, width = b.shape[-2:]
@@ -40,10 +41,10 @@ def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
 
 
 def _unit_solve_block(strict: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
-    """The same by inverses of diagonal blocks, which are twice as large each time.
+    """Return the same by inverses of diagonal blocks whose size doubles in each step.
 
-    Of ``[[A, 0], [C, B]]`` that is ``[[A', 0], [-B' C A', B']]``, with the inverses of both. The
-    last time it is not written but multiplied with.
+    The inverse of ``[[A, 0], [C, B]]`` is ``[[A', 0], [-B' C A', B']]`` with the inverses of both.
+    The last step multiplies without forming the inverse.
     """
     size = strict.shape[-1]
     indices = np.arange(size)

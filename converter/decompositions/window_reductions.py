@@ -1,4 +1,4 @@
-"""Windows that are reduced by a computation of the caller's, or choose one of their elements."""
+"""Reduce windows by a caller's computation, or select one of their elements."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ WINDOW_MONOIDS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "max": (lax.max, lowest),
     "min": (lax.min, highest),
 }
-"""The operations for whose windows JAX has primitives, and what changes nothing in a dtype."""
+"""Operations with a JAX primitive for windows, and their neutral element by dtype."""
 
 
 @decomposition("reduce_window", of_complex=True)
@@ -44,8 +44,8 @@ def reduce_window(
 ) -> Arrays:
     """Reduce as many arrays as there are initial values, in this order.
 
-    The computation is associative and commutative. What pads takes no part in it, as XLA's CPU has
-    it: it is not combined with the initial value, which need not be neutral.
+    The computation has to be associative and commutative. As on XLA's CPU, padding is not combined
+    with the initial value, which need not be neutral.
     """
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
     operation = single_operation(jaxpr)
@@ -81,9 +81,10 @@ def select_and_gather_add(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> jax.Array:
-    """The tangent where each window of the operand has its maximum (``ge``) or minimum (``le``).
+    """Return the tangent where each window of the operand has its maximum (``ge``) or minimum
+    (``le``).
 
-    The first of equals counts, and 0 where there is nothing but what pads.
+    The first of equal elements counts; windows with only padding give 0.
     """
     above = select_prim is lax.ge_p
 
@@ -98,7 +99,7 @@ def select_and_gather_add(
 
 
 def _reduce_by_primitive(operation: str, x: jax.Array, first: jax.Array, window: Any) -> jax.Array:
-    """The windows from a neutral value, each combined with the initial value that is given."""
+    """Reduce windows from a neutral value, and combine the result with the given initial value."""
     combine, neutral = WINDOW_MONOIDS[operation]
     start = np.asarray(neutral(x.dtype), x.dtype)
     reduced: jax.Array = combine(first, lax.reduce_window(x, start, combine, *window))
@@ -106,7 +107,7 @@ def _reduce_by_primitive(operation: str, x: jax.Array, first: jax.Array, window:
 
 
 def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
-    """Configuration of ``lax.pad`` for windows over what is dilated and padded."""
+    """Return the configuration of ``lax.pad`` for windows over a dilated and padded operand."""
     dilation = base_dilation or (1,) * len(padding)
     return [(low, high, d - 1) for (low, high), d in zip(padding, dilation, strict=True)]
 
@@ -121,7 +122,7 @@ def reduce_windows(
     base_dilation: Sequence[int],
     dilation: Sequence[int],
 ) -> Sequence[jax.Array]:
-    """One axis after the other, from the last on: what starts at each place of the window."""
+    """Combine the elements of each window, one axis after the other, starting with the last."""
     room = pads(padding, base_dilation)
     xs = [lax.pad(x, jnp.asarray(v, x.dtype), room) for x, v in zip(xs, fillers, strict=True)]
     for axis in reversed(range(xs[0].ndim)):
@@ -146,16 +147,18 @@ def reduce_windows(
 def window_elements(
     x: jax.Array, position: Sequence[Any], reach: Sequence[Any], strides: Sequence[int]
 ) -> jax.Array:
-    """Elements that windows have at one of their places, the first of which reach so far."""
+    """Return the elements at one position of each window; the first windows extend over
+    ``reach``."""
     ends = [start + size for start, size in zip(position, reach, strict=True)]
     return lax.slice(x, position, ends, strides)
 
 
 POOLED_AXES = 3
-"""The gradient of a pool of floats over so many axes has an operation of its own."""
+"""Largest number of axes for which the gradient of a float pool is a separate operation."""
 
 
 def has_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
+    """Return True if the windows cannot be those of a pooling operator."""
     names = ("window_dimensions", "window_strides", "padding")
     window = zip(*(params[name] for name in names), strict=True)
     axes = sum(size != 1 or stride != 1 or tuple(pads) != (0, 0) for size, stride, pads in window)
@@ -172,9 +175,10 @@ def select_and_scatter_add(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Pad with the least number, or the greatest, which is selected if it comes first.
+    """Pad with the smallest or largest number, which is selected if it comes first, and scatter
+    sums.
 
-    Of booleans, the sum is whether any was added.
+    For Booleans the sum is a logical or.
     """
     add = lax.bitwise_or if operand.dtype == bool else lax.add
     extreme = lowest if select_prim is lax.ge_p else highest
@@ -222,10 +226,11 @@ def _scatter_selected(
     strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """``start`` everywhere, and each element of the source where its window has selected.
+    """Return ``start`` with each element of the source combined where its window has its selected
+    element.
 
-    An element stays selected while ``select`` of it and the next is true; what is not ``inside``
-    takes no part. What was padded is cut off.
+    An element stays selected while ``select`` of it and the next one is true. Elements that are not
+    ``inside`` are ignored. Padding is cut off.
     """
     positions = list(itertools.product(*map(range, size)))
     reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
@@ -251,6 +256,6 @@ def _window_padding(
     strides: Sequence[int],
     operand_shape: Sequence[int],
 ) -> list[tuple[int, int, int]]:
-    """How to pad what has an element for each window, so that it lies at the windows' place."""
+    """Return the padding that places an element for each window at a position of the window."""
     parts = zip(position, shape, strides, operand_shape, strict=True)
     return [(p, size - p - (n - 1) * step - 1, step - 1) for p, n, step, size in parts]

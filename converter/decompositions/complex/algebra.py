@@ -1,6 +1,6 @@
-"""Arithmetic on complex numbers, and what takes them apart; what orders, gathers and scatters them.
+"""Arithmetic, order, gathers and scatters of complex numbers.
 
-They are in the order of their real parts, then of their imaginary ones.
+They are ordered by their real parts, then by their imaginary parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,40 +26,41 @@ def one_like(x: Pair) -> Pair:
 
 
 def select(condition: jax.Array, x: Pair, y: Pair) -> Pair:
-    """The first where it holds, else the second."""
+    """Return the first number where the condition holds, else the second."""
     return Pair(jnp.where(condition, x.re, y.re), jnp.where(condition, x.im, y.im))
 
 
 def sides(x: Pair) -> tuple[jax.Array, jax.Array]:
-    """The larger and the smaller of the parts' magnitudes."""
+    """Return the larger and the smaller magnitude of both parts."""
     a, b = jnp.abs(x.re), jnp.abs(x.im)
     return jnp.maximum(a, b), jnp.minimum(a, b)
 
 
 def is_ordinary(size: jax.Array) -> jax.Array:
-    """Whether a magnitude can be divided by: not zero, infinite or NaN."""
+    """Return True if a magnitude is a valid divisor: not zero, infinite or NaN."""
     return (size > 0) & (size < jnp.inf)
 
 
 @meaning("abs")
 def size(x: Pair) -> jax.Array:
-    """The larger side times the length for a larger side of one, so that nothing overflows."""
+    """Return the magnitude, scaled by the larger part so that nothing overflows."""
     large, small = sides(x)
     ratio = small / jnp.where(is_ordinary(large), large, 1)
     return large * jnp.sqrt(1 + ratio * ratio)
 
 
 def polar_product(length: jax.Array, angle: jax.Array) -> Pair:
-    """The number of half a logarithm's ``length``, twice, so that only the result overflows."""
+    """Return the number of magnitude ``length**2`` and an angle, so that only the result can
+    overflow."""
     re, im = length * jnp.cos(angle) * length, length * jnp.sin(angle) * length
     return Pair(re, jnp.where(angle == 0, angle, im))
 
 
 @meaning("div")
 def divide(x: Pair, y: Pair) -> Pair:
-    """The divisor is scaled to a larger side of one first (as in Smith's method, 1962).
+    """Divide after scaling the divisor to a larger part of one (as in Smith's method, 1962).
 
-    A zero divides as a real one does; an infinite one gives zero.
+    A zero divides like a real zero; an infinite divisor gives zero.
     """
     large, _ = sides(y)
     is_ordinary_divisor = is_ordinary(large)
@@ -86,7 +87,7 @@ def square(x: Pair) -> Pair:
 
 @meaning("integer_pow")
 def integer_pow(x: Pair, *, y: int) -> Pair:
-    """Power by repeated squaring, as JAX computes it."""
+    """Return a power by repeated squaring, as JAX computes it."""
     result, left = None, abs(y)
     while left:
         if left % 2:
@@ -98,7 +99,7 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
 
 @meaning("polynomial")
 def horner(x: Pair, *coefficients: Pair) -> Pair:
-    """Evaluate a polynomial by its coefficients, the constant one first; of jax >= 0.12."""
+    """Return a polynomial by its coefficients, the constant first (jax >= 0.12)."""
     *lower_ones, highest = coefficients
     result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
     for coefficient in reversed(lower_ones):
@@ -109,13 +110,14 @@ def horner(x: Pair, *coefficients: Pair) -> Pair:
 
 @meaning("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
-    """Power of any number. JAX's own table of uses has the second spelling of the parameter."""
+    """Return the conjugate of a real or complex number. JAX spells the ignored parameter in two
+    ways."""
     return Pair(x.re, -x.im) if isinstance(x, Pair) else Pair(x, jnp.zeros_like(x))
 
 
 @meaning("convert_element_type")
 def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
-    """A real number that is made of a complex one is its real part."""
+    """Convert a number; a complex number becomes its real part in a real dtype."""
     part = real_dtype(new_dtype)
     if not is_complex(new_dtype):
         return lax.convert_element_type(x.re, new_dtype)
@@ -139,7 +141,7 @@ meanings(
         "ne": lambda x, y: (x.re != y.re) | (x.im != y.im),
     }
 )
-# Of complex numbers JAX takes no bits but as those of themselves.
+# JAX reinterprets the bits of complex numbers only as the same dtype.
 meanings({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
 
 # ----------------------------------------------------------------------- order, gathers, scatters
@@ -157,7 +159,7 @@ meanings({"max": partial(_select_later, lax.gt), "min": partial(_select_later, l
 
 @meaning("sort")
 def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
-    """A complex key is two real ones."""
+    """Sort with two real keys for each complex key."""
     flat = [half for x in operands for half in (x if isinstance(x, Pair) else (x,))]
     keys = sum(2 if isinstance(x, Pair) else 1 for x in operands[:num_keys])
     arrays = iter(lax.sort(flat, dimension=dimension, num_keys=keys))
@@ -167,12 +169,12 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
 
 
 def _single_array_form(combine: Combined) -> Combine:
-    """For tuples of one array."""
+    """Return the function for tuples of one array."""
     return lambda xs, ys: (combine(*xs, *ys),)
 
 
 def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    """Neighbours are combined until one is left."""
+    """Combine neighbours until one is left."""
     (extreme,) = combine_neighbours(
         _single_array_form(combine), [reduced_axes_last(whole_number(x), axes)]
     )
@@ -229,7 +231,7 @@ def gather(
     mode: Any,
     fill_value: Any,
 ) -> Pair:
-    """Fill in NaN unless a number is given, which is real if it is NaN."""
+    """Gather with NaN as the default fill value; it is real if it is NaN."""
     fill = complex(jnp.nan if fill_value is None else fill_value)
     return Pair(
         *(
@@ -243,7 +245,7 @@ def gather(
 def scatter_mul(
     x: Pair, indices: jax.Array, updates: Pair, *, dimension_numbers: Any, mode: Any
 ) -> Pair:
-    """Magnitudes are multiplied and angles added, in any order."""
+    """Multiply magnitudes and add angles, in any order."""
     angles = [jnp.arctan2(z.im, z.re) for z in (x, updates)]
     length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
     zeros = jnp.zeros_like(x.re)

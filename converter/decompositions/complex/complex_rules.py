@@ -1,6 +1,6 @@
-"""What primitives do to complex numbers, by primitive.
+"""Registry of the functions that define primitives on complex numbers.
 
-A function is an expansion that takes and gives a ``Pair`` for each array that is complex.
+A function is an expansion that takes and returns a ``Pair`` for each complex array.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,13 +20,13 @@ from converter.jax_versions import bind_primitive
 ComplexFunction = Callable[..., list[Any]]
 
 MEANINGS: dict[str, Expansion] = {}
-"""By primitive."""
+"""Functions by primitive."""
 
 REAL = " of real numbers"
-"""What is added to the name of a primitive whose complex operands are all known to be real."""
+"""Suffix of a primitive whose complex operands are all known to be real."""
 
 CHANGES_SIGNS = frozenset({ops.neg, ops.scatter_sub, ops.sub})
-"""Operations that may change the sign of a zero, of those that do the same to both parts."""
+"""Operations on both parts separately that may change the sign of a zero."""
 
 
 def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
@@ -35,7 +35,7 @@ def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False)
 
 
 def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()) -> None:
-    """Register functions of operands alone."""
+    """Register functions of operands only."""
     for primitive, function in rows.items():
         meaning(primitive, ignores=ignores)(function)
 
@@ -47,10 +47,14 @@ def rule_on_real_parts(
     all_params: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> ComplexFunction | None:
-    """Rule of a primitive for operands of these types; ``None`` if there is none.
+    """Return the function of a primitive for operands of these types, or None if there is none.
 
-    ``real`` says which complex operands are known to be real numbers. ``params`` are those of the
-    primitive's parameters that say something of the result, ``whole`` all of them.
+    Arguments:
+        primitive: the JAX primitive.
+        types: types of the operands.
+        real: which complex operands are known to be real.
+        all_params: all parameters of the primitive.
+        params: the parameters that affect the result.
     """
     complexes = [is_complex(aval.dtype) for aval in types]
     name, op = primitive.name, ops.named(primitive.name)
@@ -73,7 +77,7 @@ def rule_on_real_parts(
 
 
 def is_known_real(value: Value) -> bool:
-    """Whether the imaginary parts of a value in the graph are known to be zero."""
+    """Return True if the imaginary parts of a value in the graph are known to be zero."""
     if value.kind == "const":
         return not np.any(value.const[..., 1])
     node = value.node
@@ -83,7 +87,8 @@ def is_known_real(value: Value) -> bool:
 def _on_pairs(
     function: ComplexFunction, complexes: Sequence[bool], real: Sequence[bool] | None = None
 ) -> ComplexFunction:
-    """The function of the operands' parts; of those known to be real only one is read."""
+    """Return the function of the operands' parts; only the real part of known real operands is
+    read."""
 
     def part(x: Any, is_pair: bool, is_real: bool) -> Any:
         return (split(x).re if is_real else split(x)) if is_pair else x
@@ -100,7 +105,8 @@ def _bind(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
 
 
 def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
-    """The real parts, and the imaginary ones: of real numbers alone these stay zero."""
+    """Apply a function to the real and to the imaginary parts; the latter are zero for real
+    operands."""
     if not any(isinstance(x, Pair) for x in xs):
         return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
     halves = [call(*(x[i] if isinstance(x, Pair) else x for x in xs)) for i in (0, 1)]
@@ -108,7 +114,7 @@ def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
 
 
 def _multiply_pairs(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
-    """Four products of real numbers, or two where an operand is real, or one."""
+    """Return a product by four products of real numbers, or two or one if operands are real."""
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}
     call = partial(_bind, primitive, {**params, **real})

@@ -1,9 +1,9 @@
-"""Roots, exponentials and logarithms, and what is made of them; inverse functions.
+"""Roots, exponentials, logarithms, hyperbolic, trigonometric and inverse functions.
 
-The inverse ones are found for numbers above the real axis and mirrored: ``f(conj(x)) =
-conj(f(x))``. As in XLA the sign of a zero says on which side of a branch cut of ``atanh`` a number
-is, and what is on one of the others is above it. The formulas are those of Kahan, Branch Cuts for
-Complex Elementary Functions, 1987.
+Inverse functions are computed above the real axis and mirrored: ``f(conj(x)) = conj(f(x))``. As in
+XLA, the sign of a zero tells the side of a branch cut of ``atanh``; numbers on other branch cuts
+count as above them. The formulas are those of Kahan, Branch Cuts for Complex Elementary Functions,
+1987.
 """
 
 from typing import Any
@@ -19,19 +19,19 @@ from converter.ir.complex_pairs import Pair
 
 
 def is_negative(x: jax.Array) -> jax.Array:
-    """Whether the sign is minus, that of a zero among them."""
+    """Return True where the sign is minus, also for a negative zero."""
     return (x < 0) | (1 / x < 0)
 
 
 def copy_minus(x: jax.Array, like: jax.Array) -> jax.Array:
-    """``x`` with the sign changed where ``like`` has a minus."""
+    """Return ``x`` with its sign changed where ``like`` is negative."""
     return jnp.where(is_negative(like), -x, x)
 
 
 def root(x: Pair) -> Pair:
-    """The root in the first quadrant, of ``x`` with its imaginary part's magnitude.
+    """Return the root in the first quadrant of ``x`` with the magnitude of its imaginary part.
 
-    By the half angle, from the side that does not cancel.
+    The half-angle formula is used on the side that does not cancel.
     """
     high = jnp.abs(x.im)
     long = jnp.sqrt(jnp.abs(x.re) / 2 + size(x) / 2)
@@ -42,7 +42,8 @@ def root(x: Pair) -> Pair:
 
 @meaning("sqrt")
 def sqrt(x: Pair) -> Pair:
-    """Root, on the negative axis from above it, whatever the sign of the zero, as in XLA."""
+    """Return the root; on the negative axis from above, whatever the sign of the zero, as in
+    XLA."""
     principal = root(x)
     return Pair(principal.re, jnp.where(x.im < 0, -principal.im, principal.im))
 
@@ -59,21 +60,22 @@ def exp(x: Pair) -> Pair:
 
 
 SATURATED = 20
-"""Where ``exp(-2 * x)`` is below the rounding of one, in float64 too."""
+"""Real part from which on ``exp(-2 * x)`` is below the rounding error of one, also in float64."""
 
 
 @meaning("expm1")
 def expm1(x: Pair) -> Pair:
-    """``expm1(a) cos(b) + (cos(b) - 1)``, the second of which is a square."""
+    """Return ``expm1(a) cos(b) + (cos(b) - 1)``, where the second term is a square."""
     large, half = exp(x), jnp.sin(x.im / 2)
     re = jnp.expm1(x.re) * jnp.cos(x.im) - 2 * half * half
     return Pair(jnp.where(x.re > SATURATED, large.re, re), large.im)
 
 
 def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
-    """The logarithm of the magnitude, ``above_one`` being the square of it, less one.
+    """Return the logarithm of the magnitude; ``above_one`` is the square of the magnitude minus
+    one.
 
-    Near one that is what counts, else the larger side is.
+    Close to one it is computed from ``above_one``, else from the larger part.
     """
     large, small = sides(x)
     is_near_one = (large > 0.5) & (large < 2)
@@ -98,7 +100,7 @@ def log1p(x: Pair) -> Pair:
 
 @meaning("pow")
 def power(x: Pair, y: Any) -> Pair:
-    """Power by magnitude and angle. Integers may be exponents."""
+    """Return a power by magnitude and angle; exponents may be integers."""
     if not isinstance(y, Pair):
         exponent = y.astype(x.re.dtype)
         y = Pair(exponent, jnp.zeros_like(exponent))
@@ -137,7 +139,8 @@ def times_minus_i(x: Pair) -> Pair:
 
 @meaning("tanh")
 def tanh(x: Pair) -> Pair:
-    """``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not cancel."""
+    """Return ``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not
+    cancel."""
     high, cosine = jnp.sinh(x.re), jnp.cos(x.im)
     length = high * high + cosine * cosine
     inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * cosine / length)
@@ -146,12 +149,12 @@ def tanh(x: Pair) -> Pair:
 
 
 def _roots(x: Pair) -> tuple[Pair, Pair]:
-    """Roots of ``1 - x``, mirrored, and ``1 + x``, for ``x`` above the axis."""
+    """Return the roots of ``1 - x``, mirrored, and of ``1 + x``, for ``x`` above the axis."""
     return root(Pair(1 - x.re, x.im)), root(Pair(1 + x.re, x.im))
 
 
 def _imaginary_of_asin(root_below: Pair, root_above: Pair) -> jax.Array:
-    """The imaginary part of ``asin`` above the axis."""
+    """Return the imaginary part of ``asin`` above the axis."""
     return jnp.arcsinh(root_below.re * root_above.im + root_below.im * root_above.re)
 
 
@@ -185,7 +188,8 @@ def acosh(x: Pair) -> Pair:
 
 
 HUGE = 2.0**60
-"""What is larger has the same inverse tangent, but for less than rounding; squares still fit."""
+"""Magnitude beyond which the inverse tangent changes less than its rounding error; its square is
+finite."""
 
 
 @meaning("atanh")

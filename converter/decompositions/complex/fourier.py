@@ -1,12 +1,12 @@
-"""Fourier transforms as products with matrices of cosines and sines.
+"""Compute Fourier transforms as products with matrices of cosines and sines.
 
-A long transform is two short ones with a multiplication between (Cooley and Tukey, 1965), and one
-of a large prime length a convolution (Bluestein, 1970). A runtime's `DFT` may be wrong by
-3e-4 in float32 at length 1000, where it takes Bluestein's large angles in float32; those here are
-reduced in integers, and their cosines rounded once.
+A long transform becomes two short ones with a multiplication between them (Cooley and Tukey, 1965).
+One of large prime length becomes a convolution (Bluestein, 1970). A runtime's `DFT` may have errors
+of 3e-4 in float32 at length 1000, because it computes Bluestein's large angles in float32. Here
+angles are reduced in integers, and their cosines are rounded once.
 
-Arrays have the real and the imaginary parts on a last axis of two, next to the one transformed, so
-that both are one axis of a matrix product.
+Arrays have the real and imaginary parts on a last axis of two, after the transformed axis, so that
+both are one axis of a matrix product.
 """
 
 from typing import Any
@@ -21,20 +21,19 @@ from converter.errors import Unsupported
 from converter.ir.complex_pairs import Pair, joined, split
 
 DIRECT = 128
-"""Up to this length a transform is one product."""
+"""Length up to which a transform is one product."""
 
 LARGEST_FACTOR = 64
-"""What a longer one is taken apart into, at most, where its length has such factors."""
+"""Largest factor into which a longer transform is split, if it has such factors."""
 
 LARGEST_PRIME = 512
-"""Up to this prime length a transform is one product too."""
+"""Prime length up to which a transform is one product."""
 
 
 @meaning("fft", packed=True)
 def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """Transform axis by axis. The last axis of a real transform is the half one: the first to go,
-    the last to return.
-    """
+    """Transform axis by axis. The last axis of a real transform is halved: it is first forward,
+    last backward."""
     kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "RFFT":
         return _transform_axes(
@@ -47,7 +46,7 @@ def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Arr
 
 @meaning("fft" + REAL, packed=True)
 def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """The transform of what is complex by its dtype alone."""
+    """Return the transform of numbers that are complex only by their dtype."""
     kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "IRFFT":
         return fft(joined(Pair(x, jnp.zeros_like(x))), fft_type=fft_type, fft_lengths=fft_lengths)
@@ -65,7 +64,7 @@ def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, after: int) -> jax.Array:
-    """The axes of these lengths transformed, with so many axes ``after`` them that are not."""
+    """Transform the axes of these lengths, which have ``after`` other axes after them."""
     for index, length in enumerate(reversed(lengths)):
         axis = x.ndim - 2 - after - index
         x = jnp.moveaxis(_transform(jnp.moveaxis(x, axis, -2), length, inverse), -2, axis)
@@ -73,7 +72,7 @@ def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, after: int) -> ja
 
 
 def _transform(x: jax.Array, length: int, inverse: bool) -> jax.Array:
-    """The transform of a packed array over its last axis but one."""
+    """Transform a packed array over its second-to-last axis."""
     factor = _factor(length)
     if factor == length and length > LARGEST_PRIME:
         return _transform_by_convolution(x, length, inverse)
@@ -83,7 +82,7 @@ def _transform(x: jax.Array, length: int, inverse: bool) -> jax.Array:
 
 
 def _factor(length: int) -> int:
-    """The length itself if it is short or prime, else a factor of it."""
+    """Return the length itself if it is short or prime, else a factor of it."""
     if length <= DIRECT:
         return length
     factors = [n for n in range(2, LARGEST_FACTOR + 1) if length % n == 0]
@@ -93,9 +92,9 @@ def _factor(length: int) -> int:
 
 
 def _transform_in_two(x: jax.Array, length: int, first: int, inverse: bool) -> jax.Array:
-    """The transforms of every ``second`` number, turned, and then those of their results.
+    """Transform every ``second`` number, multiply by roots of unity, and transform the results.
 
-    ``x`` may be real, then without the axis of two.
+    ``x`` may be real, without the last axis of two.
     """
     second, is_real = length // first, x.shape[-1] == length
     tail = () if is_real else (2,)
@@ -111,7 +110,7 @@ def _transform_in_two(x: jax.Array, length: int, first: int, inverse: bool) -> j
 
 
 def _transform_by_convolution(x: jax.Array, length: int, inverse: bool) -> jax.Array:
-    """``jk = (j² + k² - (k - j)²) / 2``, so that a transform is a convolution with a chirp."""
+    """Transform by a convolution with a chirp, since ``jk = (j² + k² - (k - j)²) / 2``."""
     size = 1 << (2 * length - 2).bit_length()
     positions = np.arange(length)
     chirp = _roots_of_unity(positions**2, 2 * length, inverse, x.dtype)
@@ -126,7 +125,7 @@ def _transform_by_convolution(x: jax.Array, length: int, inverse: bool) -> jax.A
 
 
 def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax.Array:
-    """The first ``count`` numbers of the transform of real ones over their last axis."""
+    """Return the first ``count`` numbers of the transform of real numbers over their last axis."""
     factor = _factor(length)
     if factor < length:
         return _transform_in_two(x, length, factor, inverse)[..., :count, :]
@@ -138,7 +137,7 @@ def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax
 
 
 def _invert_half(x: jax.Array, length: int) -> jax.Array:
-    """The real numbers of a half transform; its imaginary ends are not read."""
+    """Return the real numbers of a half transform; its imaginary ends are not read."""
     count = length // 2 + 1
     if _factor(length) == length <= LARGEST_PRIME:
         matrix = _matrix(length, True, np.float64)[: 2 * count, ::2]
@@ -156,7 +155,8 @@ def _fourier_product(x: jax.Array, matrix: np.ndarray, is_real: bool = False) ->
 
 
 def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
-    """The transform for rows of numbers, each number a real and an imaginary part."""
+    """Return the transform as a matrix for rows of numbers with a real and an imaginary part
+    each."""
     positions = np.arange(length)
     turns = _exact_roots(np.outer(positions, positions), length, inverse) / (
         length if inverse else 1
@@ -167,7 +167,7 @@ def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
 
 
 def _roots_of_unity(angles: np.ndarray, length: int, inverse: bool, dtype: Any) -> Pair:
-    """Powers of the root of unity, as known arrays."""
+    """Return powers of the root of unity as constant arrays."""
     exact = _exact_roots(angles, length, inverse)
     return Pair(*(jnp.asarray(half, dtype) for half in (exact.real, exact.imag)))
 
