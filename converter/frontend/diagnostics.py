@@ -121,7 +121,7 @@ def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None
 
 
 def minimal_subset(
-    works: Callable[[Sequence[T]], bool], items: Sequence[T], known: Sequence[T] = ()
+    works: Callable[[Sequence[T]], bool], items: Sequence[T], required: Sequence[T] = ()
 ) -> list[T]:
     """Return a minimal part of the items that works together with the known ones.
 
@@ -132,12 +132,12 @@ def minimal_subset(
     first_half, second_half = items[: len(items) // 2], items[len(items) // 2 :]
     needed = (
         []
-        if works([*known, *first_half])
-        else minimal_subset(works, second_half, [*known, *first_half])
+        if works([*required, *first_half])
+        else minimal_subset(works, second_half, [*required, *first_half])
     )
-    if needed and works([*known, *needed]):
+    if needed and works([*required, *needed]):
         return needed
-    return minimal_subset(works, first_half, [*known, *needed]) + needed
+    return minimal_subset(works, first_half, [*required, *needed]) + needed
 
 
 def _suggest_multiple(names: Sequence[str], works: TraceTest) -> str:

@@ -94,11 +94,11 @@ class Scan:
             list(body.nodes),
         )
 
-    def replace(self, old: Value, new: Value) -> None:
+    def replace(self, original: Value, new: Value) -> None:
         """Replace a value inside of the steps."""
 
         def resolve(value: Value) -> Value:
-            return new if value is old else value
+            return new if value is original else value
 
         for node in self.nodes:
             node.replace_operands(resolve)

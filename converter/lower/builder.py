@@ -106,11 +106,11 @@ class Builder:
         """Emit an ONNX node with several outputs."""
         if domain:
             self.shared.domains[domain] = version
-        given = {k: v for k, v in attributes.items() if v is not None}
-        self._check_attributes(name, given)
+        present = {k: v for k, v in attributes.items() if v is not None}
+        self._check_attributes(name, present)
         label = self.shared.fresh(name)
         results = self.tape.op_multi_out(
-            name, list(inputs), attributes=given, num_outputs=outputs, name=label, domain=domain
+            name, list(inputs), attributes=present, num_outputs=outputs, name=label, domain=domain
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"

@@ -79,9 +79,9 @@ def _lower_branches(
 
 def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Value:
     """Return ``index > count``, or the Boolean that an index of 0 or 1 was converted from."""
-    made = index.made_by(ops.convert_element_type)
-    if count == 0 and made is not None and made.inputs[0].dtype == np.bool_:
-        return b.value(made.inputs[0])
+    conversion = index.made_by(ops.convert_element_type)
+    if count == 0 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
+        return b.value(conversion.inputs[0])
     return b.op("Greater", selector, b.const(count, index.dtype))
 
 

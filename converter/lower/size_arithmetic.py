@@ -39,36 +39,36 @@ class Arithmetic:
     Arguments:
         emit: emits an operator into the main graph.
         ints: returns a constant vector.
-        written: values that are already emitted, by the text of the dimension.
+        emitted: values that are already emitted, by the text of the dimension.
         origins: the input and axis from which each named dimension is computed.
     """
 
     emit: Callable[..., ir.Value]
     ints: Callable[[Sequence[int]], ir.Value]
-    written: dict[str, ir.Value]
+    emitted: dict[str, ir.Value]
     origins: Mapping[str, tuple[ir.Value, Origin]]
 
     def dim(self, dim: Dim) -> ir.Value:
         if dims.is_static(dim):
             return self.ints([dim])
         key = str(dim)
-        if key not in self.written:
-            self.written[key] = self._to_value(
+        if key not in self.emitted:
+            self.emitted[key] = self._to_value(
                 dims.fold_dims(dim, self._to_bounded_size, self._apply)
             )
-        return self.written[key]
+        return self.emitted[key]
 
     def shape(self, shape: Shape) -> ir.Value:
         """Return several dimensions as int64 [rank]; adjacent numbers share a constant."""
         key = dims.shape_text(shape) + ","
-        if key not in self.written:
+        if key not in self.emitted:
             parts: list[ir.Value] = []
             for fixed, run in groupby(shape, dims.is_static):
                 dimensions = list(run)
                 parts += [self.ints(dimensions)] if fixed else [self.dim(dim) for dim in dimensions]
             joined = self.emit("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
-            self.written[key] = joined
-        return self.written[key]
+            self.emitted[key] = joined
+        return self.emitted[key]
 
     def _to_bounded_size(self, leaf: str | int) -> BoundedSize:
         return (
@@ -78,7 +78,7 @@ class Arithmetic:
         )
 
     def _named_size(self, name: str) -> ir.Value:
-        if name not in self.written:
+        if name not in self.emitted:
             if name not in self.origins:
                 raise SpecError(
                     f"dimension '{name}' cannot be computed from the shape of any input; give one "
@@ -90,8 +90,8 @@ class Arithmetic:
                 size = self.emit("Sub", size, self.dim(origin.rest))
             if origin.factor != 1:
                 size = self.emit("Div", size, self.ints([origin.factor]))
-            self.written[name] = size
-        return self.written[name]
+            self.emitted[name] = size
+        return self.emitted[name]
 
     def _apply(self, op: str, operands: list[BoundedSize]) -> BoundedSize:
         numbers = [size.value for size in operands]
@@ -104,9 +104,9 @@ class Arithmetic:
         """Emit an operator, once for the same operands."""
         values = [self._to_value(size) for size in operands]
         key = f"{name}({', '.join(str(v.name) for v in values)})"
-        if key not in self.written:
-            self.written[key] = self.emit(name, *values)
-        return self.written[key]
+        if key not in self.emitted:
+            self.emitted[key] = self.emit(name, *values)
+        return self.emitted[key]
 
     def _to_value(self, size: BoundedSize) -> ir.Value:
         if isinstance(size.value, int):
